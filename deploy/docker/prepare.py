@@ -35,7 +35,7 @@ from choir_local.model_record import (
 from choir_local.settings import LocalSettings
 from choir_local.stack_lock import is_held
 from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, OWN, POSTGRES_ADMIN
-from choirctl.first_home import create_state_directory
+from choirctl.start.state_directory import create_state_directory
 
 VOLUMES = Path("/volumes")
 CHECKOUT = Path("/run/checkout")

@@ -4,8 +4,7 @@ import os
 import sys
 
 from choirctl.app import build_app, command_line_words
-from choirctl.late import load
-from choirctl.terminal import protect_streams
+from choirctl.output.terminal import protect_streams
 
 AS_JSON = "--json"
 
@@ -25,7 +24,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        sys.exit(load("choirctl.failures").explain(error, as_json=AS_JSON in sys.argv))
+        # a command that succeeds never needs rich and the error tree
+        from choirctl.output.failures import report_error  # noqa: PLC0415
+
+        sys.exit(report_error(error, as_json=AS_JSON in sys.argv))
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ import os
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from choirctl.examples import add_examples
-from choirctl.late import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def build_app(words: Collection[str]) -> typer.Typer:
     app.callback()(_store_global_options)
     for entry in COMMANDS:
         if entry.name in words:
-            load(entry.module).register(app)
+            import_module(entry.module).register(app)
         else:
             app.command(entry.name, help=entry.help)(_unreachable)
     add_examples(app)
@@ -93,7 +93,7 @@ def add_group(app: typer.Typer, name: str, *commands: tuple[str, Callable[..., N
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        load("choirctl.commands.version").version()
+        import_module("choirctl.commands.version").version()
         raise typer.Exit
 
 

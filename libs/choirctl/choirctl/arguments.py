@@ -13,9 +13,9 @@ from typer.models import OptionInfo
 
 from choir_common.errors import ChoirError
 from choir_common.wire.configuring import ConfigView
-from choirctl.control_api import ControlClient, connect, parse_response
-from choirctl.place import Target, find_target
-from choirctl.views import CORE
+from choirctl.api.control import ControlClient, connect, parse_response
+from choirctl.api.target import Target, find_target
+from choirctl.output.views import CORE
 
 COMPLETION_TIMEOUT_S = 2.0  # a slower completion is useless: the user types the name faster
 RECENT = 50

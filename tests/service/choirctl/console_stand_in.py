@@ -24,7 +24,7 @@ from choir_common.wire.events import GENESIS, Event, EventPayload, ReplyKind, re
 from choir_common.wire.messages import Accepted, EditOf, History, OutboundMessage, Pressed
 from choir_common.wire.operator import AgentView, CommandView, DmView, EventPage, Page, SessionView
 from choir_common.wire.rpc import ResourceBindings
-from choirctl.place import Target
+from choirctl.api.target import Target
 
 
 @dataclass

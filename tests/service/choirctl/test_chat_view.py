@@ -7,7 +7,7 @@ from pathlib import Path
 
 from choir_common.wire.activity import Card
 from choir_common.wire.events import CoreStarted, CoreStopped, Reply, UserMsg
-from choirctl.place import Target
+from choirctl.api.target import Target
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.service.choirctl.test_talk import Terminal, terminal
 from tests.support.stack import CHOIRCTL

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from choir_common.errors import NotFound
-from choirctl.control_api import connect
-from choirctl.conversation import open_dm
+from choirctl.api.control import connect
+from choirctl.chat.dm_client import open_dm
 from tests.service.choirctl.console_stand_in import Console, served
 
 WITHIN_S = 60

@@ -10,8 +10,8 @@ import pytest
 from choir_common.errors import ChoirError, NotFound
 from choir_common.http.sse_read import ServerSentEvent, read
 from choir_common.http.transport import make_client
-from choirctl.control_api import connect
-from choirctl.place import Target
+from choirctl.api.control import connect
+from choirctl.api.target import Target
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import stop_well
 from tests.service.control.world import World

@@ -17,7 +17,7 @@ from choir_local.database.reach import require_data
 from choir_local.services import SERVICES
 from choir_local.settings import LocalSettings
 from choir_local.stack import running_stack
-from choirctl.first_home import create_state_directory
+from choirctl.start.state_directory import create_state_directory
 from tests.support.servers import PASSWORD, running_postgres
 
 SECRET = "our-postgres"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from choir_common.errors import StartupError
-from choirctl.first_home import create_state_directory
+from choirctl.start.state_directory import create_state_directory
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "docker" / "prepare.py"
 SERVICES = ("setup", "control", "memory", "gateway", "browser", "postgres", "nats")

@@ -29,7 +29,10 @@ from choir_common.wire.events import (
 from choir_common.wire.messages import EditOf, OutboundMessage
 from choir_common.wire.operator import CommandView
 from choir_common.wire.rpc import StatusReport
-from choirctl.chat_lines import (
+from choirctl.chat.approval_prompts import PendingApprovals, without_edited
+from choirctl.chat.history import history_line
+from choirctl.chat.lane_activity import MAX_LINES, LaneTracker
+from choirctl.chat.line_parser import (
     ChatLine,
     ChatMessage,
     Correction,
@@ -38,11 +41,8 @@ from choirctl.chat_lines import (
     ShowHistory,
     parse_line,
 )
-from choirctl.lanes import MAX_LINES, LaneTracker
-from choirctl.past import history_line
-from choirctl.prompt import ChatCompleter
-from choirctl.questions import PendingApprovals, without_edited
-from choirctl.spoken import one_line, render_message
+from choirctl.chat.prompt import ChatCompleter
+from choirctl.chat.render import one_line, render_message
 
 
 def an_event(payload: EventPayload, lane: str = "edge", rev: int = 1) -> Event:

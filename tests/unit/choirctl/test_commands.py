@@ -80,7 +80,7 @@ def test_a_list_of_commands_tells_each_in_a_whole_sentence() -> None:
 
 
 def test_only_the_command_that_is_called_is_loaded() -> None:
-    code = "import sys, choirctl.app as a; a.make_app({'version'}); print('httpx2' in sys.modules)"
+    code = "import sys, choirctl.app as a; a.build_app({'version'}); print('httpx2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     assert build_app(()).registered_commands

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from choir_common.errors import StartupError
-from choirctl.config_file import line_of, read_config
-from choirctl.first_home import initial_config
+from choirctl.start.config_file import line_of, read_config
+from choirctl.start.state_directory import initial_config
 
 
 def refusal(path: Path, text: str) -> str:

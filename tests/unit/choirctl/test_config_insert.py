@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_common.errors import BadInput, Conflict, NotFound
-from choirctl.config_insert import insert_entry, with_entry, without_entry
+from choirctl.start.config_insert import insert_entry, with_entry, without_entry
 
 ENTRY: dict[str, object] = {"repo": {"url": "", "ref": "main"}, "defaults": {"workspace": ""}}
 STRANGE = (

@@ -7,8 +7,8 @@ import pytest
 from pydantic import JsonValue
 
 from choir_common.errors import BadInput, NotFound
-from choirctl.config_set import set_value, with_value
-from choirctl.first_home import initial_config
+from choirctl.start.config_set import set_value, with_value
+from choirctl.start.state_directory import initial_config
 
 TEXT = '{\n  "a": {"x": 1,   "y": [1, 2]},\n  "b":   "kept as it is"\n}\n'
 

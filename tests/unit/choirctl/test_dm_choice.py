@@ -6,7 +6,7 @@ import pytest
 
 from choir_common.errors import Conflict
 from choir_common.wire.operator import DmView
-from choirctl.dm_choice import default_dm
+from choirctl.chat.dm_selection import default_dm
 
 
 def a_dm(

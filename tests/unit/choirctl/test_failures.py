@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from choir_common.errors import NotFound, StartupError
-from choirctl.config_file import read_config
-from choirctl.failures import report_error
-from choirctl.first_home import initial_config
+from choirctl.output.failures import report_error
+from choirctl.start.config_file import read_config
+from choirctl.start.state_directory import initial_config
 from tests.support.stack import CHOIRCTL
 
 

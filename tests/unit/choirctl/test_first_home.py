@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from choir_common.errors import StartupError
-from choirctl.first_home import create_state_directory
+from choirctl.start.state_directory import create_state_directory
 
 
 def mode(path: Path) -> int:

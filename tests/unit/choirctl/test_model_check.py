@@ -17,9 +17,9 @@ from choir_common.wire.configuring import ConfigView
 from choir_common.wire.operator import PartStatus, SystemStatus
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
-from choirctl.first_home import initial_config
-from choirctl.health import Finding, Installation, RunningChoir, run_checks
-from choirctl.model_check import check_model
+from choirctl.start.health_checks import Finding, Installation, RunningChoir, run_checks
+from choirctl.start.model_check import check_model
+from choirctl.start.state_directory import initial_config
 
 KEY = "sk-a-key-nobody-sees"
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": "ok"}}]}

@@ -13,7 +13,7 @@ from choir_local.home import Home
 from choir_local.model_choice import ModelChoice
 from choir_local.model_record import record_choice
 from choir_local.settings import LocalSettings
-from choirctl.model_key import ModelKeySetup
+from choirctl.start.model_key import ModelKeySetup
 
 BEFORE = ModelConfig(
     provider="openai", model="m", endpoint="http://127.0.0.1:1/v1", secret="openai-key"

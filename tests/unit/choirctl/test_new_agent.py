@@ -7,7 +7,7 @@ import pytest
 
 from choir_common.errors import BadInput
 from choir_common.wire.config import Config
-from choirctl.new_agent import AgentOptions, entries_to_add, entries_to_remove
+from choirctl.start.agent_entries import AgentOptions, entries_to_add, entries_to_remove
 
 HOME = Path("/home/x/.choir.d")
 

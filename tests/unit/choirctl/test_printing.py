@@ -11,9 +11,9 @@ from choir_common.errors import Conflict, NotFound
 from choir_common.wire.events import GENESIS, Event
 from choir_common.wire.operator import AgentView
 from choir_common.wire.rpc import StatusReport
-from choirctl.failures import report_error
-from choirctl.printing import format_age, print_rows, stderr_console, stdout_console, table
-from choirctl.views import agent_facts, event_line
+from choirctl.output.failures import report_error
+from choirctl.output.printing import format_age, print_rows, stderr_console, stdout_console, table
+from choirctl.output.views import agent_facts, event_line
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from choirctl.place import Target
-from choirctl.secrets_file import salvage_secrets
+from choirctl.api.secrets_file import salvage_secrets
+from choirctl.api.target import Target
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 from choir_common.wire.operator import AgentView, PartStatus, SystemStatus
 from choir_common.wire.rpc import ModelFailure, ResourceBindings, StatusReport
-from choirctl.status_words import agent_lines, system_lines
+from choirctl.output.status_text import agent_lines, system_lines
 
 EDGE = StatusReport(lane="edge", state="EDGE_IDLE", budget_remaining={"total_session_tokens": 9})
 JOB = StatusReport(lane="core:read", state="CORE_REASONING")

@@ -1,6 +1,6 @@
 """When a chat that waits for an answer learns that none comes before the next start."""
 
-from choirctl.stopping import SILENT_S, STOPPED_S, AnswerMonitor
+from choirctl.chat.stop_detection import SILENT_S, STOPPED_S, AnswerMonitor
 
 
 def test_a_stop_of_choir_on_this_machine_is_told_at_once() -> None:

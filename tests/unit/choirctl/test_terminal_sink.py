@@ -12,7 +12,7 @@ from rich.markdown import Markdown
 from rich.text import Text
 
 from choir_common.visible_text import escape_json, make_visible
-from choirctl.printing import (
+from choirctl.output.printing import (
     print_colored_json,
     print_json,
     print_rows,
@@ -20,8 +20,8 @@ from choirctl.printing import (
     stdout_console,
     table,
 )
-from choirctl.safe_console import SafeConsole
-from choirctl.terminal import SafeStream, unwrap_stream
+from choirctl.output.safe_console import SafeConsole
+from choirctl.output.terminal import SafeStream, unwrap_stream
 
 ROOT = Path("libs/choirctl/choirctl")
 STEERS = "\x1b]0;t\x07\x1b[2J\x9b2J\r\x08\u202e\u200b\u2066\ufeff\u2028\ud800"

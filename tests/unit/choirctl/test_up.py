@@ -8,8 +8,8 @@ from rich.console import Console
 
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
+from choirctl.api.target import Target
 from choirctl.commands.up import UpCommand
-from choirctl.place import Target
 
 
 async def test_a_chat_that_fails_leaves_choir_running_and_says_why(

@@ -11,15 +11,15 @@ import typer
 from choir_common.errors import BadInput, ChoirError
 from choir_common.wire.configuring import ConfigReport
 from choir_common.wire.operator import AgentView, StartAgent, Told
+from choirctl.api.control import ControlClient, connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, OptionalJobName, config_name_option
 from choirctl.commands.agent_build import build, update, update_all
 from choirctl.commands.agent_delete import delete
 from choirctl.commands.agent_init import init
-from choirctl.control_api import ControlClient, connect, parse_response
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import print_json, print_rows, stderr_console, stdout_console
-from choirctl.views import agent_facts, agent_rows, lane_state
+from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console
+from choirctl.output.views import agent_facts, agent_rows, lane_state
 
 T = TypeVar("T")
 START_S = 120.0  # a container's first start may wait for its image

@@ -7,11 +7,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from choir_common.wire.operations import OperationView, RolloutReport
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.arguments import AgentId
-from choirctl.control_api import connect
-from choirctl.operations import raise_failure, run_operation
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import print_json, print_rows, stderr_console, table
+from choirctl.output.operation_progress import raise_failure, run_operation
+from choirctl.output.printing import print_json, print_rows, stderr_console, table
 
 COLOURS = {"built": "green", "redeployed": "green", "failed": "red"}
 SHORT = 12

@@ -14,14 +14,14 @@ import typer
 from choir_common.errors import BadInput, Conflict, NotFound
 from choir_common.wire.config import Config
 from choir_common.wire.operator import AgentView
+from choirctl.api.target import AsJson, Home, find_target
 from choirctl.arguments import AgentId
 from choirctl.commands.agent_init import agent_folder
-from choirctl.config_file import read_config
-from choirctl.config_insert import remove_entries
-from choirctl.control_api import agents_if_running
-from choirctl.new_agent import entries_to_remove
-from choirctl.place import AsJson, Home, find_target
-from choirctl.printing import print_json, stderr_console
+from choirctl.output.printing import print_json, stderr_console
+from choirctl.start.agent_entries import entries_to_remove
+from choirctl.start.background import agents_if_running
+from choirctl.start.config_file import read_config
+from choirctl.start.config_insert import remove_entries
 
 
 def delete(

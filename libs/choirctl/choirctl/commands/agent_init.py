@@ -14,12 +14,12 @@ import typer
 
 from choir_common.errors import BadInput, ChoirError, Conflict
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
-from choirctl.config_file import read_config
-from choirctl.config_insert import insert_entries
-from choirctl.control_api import agents_if_running
-from choirctl.new_agent import AgentOptions, ConfigEntry, entries_to_add
-from choirctl.place import AsJson, Home, Target, find_target
-from choirctl.printing import print_json, stderr_console
+from choirctl.api.target import AsJson, Home, Target, find_target
+from choirctl.output.printing import print_json, stderr_console
+from choirctl.start.agent_entries import AgentOptions, ConfigEntry, entries_to_add
+from choirctl.start.background import agents_if_running
+from choirctl.start.config_file import read_config
+from choirctl.start.config_insert import insert_entries
 
 GIT_S = 30.0
 SKELETON = {

@@ -12,11 +12,11 @@ from choir_common.approvals.digest import digest_of
 from choir_common.approvals.shown import Mark, gist_of, lines_of, plainly_lines
 from choir_common.errors import Conflict
 from choir_common.wire.operator import ApprovalView
+from choirctl.api.control import ApprovalVerdict, connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import ApprovalId
-from choirctl.control_api import ApprovalVerdict, connect
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import format_age, print_json, print_rows, stdout_console, table
+from choirctl.output.printing import format_age, print_json, print_rows, stdout_console, table
 
 WHO_READS = 12  # characters of a digest, enough for a person to compare
 APPROVE = "Approve a request, exactly as it is shown. It is carried out, and the agent is told."

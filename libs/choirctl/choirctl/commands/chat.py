@@ -13,14 +13,13 @@ from rich.markup import escape
 from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded
 from choir_common.visible_text import make_visible
 from choir_common.wire.messages import Accepted, OutboundMessage
-from choirctl.control_api import ControlClient, connect
-from choirctl.conversation import DmClient, open_dm
-from choirctl.dm_choice import select_dm
-from choirctl.late import load
-from choirctl.parcels import save_files, upload_file
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import print_json, stderr_console
-from choirctl.stopping import wait_until_stopped
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.chat.dm_client import DmClient, open_dm
+from choirctl.chat.dm_selection import select_dm
+from choirctl.chat.file_transfer import save_files, upload_file
+from choirctl.chat.stop_detection import wait_until_stopped
+from choirctl.output.printing import print_json, stderr_console
 
 GRACE_S = 1.0
 
@@ -104,7 +103,10 @@ class _OneMessage:
 async def _chat(place: Target, agent: str | None, dm: str | None, folder: Path) -> None:
     async with connect(place) as api:
         chosen = await select_dm(api, agent, dm)
-    await load("choirctl.talk").talk_on_terminal(place, chosen, folder)
+    # prompt_toolkit is slow to import, and `chat -m` needs no prompt
+    from choirctl.chat.terminal_chat import run_terminal_chat  # noqa: PLC0415
+
+    await run_terminal_chat(place, chosen, folder)
 
 
 async def _send_and_wait(

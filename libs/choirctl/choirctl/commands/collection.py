@@ -20,11 +20,11 @@ from choir_common.wire.memory_collections import (
     DocumentAdded,
     DocumentsRemoved,
 )
+from choirctl.api.control import connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId
-from choirctl.control_api import connect, parse_response
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import (
+from choirctl.output.printing import (
     format_age,
     format_count,
     print_json,

@@ -22,10 +22,9 @@ from choir_common.wire.configuring import (
     PartReport,
     RepoChange,
 )
-from choirctl.config_set import set_value
-from choirctl.control_api import ControlClient, connect, parse_response
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import (
+from choirctl.api.control import ControlClient, connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.output.printing import (
     print_colored_json,
     print_json,
     print_rows,
@@ -33,6 +32,7 @@ from choirctl.printing import (
     stdout_console,
     table,
 )
+from choirctl.start.config_set import set_value
 
 MARKS = {"added": "+", "removed": "-", "changed": "~"}
 LOOK_S = 0.2

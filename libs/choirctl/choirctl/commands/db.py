@@ -17,9 +17,9 @@ from choir_local.database.restore import Restored
 from choir_local.database.restore import restore as put_back
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
-from choirctl.background import is_running
-from choirctl.place import AsJson, Home, find_target
-from choirctl.printing import print_json, print_rows, stderr_console, table
+from choirctl.api.target import AsJson, Home, find_target
+from choirctl.output.printing import print_json, print_rows, stderr_console, table
+from choirctl.start.background import is_running
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""Command `choirctl doctor`: run every check of `health` and show the results."""
+"""Command `choirctl doctor`: run every check of `health_checks` and show the results."""
 
 import asyncio
 
@@ -8,9 +8,9 @@ from rich.markup import escape
 from choir_common.errors import ChoirError
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
-from choirctl.health import Finding, Installation, query_running, run_checks
-from choirctl.place import AsJson, Home, Target, find_target
-from choirctl.printing import print_json, print_rows, table
+from choirctl.api.target import AsJson, Home, Target, find_target
+from choirctl.output.printing import print_json, print_rows, table
+from choirctl.start.health_checks import Finding, Installation, query_running, run_checks
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 

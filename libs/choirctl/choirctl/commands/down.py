@@ -11,10 +11,10 @@ from rich.status import Status
 from choir_common.errors import ChoirError
 from choir_local.home import Home as LocalHome
 from choir_local.stack import hurry_stack, stop_stack
-from choirctl.control_api import connect
-from choirctl.place import AsJson, Home, Target, find_target
-from choirctl.printing import print_json, stderr_console
-from choirctl.views import lane_state
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, find_target
+from choirctl.output.printing import print_json, stderr_console
+from choirctl.output.views import lane_state
 
 LOOK_S = 0.5
 

@@ -2,9 +2,9 @@
 
 import typer
 
-from choirctl.first_home import create_state_directory
-from choirctl.place import AsJson, Home, find_target
-from choirctl.printing import print_json, stderr_console
+from choirctl.api.target import AsJson, Home, find_target
+from choirctl.output.printing import print_json, stderr_console
+from choirctl.start.state_directory import create_state_directory
 
 
 def register(app: typer.Typer) -> None:

@@ -13,8 +13,8 @@ import typer
 from choir_common.errors import BadInput, NotFound
 from choir_common.ids import is_agent_id
 from choir_common.logs import follow as reading
-from choirctl.place import AsJson, Home, find_target
-from choirctl.printing import print_json_text, stderr_console
+from choirctl.api.target import AsJson, Home, find_target
+from choirctl.output.printing import print_json_text, stderr_console
 
 SERVICES = ("choird", "gateway", "memory", "browser", "postgres", "nats", "rehearsal", "stack")
 SHOWN_FIRST = ("timestamp", "level", "source", "session", "lane", "message")

@@ -1,6 +1,6 @@
 """Commands `choirctl memory status|list|show|search|put|delete|audit|receipt`.
 
-`export` and `import` are in `memory_carry`.
+`export` and `import` are in `memory_export`.
 """
 
 import asyncio
@@ -15,12 +15,13 @@ from choir_common.errors import BadInput
 from choir_common.wire.faults import faults_of
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_operator import AuditEntry, DocumentView, PutDocument
+from choirctl.api.control import ControlClient, connect
+from choirctl.api.memory import JSON_OBJECT, MemoryClient
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, complete_with
-from choirctl.commands.memory_carry import export, import_
-from choirctl.control_api import ControlClient, connect
-from choirctl.memory_api import JSON_OBJECT, MemoryClient
-from choirctl.memory_views import (
+from choirctl.commands.memory_export import export, import_
+from choirctl.output.memory_views import (
     audit_rows,
     document_facts,
     document_rows,
@@ -28,8 +29,13 @@ from choirctl.memory_views import (
     memory_facts,
     memory_notes,
 )
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import format_count, print_json, print_rows, stderr_console, stdout_console
+from choirctl.output.printing import (
+    format_count,
+    print_json,
+    print_rows,
+    stderr_console,
+    stdout_console,
+)
 
 T = TypeVar("T")
 PAGE = 200

@@ -6,12 +6,12 @@ import typer
 
 from choir_common.errors import BadInput
 from choir_common.wire.choices import AgentChoices, ModelView
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, ModelName
-from choirctl.control_api import connect
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import print_json, print_rows, stderr_console, stdout_console
-from choirctl.views import choice_facts, model_rows
+from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console
+from choirctl.output.views import choice_facts, model_rows
 
 
 def register(app: typer.Typer) -> None:

@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from choir_common.wire.operations import OperationView
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import OperationId
-from choirctl.control_api import connect
-from choirctl.operations import raise_failure, show_progress
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import print_colored_json, print_json, print_rows, stdout_console
-from choirctl.views import operation_facts, operation_rows
+from choirctl.output.operation_progress import raise_failure, show_progress
+from choirctl.output.printing import print_colored_json, print_json, print_rows, stdout_console
+from choirctl.output.views import operation_facts, operation_rows
 
 
 def register(app: typer.Typer) -> None:

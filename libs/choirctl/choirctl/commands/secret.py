@@ -17,10 +17,10 @@ from pydantic import JsonValue
 from choir_common.errors import BadInput, Forbidden, NotFound, TooLarge
 from choir_common.secret_file import MAX_VALUE_BYTES, changing, read_secret_file
 from choir_common.wire.configuring import SecretName, SecretsApplied
+from choirctl.api.control import connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.commands.config import Wait, follow_report, raise_unless_applied
-from choirctl.control_api import connect, parse_response
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import print_json, print_rows, stderr_console, stdout_console, table
+from choirctl.output.printing import print_json, print_rows, stderr_console, stdout_console, table
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - the name of what opens choird's figures, made by people

@@ -18,18 +18,25 @@ from choir_common.errors import (
 from choir_common.wire.events import Event
 from choir_common.wire.operator import CompactMemory, SessionView, Told, Verification
 from choir_common.wire.rpc import StatusReport
+from choirctl.api.control import RECONNECT_TIMEOUT_S, ControlClient, connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import JobName, OptionalAgentId, SessionId
-from choirctl.control_api import RECONNECT_TIMEOUT_S, ControlClient, connect
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import (
+from choirctl.output.printing import (
     print_json,
     print_json_line,
     print_rows,
     stderr_console,
     stdout_console,
 )
-from choirctl.views import CORE, event_line, job_rows, session_facts, session_line, session_rows
+from choirctl.output.views import (
+    CORE,
+    event_line,
+    job_rows,
+    session_facts,
+    session_line,
+    session_rows,
+)
 
 LOOK_S = 1.0
 NO_SESSION = "No agent has had a session yet."

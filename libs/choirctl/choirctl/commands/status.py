@@ -10,11 +10,11 @@ from rich.markup import escape
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.wire.configuring import ConfigView
 from choir_common.wire.operator import SystemStatus
-from choirctl.control_api import ControlClient, connect, parse_response
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import format_count, print_json, print_rows, stdout_console, table
-from choirctl.status_words import agent_lines, model_lines, system_lines
-from choirctl.views import agent_rows, work_tree
+from choirctl.api.control import ControlClient, connect, parse_response
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.output.printing import format_count, print_json, print_rows, stdout_console, table
+from choirctl.output.status_text import agent_lines, model_lines, system_lines
+from choirctl.output.views import agent_rows, work_tree
 
 MAX_OPERATIONS = 20
 

@@ -6,8 +6,8 @@ import ssl
 import typer
 
 from choir_common.errors import BadInput, NotFound
-from choirctl.place import AsJson, Home, find_target
-from choirctl.printing import print_json, stdout_console
+from choirctl.api.target import AsJson, Home, find_target
+from choirctl.output.printing import print_json, stdout_console
 
 
 def register(app: typer.Typer) -> None:

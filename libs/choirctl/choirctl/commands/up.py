@@ -17,19 +17,18 @@ from choir_local.detach import start_detached
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
 from choir_local.stack_state import StackState
-from choirctl.background import is_running, wait_until_ready
-from choirctl.config_file import read_config
-from choirctl.control_api import connect
-from choirctl.dm_choice import default_dm
-from choirctl.failures import report_error
-from choirctl.first_home import create_state_directory
-from choirctl.foreground import run_in_foreground
-from choirctl.late import load
-from choirctl.model_key import ModelKeySetup
-from choirctl.place import AsJson, Home, Target, find_target
-from choirctl.printing import print_json, stderr_console
-from choirctl.start_progress import StartProgress
-from choirctl.start_screen import SummaryScreen
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, find_target
+from choirctl.chat.dm_selection import default_dm
+from choirctl.output.failures import report_error
+from choirctl.output.printing import print_json, stderr_console
+from choirctl.start.background import is_running, wait_until_ready
+from choirctl.start.config_file import read_config
+from choirctl.start.foreground import run_in_foreground
+from choirctl.start.model_key import ModelKeySetup
+from choirctl.start.progress import StartProgress
+from choirctl.start.state_directory import create_state_directory
+from choirctl.start.summary_screen import SummaryScreen
 
 INTERRUPTED = 130
 
@@ -167,9 +166,10 @@ class UpCommand:
         """
         left = False
         try:
-            await load("choirctl.talk").talk_on_terminal(
-                self.place, dm, self.place.download_dir, stops_all=True
-            )
+            # prompt_toolkit is slow to import, and `up --detach` opens no chat
+            from choirctl.chat.terminal_chat import run_terminal_chat  # noqa: PLC0415
+
+            await run_terminal_chat(self.place, dm, self.place.download_dir, stops_all=True)
             left = True
         except* ChoirError as failed:
             report_error(failed)

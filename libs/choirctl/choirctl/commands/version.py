@@ -5,8 +5,8 @@ import platform
 
 import typer
 
-from choirctl.place import AsJson
-from choirctl.printing import print_json, stdout_console
+from choirctl.api.target import AsJson
+from choirctl.output.printing import print_json, stdout_console
 
 
 def register(app: typer.Typer) -> None:

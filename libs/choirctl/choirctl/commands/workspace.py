@@ -10,12 +10,12 @@ import typer
 from choir_common.errors import BadInput, NotFound
 from choir_common.wire.operations import OperationView
 from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.arguments import WorkspaceName
-from choirctl.control_api import connect
-from choirctl.operations import raise_failure, run_operation
-from choirctl.place import AsJson, Home, Target, Url, find_target
-from choirctl.printing import print_json, print_rows, stderr_console
-from choirctl.views import workspace_rows
+from choirctl.output.operation_progress import raise_failure, run_operation
+from choirctl.output.printing import print_json, print_rows, stderr_console
+from choirctl.output.views import workspace_rows
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,120 @@
+"""Typed client for `/v1/agents/{agent}/memory`, on top of `control`. Used by the `memory` commands."""
+
+from collections.abc import AsyncIterator, Mapping
+from urllib.parse import quote
+
+import httpx2
+from pydantic import BaseModel, TypeAdapter
+
+from choir_common.wire.json import JsonObject
+from choir_common.wire.memories import MemoryHits, MemoryWritten, Receipt
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntries,
+    DocumentDetail,
+    DocumentPage,
+    ImportRecords,
+    MemoryErased,
+    MemoryImported,
+    PutDocument,
+)
+from choir_common.wire.memory_sessions import SessionErased
+from choirctl.api.control import ControlClient, convert_transport_errors, parse_response
+from choirctl.api.target import Target
+
+ERASE_TIMEOUT_S = 90.0
+STREAM_READ_TIMEOUT_S = 60.0
+
+
+class _AnyBody(BaseModel):
+    """A request body with arbitrary fields, which the server validates."""
+
+    model_config = {"extra": "allow"}
+
+
+class MemoryClient:
+    """Client for one agent's memory, through control's operator API."""
+
+    def __init__(self, api: ControlClient, place: Target, agent_id: str) -> None:
+        self._api = api
+        self._place = place
+        self._path = f"/v1/agents/{quote(agent_id, safe='')}/memory"
+
+    async def status(self) -> AgentMemory:
+        """Return the document counts and queue of the memory. Raises NotFound if there is no such memory."""
+        return parse_response(await self._api.send("GET", self._path), AgentMemory)
+
+    async def documents(self, params: Mapping[str, str]) -> DocumentPage:
+        """Return a page of documents."""
+        answer = await self._api.send("GET", f"{self._path}/documents", params=params)
+        return parse_response(answer, DocumentPage)
+
+    async def document(self, name: str) -> DocumentDetail:
+        """Return one document by id or key. Raises NotFound."""
+        return parse_response(await self._api.send("GET", self._document(name)), DocumentDetail)
+
+    async def search(self, query: JsonObject) -> MemoryHits:
+        """Return the hits of a search. Raises BadInput for an invalid query."""
+        body = _AnyBody.model_validate(query)
+        return parse_response(
+            await self._api.send("POST", f"{self._path}/search", body=body), MemoryHits
+        )
+
+    async def receipt(self, receipt_id: str) -> Receipt:
+        """Return the receipt of a search. Raises NotFound."""
+        path = f"{self._path}/receipts/{quote(receipt_id, safe='')}"
+        return parse_response(await self._api.send("GET", path), Receipt)
+
+    async def write(self, document: PutDocument) -> MemoryWritten:
+        """Write a document of knowledge. Raises Conflict if its version is not the expected one."""
+        answer = await self._api.send("POST", f"{self._path}/documents", body=document)
+        return parse_response(answer, MemoryWritten)
+
+    async def delete(self, name: str, expected_version: int | None) -> MemoryErased:
+        """Erase a document. Raises NotFound, Conflict."""
+        params = {} if expected_version is None else {"expected_version": str(expected_version)}
+        answer = await self._api.send(
+            "DELETE", self._document(name), params=params, timeout_s=ERASE_TIMEOUT_S
+        )
+        return parse_response(answer, MemoryErased)
+
+    async def erase_session(self, session_id: str) -> SessionErased:
+        """Erase the documents of a session. Raises NotFound."""
+        path = f"{self._path}/sessions/{quote(session_id, safe='')}"
+        return parse_response(
+            await self._api.send("DELETE", path, timeout_s=ERASE_TIMEOUT_S), SessionErased
+        )
+
+    async def audit(self, before: int | None, limit: int) -> AuditEntries:
+        """Return up to `limit` audit log entries, newest first, those before the number `before`."""
+        params = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
+        answer = await self._api.send("GET", f"{self._path}/audit", params=params)
+        return parse_response(answer, AuditEntries)
+
+    async def export(self) -> AsyncIterator[bytes]:
+        """Yield the lines of an export as they arrive; the caller must check that the last one is there."""
+        timeout = httpx2.Timeout(STREAM_READ_TIMEOUT_S, connect=5.0)
+        with convert_transport_errors(self._place):
+            async with self._api.client.stream(
+                "GET", f"{self._path}/export", timeout=timeout
+            ) as answer:
+                if answer.is_error:
+                    self._api.raise_for_status(answer.status_code, await answer.aread())
+                rest = b""
+                async for piece in answer.aiter_bytes():
+                    *lines, rest = (rest + piece).split(b"\n")
+                    for line in lines:
+                        yield line
+
+    async def import_records(self, piece: ImportRecords) -> MemoryImported:
+        """Import a batch of records; repeating the call changes nothing."""
+        answer = await self._api.send(
+            "POST", f"{self._path}/import", body=piece, timeout_s=ERASE_TIMEOUT_S
+        )
+        return parse_response(answer, MemoryImported)
+
+    def _document(self, name: str) -> str:
+        return f"{self._path}/documents/{quote(name, safe='')}"
+
+
+JSON_OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject)

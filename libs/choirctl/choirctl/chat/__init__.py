@@ -1,0 +1,1 @@
+"""The terminal chat: its prompt, line parser, renderer, status line and file transfer."""

@@ -1,0 +1,103 @@
+"""Pending approval requests of a chat, and the mapping of a typed `y` or `n` to one of them.
+
+Pure. Used by `terminal_chat`. A line only decides a request that was on the screen before the user began to
+type it.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from choir_common.errors import BadInput
+from choir_common.wire.messages import OutboundMessage
+
+ANSWER = re.compile(r"(y|yes|n|no)(?:\s+(\d{1,6}))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """A message with an approve and a reject button, and when it was shown (monotonic seconds)."""
+
+    number: int
+    message: OutboundMessage
+    shown_at: float
+    approve_data: str
+    reject_data: str
+
+
+@dataclass(frozen=True, slots=True)
+class ButtonChoice:
+    """The decision that a typed line makes: a request, and the data of the button to press."""
+
+    question: PendingApproval
+    data: str
+
+
+@dataclass(slots=True)
+class PendingApprovals:
+    """The pending requests by the outbox id of their message; a number is never reused."""
+
+    pending: dict[int, PendingApproval] = field(default_factory=dict)
+    last_number: int = 0
+
+    def add_message(self, message: OutboundMessage, now: float) -> PendingApproval | None:
+        """Register a received message.
+
+        Returns a new Question if the message asks for a decision. An edit closes the request it edits.
+        """
+        if message.edits is not None:
+            self.pending.pop(message.edits.outbox_id, None)
+        data = [button.data for button in message.buttons]
+        yes = next((each for each in data if each.endswith(":y")), None)
+        no = next((each for each in data if each.endswith(":n")), None)
+        if yes is None or no is None or message.outbox_id in self.pending:
+            return None
+        self.last_number += 1
+        question = PendingApproval(self.last_number, message, now, yes, no)
+        self.pending[message.outbox_id] = question
+        return question
+
+    def remove(self, question: PendingApproval) -> None:
+        """Remove a request that was decided."""
+        self.pending.pop(question.message.outbox_id, None)
+
+    def parse_answer(self, text: str, begun_at: float) -> ButtonChoice | None:
+        """Return the decision in a line; None if it has none and is a message to the agent.
+
+        Raises BadInput if it is not clear which request is meant, or if one arrived during typing.
+        """
+        found = ANSWER.fullmatch(text.strip())
+        if found is None or not self.pending:
+            return None
+        question = self._meant(found[2])
+        if question.shown_at > begun_at:
+            raise BadInput("A request came while you typed. Nothing was decided; read it first.")
+        return ButtonChoice(
+            question,
+            question.approve_data if found[1].lower().startswith("y") else question.reject_data,
+        )
+
+    def prompt_prefix(self) -> str:
+        """Return the prefix of the prompt: how to answer the pending requests."""
+        return f"{'y/n' if len(self.pending) == 1 else 'y/n NUMBER'} " if self.pending else ""
+
+    def _meant(self, number: str | None) -> PendingApproval:
+        standing = list(self.pending.values())
+        if number is None and len(standing) == 1:
+            return standing[0]
+        for question in standing:
+            if number is not None and question.number == int(number):
+                return question
+        numbers = ", ".join(f"`y {question.number}`" for question in standing)
+        raise BadInput(f"Which of the requests? {numbers}, or n.")
+
+
+def without_edited(messages: Iterable[OutboundMessage]) -> list[OutboundMessage]:
+    """Return the messages with buttons that no later message has edited, oldest first."""
+    found: dict[int, OutboundMessage] = {}
+    for message in messages:
+        if message.edits is not None:
+            found.pop(message.edits.outbox_id, None)
+        elif message.buttons:
+            found[message.outbox_id] = message
+    return list(found.values())

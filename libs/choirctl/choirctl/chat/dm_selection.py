@@ -1,0 +1,86 @@
+"""Selection of the conversation (DM) for a chat on this terminal. Used by `chat` and `up`.
+
+Only DMs of a console gateway can be used from a terminal; those of a Telegram bot are on a user's phone.
+"""
+
+from collections.abc import Sequence
+
+from choir_common.errors import Conflict, NotFound
+from choir_common.wire.operator import DmView
+from choirctl.api.control import ControlClient
+from choirctl.output.views import CHANNELS, agent_channel
+
+DEFAULT_DM = "console"
+
+
+async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None = None) -> str:
+    """Return the DM for a chat: the named one, the agent's, or one in which an agent answers.
+
+    Raises NotFound for an unknown name, Conflict if no suitable DM is on the console.
+    """
+    dms = await api.dms()
+    if dm is not None:
+        return _check_named(dms, dm)
+    if agent is None:
+        return default_dm(dms)
+    view = await api.agent(agent)
+    if view.bindings is None:
+        raise Conflict(
+            f"Agent {agent} is {view.state}, so it has no DM to talk in. Start it with `choirctl "
+            f"agent start {agent}`."
+        )
+    held = _find(dms, view.bindings.dm)
+    if held is not None and held.type != "console":
+        raise Conflict(f"{agent_channel(held)}, not here. {_console_advice(dms, agent)}")
+    return view.bindings.dm
+
+
+def default_dm(dms: Sequence[DmView]) -> str:
+    """Return the DM for a chat without options.
+
+    Prefers a DM with a running agent, then one whose agent is stopped; among equals `console`, then by name.
+    Raises Conflict if there is none; the message lists where agents can be reached.
+    """
+    here = [it for it in dms if it.type == "console" and it.agent_id is not None]
+    here.sort(key=lambda it: (not it.bound, it.name != DEFAULT_DM, it.name))
+    if here:
+        return here[0].name
+    elsewhere = [it for it in dms if it.agent_id is not None]
+    if not elsewhere:
+        raise Conflict(
+            "No agent has a DM to talk in. `choirctl agent list` shows the agents there are, and "
+            "`choirctl agent init NAME` adds one."
+        )
+    told = "; ".join(agent_channel(it) for it in elsewhere)
+    raise Conflict(
+        f"No agent talks on this terminal: {told}. {_console_advice(dms, str(elsewhere[0].agent_id))}"
+    )
+
+
+def _check_named(dms: Sequence[DmView], name: str) -> str:
+    found = _find(dms, name)
+    here = ", ".join(it.name for it in dms if it.type == "console") or "none"
+    if found is None:
+        raise NotFound(f"There is no DM {name!r} in config.json. On the console: {here}.")
+    if found.type != "console":
+        raise Conflict(
+            f"The DM {name} is on {CHANNELS[found.type]}, so one cannot talk in it from here. "
+            f"On the console: {here}."
+        )
+    return name
+
+
+def _find(dms: Sequence[DmView], name: str) -> DmView | None:
+    return next((it for it in dms if it.name == name), None)
+
+
+def _console_advice(dms: Sequence[DmView], agent: str) -> str:
+    """Return advice on how to reach an agent of another channel on this terminal."""
+    free = [it.name for it in dms if it.type == "console" and not it.bound]
+    free.sort(key=lambda name: (name != DEFAULT_DM, name))
+    if not free:
+        return "`choirctl agent init NAME` adds an agent that talks here."
+    return (
+        f"Write to it there, or have it talk here: `choirctl agent stop {agent}`, then `choirctl agent "
+        f"start {agent} --dm {free[0]}`."
+    )

@@ -1,0 +1,112 @@
+"""File transfer between this machine and a DM: upload a file for a message, save the files of a message.
+
+Used by `chat` and `terminal_chat`. The name of a received file is untrusted: it can only name a new file
+directly in
+the folder of received files, and never overwrites an existing one.
+"""
+
+import asyncio
+import os
+import stat
+import unicodedata
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx2
+
+from choir_common.errors import BadInput, ChoirError
+from choir_common.visible_text import make_visible
+from choir_common.wire.attachments import Attachment
+from choir_common.wire.messages import OutboundMessage
+from choirctl.api.control import ControlClient, parse_response
+
+CHUNK_BYTES = 256 * 1024
+TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
+MAX_NAME = 100
+MAX_DUPLICATES = 1000
+
+
+async def upload_file(api: ControlClient, dm: str, path: Path) -> Attachment:
+    """Upload a file to a DM's channel; a message that contains its `ref` delivers it to the agent.
+
+    Raises BadInput if it is no readable regular file, TooLarge or Unavailable if the channel refuses it.
+    """
+    size = await asyncio.to_thread(_size_of, path)
+    answer = await api.upload(
+        f"/v1/dms/{dm}/files",
+        _chunks(path),
+        params={"name": path.name},
+        headers={"Content-Length": str(size)},
+        timeout=TIMEOUT,
+    )
+    return parse_response(answer, Attachment)
+
+
+async def save_files(
+    api: ControlClient, dm: str, message: OutboundMessage, folder: Path
+) -> list[str]:
+    """Save a message's files; return a line for each: its path, or why it was not saved."""
+    return [await _save(api, dm, message, each, folder) for each in message.attachments]
+
+
+async def _save(
+    api: ControlClient, dm: str, message: OutboundMessage, each: Attachment, folder: Path
+) -> str:
+    path = f"/v1/dms/{dm}/messages/{message.outbox_id}/files/{each.ref}"
+    try:
+        saved = await _write(folder, each.name, api.download(path, TIMEOUT))
+    except (ChoirError, OSError) as error:
+        return f"{make_visible(each.name)} could not be saved: {error}"
+    return f"{each.kind} saved as {saved}"
+
+
+async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
+    """Write a file under a free name in the folder and return its path; remove it if the transfer fails."""
+    await asyncio.to_thread(folder.mkdir, 0o700, parents=True, exist_ok=True)
+    for free in _names(name):
+        try:
+            # O_EXCL: fails for an existing file, and does not follow a symbolic link
+            opened = os.open(folder / free, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            continue
+        try:
+            with os.fdopen(opened, "wb") as file:
+                async for piece in pieces:
+                    await asyncio.to_thread(file.write, piece)
+        except BaseException:  # also when the chat is cancelled
+            (folder / free).unlink(missing_ok=True)
+            raise
+        return folder / free
+    raise FileExistsError(f"{folder} is full of files of that name")
+
+
+def _names(name: str) -> Iterator[str]:
+    """Yield the sanitized file name, then the same name with numbers."""
+    plain = "".join(
+        "_" if c in '/\\:*?"<>|' or unicodedata.category(c)[0] == "C" else c for c in name
+    ).strip(" .")
+    stem, dot, ending = plain.rpartition(".")
+    if not stem:
+        stem, dot, ending = plain or "file", "", ""
+    stem, ending = stem[:MAX_NAME], ending[:20]
+    yield f"{stem}{dot}{ending}"
+    for number in range(2, MAX_DUPLICATES):
+        yield f"{stem} ({number}){dot}{ending}"
+
+
+def _size_of(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+    except OSError as error:
+        raise BadInput(f"Cannot read {path}: {error.strerror}.") from error
+    # a pipe or device has no size, and may never end
+    if not stat.S_ISREG(found.st_mode):
+        raise BadInput(f"{path} is no file with an end.")
+    return found.st_size
+
+
+async def _chunks(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield piece

@@ -1,0 +1,63 @@
+"""Follower of the session log of the agent bound to a DM, across restarts; feeds `lane_activity`. Run by
+`terminal_chat`."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+
+from choir_common.errors import ChoirError
+from choir_common.wire.operator import AgentView
+from choirctl.api.control import ControlClient
+from choirctl.chat.lane_activity import LaneTracker
+
+POLL_INTERVAL_S = 1.0
+OVERLAP_EVENTS = 200  # older events folded without output first: the current turn began in them
+
+
+class SessionFollower:
+    """The current activity of a DM's agent, updated while `run` runs."""
+
+    def __init__(
+        self, api: ControlClient, dm: str, print_line: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._api = api
+        self._dm = dm
+        self._tell = print_line
+        self.lanes = LaneTracker()
+        self.shown_revs: dict[str, int] = {}
+        """The last revision shown to the user, by session id; only later events are printed."""
+
+    async def run(self) -> None:
+        """Follow one session after the other until cancelled; errors are ignored and retried."""
+        over = ""
+        while True:
+            with contextlib.suppress(ChoirError):
+                agent = await self.bound_agent()
+                if agent is not None and agent.session_id not in (None, over):
+                    over = await self._follow(agent)
+            self.lanes.clear()
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def bound_agent(self) -> AgentView | None:
+        """Return the agent that is bound to the DM now, if any."""
+        for agent in await self._api.agents():
+            if agent.bindings is not None and agent.bindings.dm == self._dm:
+                return agent
+        return None
+
+    async def _follow(self, agent: AgentView) -> str:
+        """Fold a session's events until it ends; return its id."""
+        session = await self._api.session(str(agent.session_id))
+        self.lanes.start(agent.agent_id, agent.lanes, time.monotonic())
+        name = session.session_id
+        seen = self.shown_revs.setdefault(name, session.head_rev)
+        news = self._api.follow_events(name, max(0, seen - OVERLAP_EVENTS))
+        async with contextlib.aclosing(news):
+            async for event in news:
+                line = self.lanes.apply(event, time.monotonic())
+                if event.rev > self.shown_revs[name]:
+                    self.shown_revs[name] = event.rev
+                    if line:
+                        await self._tell(line)
+        return name

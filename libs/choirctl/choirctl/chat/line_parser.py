@@ -1,0 +1,121 @@
+"""Parser for lines typed in a chat: a message for the agent, or a command of the terminal itself.
+
+Pure; used by `terminal_chat`. Any other line that begins with a slash is a command that control handles.
+"""
+
+import io
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import BadInput
+
+DEFAULT_HISTORY = 20
+LOCAL_COMMANDS = {
+    "/edit": (
+        "/edit [words]",
+        "Correct what you said last; alone, change it in the line.",
+    ),
+    "/send": ("/send FILE [words]", "Send a file to the agent."),
+    "/history": ("/history [COUNT]", "Show what was said last."),
+    "/quit": ("/quit", "Leave this chat, as Ctrl-D does."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """A message or a command to send to the conversation."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileMessage:
+    """A file to send to the agent, with a text."""
+
+    path: Path
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A correction of the latest message; if empty, prefill the input line with that message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowHistory:
+    """A request to show up to `most` messages of the history."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveChat:
+    """A request to leave the chat; the agent keeps running."""
+
+
+ChatLine = ChatMessage | FileMessage | Correction | ShowHistory | LeaveChat
+
+
+def parse_line(text: str) -> ChatLine:
+    """Parse a line. Raises BadInput for an incomplete or invalid command of the terminal."""
+    word, _, rest = text.strip().partition(" ")
+    match word:
+        case "/edit":
+            return Correction(rest.strip())
+        case "/send":
+            return _parse_send(rest.strip())
+        case "/history":
+            return _parse_history(rest.strip())
+        case "/quit" | "/exit":
+            return LeaveChat()
+        case _:
+            return ChatMessage(text)
+
+
+def unquote_partial_name(typed: str) -> str | None:
+    """Return the unquoted beginning of a file name; None if the name is complete and text follows it."""
+    if len(typed) - len(typed.rstrip("\\")) & 1:
+        typed = typed[:-1]  # the character that this backslash escapes is not typed yet
+    for closing in ("", "'", '"'):
+        try:
+            names = shlex.split(typed + closing, comments=False)
+        except ValueError:
+            continue
+        # a trailing space outside of quotes ends the name
+        ended = not closing and typed != typed.rstrip() and not typed.endswith("\\ ")
+        return None if len(names) > 1 or ended else "".join(names)
+    return None
+
+
+def quote_name(name: str) -> str:
+    """Return a file name quoted for `/send`: whitespace, quotes and backslashes escaped by a backslash.
+
+    Quotes around the whole name would disable a leading `~`, and would end a name that is not complete.
+    """
+    return re.sub(r"""([\s'"\\])""", r"\\\1", name)
+
+
+def _parse_send(rest: str) -> FileMessage:
+    typed = io.StringIO(rest)
+    words = shlex.shlex(typed, posix=True)
+    words.whitespace_split, words.commenters = True, ""
+    try:
+        name = words.get_token()
+    except ValueError as error:
+        raise BadInput(f"A quote is not closed: {LOCAL_COMMANDS['/send'][0]}.") from error
+    if not name:
+        raise BadInput(f"Which file? {LOCAL_COMMANDS['/send'][0]}; quote a name with blanks in it.")
+    # the text after the name is sent unchanged
+    return FileMessage(Path(name).expanduser(), typed.read().strip())
+
+
+def _parse_history(rest: str) -> ShowHistory:
+    if not rest:
+        return ShowHistory(DEFAULT_HISTORY)
+    if not (rest.isascii() and rest.isdigit() and 0 < int(rest) <= 1000):
+        raise BadInput(f"{LOCAL_COMMANDS['/history'][0]}: a number from 1 to 1000.")
+    return ShowHistory(int(rest))

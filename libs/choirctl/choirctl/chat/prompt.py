@@ -1,0 +1,215 @@
+"""The input line of the chat: history, Tab completion and the status lines below it. Created by
+`terminal_chat`."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import AppSession, create_app_session, get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output.defaults import create_output
+from prompt_toolkit.shortcuts import CompleteStyle
+from prompt_toolkit.styles import Style
+
+from choir_common.visible_text import make_visible
+from choir_common.wire.operator import CommandView
+from choirctl.api.target import Target
+from choirctl.chat.lane_activity import truncate_to_width
+from choirctl.chat.line_parser import LOCAL_COMMANDS, quote_name, unquote_partial_name
+from choirctl.output.terminal import unwrap_stream
+
+REDRAW_INTERVAL_S = 0.1
+SEND = "/send "
+CANCEL = "/cancel "
+# grey text instead of a reversed bar: the status is not part of the conversation
+STATUS_STYLE = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack"})
+
+
+def terminal_session() -> AbstractContextManager[AppSession]:
+    """Return a prompt_toolkit session that writes to the terminal directly, bypassing `SafeStream`."""
+    return create_app_session(output=create_output(stdout=unwrap_stream(sys.stdout)))
+
+
+class RawTerminalInput(Vt100Input):
+    """Terminal input that stays in raw mode between two prompts and during output.
+
+    In cooked mode the terminal driver would consume a Ctrl-D and turn a Ctrl-C into a signal.
+    """
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+class ChatCompleter(Completer):
+    """Completes the commands of the conversation, the files to send, and the jobs to cancel."""
+
+    def __init__(
+        self, commands: Sequence[CommandView], running_jobs: Callable[[], Iterable[str]]
+    ) -> None:
+        typed = {it.name: (it.usage, it.summary) for it in commands if it.name.startswith("/")}
+        self._commands = {**typed, **LOCAL_COMMANDS}
+        self._jobs = running_jobs
+        self._paths = PathCompleter(expanduser=True)
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
+        """Yield the completions for the text before the cursor."""
+        text = document.text_before_cursor
+        if text.startswith(SEND):
+            yield from self._files(text.removeprefix(SEND), event)
+        elif text.startswith(CANCEL):
+            yield from _completions(text.removeprefix(CANCEL), self._jobs())
+        elif text.startswith("/"):
+            yield from _completions(text, self._commands)
+
+    def _files(self, typed: str, event: CompleteEvent) -> Iterator[Completion]:
+        """Yield completions for a file name.
+
+        Each replaces the whole name, quoted for `/send`, because the typed part may be half quoted.
+        """
+        path = unquote_partial_name(typed)
+        if path is None:
+            return
+        for found in self._paths.get_completions(Document(path), event):
+            name = path[: len(path) + found.start_position] + found.text
+            yield Completion(
+                quote_name(name),
+                -len(typed),
+                display=found.display,
+                display_meta=found.display_meta,
+            )
+
+    def usage_hint(self, text: str) -> str:
+        """Return the usage of the command that is being typed; empty if it matches none."""
+        begun = text.split(" ")
+        for words in (2, 1):
+            known = self._commands.get(" ".join(begun[:words]))
+            if known is not None:
+                return make_visible(": ".join(known), keep="")
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedLine:
+    """A typed line, and when its first character was typed (monotonic seconds)."""
+
+    text: str
+    started_at: float
+    interrupted: bool = False
+    """True if Ctrl-C was pressed in an empty line; `text` is empty then."""
+
+
+class ChatPrompt:
+    """The input line at the bottom of the terminal."""
+
+    def __init__(
+        self,
+        history: History,
+        suggestions: ChatCompleter,
+        prompt_text: Callable[[], str],
+        status_lines: Callable[[int], Sequence[str]],
+    ) -> None:
+        """Create the line; `before` returns its prompt, `unwrap_stream` the status lines for a terminal
+        width."""
+        self._suggestions = suggestions
+        self._below = status_lines
+        self._before = prompt_text
+        self._begun_at: float | None = None
+        self._session: PromptSession[str] = PromptSession(
+            history=history,
+            input=RawTerminalInput(sys.stdin),
+            completer=suggestions,
+            bottom_toolbar=self._bar,
+            style=STATUS_STYLE,
+            # a menu would keep lines of the screen free for itself
+            complete_style=CompleteStyle.READLINE_LIKE,
+            complete_while_typing=False,
+            key_bindings=_keys(),
+        )
+        self._session.default_buffer.on_text_changed += self._record_start
+
+    def raw_mode(self) -> AbstractContextManager[None]:
+        """Return a context manager that keeps the terminal in raw mode."""
+        return self._session.app.input.raw_mode()
+
+    async def redraw_on_change(self) -> None:
+        """Redraw the line whenever the text around it has changed, until cancelled.
+
+        Redrawing at fixed intervals would make the cursor flicker and send bytes while nothing changes.
+        """
+        shown: tuple[str, str] | None = None
+        while True:
+            await asyncio.sleep(REDRAW_INTERVAL_S)
+            app = self._session.app
+            if app.is_running:
+                around = (self._before(), self._lines(app.output.get_size().columns))
+                if around != shown:
+                    shown = around
+                    app.invalidate()
+
+    async def read_line(self, prefill: str = "") -> TypedLine | None:
+        """Return the next line, prefilled with `begun`; None after Ctrl-D in an empty line."""
+        self._begun_at = None
+        try:
+            text = await self._session.prompt_async(
+                self._before, default=prefill, handle_sigint=False
+            )
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            return TypedLine("", time.monotonic(), interrupted=True)
+        return TypedLine(text, time.monotonic() if self._begun_at is None else self._begun_at)
+
+    def _record_start(self, buffer: Buffer) -> None:
+        if not buffer.text:
+            self._begun_at = None
+        elif self._begun_at is None:
+            self._begun_at = time.monotonic()
+
+    def _bar(self) -> str:
+        app = get_app()
+        width = app.output.get_size().columns
+        hint = self._suggestions.usage_hint(app.current_buffer.text)
+        return "\n".join([*([truncate_to_width(hint, width)] if hint else []), self._lines(width)])
+
+    def _lines(self, width: int) -> str:
+        return make_visible("\n".join(self._below(width)))
+
+
+def _keys() -> KeyBindings:
+    """Return key bindings: Ctrl-C clears a line with text, and interrupts in an empty one."""
+    keys = KeyBindings()
+
+    @keys.add("c-c", eager=True, filter=Condition(lambda: bool(get_app().current_buffer.text)))
+    def take_back(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
+
+    return keys
+
+
+def open_history(place: Target) -> History:
+    """Return the input history; stored in the state directory, readable only by its owner."""
+    path: Path = place.home / "chat_history"
+    if not place.home.is_dir():
+        return InMemoryHistory()
+    try:
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(str(path))
+
+
+def _completions(text: str, words: Iterable[str]) -> Iterator[Completion]:
+    for word in sorted(words):
+        if word.startswith(text):
+            yield Completion(word, start_position=-len(text), display=make_visible(word))

@@ -1,0 +1,78 @@
+"""Status below the chat prompt: unanswered messages, the typing indicator and open progress cards.
+
+Pure apart from the clock. Used by `terminal_chat`; the activity of lanes and jobs is in `lane_activity`.
+"""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from choir_common.visible_text import make_visible
+from choir_common.wire.activity import Card, Idle, Typing
+from choir_common.wire.messages import OutboundMessage
+from choirctl.chat.prompt import REDRAW_INTERVAL_S
+from choirctl.chat.render import one_line
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+LONGEST_CARD = 300
+
+
+@dataclass(slots=True)
+class UnansweredMessages:
+    """The messages without an answer: the time each was sent (monotonic seconds), by inbox id."""
+
+    sent_at: dict[str, float] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
+    """Messages that were answered, perhaps before they were acknowledged."""
+
+    def add(self, inbox_id: str) -> None:
+        """Record that a message was sent, unless its answer has arrived already."""
+        if inbox_id not in self.answered:
+            self.sent_at[inbox_id] = time.monotonic()
+
+    def resolve(self, message: OutboundMessage) -> None:
+        """Record a received message; an answer closes the message that it answers."""
+        if message.answers is not None and message.kind != "notice":
+            self.answered.add(message.answers)
+            self.sent_at.pop(message.answers, None)
+
+    def spinner(self) -> str:
+        """Return a spinner frame with the age of the oldest unanswered message; empty if there is none."""
+        if not self.sent_at:
+            return ""
+        now = time.monotonic()
+        frame = FRAMES[int(now / REDRAW_INTERVAL_S) % len(FRAMES)]
+        return f"{frame} thinking, {now - min(self.sent_at.values()):.0f} s"
+
+
+@dataclass(slots=True)
+class ChannelActivity:
+    """Activity sent by the channel: open progress cards, and until when the agent is typing."""
+
+    cards: dict[str, Card] = field(default_factory=dict)
+    typing_until: float = 0.0
+
+    def apply(
+        self, what: Card | Typing | Idle, now: float, shown_elsewhere: Collection[str]
+    ) -> str | None:
+        """Apply an activity event; return the text of a finished card, to be printed permanently.
+
+        `told` contains the ids of cards that are shown elsewhere; their text is not returned.
+        """
+        match what:
+            case Typing(lasts_s=lasts):
+                self.typing_until = now + lasts
+            case Idle():
+                self.typing_until = 0.0
+            case Card(done=False) as card:
+                self.cards[card.card_id] = card
+            case Card() as card:
+                self.cards.pop(card.card_id, None)
+                return None if card.card_id in shown_elsewhere else make_visible(card.text)
+        return None
+
+    def lines(self, now: float, told: Collection[str]) -> list[str]:
+        """Return a line for each open card that is not in `told`; without any, the typing indicator."""
+        open_ones = [card for card in self.cards.values() if card.card_id not in told]
+        cards = [one_line(card.text, LONGEST_CARD) for card in open_ones]
+        return cards or (["typing"] if now < self.typing_until else [])

@@ -1,0 +1,258 @@
+"""Commands `choirctl memory export|import`: an agent's memory as a file of JSON lines.
+
+The last line of the file contains the number of records, so that a truncated file is detected before
+anything is sent. An import is sent in batches, each stored completely or not at all. Existing records are
+left unchanged, so an interrupted import is resumed by importing the same file again.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+from rich.control import Control
+from rich.segment import ControlType
+
+from choir_common.errors import BadInput, ChoirError, Conflict, NotFound, OutcomeUnknown
+from choir_common.wire.faults import fault_in_words
+from choir_common.wire.memory_operator import ImportRecords
+from choir_common.wire.memory_records import ExportEnd, ExportHead, Record
+from choirctl.api.control import connect
+from choirctl.api.memory import MemoryClient
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.arguments import AgentId
+from choirctl.output.printing import JsonLineWriter, format_count, print_json, stderr_console
+
+BATCH_RECORDS = 200
+BATCH_BYTES = 500_000
+PROGRESS_INTERVAL = 1_000
+SHOWN = 5
+
+RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+def export(
+    ctx: typer.Context,
+    agent: AgentId,
+    file: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="A file; else standard output.", show_default=False),
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write an agent's whole memory as JSON lines.
+
+    Everything except vectors, which are computed again. With --out the file appears when it is complete,
+    and --json prints its number of records.
+    """
+    place = find_target(ctx, home, url)
+    if file is None:
+        records = asyncio.run(_export(place, agent, JsonLineWriter()))
+    else:
+        records = _export_to(place, agent, file)
+        if as_json:
+            print_json({"file": str(file), "records": records})
+            return
+    stderr_console().print(f"{format_count(records, 'record')} of {agent} exported.", markup=False)
+
+
+def import_(
+    ctx: typer.Context,
+    agent: AgentId,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote.")],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import an export into an agent's memory.
+
+    Existing records are left unchanged. A record that differs from an existing one is refused, and the
+    command exits 5. Repeat the command to resume an interrupted import.
+    """
+    place = find_target(ctx, home, url)
+    total, import_id = _validate(file)
+    done = asyncio.run(_import(place, agent, file, total, import_id))
+    if as_json:
+        print_json({"records": total, **done.figures})
+    else:
+        stderr_console().print(
+            f"{format_count(total, 'record')}: {done.written:,} written, {done.unchanged:,} were there, "
+            f"{len(done.refused):,} refused.",
+            markup=False,
+        )
+    if done.refused:
+        some = ", ".join(done.refused[:SHOWN]) + (", …" if len(done.refused) > SHOWN else "")
+        raise Conflict(
+            f"{format_count(len(done.refused), 'record')} of the file were left out, because {agent} has "
+            f"something else in their place, or their session was erased: {some}. All others are there."
+        )
+
+
+class _ImportCounts:
+    """Counts of the imported records by result."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.unchanged = 0
+        self.refused: list[str] = []
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """Return the counts for --json."""
+        return {
+            "written": self.written,
+            "unchanged": self.unchanged,
+            "refused": self.refused,
+        }
+
+
+def _export_to(place: Target, agent: str, file: Path) -> int:
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        # 0600: an agent's memory is private
+        part.touch(0o600)
+        with part.open("wb") as out:
+            records = asyncio.run(_export(place, agent, out))
+            os.fsync(out.fileno())
+        part.replace(file)
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error}.") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+    return records
+
+
+async def _export(place: Target, agent: str, out: IO[bytes] | JsonLineWriter) -> int:
+    """Write the lines as they arrive; return the number of records.
+
+    Raises OutcomeUnknown if the export is incomplete.
+    """
+    lines, last = 0, b""
+    async with connect(place) as api:
+        async for line in MemoryClient(api, place, agent).export():
+            out.write(line + b"\n")
+            lines, last = lines + 1, line
+            if lines % PROGRESS_INTERVAL == 0:
+                _tell(f"{lines:,} records")
+    out.flush()
+    # the first line is the head and the last one the end; the others are records
+    with contextlib.suppress(ValidationError):
+        if ExportEnd.model_validate_json(last).records == lines - 2:
+            return lines - 2
+    raise OutcomeUnknown(
+        f"The export broke off after {lines:,} lines: what was written is not whole, and cannot be imported. "
+        "Try again; `choirctl status` and the log of choird say what is the matter."
+    )
+
+
+def _validate(file: Path) -> tuple[int, str]:
+    """Validate a file; return its number of records and an import id derived from its content.
+
+    Raises NotFound if it cannot be read, BadInput if it is not a complete export.
+    """
+    digest, records, last = hashlib.sha256(), -1, b""
+    for number, line in _lines(file):
+        digest.update(line)
+        # validate the previous line: only the line after it shows that it was a record, not the end
+        if last:
+            records += 1
+            if records:
+                _read(file, number - 1, last)
+        elif number == 1:
+            _head(file, line)
+        last = line
+    try:
+        end = ExportEnd.model_validate_json(last)
+    except ValidationError:
+        end = None
+    if end is None or end.records != records:
+        raise BadInput(f"{file} is not a whole export: its end is missing. Nothing was imported.")
+    return records, digest.hexdigest()[:32]
+
+
+def _head(file: Path, line: bytes) -> None:
+    try:
+        ExportHead.model_validate_json(line)
+    except ValidationError:
+        raise BadInput(
+            f"{file} is no export of memory: its first line is another. Nothing was imported."
+        ) from None
+
+
+def _read(file: Path, number: int, line: bytes) -> Record:
+    try:
+        return RECORD.validate_json(line)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise BadInput(
+            f"{file}, line {number}: {where}: {fault_in_words(fault)}. Nothing was imported."
+        ) from None
+
+
+def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with file.open("rb") as found:
+            for number, line in enumerate(found, 1):
+                if line.strip():
+                    yield number, line.rstrip(b"\r\n")
+    except OSError as error:
+        raise NotFound(f"{file} cannot be read: {error.strerror}.") from error
+
+
+def _pieces(file: Path, total: int) -> Iterator[list[Record]]:
+    piece: list[Record] = []
+    size = 0
+    for place, (number, line) in enumerate(_lines(file)):
+        # 0 is the head, and the line after the records is the end
+        if 0 < place <= total:
+            if len(piece) == BATCH_RECORDS or (piece and size + len(line) > BATCH_BYTES):
+                yield piece
+                piece, size = [], 0
+            piece.append(_read(file, number, line))
+            size += len(line)
+    yield piece
+
+
+async def _import(
+    place: Target, agent: str, file: Path, total: int, import_id: str
+) -> _ImportCounts:
+    tally, first = _ImportCounts(), 0
+    async with connect(place) as api:
+        memory = MemoryClient(api, place, agent)
+        for records in _pieces(file, total):
+            piece = ImportRecords(
+                import_id=import_id, first=first, total=total, records=tuple(records)
+            )
+            try:
+                done = await memory.import_records(piece)
+            except ChoirError as error:
+                there = f"{first:,} of {format_count(total, 'record')} are there"
+                # invalid records would be refused again, so a retry is no advice
+                advice = (
+                    "" if isinstance(error, BadInput) else "; import the same file again to go on"
+                )
+                raise type(error)(f"{error.message} {there}{advice}.") from error
+            first += len(records)
+            tally.written += done.written
+            tally.unchanged += done.unchanged
+            tally.refused += done.refused
+            if total > BATCH_RECORDS:
+                _tell(f"{first:,} of {total:,} records")
+    return tally
+
+
+def _tell(words: str) -> None:
+    if sys.stderr.isatty():
+        console = stderr_console()
+        console.print(words, markup=False, end="")
+        console.control(Control(ControlType.CARRIAGE_RETURN))

@@ -1,0 +1,120 @@
+"""Tables and text for an agent's memory. Used by the `memory` commands."""
+
+from collections.abc import Sequence
+
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+
+from choir_common.wire.memories import MemoryHit
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntry,
+    DocumentDetail,
+    DocumentView,
+)
+from choirctl.output.printing import format_age, format_count, table
+
+LONGEST = 100
+SHOWN_IDS = 3
+# fields of a record that `document_facts` shows elsewhere or not at all
+HIDDEN_FIELDS = ("type", "id", "text", "metadata")
+
+
+def document_rows(documents: Sequence[DocumentView]) -> Table:
+    """Return a table with one row per document."""
+    rows = table("DOCUMENT", "KIND", "KEY OR SESSION", "VERSION", "FROM", "AGE", "TEXT")
+    for each in documents:
+        status = "" if each.status == "active" else f" ({each.status})"
+        rows.add_row(
+            each.document_id,
+            f"{each.tier or each.kind}{status}",
+            escape(each.key or each.session_id or "-"),
+            str(each.version),
+            escape(f"{each.origin} {each.trust}"),
+            format_age(each.at),
+            escape(truncate(each.text, each.length)),
+        )
+    return rows
+
+
+def hit_rows(hits: Sequence[MemoryHit]) -> Table:
+    """Return a table with one row per hit, best first, with the score from each arm."""
+    rows = table("SCORE", "ARMS", "DOCUMENT", "KIND", "FROM", "AGE", "TEXT")
+    for hit in hits:
+        arms = ", ".join(f"{one.arm} {one.score:.2f}" for one in hit.arms)
+        rows.add_row(
+            f"{hit.score:.3f}",
+            arms or "-",
+            hit.document_id,
+            hit.tier or hit.kind,
+            escape(f"{hit.origin} {hit.trust}"),
+            format_age(hit.happened_at or hit.created_at),
+            escape(truncate(hit.text)),
+        )
+    return rows
+
+
+def document_facts(document: DocumentDetail) -> Table:
+    """Return a table with all fields of a document except its text."""
+    facts = table("", "")
+    facts.show_header = False
+    record = document.record
+    facts.add_row("document", getattr(record, "id", "-"))
+    for name, value in record.model_dump(exclude=set(HIDDEN_FIELDS), exclude_none=True).items():
+        facts.add_row(name.replace("_", " "), escape(str(value)))
+    for name, value in getattr(record, "metadata", {}).items():
+        facts.add_row(escape(f"metadata {name}"), escape(str(value)))
+    facts.add_row("vectors", str(document.vectors))
+    for link in document.links:
+        arrow = "→" if link.direction == "from" else "←"
+        text = "(gone)" if link.text is None else truncate(link.text)
+        facts.add_row(f"{arrow} {link.kind}", escape(f"{link.document_id} {text}"))
+    return facts
+
+
+def audit_rows(entries: Sequence[AuditEntry]) -> Table:
+    """Return a table with one row per audit log entry."""
+    rows = table("NO", "WHEN", "WHO", "WHAT", "DOCUMENTS")
+    for each in entries:
+        ids = each.document_ids[:SHOWN_IDS]
+        more = len(each.document_ids) - len(ids)
+        rest = f" and {more:,} more" if more else ""
+        told = ", ".join(f"{name} {value}" for name, value in each.detail.items())
+        rows.add_row(
+            str(each.number),
+            f"{each.at:%Y-%m-%d %H:%M:%S}",
+            each.actor,
+            escape(f"{each.operation} ({told})" if told else each.operation),
+            f"{', '.join(ids)}{rest}" or "-",
+        )
+    return rows
+
+
+def memory_facts(state: AgentMemory) -> Table:
+    """Return a table with the number of documents, one row per store and kind."""
+    rows = table("STORE", "KIND", "DOCUMENTS", "WITHOUT VECTOR")
+    for each in state.counts:
+        kind = f"{each.tier} {each.kind}" if each.tier else each.kind
+        rows.add_row(each.store, kind, f"{each.documents:,}", f"{each.without_vector:,}")
+    return rows
+
+
+def memory_notes(state: AgentMemory) -> str:
+    """Return text about the size, the queue and unfinished imports."""
+    words = (
+        f"{decimal(state.bytes)} on disk, {format_count(state.queued, 'document')} in the queue."
+    )
+    for each in state.unfinished_imports:
+        words += (
+            f"\nAn import ended at {each.done:,} of {each.total:,} records. Import the same file again to "
+            "go on; what is there already is left alone."
+        )
+    return words
+
+
+def truncate(text: str, length: int | None = None) -> str:
+    """Return the beginning of a text on one line; `length` is that of the whole text, if it is longer."""
+    line = " ".join(text.split())
+    cut = len(line) > LONGEST or (length or 0) > len(text)
+    return f"{line[:LONGEST]}…" if cut else line

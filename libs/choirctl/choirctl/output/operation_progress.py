@@ -1,0 +1,128 @@
+"""Start an operation, follow its progress, and show it. Used by the commands that build, update and reset.
+
+Progress arrives over SSE; after a lost connection it is resumed from the last event received.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import httpx2
+from pydantic import BaseModel
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
+from choir_common.http import sse_read
+from choir_common.http.problem_document import read_problem
+from choir_common.wire.operations import Begun, OperationEvent, OperationView
+from choirctl.api.control import ControlClient, convert_transport_errors, parse_response
+from choirctl.api.target import Target
+from choirctl.output.printing import stderr_console
+
+SILENCE_S = 60.0  # the stream's keepalive comes every 15 s
+RETRY_INTERVAL_S = 1.0
+MAX_RECONNECTS = 10
+
+OnEvent = Callable[[OperationEvent], None]
+
+
+async def run_operation(
+    api: ControlClient, place: Target, path: str, quiet: bool, body: BaseModel | None = None
+) -> OperationView:
+    """Start an operation with a POST to `path`, show its progress, and return its final state.
+
+    With `quiet`, nothing is shown. Raises the errors of `follow_report` and `ControlClient.send`.
+    """
+    begun = parse_response(await api.send("POST", path, body=body), Begun)
+    try:
+        return await show_progress(api, place, begun.operation_id, quiet)
+    except asyncio.CancelledError:
+        stderr_console().print(
+            f"It goes on without you: `choirctl operation show {begun.operation_id} --follow`.",
+            markup=False,
+        )
+        raise
+
+
+async def show_progress(
+    api: ControlClient, place: Target, operation_id: str, quiet: bool = False
+) -> OperationView:
+    """Show an operation's progress on standard error unless `quiet`; return its final state."""
+    if quiet:
+        return await follow_operation(api, place, operation_id, lambda _: None)
+    console = stderr_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        shown = ProgressDisplay(bar, bar.add_task("", total=1.0))
+        return await follow_operation(api, place, operation_id, shown.show_event)
+
+
+class ProgressDisplay:
+    """Progress bar for an operation, with its log lines above."""
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar = bar
+        self._task = task
+
+    def show_event(self, event: OperationEvent) -> None:
+        """Show a progress event or log line."""
+        if event.kind == "step":
+            self._bar.update(self._task, description=event.text, completed=event.share)
+            # without a terminal there is no bar, so print each step as a line
+            if self._bar.disable:
+                self._bar.console.print(event.text, markup=False, highlight=False)
+            return
+        self._bar.console.print(f"  {event.text}", markup=False, highlight=False)
+
+
+async def follow_operation(
+    api: ControlClient, place: Target, operation_id: str, on_event: OnEvent
+) -> OperationView:
+    """Pass each event of an operation to `hear`; return its final state.
+
+    Raises Unavailable if control cannot be reached after a lost stream, or if the stream breaks
+    `MAX_RECONNECTS`
+    times.
+    """
+    heard = 0
+    for _ in range(MAX_RECONNECTS):
+        try:
+            with convert_transport_errors(place):
+                headers = {"Last-Event-ID": str(heard)}
+                timeout = httpx2.Timeout(30, read=SILENCE_S)
+                path = f"/v1/operations/{operation_id}/events"
+                async with api.client.stream(
+                    "GET", path, headers=headers, timeout=timeout
+                ) as answer:
+                    if answer.is_error:
+                        raise read_problem(answer.status_code, await answer.aread())
+                    async for event in sse_read.read(answer.aiter_bytes()):
+                        if event.event == "end":
+                            return OperationView.model_validate_json(event.data)
+                        said = OperationEvent.model_validate_json(event.data)
+                        heard = said.seq
+                        on_event(said)
+        except Unavailable:
+            await asyncio.sleep(RETRY_INTERVAL_S)
+        # the stream may have been lost after the operation ended
+        view = parse_response(
+            await api.send("GET", f"/v1/operations/{operation_id}"), OperationView
+        )
+        if view.status != "running":
+            return view
+    raise Unavailable(
+        f"{place.display_address} does not tell how {operation_id} goes on. Ask again: `choirctl operation "
+        f"show "
+        f"{operation_id}`."
+    )
+
+
+def raise_failure(view: OperationView) -> None:
+    """Raise the error of an operation that failed or was interrupted."""
+    if view.status == "failed":
+        raise from_envelope(
+            ErrorEnvelope(code=view.error_code or "internal", message=view.error or "It failed.")
+        )
+    if view.status == "interrupted":
+        raise Unavailable(view.error or "It was interrupted; begin it again.")

@@ -1,0 +1,66 @@
+"""Sentences about the state of Choir and its agents. Pure; used by `status`."""
+
+from choir_common.wire.operator import AgentView, SystemStatus
+from choir_common.wire.rpc import StatusReport
+from choirctl.output.printing import format_age, format_count
+
+IDLE = "idle"
+JOB = "core:"
+
+
+def system_lines(found: SystemStatus) -> list[str]:
+    """Return lines about the system: whether it is ready, its model, and which parts are down and why."""
+    down = [part for part in found.parts if not part.ok]
+    if found.ready:
+        first = f"Choir is ready. It thinks with {found.model}."
+    else:
+        first = f"Choir is not ready: {', '.join(part.name for part in down) or 'a part'} is down."
+    return [first, *(f"  {part.name}: {part.detail or 'it does not answer'}" for part in down)]
+
+
+def agent_lines(agent: AgentView) -> list[str]:
+    """Return lines about an agent: its state, its jobs, failing models and queued messages."""
+    lines = [f"{agent.agent_id} {_does(agent)}."]
+    lines += [f"  its job {_name(lane)} is at work: {lane.state_word}." for lane in _jobs(agent)]
+    lines += model_lines(agent)
+    if agent.queued_messages:
+        verb = "waits" if agent.queued_messages == 1 else "wait"
+        lines.append(f"  {format_count(agent.queued_messages, 'message')} {verb} for it.")
+    return lines
+
+
+def model_lines(agent: AgentView) -> list[str]:
+    """Return a line for each of the agent's models that fails: since when, and how to fix it."""
+    failures = {it.model_failure.words: it.model_failure for it in agent.lanes if it.model_failure}
+    return [
+        f"  Its model has not answered for {format_age(it.since)}: {it.words}"
+        for it in failures.values()
+    ]
+
+
+def _does(agent: AgentView) -> str:
+    match agent.state:
+        case "running" if agent.suspect:
+            return "does not answer at the moment; it is started again if that lasts"
+        case "running":
+            edge = next((lane for lane in agent.lanes if not lane.lane.startswith(JOB)), None)
+            where = f" in the conversation {agent.bindings.dm}" if agent.bindings else ""
+            at = edge.state_word if edge else "starting"
+            doing = f"waits for you{where}" if at == IDLE else f"is busy{where} ({at})"
+            return f"{doing}; it has run for {format_age(agent.started_at)}"
+        case "starting":
+            return "is starting"
+        case "stopped":
+            return f"does not run; `choirctl agent start {agent.agent_id}` starts it"
+        case "crashed":
+            return f"has crashed; `choirctl logs {agent.agent_id}` says why"
+        case state:
+            return f"is {state}"
+
+
+def _jobs(agent: AgentView) -> list[StatusReport]:
+    return [lane for lane in agent.lanes if lane.lane.startswith(JOB)]
+
+
+def _name(lane: StatusReport) -> str:
+    return lane.lane.removeprefix(JOB)

@@ -1,0 +1,280 @@
+"""Tables and lines for the objects that `/v1` returns. Used by most commands and by the chat."""
+
+from collections.abc import Sequence
+
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+from choir_common.wire.choices import AgentChoices, ModelView, VoiceView
+from choir_common.wire.events import Event
+from choir_common.wire.operations import OperationView
+from choir_common.wire.operator import AgentView, DmView, SessionView
+from choir_common.wire.rpc import StatusReport
+from choir_common.wire.workspaces import WorkspaceView
+from choirctl.output.printing import format_age, table
+
+# colours for the states of agents, sessions and operations; other states have none
+STATE_COLOURS = {
+    **dict.fromkeys(("running", "active", "succeeded"), "green"),
+    **dict.fromkeys(("crashed", "abandoned", "failed", "interrupted"), "red"),
+}
+MAX_VALUE = 100
+SHORT_REASON = 60  # `operation show` has all of it
+CHANNELS = {"telegram": "Telegram", "console": "the console"}
+SHORT_HASH = 12  # characters of a hash, enough for a person to compare
+# fields that are printed first, and without their name
+MAIN_FIELDS = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
+# suffixes of fields that are not printed: ids and hashes are for machines, and --json includes them
+HIDDEN_SUFFIXES = ("_id", "_hash", "hash", "digest")
+_NOTHING: tuple[object, ...] = (None, "", [], {}, ())
+CORE = "core:"
+
+
+def agent_channel(dm: DmView) -> str:
+    """Return the beginning of a sentence: which agent talks on which channel and DM."""
+    return f"{dm.agent_id} talks on {CHANNELS[dm.type]} (DM {dm.name})"
+
+
+def agent_rows(agents: Sequence[AgentView]) -> Table:
+    """Return a table with one row per agent."""
+    rows = table("AGENT", "STATE", "MODEL", "SESSION", "UP", "BEAT", "QUEUED")
+    for agent in agents:
+        rows.add_row(
+            agent.agent_id,
+            _state(agent.state),
+            agent.model or "-",
+            agent.session_id or "-",
+            format_age(agent.started_at),
+            format_age(agent.last_heartbeat_at),
+            str(agent.queued_messages),
+        )
+    return rows
+
+
+def agent_facts(agent: AgentView, settings: str = "") -> Table:
+    """Return a table with all fields of one agent; `settings` describes the state of its configuration."""
+    facts = table("", "")
+    facts.show_header = False
+    facts.add_row("agent", agent.agent_id)
+    facts.add_row("state", _state(agent.state))
+    facts.add_row("session", f"{agent.session_id or '-'}, epoch {agent.epoch or '-'}")
+    facts.add_row("model", agent.model or "-")
+    if agent.bindings:
+        for what, name in agent.bindings.model_dump(exclude_none=True).items():
+            facts.add_row(what.replace("_", " "), name)
+    facts.add_row("process", str(agent.pid or "-"))
+    since = f", since {agent.started_at:%Y-%m-%d %H:%M:%S %Z}" if agent.started_at else ""
+    facts.add_row("up", f"{format_age(agent.started_at)}{since}")
+    facts.add_row("settings", escape(settings or f"version {agent.config_version or '-'}"))
+    late = ", and it is late" if agent.suspect else ""
+    beat = (
+        "-"
+        if agent.last_heartbeat_at is None
+        else f"{format_age(agent.last_heartbeat_at)} ago{late}"
+    )
+    facts.add_row("heartbeat", beat)
+    facts.add_row("queued messages", str(agent.queued_messages))
+    for lane in agent.lanes:
+        job = lane.lane.removeprefix(CORE)
+        facts.add_row(f"job {job}" if job != lane.lane else f"lane {job}", lane_state(lane))
+        if lane.budget_remaining:
+            facts.add_row("  budget left", _budget(lane))
+    return facts
+
+
+def lane_state(lane: StatusReport) -> str:
+    """Return a lane's state and skill on one line, as markup."""
+    return escape(", ".join(part for part in (lane.state_word, lane_skill(lane)) if part))
+
+
+def lane_skill(lane: StatusReport) -> str:
+    """Return the active skill of a lane and its step; empty if there is neither."""
+    if lane.skill is None:
+        return f"step {lane.step}" if lane.step else ""
+    return f"skill {lane.skill}, step {lane.step}" if lane.step else f"skill {lane.skill}"
+
+
+def _budget(lane: StatusReport) -> str:
+    left = lane.budget_remaining.items()
+    return escape(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in left))
+
+
+def session_rows(sessions: Sequence[SessionView]) -> Table:
+    """Return a table with one row per session."""
+    rows = table("SESSION", "AGENT", "STATUS", "EPOCH", "EVENTS", "STARTED", "ENDED")
+    for session in sessions:
+        rows.add_row(
+            session.session_id,
+            session.agent_id,
+            _state(session.status) + (" (rehearsal)" if session.rehearsal else ""),
+            str(session.epoch),
+            str(session.head_rev),
+            format_age(session.started_at),
+            format_age(session.ended_at),
+        )
+    return rows
+
+
+def session_line(session: SessionView) -> str:
+    """Return a session on one line: the time it started or ended, its id, agent, status and log length."""
+    at = session.ended_at or session.started_at
+    return (
+        f"[dim]{at:%H:%M:%S}[/] {session.session_id} {session.agent_id} {_state(session.status)}, "
+        f"epoch {session.epoch}, {session.head_rev} events"
+    )
+
+
+def model_rows(models: Sequence[ModelView]) -> Table:
+    """Return a table with one row per language model or text-to-speech provider."""
+    rows = table("NAME", "KIND", "PROVIDER", "MODEL", "ENDPOINT")
+    for model in models:
+        rows.add_row(model.name, model.kind, model.provider, model.model, model.endpoint)
+    return rows
+
+
+def voice_rows(voices: Sequence[VoiceView]) -> Table:
+    """Return a table with one row per voice profile."""
+    rows = table("NAME", "TTS", "VOICE", "FORMAT")
+    for voice in voices:
+        rows.add_row(voice.name, voice.tts, voice.voice_id, voice.output_format)
+    return rows
+
+
+def operation_rows(operations: Sequence[OperationView]) -> Table:
+    """Return a table with one row per operation."""
+    rows = table("OPERATION", "WHAT", "STATUS", "BEGAN", "AT")
+    for each in operations:
+        share = f" {each.share:.0%}" if each.status == "running" and each.share is not None else ""
+        rows.add_row(
+            each.operation_id,
+            escape(f"{each.kind} {each.subject}"),
+            f"{_state(each.status)}{share}",
+            format_age(each.began_at),
+            escape(_short(each.error or each.step, SHORT_REASON)),
+        )
+    return rows
+
+
+def operation_facts(operation: OperationView) -> Table:
+    """Return a table with all fields of one operation except its result."""
+    facts = table("", "")
+    facts.show_header = False
+    facts.add_row("operation", operation.operation_id)
+    facts.add_row("what", f"{operation.kind} of {escape(operation.subject)}")
+    share = f", {operation.share:.0%}" if operation.share is not None else ""
+    facts.add_row("status", f"{_state(operation.status)}{share}")
+    facts.add_row("at", escape(operation.step or "-"))
+    if operation.error:
+        facts.add_row("error", f"[red]{escape(operation.error)}[/]")
+    facts.add_row("began", f"{operation.began_at:%Y-%m-%d %H:%M:%S %Z}")
+    ended = operation.ended_at
+    facts.add_row("ended", f"{ended:%Y-%m-%d %H:%M:%S %Z}" if ended else "-")
+    return facts
+
+
+def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
+    """Return a table with one row per workspace."""
+    rows = table("WORKSPACE", "HELD BY", "FILES", "SIZE", "PATH")
+    for each in workspaces:
+        more = "" if each.complete else "+"
+        rows.add_row(
+            each.name,
+            each.agent_id or "-",
+            f"{each.files:,}{more}" if each.exists else "-",
+            f"{decimal(each.size)}{more}" if each.exists else "-",
+            escape(each.path),
+        )
+    return rows
+
+
+def choice_facts(choices: AgentChoices) -> Table:
+    """Return a table with an agent's models and voice; changed ones are marked."""
+    facts = table("", "", "")
+    facts.show_header = False
+    for field, shown in (
+        ("llm", "model"),
+        ("core_llm", "model of core jobs"),
+        ("voice_profile", "voice"),
+    ):
+        name = getattr(choices, field)
+        said = "until it is restarted" if field in choices.changed else ""
+        facts.add_row(shown, name or "-", said)
+    return facts
+
+
+def session_facts(session: SessionView) -> Table:
+    """Return a table with all fields of one session."""
+    facts = table("", "")
+    facts.show_header = False
+    facts.add_row("session", session.session_id)
+    facts.add_row("agent", session.agent_id)
+    facts.add_row("status", f"{_state(session.status)}, epoch {session.epoch}")
+    facts.add_row("log", f"{session.head_rev} events, up to {session.head_hash[:SHORT_HASH]}…")
+    facts.add_row("continues", session.continues or "-")
+    facts.add_row("started", f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
+    ended = session.ended_at
+    facts.add_row("ended", f"{ended:%Y-%m-%d %H:%M:%S %Z}" if ended else "-")
+    return facts
+
+
+def job_rows(jobs: Sequence[StatusReport]) -> Table:
+    """Return a table with one row per core job."""
+    rows = table("JOB", "STATE", "SKILL", "STEP", "BUDGET LEFT")
+    for job in jobs:
+        name = job.lane.removeprefix(CORE)
+        rows.add_row(
+            escape(name),
+            escape(job.state_word),
+            escape(job.skill or "-"),
+            escape(job.step or "-"),
+            _budget(job) or "-",
+        )
+    return rows
+
+
+def work_tree(agents: Sequence[AgentView]) -> Tree | None:
+    """Return a tree of agents with their lanes, jobs and remaining budgets; None if no lane is reported."""
+    trees = Tree("[bold]AT WORK[/]", guide_style="dim")
+    for agent in agents:
+        if not agent.lanes:
+            continue
+        branch = trees.add(f"[bold]{agent.agent_id}[/]")
+        for lane in agent.lanes:
+            left = f"\n[dim]left: {_budget(lane)}[/]" if lane.budget_remaining else ""
+            job = lane.lane.removeprefix(CORE)
+            what = f"job {escape(job)}" if job != lane.lane else f"lane {escape(job)}"
+            branch.add(f"{what}: {lane_state(lane)}{left}")
+    return trees if trees.children else None
+
+
+def event_line(event: Event) -> str:
+    """Return an event on one line: revision, time, lane, type and the payload's main fields."""
+    known = {name: value for name, value in event.payload.items() if value not in _NOTHING}
+    first = [_short(known.pop(name)) for name in MAIN_FIELDS if name in known]
+    rest = [
+        f"[dim]{name}={escape(_short(value))}[/]"
+        for name, value in known.items()
+        if not name.endswith(HIDDEN_SUFFIXES)
+    ]
+    colour = "cyan" if event.lane == "edge" else "magenta" if event.lane.startswith(CORE) else "dim"
+    return " ".join(
+        (
+            f"{event.rev:>5} [dim]{event.at[11:23]}[/]",
+            f"[{colour}]{escape(event.lane):<12}[/]",
+            f"[bold]{event.type:<20}[/]",
+            *(escape(text) for text in first),
+            *rest,
+        )
+    ).rstrip()
+
+
+def _short(value: object, longest: int = MAX_VALUE) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def _state(word: str) -> str:
+    colour = STATE_COLOURS.get(word)
+    return f"[{colour}]{word}[/]" if colour else word

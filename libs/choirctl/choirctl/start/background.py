@@ -1,0 +1,57 @@
+"""The stack that another process runs: whether there is one, its agents, and waiting until it is ready."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+from choir_common.errors import StartupError, Unavailable
+from choir_common.wire.operator import AgentView
+from choir_local.home import Home
+from choir_local.stack_lock import is_held
+from choir_local.stack_state import StackState, read_state
+from choirctl.api.control import connect
+from choirctl.api.target import Target
+
+START_TIMEOUT = timedelta(minutes=3)
+POLL_INTERVAL_S = 0.05
+
+
+def is_running(home: Home) -> bool:
+    """Return whether a stack runs in `home`, ready or not."""
+    return home.lock_file.exists() and is_held(home)
+
+
+async def wait_until_ready(home: Home, on_change: Callable[[StackState], None]) -> StackState:
+    """Wait until the stack that runs in `home` is ready, and return its state.
+
+    Raises StartupError if it ends, Unavailable if it is not ready within three minutes.
+    """
+    try:
+        async with asyncio.timeout(START_TIMEOUT.total_seconds()):
+            while is_held(home):
+                state = read_state(home.state_file)
+                if state is not None:
+                    on_change(state)
+                    if state.phase == "ready":
+                        return state
+                await asyncio.sleep(POLL_INTERVAL_S)
+    except TimeoutError as error:
+        raise Unavailable(
+            f"A Choir is starting in {home.root} and was not ready within three minutes. See "
+            f"{home.logs}; `choirctl down` stops it."
+        ) from error
+    raise StartupError(f"The Choir that was starting in {home.root} has ended; see {home.logs}.")
+
+
+async def agents_if_running(place: Target) -> list[AgentView] | None:
+    """Return all agents, or None if no Choir runs (a stale socket counts as none).
+
+    Raises Unavailable if one runs in this state directory and does not answer.
+    """
+    try:
+        async with connect(place) as api:
+            return await api.agents()
+    except Unavailable:
+        if is_running(Home(place.home)):
+            raise
+        return None

@@ -1,0 +1,87 @@
+"""Change one setting of config.json without touching any other byte of the file. Used by `config set`."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import JsonValue, ValidationError
+
+from choir_common.errors import BadInput, NotFound
+from choir_common.wire.config import Config
+from choir_common.wire.config_faults import words_of
+from choir_common.wire.faults import as_list, fault_place
+from choirctl.start.config_file import MAX_FAULTS, offset_of
+from choirctl.start.config_insert import detect_indent, replace_file
+
+
+def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
+    """Set `key` in the file and return its previous value, or None if it was not set.
+
+    Raises NotFound if there is no file, BadInput if the result would be no valid configuration; the file is
+    not changed then.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
+    steps = key.split(".")
+    if not all(steps):
+        raise BadInput(f"{key!r} names no setting: give its path, such as agents.main.timezone.")
+    made, before = with_value(text, str(path), steps, value)
+    # validate before writing: an invalid file would stop the next start of Choir
+    try:
+        Config.model_validate_json(made)
+    except ValidationError as error:
+        found = [f"{fault_place(it, 'the file')}: {words_of(it)}" for it in error.errors()]
+        head, tail = f"{path} would not fit", "Nothing was changed."
+        raise BadInput(as_list(head, found, tail, MAX_FAULTS)) from None
+    replace_file(path, made)
+    return before
+
+
+def with_value(
+    text: str, spoken: str, steps: Sequence[str], value: JsonValue
+) -> tuple[str, JsonValue]:
+    """Return the text with `value` at the path `steps`, and the previous value. Pure."""
+    try:
+        document: JsonValue = json.loads(text)
+    except ValueError as error:
+        raise BadInput(f"{spoken} is not JSON ({error}); correct it first.") from None
+    here, there = document, 0
+    while there < len(steps) and isinstance(here, dict) and steps[there] in here:
+        here, there = here[steps[there]], there + 1
+    if there == len(steps):
+        begin, end = _span(text, steps)
+        written = _written(text, value, len(steps))
+        return f"{text[:begin]}{written}{text[end:]}", here
+    if not isinstance(here, dict):
+        raise BadInput(f"{'.'.join(steps[:there])} is no section: it holds {json.dumps(here)}.")
+    for name in reversed(steps[there + 1 :]):
+        value = {name: value}
+    return _added(text, steps[:there], steps[there], value, bool(here)), None
+
+
+def _added(text: str, section: Sequence[str], name: str, value: JsonValue, more: bool) -> str:
+    """Return the text with a new name at the end of a section; `more` if the section is not empty."""
+    begin, end = _span(text, section)
+    indent = detect_indent(text)
+    written = f"{json.dumps(name)}: {_written(text, value, len(section) + 1)}"
+    inner = text[begin + 1 : end - 1].rstrip()
+    comma = "," if more else ""
+    depth = len(section)
+    return (
+        f"{text[: begin + 1]}{inner}{comma}\n{indent * (depth + 1)}{written}\n{indent * depth}"
+        f"{text[end - 1 :]}"
+    )
+
+
+def _span(text: str, steps: Sequence[str]) -> tuple[int, int]:
+    begin = offset_of(text, list(steps))
+    assert begin is not None, "the path was just followed"
+    return begin, json.JSONDecoder().raw_decode(text, begin)[1]
+
+
+def _written(text: str, value: JsonValue, depth: int) -> str:
+    indent = detect_indent(text)
+    first, *more = json.dumps(value, indent=indent, ensure_ascii=False).split("\n")
+    return "\n".join([first, *(f"{indent * depth}{line}" for line in more)])

@@ -1,0 +1,381 @@
+"""Checks for problems that keep Choir from working on this machine. Called by `doctor`.
+
+Each check has a stable id that scripts may rely on, and its detail describes the fix. `fail` means that
+Choir will not start; `warn` means that a feature will be missing.
+"""
+
+import ctypes
+import json
+import os
+import platform
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from choir_common.errors import ChoirError, StartupError
+from choir_common.wire.config import ModelConfig
+from choir_common.wire.configuring import ConfigView
+from choir_common.wire.operator import SystemStatus
+from choir_local.home import Home
+from choir_local.identity import unprivileged_identity
+from choir_local.model_choice import choose_model, environment_keys
+from choir_local.nats import find_nats_server
+from choir_local.postgres_binaries import find_postgres_binaries
+from choir_local.postgres_cluster import check_major, read_major
+from choir_local.settings import LocalSettings
+from choir_local.socket_paths import check_port_free
+from choirctl.api.control import connect, parse_response
+from choirctl.api.secrets_file import read_secrets, salvage_secrets
+from choirctl.api.target import Target, read_env
+from choirctl.output.printing import format_count
+from choirctl.start.background import is_running
+from choirctl.start.config_file import read_config
+from choirctl.start.model_check import check_model
+from choirctl.start.state_directory import check_path_length
+
+Outcome = Literal["ok", "warn", "fail"]
+
+OLDEST_PYTHON = (3, 11)
+LANDLOCK_CREATE_RULESET = 444  # the same number on every architecture
+LANDLOCK_VERSION_FLAG = 1
+DISK_REQUIRED_BYTES = (
+    300_000_000  # bytes: a new Postgres cluster with its write-ahead log, and some logs
+)
+DISK_RECOMMENDED_BYTES = 2_000_000_000
+DOCKER_S = 5.0
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+
+
+class Finding(BaseModel):
+    """Result of one check."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningChoir:
+    """A Choir that responds: its status and its active configuration."""
+
+    status: SystemStatus
+    config: ConfigView
+
+    def models(self) -> dict[str, ModelConfig]:
+        """Return the configured language models, by name."""
+        found = self.config.config.get("models")
+        named = found if isinstance(found, dict) else {}
+        return {name: ModelConfig.model_validate_json(json.dumps(it)) for name, it in named.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The installation to check."""
+
+    home: Home
+    settings: LocalSettings
+    running: RunningChoir | None = None
+    """Status and configuration of the Choir of this state directory, if it responds."""
+
+    @property
+    def in_containers(self) -> bool:
+        """Return whether the Choir that responds runs in containers, not as processes of this machine."""
+        return self.running is not None and not is_running(self.home)
+
+    @property
+    def config(self) -> Path:
+        return self.home.root / "config.json"
+
+
+CheckResult = tuple[Outcome, str]
+HealthCheck = Callable[[Installation], Awaitable[CheckResult]]
+
+
+async def run_checks(patient: Installation) -> list[Finding]:
+    """Run every check; an error raised by a check becomes a failed finding."""
+    findings = []
+    outcome: Outcome
+    for name, check in CHECKS.items():
+        try:
+            if name in HOST_ONLY_CHECKS and patient.in_containers:
+                outcome, detail = "ok", "a container has it"
+            else:
+                outcome, detail = await check(patient)
+        except (ChoirError, OSError) as error:
+            outcome, detail = "fail", str(error)
+        findings.append(Finding(id=name, outcome=outcome, detail=detail))
+    return findings
+
+
+async def _python(_: Installation) -> CheckResult:
+    found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    if sys.version_info < OLDEST_PYTHON:
+        return "fail", f"{found}: Choir needs 3.11 or newer."
+    return "ok", found
+
+
+async def _landlock(_: Installation) -> CheckResult:
+    if sys.platform != "linux":
+        return "warn", f"{sys.platform} has no Landlock: agents' tools run unconfined."
+    # with this flag the system call returns the ABI version and creates no ruleset
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION_FLAG)
+    if version < 1:
+        return "warn", (
+            f"kernel {platform.release()} has no Landlock ({os.strerror(ctypes.get_errno())}): agents "
+            "started as processes run unconfined. Use a kernel from 5.13 on with `landlock` in its "
+            "lsm= list, or run Choir with docker compose."
+        )
+    return "ok", f"Landlock version {version}"
+
+
+async def _socket_path(patient: Installation) -> CheckResult:
+    check_path_length(patient.home.root)
+    return "ok", f"sockets fit below {patient.home.root}"
+
+
+async def _port(patient: Installation) -> CheckResult:
+    port = patient.settings.http_port
+    if is_running(patient.home):
+        return "ok", "Choir runs here and holds it"
+    check_port_free("127.0.0.1", port, "CHOIR_HTTP_PORT or `choirctl up --port`")
+    return "ok", f"127.0.0.1:{port} is free"
+
+
+async def _home(patient: Installation) -> CheckResult:
+    root = patient.home.root
+    if not root.exists():
+        return "ok", f"{root} does not exist yet; `choirctl up` makes it"
+    mode = stat.S_IMODE(root.stat().st_mode)
+    if not os.access(root, os.W_OK | os.X_OK):
+        return (
+            "fail",
+            f"{root} cannot be written by user {os.geteuid()}. Choose another, or chown it.",
+        )
+    if root.stat().st_uid != os.geteuid():
+        return "warn", f"{root} belongs to user {root.stat().st_uid}, and you are {os.geteuid()}."
+    if mode & 0o077:
+        return "warn", f"{root} has mode {mode:04o}: others can look in. Run `chmod 700 {root}`."
+    return "ok", f"{root}, mode {mode:04o}"
+
+
+async def _secrets(patient: Installation) -> CheckResult:
+    path = patient.home.secrets_file
+    if not path.exists():
+        return "ok", f"{path} does not exist yet; `choirctl up` makes it"
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return "fail", f"{path} has mode {mode:04o}: others can read it. Run `chmod 600 {path}`."
+    try:
+        return "ok", f"{path}, mode {mode:04o}, {format_count(len(read_secrets(path)), 'secret')}"
+    except StartupError as error:
+        if not is_running(patient.home):
+            raise
+        return "warn", (
+            f"{error.message} The Choir that runs goes on with what it read; its next start, and "
+            "`choirctl secret apply`, need the file whole."
+        )
+
+
+async def _config(patient: Installation) -> CheckResult:
+    if not patient.config.exists():
+        return "ok", f"{patient.config} does not exist yet; `choirctl up` makes it"
+    config = read_config(patient.config)
+    return "ok", f"{patient.config}: {format_count(len(config.agents), 'agent')}"
+
+
+async def _chromium(_: Installation) -> CheckResult:
+    chosen = read_env("CHOIR_CHROMIUM")
+    if chosen is not None and not os.access(chosen, os.X_OK):
+        return "fail", f"CHOIR_CHROMIUM names {chosen}, which is no program that can be run."
+    found = (
+        chosen or next(filter(None, map(shutil.which, CHROMIUMS)), None) or _playwright_chromium()
+    )
+    if found is None:
+        return "warn", (
+            "no Chromium: agents cannot browse. `apt install chromium`, `playwright install "
+            "chromium`, or set CHOIR_CHROMIUM."
+        )
+    return "ok", found
+
+
+def _playwright_chromium() -> str | None:
+    """Return the newest Chromium that `playwright install` downloaded to the user's cache, if any."""
+    cache = Path(read_env("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
+    found = sorted(cache.glob("chromium-*/chrome-linux*/chrome"))
+    return str(found[-1]) if found else None
+
+
+async def _postgres(patient: Installation) -> CheckResult:
+    data = patient.home.data / "postgres"
+    major = read_major(data)
+    binaries = find_postgres_binaries(patient.settings.pg_bin, major)
+    if major is not None:
+        check_major(data, major, binaries)
+    return "ok", f"PostgreSQL {binaries.version} ({binaries.source}), {binaries.directory}"
+
+
+async def _postgres_user(_: Installation) -> CheckResult:
+    kind = unprivileged_identity().text.partition(":")[0]
+    words = {
+        "same": "Postgres runs as you",
+        "mapped": "Postgres runs in a user namespace of its own",
+        "lowered": "Postgres runs as an unprivileged user",
+    }
+    return "ok", words.get(kind, kind)
+
+
+async def _nats(patient: Installation) -> CheckResult:
+    return "ok", find_nats_server(patient.settings.nats_bin)
+
+
+async def _docker(_: Installation) -> CheckResult:
+    program = shutil.which("docker")
+    if program is None:
+        return "ok", "not here, and not needed: agents run as confined processes"
+    try:
+        asked = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
+            [program, "version", "--format", "{{.Server.Version}}"],
+            capture_output=True,
+            text=True,
+            timeout=DOCKER_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "warn", f"{program} is here, but its engine does not answer (only compose needs it)."
+    if asked.returncode != 0:
+        return "warn", f"{program} is here, but no engine answers (only compose needs it)."
+    return "ok", f"engine {asked.stdout.strip()}"
+
+
+class _SuppliedSecrets(BaseModel):
+    """The API keys that the deployment passes to control; present if this runs in control's container."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    supplied: dict[str, str] = Field(default_factory=dict, repr=False)
+
+
+async def query_running(place: Target) -> RunningChoir | None:
+    """Return status and configuration of the Choir at `target`; None if it does not respond."""
+    try:
+        async with connect(place) as api:
+            found = parse_response(await api.send("GET", "/v1/config"), ConfigView)
+            return RunningChoir(await api.status(), found)
+    except ChoirError:
+        return None
+
+
+async def _running(patient: Installation) -> CheckResult:
+    if patient.running is None:
+        if not is_running(patient.home):
+            return "ok", "Choir does not run here"
+        return "fail", "Choir runs here and does not answer: see `choirctl logs choird`."
+    found = patient.running.status
+    how = "in containers" if patient.in_containers else "as processes of this machine"
+    down = [f"{part.name} ({part.detail})" for part in found.parts if not part.ok]
+    if down:
+        return "fail", f"Choir {found.version} runs {how}; down: {', '.join(down)}."
+    return "ok", f"Choir {found.version} runs {how}; {format_count(len(found.parts), 'part')} up"
+
+
+async def _model_in_force(patient: Installation, running: RunningChoir) -> CheckResult:
+    """Check the provider of the model that the running Choir uses."""
+    name, model = next(
+        (item for item in running.models().items() if item[0] == "default"),
+        next(iter(running.models().items()), ("default", None)),
+    )
+    if model is None:
+        return "fail", "no model is configured: add one to `models` in config.json."
+    if model.provider == "rehearsal":
+        return "warn", f"the rehearsal model answers (scripted): {_GET_A_MODEL}"
+    supplied = patient.settings.read_secrets(_SuppliedSecrets).supplied
+    given = {**supplied, **environment_keys(patient.settings)}
+    known = {**salvage_secrets(patient.home.secrets_file), **given}
+    key = known.get(model.secret) if model.secret else None
+    # an environment variable of another shell or container cannot be read here
+    if model.secret and key is None:
+        return "warn", (
+            f"{model.model} at {model.endpoint} was not asked: its key was given to the running Choir by an "
+            f"environment. Keep it with `choirctl secret set {model.secret}`."
+        )
+    said = await check_model(model, key)
+    return said.outcome, f"`{name}`: {said.detail}"
+
+
+async def _model(patient: Installation) -> CheckResult:
+    if patient.running is not None:
+        return await _model_in_force(patient, patient.running)
+    path = patient.home.secrets_file
+    own = read_config(patient.config).models.get("default") if patient.config.exists() else None
+    if own is not None:
+        said = await check_model(own, salvage_secrets(path).get(own.secret or ""))
+        return said.outcome, said.detail
+    choice = await choose_model(patient.settings, salvage_secrets(path), "http://127.0.0.1/v1")
+    if choice.rehearsal:
+        return "warn", f"{choice.words}: {_GET_A_MODEL}"
+    secret = choice.config.secret
+    known = {**salvage_secrets(path), **choice.secrets}
+    said = await check_model(choice.config, known.get(secret) if secret else None)
+    return said.outcome, said.detail
+
+
+async def _disk(patient: Installation) -> CheckResult:
+    place = patient.home.root
+    # the state directory may not exist yet: measure the file system of its nearest parent
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    words = f"{free / 1e9:.1f} GB free at {place}"
+    if free < DISK_REQUIRED_BYTES:
+        return "fail", f"{words}: Choir needs {DISK_REQUIRED_BYTES / 1e9:.1f} GB to start."
+    return ("warn" if free < DISK_RECOMMENDED_BYTES else "ok"), words
+
+
+async def _loopback(_: Installation) -> CheckResult:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+    return "ok", "127.0.0.1 can be bound"
+
+
+_GET_A_MODEL = (
+    "set OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama with a model that can call tools."
+)
+# checks that do not apply to a Choir in containers: the images contain these things
+HOST_ONLY_CHECKS = (
+    "port",
+    "postgres",
+    "postgres-user",
+    "nats",
+    "chromium",
+    "socket-path",
+    "landlock",
+)
+CHECKS: dict[str, HealthCheck] = {
+    "running": _running,
+    "python": _python,
+    "landlock": _landlock,
+    "home": _home,
+    "config": _config,
+    "secrets": _secrets,
+    "socket-path": _socket_path,
+    "loopback": _loopback,
+    "port": _port,
+    "disk": _disk,
+    "postgres": _postgres,
+    "postgres-user": _postgres_user,
+    "nats": _nats,
+    "chromium": _chromium,
+    "docker": _docker,
+    "model": _model,
+}

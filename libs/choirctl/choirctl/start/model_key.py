@@ -1,0 +1,147 @@
+"""Check of the model's API key at a start: ask for a key that is missing, offer to store one that is new.
+
+A key in the environment is lost when its shell ends; storing it keeps the real model for the next start.
+Called by `up` before anything is started. Asks only on a terminal.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import typer
+from rich.console import Console
+
+from choir_common.secret_file import changing
+from choir_common.wire.config import Config
+from choir_local.home import Home
+from choir_local.model_choice import ModelChoice, choose_model, environment_keys
+from choir_local.model_record import (
+    DEFAULT_MODEL,
+    ModelRecord,
+    configured_model,
+    missing_model,
+    read_record,
+    refuse_stand_in,
+    write_record,
+)
+from choir_local.settings import LocalSettings
+from choirctl.api.secrets_file import read_secrets
+from choirctl.start.config_insert import insert_entry
+
+UNUSED_URL = "http://127.0.0.1/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKeySetup:
+    """The key of the model `default` at one start of a state directory."""
+
+    home: Home
+    settings: LocalSettings
+    config: Config
+    console: Console
+
+    def ensure_stored(self, *, ask: bool) -> None:
+        """Make sure that the real model of the previous start is used again; with `ask`, ask the user.
+
+        Raises StartupError if only the rehearsal model would replace it.
+        """
+        own = configured_model(self.config, self.settings)
+        if own is not None:
+            self._offer_to_store(own, ask)
+            return
+        known = read_secrets(self.home.secrets_file)
+        choice = asyncio.run(choose_model(self.settings, known, UNUSED_URL))
+        missing = missing_model(self.home.model_file, choice, self.settings)
+        if missing is None:
+            self._report_change(choice)
+            self._offer_to_store(choice, ask)
+        elif not ask or missing.config.secret is None or not self._ask_again(missing):
+            raise refuse_stand_in(missing)
+
+    def _report_change(self, choice: ModelChoice) -> None:
+        """Print a note if the model differs from the previous start: a variable may be missing."""
+        record = read_record(self.home.model_file)
+        if record is not None and record.config != choice.config:
+            self.console.print(
+                f"The last start here was with {record.words}; this one is with {choice.words}.",
+                markup=False,
+                highlight=False,
+            )
+
+    def _ask_again(self, record: ModelRecord) -> bool:
+        """Ask for the key of the previous start's model and store it; return False if none is entered."""
+        name = str(record.config.secret)
+        self.console.print(
+            f"The last start here was with {record.words}; its key is not set now.",
+            markup=False,
+            highlight=False,
+        )
+        key: str = typer.prompt(
+            f"Its key (kept as {name} in secrets.json; Enter to stop)",
+            default="",
+            show_default=False,
+            hide_input=True,
+            err=True,
+        )
+        if key.strip():
+            self._store(record.words, record.config.secret, key.strip())
+            self._write_model_entry(ModelChoice(record.config, record.words))
+        return bool(key.strip())
+
+    def _offer_to_store(self, choice: ModelChoice, ask: bool) -> None:
+        """Offer to store a key that is only in the environment, unless the user declined that before."""
+        name = choice.config.secret
+        key = environment_keys(self.settings).get(name or "")
+        if name is None or key is None or name in read_secrets(self.home.secrets_file):
+            return
+        record = read_record(self.home.model_file)
+        if record is not None and record.keep_declined and record.config == choice.config:
+            return
+        if not ask:
+            self.console.print(
+                f"The key of {choice.words} stands in the environment alone: `choirctl secret set "
+                f"{name}` keeps it for the next start.",
+                markup=False,
+                highlight=False,
+            )
+        elif typer.confirm(
+            f"Keep the key of {choice.words} for the next start ({name} in secrets.json)?",
+            default=True,
+            err=True,
+        ):
+            self._store(choice.words, name, key)
+            self._write_model_entry(choice)
+        else:
+            declined = ModelRecord(words=choice.words, config=choice.config, keep_declined=True)
+            write_record(self.home.model_file, declined)
+
+    def _store(self, words: str, name: str | None, key: str) -> None:
+        with changing(self.home.secrets_file) as values:
+            values[str(name)] = key
+        self.console.print(f"The key of {words} is kept as {name}.", markup=False, highlight=False)
+
+    def _write_model_entry(self, choice: ModelChoice) -> None:
+        """Write the model to config.json if the stored key alone would select another one next time."""
+        if DEFAULT_MODEL in self.config.models:
+            return
+        # simulate the next start with the stored secrets only, without keys in the environment
+        known = read_secrets(self.home.secrets_file)
+        bare = LocalSettings(home=self.settings.home, model="")
+        plain = bare.model_copy(
+            update={
+                "openai_base_url": LocalSettings.model_fields["openai_base_url"].default,
+                "openrouter_api_key": None,
+                "openai_api_key": None,
+                "model_source": "auto",
+                "model": "",
+                "score": None,
+            }
+        )
+        found = asyncio.run(choose_model(plain, known, UNUSED_URL))
+        if found.config != choice.config:
+            entry = choice.config.model_dump(mode="json", exclude_defaults=True)
+            insert_entry(self.home.config_file, "models", DEFAULT_MODEL, entry)
+            self.console.print(
+                f"config.json names it as models.{DEFAULT_MODEL} from now on.",
+                markup=False,
+                highlight=False,
+            )
