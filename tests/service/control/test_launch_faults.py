@@ -110,6 +110,34 @@ async def test_only_an_update_changes_the_image_of_a_session(
     await asyncio.gather(updating, return_exceptions=True)
 
 
+async def test_a_failed_update_goes_back_to_what_the_session_ran_with_not_to_the_last_build(
+    world: World, agent: AgentHand, repository: Repository
+) -> None:
+    await configure(world, repository)
+    built = await ended(world, "/v1/agents/main/build")
+    assert built["status"] == "succeeded", built
+    repository.commit({"identity/SOUL.md": "I am newer."})
+    updating = asyncio.create_task(ended(world, "/v1/agents/main/update"))
+    await world.until_status(agent.spec.session_id, "stopping")
+    await agent.call("TERMINATE_SELF", b'{"reason":"asked"}')
+    world.runtime.die("main", 0)
+    newer = await world.agent(starts=2)
+    assert newer.spec.image_version
+
+    async def another_image_was_started() -> bool:
+        if world.runtime.specs[-1].image_version == newer.spec.image_version:
+            world.runtime.die("main")
+        return world.runtime.specs[-1].image_version != newer.spec.image_version
+
+    await until(another_image_was_started)
+    back = world.hand(world.runtime.specs[-1])
+    assert back.spec.image_version == ""
+    await back.hello()
+    failed = await updating
+    assert failed["status"] == "failed"
+    assert "It runs with Choir's own identity again" in failed["error"]
+
+
 async def test_a_start_goes_on_with_open_work_in_the_image_of_before(
     world: World, agent: AgentHand, repository: Repository
 ) -> None:
