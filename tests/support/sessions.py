@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 from choir_common.eventlog.chain import Head, link
 from choir_common.wire.events import (
+    CarriedEvent,
     Event,
     EventPayload,
     Exposure,
+    MemoryCompacted,
     ModelOutput,
     Reply,
     SessionStarted,
@@ -21,6 +23,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
+from choir_common.wire.summaries import LaneSummary, ReferenceSummary
 
 BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -42,6 +45,31 @@ class Script:
 
     def start(self) -> None:
         self.add(SessionStarted(agent_id=self.agent_id, epoch=1), "session")
+
+    def go_on(self, earlier: "Script", *, copies: bool = True) -> None:
+        """Start as the successor of another session: with its summary, or with copies of its events."""
+        summary = ReferenceSummary(summary="What was.", referenced_sessions=(earlier.session_id,))
+        seed = () if copies else (LaneSummary(lane="edge", summary=summary),)
+        began = SessionStarted(
+            agent_id=self.agent_id, epoch=1, continues=earlier.session_id, seed=seed
+        )
+        self.add(began, "session")
+        for event in [one for one in earlier.events if copies and one.lane == "edge"]:
+            self.add(
+                CarriedEvent(
+                    session_id=earlier.session_id,
+                    rev=event.rev,
+                    at=event.at,
+                    event_type=event.type,
+                    payload=event.payload,
+                )
+            )
+
+    def fold(self) -> None:
+        """Sum up all events so far in the edge lane's reference summary."""
+        through = self.events[-1].rev
+        summary = ReferenceSummary(summary="All of it.")
+        self.add(MemoryCompacted(target="edge", through_rev=through, delta={}, summary=summary))
 
     def stop(self, summary: str | None = None, topics: Sequence[tuple[str, str]] = ()) -> None:
         parts = tuple(SummaryTopic(title=title, text=text) for title, text in topics)

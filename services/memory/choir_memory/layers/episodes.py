@@ -9,7 +9,6 @@ erased, so is the episode that may repeat it.
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection
-from choir_memory.documents.kinds import TRUST, least_trust
 from choir_memory.documents.links_store import Link, LinkStore
 from choir_memory.documents.row import document_id
 from choir_memory.documents.store import DocumentStore
@@ -32,8 +31,7 @@ async def remember_episode(held: Connection, agent_id: str, story: Story) -> lis
     told = await details.told(story.session_id)
     if not text or sum(turn.origin == "user" for turn in told.turns) < LEAST_TURNS:
         return []
-    sources = [TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])]
-    units = await details.sources(story.session_id, [text])
+    grounds = await details.grounds(story.session_id, told, [text], story.inherited)
     episodes = [
         Known(
             document_id=document_id(
@@ -46,7 +44,7 @@ async def remember_episode(held: Connection, agent_id: str, story: Story) -> lis
             happened_at=story.began_at,
             metadata={"session_id": story.session_id},
         )
-        for number, part in enumerate(by_trust(text, units, least_trust(sources)))
+        for number, part in enumerate(by_trust(text, grounds.sources, grounds.least))
     ]
     written = await KnownStore(held, agent_id).put(await prepare_known(episodes))
     ids = await DocumentStore(held, agent_id).ids_of_session(story.session_id)

@@ -21,6 +21,7 @@ from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.spaces import Spaces
 from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.chunks import Chunk, Cutter, read_unsettled, write_unsettled
+from choir_memory.sessions.inherited import Inherited
 from choir_memory.sessions.promote import Promotion
 from choir_memory.sessions.store import SessionState, SessionStore, Topic
 from choir_memory.sessions.troubles import Trouble
@@ -33,6 +34,7 @@ class Story:
     session_id: str
     summary: str
     began_at: datetime
+    inherited: Inherited
 
 
 Conclude = Callable[[Connection, str, Story], Awaitable[Sequence[UUID]]]
@@ -97,7 +99,8 @@ class Archive:
             await store.sum_up(page.session_id, cutter.ending.summary, topics)
         if page.end is not None:
             summary = cutter.ending.summary if cutter.ending is not None else state.summary
-            queued += await self._conclude(held, page, summary)
+            story = Story(page.session_id, summary, page.started_at, cutter.unsettled.inherited)
+            queued += await self._conclude(held, page, story)
             await store.end(page.session_id, page.end.at)
             if cutter.unsettled.next_index == 0 and not await self._has_units(held, page):
                 # an empty session must not displace one with content from mid-term memory
@@ -130,11 +133,10 @@ class Archive:
         await enqueue_all(held, page.agent_id, "knowledge", written)
         return len(written)
 
-    async def _conclude(self, held: Connection, page: ArchivePage, summary: str) -> int:
-        if not summary.strip():
+    async def _conclude(self, held: Connection, page: ArchivePage, story: Story) -> int:
+        if not story.summary.strip():
             return 0
         await take_agent_role(held, page.agent_id)
-        story = Story(page.session_id, summary, page.started_at)
         written = await self.conclude(held, page.agent_id, story)
         await resume_service_role(held)
         await enqueue_all(held, page.agent_id, "knowledge", written)

@@ -12,16 +12,20 @@ from pydantic import TypeAdapter, ValidationError
 from choir_common.eventlog.outside import is_outside
 from choir_common.wire.events import (
     ApprovalDecided,
+    CarriedEvent,
     CoreReported,
     CoreStarted,
     CoreStopped,
     Event,
+    EventPayload,
     InjectedInstruction,
+    MemoryCompacted,
     ModelOutput,
     Reminded,
     Reply,
     ReportBegun,
     SessionAbandoned,
+    SessionStarted,
     SessionStopped,
     SkillStarted,
     SkillStopped,
@@ -29,10 +33,12 @@ from choir_common.wire.events import (
     ToolCallRequested,
     ToolResultCommitted,
     UserMsg,
+    carried_payload_of,
     payload_of,
 )
 from choir_common.wire.json import JsonObject
 from choir_memory.documents.kinds import TRUST, Origin, UnitKind
+from choir_memory.sessions.inherited import Inherited
 from choir_memory.sessions.sources import MEMORY_QUERY, trust_of_result
 from choir_memory.sessions.troubles import Following, TroubleWatch
 from choir_memory.sessions.wording import (
@@ -113,6 +119,7 @@ class Unsettled:
     reminded: list[str] = field(default_factory=list)
     """Turns in which memory was shown: their replies may repeat it."""
     following: Following = field(default_factory=Following)
+    inherited: Inherited = field(default_factory=Inherited)
 
 
 _UNSETTLED: TypeAdapter[Unsettled] = TypeAdapter(Unsettled)
@@ -156,12 +163,14 @@ class Cutter:
                 self._job(event, payload)
             case SkillStarted() | SkillTransitioned() | SkillStopped():
                 self._skill(event, payload)
-            case Reminded():
-                least = min((one.trust for one in payload.reminders), default=TRUST["agent"])
-                self._read(payload.turn_id, least)
-                self._recall(payload.turn_id)
-            case ReportBegun():
-                self._read(payload.turn_id, self._trust_of(payload.subject))
+            case Reminded() | ReportBegun():
+                self._note_sources(payload)
+            case SessionStarted(seed=seed) if seed:
+                self.unsettled.inherited.begin(payload)
+            case CarriedEvent():
+                self._carry(event, payload)
+            case MemoryCompacted(failed=""):
+                self.unsettled.inherited.fold(payload)
             case SessionStopped():
                 topics = tuple((topic.title, topic.text) for topic in payload.topics)
                 self.ending = Ending(payload.summary or "", topics)
@@ -173,6 +182,32 @@ class Cutter:
         for lane in list(self.unsettled.runs):
             self._close(lane)
         self.troubles.close_all()
+
+    def _carry(self, event: Event, copy: CarriedEvent) -> None:
+        """Note what a copied event had read. It becomes no unit: its own session has one."""
+        try:
+            payload = carried_payload_of(copy)
+        except ValidationError:
+            return
+        least = self._note_sources(payload)
+        self.unsettled.inherited.carry(copy, event.rev, least)
+
+    def _note_sources(self, payload: EventPayload) -> int | None:
+        """Lower the trust of a turn to that of what it has read; return that, None if it read nothing."""
+        match payload:
+            case Reminded():
+                least = min((one.trust for one in payload.reminders), default=TRUST["agent"])
+                self._recall(payload.turn_id)
+            case ReportBegun():
+                least = self._trust_of(payload.subject)
+            case ToolResultCommitted() if (found := trust_of_result(payload)) is not None:
+                least = found
+                if payload.tool == MEMORY_QUERY:
+                    self._recall(payload.turn_id)
+            case _:
+                return None
+        self._read(payload.turn_id, least)
+        return least
 
     def _words(
         self,
@@ -220,10 +255,7 @@ class Cutter:
                 if said.tool not in run.tools:
                     run.tools.append(said.tool)
             case ToolResultCommitted():
-                if (least := trust_of_result(said)) is not None:
-                    self._read(said.turn_id, least)
-                    if said.tool == MEMORY_QUERY:
-                        self._recall(said.turn_id)
+                self._note_sources(said)
                 if not is_quiet(said.tool):
                     self._result(event, said)
             case _:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from choir_common.postgres.pool import Connection
+from choir_memory.documents.kinds import TRUST, least_trust
 from choir_memory.schema.naming import qualified
+from choir_memory.sessions.inherited import Inherited
 from choir_memory.sessions.sources import Source, terms_of
 
 # The least trust, and the first turns of users and agent; 200 are more than a selection can use.
@@ -36,11 +38,28 @@ class Told:
     turns: Sequence[Said]
 
 
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """The units that a summary may rest on, and the least trust among them."""
+
+    sources: Sequence[Source]
+    least: int
+
+
 # For each unit, those of the given terms that it contains.
 _SOURCES = """
 SELECT trust, ARRAY(SELECT term FROM unnest(tsvector_to_array(tsv)) AS term WHERE term = ANY($2::text[]))
        AS terms
 FROM {schema}.memory_documents WHERE session_id = $1 AND tier <> 'long_term_summary'
+"""
+# The same of the units of other sessions, as far as they cover the revisions named.
+_INHERITED = """
+SELECT d.session_id, d.trust,
+       ARRAY(SELECT term FROM unnest(tsvector_to_array(d.tsv)) AS term WHERE term = ANY($4::text[])) AS terms
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS span (session_id, first_rev, last_rev)
+JOIN {schema}.memory_documents d ON d.session_id = span.session_id
+WHERE d.tier <> 'long_term_summary' AND coalesce(d.last_rev, 0) >= span.first_rev
+  AND coalesce(d.first_rev, 0) <= span.last_rev
 """
 
 
@@ -51,12 +70,32 @@ class DetailStore:
         self._held = held
         self._agent_id = agent_id
 
-    async def sources(self, session_id: str, texts: Collection[str]) -> list[Source]:
-        """Return the units of a session, each with the terms of these texts that it contains."""
-        rows = await self._held.fetch(
-            qualified(_SOURCES, self._agent_id), session_id, terms_of(texts)
-        )
-        return [Source(row["trust"], frozenset(row["terms"])) for row in rows if row["terms"]]
+    async def grounds(
+        self, session_id: str, told: Told, texts: Collection[str], inherited: Inherited | None
+    ) -> Grounds:
+        """Return what these texts, said of a session, may rest on.
+
+        With `inherited` they may repeat what the session took over: then units of earlier sessions count
+        as well, and one whose units are gone or not there yet is trusted like text of unknown origin.
+        """
+        terms = terms_of(texts)
+        rows = await self._held.fetch(qualified(_SOURCES, self._agent_id), session_id, terms)
+        trusts = [TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])]
+        if inherited is not None and inherited.folded:
+            earlier = await self._held.fetch(
+                qualified(_INHERITED, self._agent_id),
+                list(inherited.spans),
+                [first for first, _ in inherited.spans.values()],
+                [last for _, last in inherited.spans.values()],
+                terms,
+            )
+            trusts += [row["trust"] for row in earlier]
+            trusts += [] if inherited.least is None else [inherited.least]
+            if set(inherited.spans) - {row["session_id"] for row in earlier}:
+                trusts.append(TRUST["derived"])
+            rows = [*rows, *earlier]
+        sources = [Source(row["trust"], frozenset(row["terms"])) for row in rows if row["terms"]]
+        return Grounds(sources, least_trust(trusts))
 
     async def told(self, session_id: str) -> Told:
         """Return the overview of a session with its first turns."""

@@ -13,6 +13,7 @@ from choir_common.postgres.pool import Connection, Database
 from choir_memory.documents.store import DocumentStore, prepare
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import resume_service_role, take_agent_role
+from choir_memory.sessions.chunks import read_unsettled
 from choir_memory.sessions.detail_store import DetailStore
 from choir_memory.sessions.store import SessionStore
 from choir_memory.sessions.summary import summarise, summary_rows
@@ -56,8 +57,10 @@ class Promotion:
         details = DetailStore(held, agent_id)
         told = await details.told(session_id)
         summary = summarise(state, told)
-        sources = await details.sources(session_id, summary.texts)
-        prepared = await prepare(summary_rows(session_id, state, told, summary, sources))
+        # what was selected without a model quotes this session alone
+        inherited = read_unsettled(state.unsettled).inherited if summary.by_agent else None
+        grounds = await details.grounds(session_id, told, summary.texts, inherited)
+        prepared = await prepare(summary_rows(session_id, state, told, summary, grounds))
         written = await DocumentStore(held, agent_id).put(prepared)
         await resume_service_role(held)
         await enqueue_all(held, agent_id, "session", written)

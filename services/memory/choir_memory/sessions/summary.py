@@ -8,9 +8,8 @@ found.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from choir_memory.documents.kinds import TRUST, least_trust
 from choir_memory.documents.row import Row, document_id
-from choir_memory.sessions.detail_store import Told
+from choir_memory.sessions.detail_store import Grounds, Told
 from choir_memory.sessions.sources import Source, by_trust, is_supported
 from choir_memory.sessions.store import SessionState, Topic
 from choir_memory.sessions.wording import parts
@@ -41,13 +40,13 @@ def summarise(state: SessionState, told: Told) -> Summary:
 
 
 def summary_rows(
-    session_id: str, state: SessionState, told: Told, summary: Summary, sources: Sequence[Source]
+    session_id: str, state: SessionState, told: Told, summary: Summary, grounds: Grounds
 ) -> list[Row]:
     """Return the summary documents; none for a session without messages.
 
     Sentences that rest on less trusted units are a separate document with the least trust.
     """
-    least = least_trust([TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])])
+    pieces = _pieces(summary.topics, grounds.sources, grounds.least)
     return [
         Row(
             document_id=document_id(session_id, "summary", str(index)),
@@ -62,7 +61,7 @@ def summary_rows(
             trust=trust,
             metadata={"topic": title, "made_by": "agent" if summary.by_agent else "selection"},
         )
-        for index, (title, text, trust) in enumerate(_pieces(summary.topics, sources, least))
+        for index, (title, text, trust) in enumerate(pieces)
     ]
 
 
