@@ -111,12 +111,40 @@ async def test_a_turn_that_is_open_at_a_stop_is_gone_on_with_by_the_next_start(
     assert hello.tail_events[-1].type == "user_msg"
     again.say("done", answers=inbox_id)
     await again.flush()
-    [text] = await world.delivered(1)
-    assert text == "done" and world.gateway.delivered[0].answers == inbox_id
+    [_, text] = await world.delivered(2)
+    assert text == "done" and world.gateway.delivered[1].answers == inbox_id
     assert (await world.verify(agent.spec.session_id))["ok"]
 
 
-async def test_a_restart_in_a_turn_goes_on_with_the_same_session(
+async def test_a_stop_that_leaves_work_open_tells_the_user_once_that_it_is_kept(
+    world: World, agent: AgentHand
+) -> None:
+    await stopped_in_a_turn(world, agent)
+    [text] = await world.delivered(1)
+    assert text.startswith("main was stopped in the middle of its work. The work is kept")
+    assert "choirctl agent start main" in text
+    [row] = await world.database.fetch("SELECT dm, kind, answers FROM choir_control.outbox")
+    assert tuple(row) == ("console", "notice", None)
+
+
+async def test_a_stop_by_a_command_in_the_conversation_is_said_once_in_the_commands_answer(
+    world: World, agent: AgentHand
+) -> None:
+    await world.say("do it", "1")
+    await agent.take_up(await agent.next_message())
+    stopping = asyncio.create_task(world.say("/stop", "2"))
+    await until(lambda: _status(world, agent, "stopping"))
+    world.runtime.die("main")
+    note = (await stopping).note
+    assert note is not None and note.startswith("main has stopped in the middle of its work")
+    assert (await world.session(agent.spec.session_id))["status"] == "suspended"
+    said = await world.database.fetch(
+        "SELECT text FROM choir_control.outbox WHERE text LIKE '%The work is kept%'"
+    )
+    assert said == []
+
+
+async def test_a_restart_in_a_turn_goes_on_with_the_same_session_without_a_word(
     world: World, agent: AgentHand
 ) -> None:
     await world.say("do it", "1")
@@ -126,6 +154,7 @@ async def test_a_restart_in_a_turn_goes_on_with_the_same_session(
     world.runtime.die("main")
     assert (await restarting).json()["session_id"] == agent.spec.session_id
     assert (await world.agent(starts=2)).spec.epoch == 2
+    assert await world.database.fetchval("SELECT count(*) FROM choir_control.outbox") == 0
 
 
 async def test_a_second_stop_gives_the_open_work_up_and_tells_the_user(
@@ -133,9 +162,9 @@ async def test_a_second_stop_gives_the_open_work_up_and_tells_the_user(
 ) -> None:
     inbox_id = await stopped_in_a_turn(world, agent)
     assert (await world.post("/v1/agents/main/stop")).status_code == 200
-    [text] = await world.delivered(1)
+    [_, text] = await world.delivered(2)
     assert "main was stopped before it was done" in text
-    assert world.gateway.delivered[0].answers == inbox_id
+    assert world.gateway.delivered[1].answers == inbox_id
     assert (await world.session(agent.spec.session_id))["status"] == "stopped"
     assert (await world.post("/v1/agents/main/stop")).status_code == 409
 

@@ -92,9 +92,9 @@ async def test_a_session_whose_model_left_the_configuration_gives_way_to_a_new_o
     assert again.spec.session_id != agent.spec.session_id
     now = await row_of(world, again.spec.session_id)
     assert now.bindings.llm == "better" and now.continues == agent.spec.session_id
-    [text] = await world.delivered(1)
+    [_, text] = await world.delivered(2)
     assert "main was stopped before it was done" in text
-    assert world.gateway.delivered[0].answers == inbox_id
+    assert world.gateway.delivered[1].answers == inbox_id
 
 
 async def test_an_agent_whose_model_was_renamed_while_choir_was_down_starts_by_itself(
@@ -132,7 +132,7 @@ async def test_a_dm_that_became_another_agents_while_choir_was_down_is_that_agen
     started = {spec.agent_id: spec.session_id for spec in world.runtime.specs}
     dms = {name: (await row_of(world, it)).bindings.dm for name, it in started.items()}
     assert dms == {"main": "second", "other": "console"}
-    [text] = await world.delivered(1)
+    [_, text] = await world.delivered(2)
     assert "main was stopped before it was done" in text
 
 
@@ -143,9 +143,9 @@ async def test_an_agent_that_leaves_the_configuration_leaves_no_open_work(
     edit(world, lambda config: config["agents"].pop("main"))
     await apply(world)
     await world.until_status(agent.spec.session_id, "stopped")
-    [text] = await world.delivered(1)
+    [_, text] = await world.delivered(2)
     assert "main was stopped before it was done" in text
-    assert world.gateway.delivered[0].answers == inbox_id
+    assert world.gateway.delivered[1].answers == inbox_id
 
 
 async def test_a_crashed_session_whose_agent_left_the_configuration_is_ended_at_the_start(

@@ -1,7 +1,7 @@
 """Detection of a stopped Choir or agent while `chat` waits for an answer.
 
-A stopped agent continues its open work at the next start, so no message in the conversation announces that
-the answer is delayed.
+A stop leaves open work for the next start. The notice of it in the conversation answers no message, and a
+stop of Choir itself gives none.
 """
 
 import asyncio

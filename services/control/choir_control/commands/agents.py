@@ -12,9 +12,8 @@ from choir_control.commands.hands import Hands
 from choir_control.commands.row import Call
 from choir_control.commands.target import asker_of, session_of, target_of
 from choir_control.inbox.words import CORE, lanes_text
-from choir_control.sessions.record import RESTARTED
+from choir_control.sessions.record import RESTARTED, STOPPED_BY
 
-STOPPED_BY = "a user asked for it in the conversation {dm}"
 LEFT_OPEN = (
     "{agent} has stopped in the middle of its work. It goes on with it when it is started; another /stop "
     "gives the work up."

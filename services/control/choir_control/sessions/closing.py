@@ -15,7 +15,7 @@ from choir_common.wire.events import Event, SessionAbandoned, SessionStopped, Se
 from choir_common.wire.operator import SessionStatus
 from choir_control.leases.guard import LeaseGuard
 from choir_control.sessions.closing_store import ClosingStore, Standing
-from choir_control.sessions.record import LIVE, RESUMABLE, SessionRow
+from choir_control.sessions.record import LIVE, RESUMABLE, STARTED_AGAIN, STOPPED_BY, SessionRow
 from choir_control.sessions.store import SessionStore
 from choir_control.signals.bell import Bell
 
@@ -51,7 +51,8 @@ class Closing:
 
         An agent that terminates in order has stored whether work is open; a killed one has not, so its
         session is suspended. A suspended session keeps its messages, and the next start resumes them as after
-        a crash.
+        a crash. Its user is told, unless the agent is started again at once or the stop was a command of the
+        same conversation.
         """
         standing = await self._store.standing(session_id, with_waiting=False)
         if standing is None or standing.session.status not in LIVE:
@@ -64,7 +65,11 @@ class Closing:
         if last in over or (said_goodbye and last != suspended):
             await self.close(session_id, "stopped", reason)
             return
-        if await self._sessions.suspend(session_id, reason):
+        is_open = bool(standing.unanswered) or last == suspended
+        words = _suspended(standing.session, reason) if is_open else None
+        if await self._sessions.suspend(session_id, reason, words):
+            if words is not None:
+                self._rescan(standing.session.bindings.dm)
             log.info(
                 "session suspended",
                 session=session_id,
@@ -130,6 +135,17 @@ class Closing:
         )
         now = self._clock.now()
         return link(session.head, session.session_id, "control", words, now), words
+
+
+def _suspended(session: SessionRow, reason: str) -> str | None:
+    """Return what the user of a suspended session is told; None when that would be said twice or undone."""
+    if reason in (*STARTED_AGAIN, STOPPED_BY.format(dm=session.bindings.dm)):
+        return None
+    name = session.agent_id
+    return (
+        f"{name} was stopped in the middle of its work. The work is kept: {name} goes on with it when it "
+        f"is started again (/start {name}, or choirctl agent start {name})."
+    )
 
 
 def _text(session: SessionRow, status: SessionStatus, count: int) -> str:

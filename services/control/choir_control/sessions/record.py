@@ -21,6 +21,8 @@ SHUT_DOWN = "Choir was shut down"
 UPDATED = "it is updated to a new image"
 TAKEN_BACK = "its new image did not come up"
 RESTARTED = "it is restarted"
+STOPPED_BY = "a user asked for it in the conversation {dm}"
+"""Why a session ended that was stopped by a command, which is answered in that conversation."""
 SAME_IMAGE = (SHUT_DOWN, RESTARTED)
 """End reasons after which the agent is started again with the same image."""
 STARTED_AGAIN = (*SAME_IMAGE, UPDATED, TAKEN_BACK)

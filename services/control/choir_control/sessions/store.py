@@ -198,26 +198,41 @@ class SessionStore:
         )
         return bool(found)
 
-    async def suspend(self, session_id: str, reason: str) -> bool:
-        """End an epoch but not its session: the next start of the agent resumes its open work."""
-        found = await self._database.fetchval(
-            """
-            WITH ended AS (
-                UPDATE choir_control.sessions SET
-                    status = 'crashed', end_reason = $2, token_sha256 = NULL, resume_at = NULL,
-                    blocked = NULL
-                WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
-                RETURNING session_id
-            ), freed AS (
-                DELETE FROM choir_control.leases AS l USING ended
-                WHERE l.session_id = ended.session_id
+    async def suspend(self, session_id: str, reason: str, words: str | None = None) -> bool:
+        """End an epoch but not its session: the next start of the agent resumes its open work.
+
+        `words` are a notice for its conversation, stored in the same transaction.
+        """
+        async with self._database.transaction() as held:
+            if words is not None:
+                # `say` locks a conversation before its session, so the update must not come first
+                await held.execute(
+                    "SELECT pg_advisory_xact_lock(hashtextextended('words in ' || dm, 0)) "
+                    "FROM choir_control.sessions WHERE session_id = $1",
+                    session_id,
+                )
+            ended = await held.fetchrow(
+                """
+                WITH ended AS (
+                    UPDATE choir_control.sessions SET
+                        status = 'crashed', end_reason = $2, token_sha256 = NULL, resume_at = NULL,
+                        blocked = NULL
+                    WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
+                    RETURNING session_id, dm, gateway
+                ), freed AS (
+                    DELETE FROM choir_control.leases AS l USING ended
+                    WHERE l.session_id = ended.session_id
+                )
+                SELECT dm, gateway FROM ended
+                """,
+                session_id,
+                reason.replace("\x00", "")[:1000],
             )
-            SELECT true FROM ended
-            """,
-            session_id,
-            reason.replace("\x00", "")[:1000],
-        )
-        return bool(found)
+            if ended is not None and words is not None:
+                await held.fetchval(
+                    "SELECT choir_control.say($1, $2, $3)", ended["dm"], ended["gateway"], words
+                )
+        return ended is not None
 
     async def set_image(self, session_id: str, image: SessionImage) -> bool:
         """Change the image of a suspended session; return False if it is not suspended any more."""
