@@ -29,6 +29,21 @@ LOCK: JsonObject = {
     },
     "max_steps": 8,
 }
+HALL: JsonObject = {
+    "name": "hall",
+    "description": "Stay in the hall.",
+    "initial_state": "inside",
+    "states": {
+        "inside": {
+            "objective": "Stay.",
+            "allowed_tools": [],
+            "transitions": [{"on": "complete", "to": "done"}],
+        },
+        "done": {"terminal": True},
+    },
+    "max_steps": 8,
+}
+ENTER: JsonObject = {"call": {"name": "choir.skill.start", "arguments": {"skill": "hall"}}}
 START: JsonObject = {"call": {"name": "choir.skill.start", "arguments": {"skill": "lock"}}}
 ON: JsonObject = {
     "call": {"name": "choir.skill.transition", "arguments": {"on": "complete", "context": {}}}
@@ -39,6 +54,8 @@ RULES: list[JsonObject] = [
     {"when": {"lane": "report"}, "then": [DOOR, {"say": "it is read, the door is open"}]},
     {"when": {"contains": "in a skill"}, "then": [START, DOOR, ON, {"say": "out of the skill"}]},
     {"when": {"contains": "one more"}, "then": [START, {"say": "not now"}]},
+    {"when": {"contains": "go inside"}, "then": [ENTER, {"say": "inside"}]},
+    {"when": {"contains": "go outside"}, "then": [ON, {"say": "outside"}]},
     {
         "when": {"contains": "guarded"},
         "then": [{"call": {"name": "house.door", "arguments": {}}}, {"say": "the door is open"}],
@@ -178,6 +195,48 @@ async def test_a_turn_that_waits_again_can_be_cancelled() -> None:
             replies = await control.replied(2)
     assert (replies[-1].answers, replies[-1].text) == ("inb_1", "Cancelled.")
     assert not Path(control.workspace / "opened").exists()
+
+
+async def test_a_cancel_reaches_a_turn_that_was_put_aside_for_another() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        async with running_agent(control):
+            await control.say("guarded one", "inb_1")
+            await asked(control, 1)
+            await control.say("guarded two", "inb_2")
+            await asked(control, 2)
+            await control.tell(CancelSignal())
+            replies = await control.replied(2)
+            await control.say("hello", "inb_3")
+            await control.until(lambda: answered(control, "inb_3"))
+    assert {(reply.answers, reply.text) for reply in replies[:2]} == {
+        ("inb_1", "Cancelled."),
+        ("inb_2", "Cancelled."),
+    }
+    assert control.types().count("cancelled") == 2
+    assert not Path(control.workspace / "opened").exists()
+
+
+async def test_a_turn_outside_of_a_skill_goes_on_once_the_lane_has_left_the_skill() -> None:
+    async with run_rehearsal(SCORE) as model, run_control(model) as control:
+        guard(control)
+        (control.choir_dir / "skills").mkdir()
+        (control.choir_dir / "skills/hall.json").write_text(json.dumps(HALL))
+        async with running_agent(control):
+            await control.say("guarded", "inb_1")
+            [call_id] = await asked(control)
+            await control.say("go inside", "inb_2")
+            await control.until(lambda: answered(control, "inb_2"))
+            await decide(control, call_id, "approved")
+            await control.say("go outside", "inb_3")
+            await control.until(lambda: answered(control, "inb_1"))
+            opened = (control.workspace / "opened").read_text()
+    assert [(reply.answers, reply.text) for reply in control.replies()] == [
+        ("inb_2", "inside"),
+        ("inb_3", "outside"),
+        ("inb_1", "the door is open"),
+    ]
+    assert opened == "x"
 
 
 async def test_a_report_that_waits_for_a_human_keeps_no_message_waiting() -> None:

@@ -133,12 +133,17 @@ class EdgeLane:
         self._arbiter.commit(LANE, injected)
 
     def cancel_turn(self, signal: int) -> None:
-        """Cancel the current turn at the user's request; the user receives a reply."""
-        turn_id = self._open_turn_id()
-        # The event comes first: the interrupted task reads from the log that it was cancelled.
-        cancelled = Cancelled(target=LANE, turn_id=turn_id, by="user", signal=signal)
-        self._arbiter.commit(LANE, cancelled)
+        """Cancel the current turn and parked turns at the user's request; each is replied to."""
+        parked = [turn.turn_id for turn in self._arbiter.state.parked if not turn.cancelled]
+        opened = self._open_turn_id()
+        turn_ids = [opened, *parked] if opened is not None or not parked else parked
+        # The events come first: the interrupted task reads from the log that it was cancelled.
+        for number, turn_id in enumerate(turn_ids, 1):
+            cancelled = Cancelled(target=LANE, turn_id=turn_id, by="user", signal=signal)
+            # One write: a signal is not repeated once its first event is durable.
+            self._arbiter.commit(LANE, cancelled, more_follows=number < len(turn_ids))
         self.interrupt()
+        self._wake.set()
 
     def interrupt(self) -> None:
         """Cancel the task of the current turn."""
@@ -165,10 +170,12 @@ class EdgeLane:
         Parked turns are resumed when a human has decided, or when nothing else is to be done.
         """
         state = self._arbiter.state
-        if state.parked and (self._to_try or not (state.unbegun or self._waiting)):
+        parked = self._next_parked()
+        is_due = self._to_try or not (state.unbegun or self._waiting)
+        if parked is not None and (parked.cancelled or is_due):
             # Each parked turn is tried once, because the decision may concern any of them.
             self._to_try = max(0, self._to_try - 1)
-            self._arbiter.commit(LANE, TurnUnparked(turn_id=state.parked[0].turn_id))
+            self._arbiter.commit(LANE, TurnUnparked(turn_id=parked.turn_id))
             return True
         if state.unbegun:
             self._begin_report(state.unbegun[0])
@@ -178,6 +185,18 @@ class EdgeLane:
         self._begin(self._waiting.popleft())
         self._room.set()
         return True
+
+    def _next_parked(self) -> TurnState | None:
+        """Return the parked turn to resume first, a cancelled one before others.
+
+        While the lane is in a skill, only cancelled ones are resumed: the turns were parked outside of that
+        skill, and its state would refuse their calls.
+        """
+        state = self._arbiter.state
+        cancelled = next((turn for turn in state.parked if turn.cancelled), None)
+        if cancelled is not None or state.skill(LANE) is not None:
+            return cancelled
+        return next(iter(state.parked), None)
 
     def _begin(self, message: UserMessageSignal) -> None:
         budgets = self._current().settings.budgets

@@ -272,8 +272,12 @@ def _after_cancel(state: SessionState, cancelled: Cancelled) -> SessionState:
     turn = state.turn
     if turn is not None and turn.turn_id == cancelled.turn_id:
         return replace(state, turn=replace(turn, cancelled=True))
+    parked = tuple(
+        replace(one, cancelled=True) if one.turn_id == cancelled.turn_id else one
+        for one in state.parked
+    )
     jobs = tuple(_cancelled(job) if job.turn_id == cancelled.turn_id else job for job in state.jobs)
-    return replace(state, jobs=jobs)
+    return replace(state, parked=parked, jobs=jobs)
 
 
 def _cancelled(job: JobState) -> JobState:
