@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from choir_common.approvals.digest import digest_of
+from choir_common.clients.control import BusControlInbox
 from choir_common.clock import SystemClock
 from choir_common.errors import BadInput, Conflict, RateLimited
 from choir_common.wire.events import ApprovalDecided
 from choir_common.wire.json import JsonObject
+from choir_common.wire.messages import Press
 from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse, TerminateRequest
 from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.decide import Desk
@@ -342,3 +344,29 @@ async def test_who_approves_a_call_of_an_ended_session_reads_that_nothing_runs(
         second,
     )
     assert "nothing runs" in said and "goes on" not in said
+
+
+async def test_a_press_on_a_request_of_an_ended_session_is_answered_that_nothing_runs(
+    world: World, agent: AgentHand
+) -> None:
+    await ask(agent, "c1", {"tool": "house.door", "input": {}}, "call")
+    await world.delivered(1)
+    yes = world.gateway.delivered[0].buttons[0].data
+    stopping = asyncio.create_task(world.post("/v1/agents/main/stop"))
+    await world.until_status(agent.spec.session_id, "stopping")
+    await agent.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
+    world.runtime.die("main", 0)
+    await stopping
+    await world.post("/v1/agents/main/stop")
+    await world.until_status(agent.spec.session_id, "stopped")
+    press = Press(
+        gateway="console",
+        user_id="operator",
+        chat_id="operator",
+        message_id="m1",
+        data=yes,
+        callback_id="cb",
+    )
+    for _ in ("the first time", "repeated"):
+        answer = (await BusControlInbox(world.bus).press(press)).answer
+        assert answer.startswith("Approved.") and "nothing runs" in answer

@@ -13,15 +13,13 @@ from choir_common.errors import Conflict
 from choir_common.wire.messages import Press, Pressed
 from choir_control.approvals.decide import Desk
 from choir_control.approvals.nonce import read_data
-from choir_control.approvals.store import ApprovalStore, Hand, Verdict
+from choir_control.approvals.store import Approval, ApprovalStore, Hand, Verdict
+from choir_control.approvals.words import TOO_LATE
 
 log = structlog.get_logger("choir.approvals")
 
 NEUTRAL = Pressed(answer="This is not open any more.")
-ANSWERS: dict[Verdict, Pressed] = {
-    "approved": Pressed(answer="Approved."),
-    "rejected": Pressed(answer="Rejected."),
-}
+ANSWERS: dict[Verdict, str] = {"approved": "Approved.", "rejected": "Rejected."}
 
 DmOf = Callable[[str, str], str | None]
 """Returns the conversation (DM) of a user on a gateway, or None."""
@@ -57,14 +55,20 @@ class Buttons:
             return self._refuse(press, "unknown or another's")
         # The same press again: the channel repeated it after a lost answer.
         if known.answer is not None:
-            return ANSWERS[known.answer]
+            return _answer(known.answer, await self._desk.find(known.approval_id))
         try:
-            await self._desk.decide(known.approval_id, verdict, f"dm {dm}", hand=hand)
+            decided = await self._desk.decide(known.approval_id, verdict, f"dm {dm}", hand=hand)
         except Conflict:
             return self._refuse(press, "too late")
-        return ANSWERS[verdict]
+        return _answer(verdict, decided)
 
     def _refuse(self, press: Press, why: str) -> Pressed:
         self._refused()
         log.warning("a button had no effect", gateway=press.gateway, why=why)
         return NEUTRAL
+
+
+def _answer(verdict: Verdict, decided: Approval) -> Pressed:
+    """Say what was decided; that nothing runs, if the session had ended before."""
+    too_late = verdict == "approved" and decided.too_late
+    return Pressed(answer=f"{ANSWERS[verdict]} {TOO_LATE}" if too_late else ANSWERS[verdict])
