@@ -10,7 +10,7 @@ import pytest
 from choir_control.sessions.store import SessionStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import leases
-from tests.service.control.world import World, a_config
+from tests.service.control.world import World, a_config, until
 
 MAIL = {"smtp_host": "s", "smtp_port": 587, "imap_host": "i", "imap_port": 993, "secret": "key"}
 OF_ONE = {"git_identity": "dev", "notion": "wiki", "email": "post"}
@@ -170,10 +170,20 @@ async def test_an_unfinished_session_goes_on_with_the_model_that_its_start_names
     session_id = main_of(rich).spec.session_id
     rich.runtime.refuse_starts = True
     rich.runtime.die("main")
-    await rich.until_status(session_id, "crashed")
-    rich.runtime.refuse_starts = False
+
+    async def put_off() -> bool:
+        return bool(
+            await rich.database.fetchval(
+                "SELECT blocked IS NOT NULL FROM choir_control.sessions WHERE session_id = $1",
+                session_id,
+            )
+        )
+
+    # no resume is under way that could start the agent beside the test
+    await until(put_off)
     store = SessionStore(rich.database)
     assert await store.suspend(session_id, "asked")
+    rich.runtime.refuse_starts = False
     unknown = await rich.post("/v1/agents/main/start", json={"llm": "shallow"})
     assert unknown.status_code == 400 and "'shallow'" in unknown.json()["detail"]
     started = await rich.post("/v1/agents/main/start", json={"llm": "deep"})
