@@ -3,3 +3,10 @@
 Owns the models that cross process boundaries, the hash chain of the event log, and the adapters for NATS,
 HTTP and Postgres. Contains no policy: control decides who may act, and the agent decides how to think.
 """
+
+import gc
+
+# Every program of Choir imports this package first. What an import makes stays until the end, and by default
+# Python looks through all of it for garbage again and again meanwhile: a tenth of a service's start.
+# Services (choir_common.process) and agents set thresholds of their own once they have been imported.
+gc.set_threshold(50_000, 20, 20)

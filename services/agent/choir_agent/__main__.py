@@ -11,6 +11,7 @@ import sys
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids the import
 
 import asyncio  # noqa: E402 - the line above must come first
+import gc  # noqa: E402
 
 import structlog  # noqa: E402
 
@@ -22,9 +23,14 @@ from choir_common.errors import StartupError  # noqa: E402
 from choir_common.telemetry import Redactor, configure_logging  # noqa: E402
 from choir_common.tracing import exporting  # noqa: E402
 
+COLLECT_AFTER = (700, 10, 10)
+"""Python's own thresholds of garbage collection."""
+
 
 def main() -> int:
     """Harden the process, read the boot line and run the agent; return the exit code."""
+    # seldom while it was imported (choir_common); from here on memory is dearer to an agent than time
+    gc.set_threshold(*COLLECT_AFTER)
     redactor = Redactor()
     try:
         harden()
