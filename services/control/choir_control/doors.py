@@ -87,7 +87,7 @@ def make_host_app(
     app = make_agent_app(version, Readiness(parts.all), door, LARGE_BODIES)
     app.title = "choird"
     app.add_middleware(DatabasePatience, parts=parts)
-    operators = APIRouter(prefix="/v1", dependencies=[Depends(admission), Depends(OPERATOR_TOKEN)])
+    operators = APIRouter(dependencies=[Depends(admission), Depends(OPERATOR_TOKEN)])
     for room in (*rooms, console_routes(gateway)):
         operators.include_router(room)
 
@@ -96,7 +96,8 @@ def make_host_app(
         """Describe this API."""
         return app.openapi()
 
-    app.include_router(operators)
+    # the prefix here: without one FastAPI would prepare every route a second time, to see that it has a path
+    app.include_router(operators, prefix="/v1")
 
     readers = MetricsAdmission(admission, metrics_token)
 
