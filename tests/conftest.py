@@ -7,6 +7,7 @@ import sys
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
+from tests.support.preloaded_choirctl import stop_server
 from tests.support.servers import forget_cluster
 from tests.support.sharing import ByFile, turn
 from tests.support.steps import register_profiles
@@ -34,6 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_unconfigure() -> None:
     """Remove temporary data, also in a worker."""
     forget_cluster()
+    stop_server()
 
 
 def pytest_collection_finish() -> None:

@@ -1,161 +1,177 @@
-"""Fast runs of many choirctl commands: one process loads the modules, and each command runs in a fork of it.
+"""Run commands of choirctl without loading its modules each time: in forks of a process that has them.
 
-Loading choirctl takes 0.4 s of CPU time. `loaded_choirctl` starts this module as a separate process without
-threads, so that forking is safe. Used by tests/security/whole.
+A start of choirctl takes 0.4 s of processor time before it does anything. Each test process has one server of
+its own (`choirctl_server`), which ends with it. `up` and `down` run the real program: what `up` starts must
+not be a child of the server. Tests about the program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
 """
 
-import contextlib
 import fcntl
 import json
 import os
 import pty
 import select
+import signal
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from choirctl.__main__ import main
-from choirctl.app import COMMANDS, build_app
-
+CHOIRCTL = Path(sys.executable).parent / "choirctl"
+ROOT = Path(__file__).parents[2]
 WITHIN_S = 120.0
 COLUMNS, ROWS = 120, 50
+NOT_FORKED = {"up", "down"}
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """Output and exit code of a command."""
+def run_choirctl(
+    *words: str,
+    home: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    given: str = "",
+    timeout_s: float = WITHIN_S,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command with `given` on standard input; `env` is added to this process's environment.
 
-    exit_code: int
-    out: str
-    """On a terminal, standard output and standard error together."""
-    err: str = ""
-
-
-class Commands:
-    """Client of a process with choirctl loaded, for one environment."""
-
-    def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
-        self._process = process
-        self._folder = folder
-
-    def in_pipe(self, *words: str) -> Done:
-        """Run a command with its output redirected to files."""
-        out, err = self._folder / "out", self._folder / "err"
-        code = self._run(words, "/dev/null", str(out), str(err))
-        return Done(code, _text(out.read_bytes()), _text(err.read_bytes()))
-
-    def on_terminal(self, *words: str) -> Done:
-        """Run a command that prints on a terminal; its standard input is empty."""
-        screen, inside = pty.openpty()
-        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        # no output processing: a line feed must not become CR LF
-        mode = termios.tcgetattr(inside)
-        mode[1] &= ~termios.OPOST
-        termios.tcsetattr(inside, termios.TCSANOW, mode)
-        try:
-            name = os.ttyname(inside)
-            self._ask(words, "/dev/null", name, name)
-            shown = b""
-            deadline = time.monotonic() + WITHIN_S
-            while not select.select([self._answers], [], [], 0)[0]:
-                assert time.monotonic() < deadline, (words, shown)
-                shown += _read(screen, 0.05)
-            code = int(self._answers.readline())
-            while block := _read(screen, 0.05):
-                shown += block
-            return Done(code, _text(shown))
-        finally:
-            os.close(inside)
-            os.close(screen)
-
-    @property
-    def _answers(self) -> IO[str]:
-        assert self._process.stdout is not None
-        return self._process.stdout
-
-    def _run(self, words: tuple[str, ...], *streams: str) -> int:
-        self._ask(words, *streams)
-        assert select.select([self._answers], [], [], WITHIN_S)[0], words
-        return int(self._answers.readline())
-
-    def _ask(self, words: tuple[str, ...], *streams: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([words, streams]) + "\n")
-        self._process.stdin.flush()
-
-
-@contextlib.contextmanager
-def loaded_choirctl(env: dict[str, str]) -> Iterator[Commands]:
-    """Load choirctl in a process with this environment, and kill the process after the block."""
-    plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
-    with (
-        tempfile.TemporaryDirectory(prefix="ch-") as folder,
-        subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            env={**plain, "TERM": "xterm-256color", **env},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+    Raises subprocess.TimeoutExpired; the command has been killed then.
+    """
+    full_env = {**os.environ, **(env or {}), **({"CHOIR_HOME": str(home)} if home else {})}
+    if NOT_FORKED & set(words):
+        return subprocess.run(
+            [CHOIRCTL, *words],
+            env=full_env,
+            input=given,
+            capture_output=True,
             text=True,
-        ) as process,
+            timeout=timeout_s,
+        )
+    with (
+        tempfile.TemporaryFile() as stdin,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
     ):
+        stdin.write(given.encode())
+        stdin.seek(0)
+        command = _start(words, full_env, stdin.fileno(), stdout.fileno(), stderr.fileno())
+        code = command.wait(timeout_s)
+        return subprocess.CompletedProcess(words, code, _content(stdout), _content(stderr))
+
+
+def run_on_terminal(
+    *words: str, home: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that prints on a terminal, and has nothing on standard input."""
+    plain = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")}
+    full_env = {**plain, "TERM": "xterm-256color", **env, "CHOIR_HOME": str(home)}
+    screen, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    # do not turn line ends into carriage return and line feed
+    mode = termios.tcgetattr(inside)
+    mode[1] &= ~termios.OPOST
+    termios.tcsetattr(inside, termios.TCSANOW, mode)
+    try:
+        with Path(os.devnull).open("rb") as nothing:
+            command = _start(words, full_env, nothing.fileno(), inside, inside)
+        shown = b""
+        deadline = time.monotonic() + WITHIN_S
+        while not command.has_ended():
+            assert time.monotonic() < deadline, (words, shown)
+            shown += _read(screen, 0.05)
+        code = command.wait(WITHIN_S)
+        while block := _read(screen, 0.05):
+            shown += block
+        # strictly: a byte that is no UTF-8 could be a control of one byte
+        return subprocess.CompletedProcess(words, code, shown.decode("utf-8"), "")
+    finally:
+        os.close(inside)
+        os.close(screen)
+
+
+class ForkedCommand:
+    """A command that runs in a fork of the server."""
+
+    def __init__(self, connection: socket.socket, words: tuple[str, ...]) -> None:
+        self._connection = connection
+        self._answers = connection.makefile("r")
+        self._words = words
+        self._pid = int(self._answers.readline())
+
+    def has_ended(self) -> bool:
+        """Tell whether the command has ended."""
+        return bool(select.select([self._connection], [], [], 0)[0])
+
+    def wait(self, timeout_s: float) -> int:
+        """Return its exit code. Raises subprocess.TimeoutExpired when it had to be killed."""
         try:
-            yield Commands(process, Path(folder))
+            if not select.select([self._connection], [], [], timeout_s)[0]:
+                os.killpg(self._pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(self._words, timeout_s)
+            return int(self._answers.readline())
         finally:
-            process.kill()
+            self._answers.close()
+            self._connection.close()
 
 
-def _text(printed: bytes) -> str:
-    # strict: an invalid byte could be an 8-bit control character
-    return printed.decode("utf-8")
+class _Server:
+    """The server of this process, started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+
+    def hand_over(self, *descriptors: int) -> None:
+        """Send the descriptors of one request."""
+        with self._lock:
+            if self._control is None:
+                self._control = self._started()
+            socket.send_fds(self._control, [b"."], descriptors)
+
+    def _started(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.choirctl_server", str(theirs.fileno())],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        return ours
+
+    def stop(self) -> None:
+        """End the server, if it was started."""
+        with self._lock:
+            if self._control is not None:
+                self._control.close()
+                self._control = None
+                self._process.wait(WITHIN_S)
+
+
+_server = _Server()
+stop_server = _server.stop
+
+
+def _start(words: tuple[str, ...], env: Mapping[str, str], *streams: int) -> ForkedCommand:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        _server.hand_over(theirs.fileno(), *streams)
+    ours.sendall(json.dumps([words, dict(env), str(Path.cwd())]).encode() + b"\n")
+    return ForkedCommand(ours, words)
+
+
+def _content(file: IO[bytes]) -> str:
+    file.seek(0)
+    # strictly: a byte that is no UTF-8 could be a control of one byte
+    return file.read().decode("utf-8")
 
 
 def _read(screen: int, within_s: float) -> bytes:
     if not select.select([screen], [], [], within_s)[0]:
         return b""
     return os.read(screen, 65_536)
-
-
-def _serve() -> None:
-    """Run each requested command in a fork, and print its exit code."""
-    build_app({entry.name for entry in COMMANDS})
-    for line in sys.stdin:
-        words, streams = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            _become_choirctl(words, streams)
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        sys.stdout.flush()
-
-
-def _become_choirctl(words: list[str], streams: list[str]) -> None:
-    os.setsid()
-    for number, (name, mode) in enumerate(zip(streams, ("r", "w", "w"), strict=True)):
-        flags = os.O_RDWR if name.startswith("/dev/pts") else os.O_RDONLY
-        if mode == "w" and not name.startswith("/dev/pts"):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        opened = os.open(name, flags, 0o600)
-        os.dup2(opened, number)
-        os.close(opened)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
-    sys.argv = ["choirctl", *words]
-    code: object = 1
-    try:
-        main()
-    except SystemExit as ended:
-        code = ended.code
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 0)
-
-
-if __name__ == "__main__":
-    _serve()

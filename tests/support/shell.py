@@ -1,17 +1,16 @@
 """Runs choirctl commands against a running stack, as a person or a script does.
 
 Only `succeeds` and `data` count as coverage of a command (`tests/support/tried.py`), because both require
-exit code 0. Used by tests/service/choirctl.
+exit code 0. Commands run in forks of a process with choirctl loaded (`preloaded_choirctl`).
 """
 
 import json
-import os
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.stack import CHOIRCTL
+from tests.support.preloaded_choirctl import run_choirctl
 
 WITHIN_S = 180
 
@@ -42,11 +41,4 @@ class Shell:
         return " ".join(done.stderr.split())
 
     def _run(self, words: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [CHOIRCTL, *words],
-            env={**os.environ, **self.env, "CHOIR_HOME": str(self.home)},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=WITHIN_S,
-        )
+        return run_choirctl(*words, home=self.home, env=self.env, given=given, timeout_s=WITHIN_S)

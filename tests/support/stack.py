@@ -9,8 +9,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -26,8 +24,8 @@ from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import Verification
 from tests.support.ports import free_port
+from tests.support.preloaded_choirctl import run_choirctl
 
-CHOIRCTL = Path(sys.executable).parent / "choirctl"
 START_TIMEOUT_S = 240
 
 
@@ -59,14 +57,7 @@ class Stack:
 
     def run(self, *args: str, check: bool = True, timeout: float = START_TIMEOUT_S) -> str:
         """Run choirctl against this stack; return what it printed on standard output."""
-        done = subprocess.run(
-            [CHOIRCTL, *args],
-            env={**os.environ, **self.env, "CHOIR_HOME": str(self.home)},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-        )
+        done = run_choirctl(*args, home=self.home, env=self.env, timeout_s=timeout)
         if check and done.returncode != 0:
             raise AssertionError(
                 f"choirctl {' '.join(args)} exited {done.returncode}\n{done.stdout}\n{done.stderr}"

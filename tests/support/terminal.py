@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.support.preloaded_choirctl import CHOIRCTL
 from tests.support.shell import Shell
-from tests.support.stack import CHOIRCTL
 
 ROWS = 50
 PATIENCE_S = 120.0

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 from choir_control.commands.row import Ask
 from choir_control.commands.table import TABLE
 from choirctl.app import COMMANDS, build_app
-from tests.support.preloaded_choirctl import Commands, Done, loaded_choirctl
+from tests.support.preloaded_choirctl import run_choirctl, run_on_terminal
 from tests.support.repositories import Repository
 from tests.support.shell import Shell
 from tests.support.stack import Stack, running_stack
@@ -46,11 +47,16 @@ class Hostile:
     """The stack with the hostile agent, and what its commands are given."""
 
     stack: Stack
-    commands: Commands
     ids: dict[str, str]
     spelled: set[str] = field(default_factory=set)
     """The commands that showed what the agent wrote, spelled out."""
     runs: int = 0
+
+    def in_pipe(self, *words: str) -> CompletedProcess[str]:
+        return run_choirctl(*words, home=self.stack.home, env=self.stack.env)
+
+    def on_terminal(self, *words: str) -> CompletedProcess[str]:
+        return run_on_terminal(*words, home=self.stack.home, env=self.stack.env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +196,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
             }
         )
     )
-    with (
-        running_stack(score, prepare=prepare) as stack,
-        loaded_choirctl({**stack.env, "CHOIR_HOME": str(stack.home)}) as commands,
-    ):
-        yield Hostile(stack, commands, write_everywhere(stack))
+    with running_stack(score, prepare=prepare) as stack:
+        yield Hostile(stack, write_everywhere(stack))
 
 
 def write_everywhere(stack: Stack) -> dict[str, str]:
@@ -289,11 +292,11 @@ def hidden_in(text: str) -> set[str]:
     return odd - {"\n", "\t"}
 
 
-def check(hostile: Hostile, name: str, done: Done) -> None:
+def check(hostile: Hostile, name: str, done: CompletedProcess[str]) -> None:
     """Hold what a command printed against what it may print."""
-    shown = done.out + done.err
+    shown = done.stdout + done.stderr
     assert "Traceback" not in shown and "choirctl failed" not in shown, shown
-    assert done.exit_code in range(6) and "Usage:" not in shown, (done.exit_code, shown)
+    assert done.returncode in range(6) and "Usage:" not in shown, (done.returncode, shown)
     assert hidden_in(OWN.sub("", shown)) == set(), ascii(shown)
     assert "evil.example\x1b\\" not in shown
     if SPELLED in shown:
@@ -304,23 +307,23 @@ def check(hostile: Hostile, name: str, done: Done) -> None:
 def test_nothing_a_command_of_a_conversation_answers_can_steer_the_terminal(
     hostile: Hostile, typed: str
 ) -> None:
-    check(hostile, typed, hostile.commands.in_pipe("chat", "-m", typed))
-    check(hostile, typed, hostile.commands.on_terminal("chat", "-m", typed))
+    check(hostile, typed, hostile.in_pipe("chat", "-m", typed))
+    check(hostile, typed, hostile.on_terminal("chat", "-m", typed))
 
 
 @pytest.mark.parametrize("command", read_commands(), ids=lambda command: command.name)
 def test_nothing_a_command_prints_can_steer_the_terminal(
     hostile: Hostile, command: Command
 ) -> None:
-    done = hostile.commands.in_pipe(*words_for(command, hostile))
+    done = hostile.in_pipe(*words_for(command, hostile))
     check(hostile, command.name, done)
-    assert "\x1b" not in done.out + done.err
-    check(hostile, command.name, hostile.commands.on_terminal(*words_for(command, hostile)))
+    assert "\x1b" not in done.stdout + done.stderr
+    check(hostile, command.name, hostile.on_terminal(*words_for(command, hostile)))
     if command.has_json:
-        data = hostile.commands.in_pipe(*words_for(command, hostile), "--json")
+        data = hostile.in_pipe(*words_for(command, hostile), "--json")
         check(hostile, command.name, data)
-        assert hidden_in(data.out) == set()
-        assert SPELLED not in data.out, "data says what was written, not how it is shown"
+        assert hidden_in(data.stdout) == set()
+        assert SPELLED not in data.stdout, "data says what was written, not how it is shown"
 
 
 def test_what_the_agent_wrote_was_shown_and_spelled_out(hostile: Hostile) -> None:

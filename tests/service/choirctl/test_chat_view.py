@@ -1,7 +1,6 @@
 """What a chat shows beside the words: lanes and jobs, the past, requests, files."""
 
 import asyncio
-import os
 import subprocess
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from choir_common.wire.events import CoreStarted, CoreStopped, Reply, UserMsg
 from choirctl.api.target import Target
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.service.choirctl.test_talk import Terminal, terminal
-from tests.support.stack import CHOIRCTL
+from tests.support.preloaded_choirctl import run_choirctl
 
 LEAVE = "\x04"
 A_REAL_ONE = {"TERM": "xterm"}
@@ -172,17 +171,7 @@ async def test_files_are_sent_and_those_that_come_are_saved(tmp_path: Path) -> N
 async def in_a_pipe(place: Target, *args: str, said: str = "") -> subprocess.CompletedProcess[str]:
     """Run choirctl as a script does."""
 
-    def run() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [CHOIRCTL, *args],
-            env={**os.environ, "CHOIR_HOME": str(place.home)},
-            input=said,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-    return await asyncio.to_thread(run)
+    return await asyncio.to_thread(run_choirctl, *args, home=place.home, given=said)
 
 
 async def test_in_a_pipe_only_the_answer_is_on_standard_output(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from choir_common.wire.config_schema import config_reference, config_schema
 from tests.support.ports import free_port
-from tests.support.stack import CHOIRCTL, Stack, running_stack
+from tests.support.preloaded_choirctl import run_choirctl
+from tests.support.stack import Stack, running_stack
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +21,7 @@ def stack() -> Iterator[Stack]:
 
 
 def call(stack: Stack, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CHOIRCTL, "--home", str(stack.home), *args],
-        capture_output=True,
-        text=True,
-        input=stdin,
-        timeout=90,
-    )
+    return run_choirctl("--home", str(stack.home), *args, given=stdin)
 
 
 def edit(stack: Stack, **changes: Any) -> None:

@@ -72,7 +72,11 @@ def test_a_choir_tells_its_version_its_state_and_its_health(shell: Shell) -> Non
     assert shell.data("doctor")["ok"]
     status = shell.data("status")
     assert status["ready"] and {a["agent_id"] for a in status["agents"]} == {"main", "helper-1"}
-    assert "AT WORK" in shell.succeeds("status", "--verbose")
+    # until the agent's first heartbeat no lane is reported
+    deadline = time.monotonic() + PATIENCE_S
+    while "AT WORK" not in (shown := shell.succeeds("status", "--verbose")):
+        assert time.monotonic() < deadline, shown
+        time.sleep(0.2)
     assert "main waits for you in the conversation console" in shell.succeeds("status")
 
 

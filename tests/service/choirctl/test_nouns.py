@@ -1,15 +1,14 @@
 """Every noun of choirctl on a whole Choir: what is listed, shown, chosen and decided, with its exit codes."""
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.stack import CHOIRCTL, Stack, running_stack
+from tests.support.preloaded_choirctl import run_choirctl
+from tests.support.stack import Stack, running_stack
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +24,7 @@ def data(stack: Stack, *args: str) -> Any:
 
 def code(stack: Stack, *args: str, home: Path | None = None) -> tuple[int, str]:
     """Run a command; return its exit code and what it says on standard error."""
-    done = subprocess.run(
-        [CHOIRCTL, *args],
-        env={**os.environ, **stack.env, "CHOIR_HOME": str(home or stack.home)},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-    )
+    done = run_choirctl(*args, home=home or stack.home, env=stack.env)
     assert "Traceback" not in done.stderr
     return done.returncode, " ".join(done.stderr.split())
 

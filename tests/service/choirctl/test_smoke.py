@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.ports import free_port
-from tests.support.stack import CHOIRCTL, Stack, running_stack
+from tests.support.preloaded_choirctl import CHOIRCTL, run_choirctl
+from tests.support.stack import Stack, running_stack
 
 STOP_WITHIN_S = 70
 
@@ -36,6 +37,11 @@ def home() -> Iterator[Path]:
 
 def call(*args: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run choirctl against `home`."""
+    return run_choirctl(*args, home=home, env=env)
+
+
+def call_program(*args: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run choirctl against `home` as a program of its own, as a shell does."""
     return subprocess.run(
         [CHOIRCTL, *args],
         env={**os.environ, "CHOIR_HOME": str(home), **env},
@@ -56,7 +62,7 @@ def newest_session(stack: Stack) -> str:
 
 
 def test_chat_prints_the_answer_and_nothing_else_on_standard_output(stack: Stack) -> None:
-    done = call("chat", "-m", "hello", home=stack.home)
+    done = call_program("chat", "-m", "hello", home=stack.home)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert "Error" not in done.stderr
@@ -73,7 +79,7 @@ def test_chat_over_http_takes_the_token_of_the_home(stack: Stack) -> None:
 
 
 def test_a_wrong_token_is_denied(stack: Stack) -> None:
-    done = call("status", "--url", stack.url, home=stack.home, CHOIR_TOKEN="wrong")
+    done = call_program("status", "--url", stack.url, home=stack.home, CHOIR_TOKEN="wrong")
     assert done.returncode == 4
     assert "CHOIR_TOKEN" in said(done)
 
@@ -120,7 +126,7 @@ def test_a_shell_completes_the_names_there_are(stack: Stack) -> None:
         ("choirctl session show ", session),
         ("choirctl model set main --llm ", "default"),
     ):
-        done = call(
+        done = call_program(
             home=stack.home,
             _CHOIRCTL_COMPLETE="complete_bash",
             COMP_WORDS=words,
@@ -230,7 +236,7 @@ def test_doctor_is_content_with_a_running_choir(stack: Stack) -> None:
 def test_doctor_fails_when_others_can_read_the_secrets(home: Path) -> None:
     call("init", home=home)
     (home / "secrets.json").chmod(0o644)
-    done = call("doctor", "--json", home=home)
+    done = call_program("doctor", "--json", home=home)
     assert done.returncode == 1
     checks = {check["id"]: check for check in json.loads(done.stdout)["checks"]}
     assert checks["secrets"]["outcome"] == "fail"
@@ -250,6 +256,7 @@ def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> 
         deadline = time.monotonic() + 120
         while "user_msg" not in stack.run("session", "events", session):
             assert time.monotonic() < deadline
+            time.sleep(0.1)
         stack.run("down")
         _, words = waiting.communicate(timeout=120)
         told = " ".join(words.split())
@@ -260,6 +267,7 @@ def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> 
         assert (now["session_id"], now["epoch"]) == (session, 2)
         while "session_resumed" not in (events := stack.run("session", "events", session)):
             assert now["status"] in ("starting", "active") and time.monotonic() < deadline + 120
+            time.sleep(0.1)
         assert "session_suspended" in events and "session_abandoned" not in events
 
 

@@ -20,7 +20,7 @@ from choir_local.stack_lock import is_held
 from tests.journey.phone import Prepare
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.support.ports import free_port
-from tests.support.stack import CHOIRCTL
+from tests.support.preloaded_choirctl import CHOIRCTL, run_choirctl
 
 WITHIN_S = 60
 PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
@@ -192,7 +192,8 @@ async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -
             assert "chat -m" not in screen.shown
             assert f"--home '{home}' status" in screen.shown
             assert f"https://127.0.0.1:{port} with" in screen.shown
-            asked = await asyncio.to_thread(_choirctl, home, "chat", "--agent", "main", "-m", "hi")
+            words = ("chat", "--agent", "main", "-m", "hi")
+            asked = await asyncio.to_thread(run_choirctl, *words, home=home)
             assert asked.returncode == 5
             assert "main talks on Telegram (DM phone), not here" in " ".join(asked.stderr.split())
             assert is_held(Home(home))
@@ -203,16 +204,5 @@ async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -
 
 def _talk_on_telegram(home: Path) -> None:
     """Make a home whose only agent talks through a bot, whose server cannot be reached."""
-    assert _choirctl(home, "init").returncode == 0
+    assert run_choirctl("init", home=home).returncode == 0
     Prepare(f"http://127.0.0.1:{free_port()}")(home)
-
-
-def _choirctl(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [CHOIRCTL, *words],
-        env={**os.environ, "CHOIR_HOME": str(home)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.preloaded_choirctl import CHOIRCTL
 from tests.support.shell import Shell
-from tests.support.stack import CHOIRCTL, Stack, running_stack
+from tests.support.stack import Stack, running_stack
 from tests.support.terminal import typing
 
 ESCAPE = "\x1b["

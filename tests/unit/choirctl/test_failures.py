@@ -10,7 +10,7 @@ from choir_common.errors import NotFound, StartupError
 from choirctl.output.failures import report_error
 from choirctl.start.config_file import read_config
 from choirctl.start.state_directory import initial_config
-from tests.support.stack import CHOIRCTL
+from tests.support.preloaded_choirctl import CHOIRCTL
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
