@@ -10,6 +10,7 @@ import pytest
 
 from choir_common.bus.client import Bus
 from choir_common.errors import ChoirError, NotFound, Unavailable
+from choir_common.postgres.pool import Database
 from choir_common.wire.memories import (
     EnsureSpace,
     MemoryHits,
@@ -26,7 +27,7 @@ from tests.service.memory.servers import (
     running_nats,
     until,
 )
-from tests.support.servers import running_postgres
+from tests.support.servers import PASSWORD, fresh_database, running_postgres
 
 
 def write(number: int, text: str | None = None) -> MemoryUpsert:
@@ -295,6 +296,20 @@ async def test_a_wrong_password_is_explained_without_the_password(
     said = await refused(memory)
     assert "password" in said
     assert "not-the-password" not in memory.log
+
+
+async def test_the_database_that_config_json_names_counts_more_than_the_environment(
+    make_memory: MakeMemory, postgres: str, database: Database, dsn: str
+) -> None:
+    async with fresh_database(postgres) as elsewhere:
+        memory = make_memory(CHOIR_POSTGRES_DSN=elsewhere)
+        memory.secrets = {"postgres_dsn": dsn}
+        await memory.start()
+        await memory.client.upsert(write(1))
+        await memory.stop()
+        assert await database.fetchval("SELECT count(*) FROM choir_memory.spaces") == 1
+        async with Database(elsewhere, PASSWORD, size=1, application="test") as unused:
+            assert await unused.fetchval("SELECT to_regclass('choir_memory.spaces')") is None
 
 
 async def test_a_secret_never_reaches_the_log(make_memory: MakeMemory) -> None:
