@@ -127,6 +127,28 @@ async def test_a_delivery_is_repeated_at_once_when_the_gateway_was_restarted(wor
     await until_finished(world, "delivered")
 
 
+async def test_a_delivery_is_repeated_as_soon_as_a_bus_that_broke_meanwhile_is_back(
+    world: World, nats: EmbeddedNats
+) -> None:
+    agent = await telegram_agent(world)
+    # longer than any delivery may take: only the broken connection can end this one
+    world.gateway.delay_s = 600
+    agent.add(Reply(turn_id=None, dm="second", text="cut off", kind="notice"))
+    await agent.flush()
+
+    async def delivering() -> bool:
+        return world.gateway.in_flight.get("second", 0) == 1
+
+    await until(delivering)
+    world.gateway.delay_s = 0
+    await nats.stop()
+    await nats.start()
+    async with asyncio.timeout(50):  # a delivery's own deadline is 60 s
+        await world.delivered(1)
+    assert [message.maybe_repeated for message in world.gateway.delivered] == [True]
+    await until_finished(world, "delivered")
+
+
 async def test_a_repeated_delivery_says_how_far_the_message_is(world: World) -> None:
     agent = await telegram_agent(world)
     world.gateway.delay_s, world.gateway.fail_with = 1, [OutcomeUnknown("cut off")]

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import nats
 import nats.micro
@@ -61,6 +61,13 @@ class Endpoint:
     answer: Callable[[Any], Awaitable[Wire]]
 
 
+class ConnectionWatcher(Protocol):
+    """Something that must know at once when the connection to NATS breaks."""
+
+    def note_disconnected(self) -> None:
+        """Handle a broken connection: answers to requests in flight may be lost."""
+
+
 class Bus:
     """One NATS connection, which reconnects without limit and reports when it is down."""
 
@@ -73,6 +80,7 @@ class Bus:
         self._working: set[asyncio.Task[None]] = set()
         self._stack = contextlib.AsyncExitStack()
         self._serving = False
+        self._watchers: list[ConnectionWatcher] = []
 
     async def __aenter__(self) -> Self:
         """Connect. Waits without limit for a server that is still starting; `/readyz` reports it."""
@@ -90,6 +98,7 @@ class Bus:
             # While disconnected a request fails at once; it must not be sent after its deadline.
             pending_size=0,
             error_cb=self._on_error,
+            disconnected_cb=self._on_disconnected,
         )
         return self
 
@@ -118,6 +127,10 @@ class Bus:
         if not self._client.is_connected:
             return "NATS is not reachable; it is being reconnected."
         return "" if self._serving else "Still starting: no subscription is in place yet."
+
+    def watch_connection(self, watcher: ConnectionWatcher) -> None:
+        """Call `watcher` each time the connection breaks, as long as this bus exists."""
+        self._watchers.append(watcher)
 
     async def ask(
         self, subject: str, request: Wire, answer: type[Answer], timeout_s: float
@@ -260,6 +273,10 @@ class Bus:
 
     async def _on_error(self, error: Exception) -> None:
         log.warning("bus trouble", error=repr(error))
+
+    async def _on_disconnected(self) -> None:
+        for watcher in self._watchers:
+            watcher.note_disconnected()
 
 
 def _service(subject: str) -> str:

@@ -25,6 +25,7 @@ class BusGateway:
         self._bus = bus
         self._instance = ""
         self._in_flight: set[asyncio.Timeout] = set()
+        bus.watch_connection(self)
 
     def note_instance(self, instance: str) -> None:
         """Record which gateway process runs; a new one cannot respond to an earlier one's requests.
@@ -35,8 +36,14 @@ class BusGateway:
         if instance in ("", self._instance):
             return
         replaced, self._instance = self._instance, instance
-        if not replaced:
-            return
+        if replaced:
+            self._end_in_flight()
+
+    def note_disconnected(self) -> None:
+        """End the deliveries in flight: the gateway cannot answer over a broken connection."""
+        self._end_in_flight()
+
+    def _end_in_flight(self) -> None:
         now = asyncio.get_running_loop().time()
         for delivery in self._in_flight:
             delivery.reschedule(now)
@@ -59,4 +66,6 @@ class BusGateway:
                     # An expired timeout must not be rescheduled.
                     self._in_flight.discard(delivery)
         except TimeoutError as error:
-            raise OutcomeUnknown("The gateway was restarted while it delivered.") from error
+            raise OutcomeUnknown(
+                "The gateway was restarted, or the bus broke, while it delivered."
+            ) from error
