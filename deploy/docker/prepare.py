@@ -46,6 +46,8 @@ ROOT_UID = 0
 READABLE = 0o444
 """For third-party images with an unknown user; no other container has the volume."""
 REHEARSAL_URL = "http://rehearsal:8080/v1"
+REHEARSAL_NEEDED = "needed"
+"""A file in the volume of `rehearsal`, which serves only where it exists."""
 RANDOM_BYTES = 32
 HOST = "host.docker.internal"
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared with
@@ -198,7 +200,18 @@ def choose(
     # only a help for the next start: a failure must not prevent this one
     with acting_as(owner), contextlib.suppress(OSError):
         record_choice(record, own or choice)
+    mark_rehearsal(own or choice, read_config(home / "config.json"))
     return choice
+
+
+def mark_rehearsal(choice: ModelChoice, config: Config | None) -> None:
+    """Let the service `rehearsal` serve only where a model of this stack has its address."""
+    models = (choice.config, *(config.models.values() if config else ()))
+    needed = VOLUMES / "rehearsal" / REHEARSAL_NEEDED
+    if any(model.endpoint == REHEARSAL_URL for model in models):
+        needed.touch()
+    else:
+        needed.unlink(missing_ok=True)
 
 
 def distribute(home: Path, owner: Owner) -> None:

@@ -328,17 +328,26 @@ def a_backup_is_restored(stack: ComposeStack) -> None:
     assert known & after
 
 
+def is_rehearsing(stack: ComposeStack) -> bool:
+    """Tell whether the rehearsal model's server runs, rather than the shell that waits for its turn."""
+    return "python" in docker("top", stack.service("rehearsal")["Id"], "-eo", "pid,comm")
+
+
 def a_key_and_an_address_of_the_environment_choose_the_model(stack: ComposeStack) -> None:
     """As from .env; the rehearsal model plays the server that speaks OpenAI's API."""
     refused = {**stack.env, "OPENAI_BASE_URL": "http://localhost:8080/v1"}
     done = dataclasses.replace(stack, env=refused)
     done.compose("up", "setup", check=False)
     assert "host.docker.internal" in done.compose("logs", "--no-color", "setup")
-    given = {"OPENAI_API_KEY": "sk-of-nobody", "OPENAI_BASE_URL": "http://rehearsal:8080/v1"}
+    assert is_rehearsing(stack)
+    elsewhere = {"OPENAI_API_KEY": "sk-of-nobody", "OPENAI_BASE_URL": f"http://{PAGE_HOST}/v1"}
+    with_other = dataclasses.replace(stack, env={**stack.env, **elsewhere})
+    with_other.compose("up", "--wait", "rehearsal")
+    assert not is_rehearsing(stack)
+    given = {**elsewhere, "OPENAI_BASE_URL": "http://rehearsal:8080/v1"}
     with_key = dataclasses.replace(stack, env={**stack.env, **given})
     with_key.compose("up", "--wait")
-    with_key.compose("restart", "control")
-    with_key.compose("up", "--wait")
+    assert is_rehearsing(stack)
     assert json.loads(in_control(with_key, "status", "--json"))["model"] == "gpt-5-mini"
     assert in_control(with_key, "chat", "-m", "hello").strip()
     (agent,) = stack.agent_containers()

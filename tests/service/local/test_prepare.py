@@ -17,7 +17,7 @@ from choir_common.errors import StartupError
 from choirctl.start.state_directory import create_state_directory
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "docker" / "prepare.py"
-SERVICES = ("setup", "control", "memory", "gateway", "browser", "postgres", "nats")
+SERVICES = ("setup", "control", "memory", "gateway", "browser", "postgres", "nats", "rehearsal")
 NOBODY = "http://127.0.0.2:1"
 """An address at which nothing answers, and which is not refused for being the container's own."""
 
@@ -91,6 +91,25 @@ def test_a_home_that_only_rehearsed_goes_on_rehearsing(setup: ModuleType, home: 
         distribute(setup, home)
         settings = told(setup, "control", "settings.json")
         assert json.loads(settings["CHOIR_DEFAULT_MODEL"])["provider"] == "rehearsal"
+
+
+def test_the_rehearsal_model_serves_only_where_it_is_the_model(
+    setup: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = setup.VOLUMES / "rehearsal" / "needed"
+    distribute(setup, home)
+    assert needed.exists()
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-nobody")
+    distribute(setup, home)
+    assert not needed.exists()
+    # an agent's model in config.json may have its address, too
+    change(home / "config.json", models={"script": {"model": "m", "endpoint": setup.REHEARSAL_URL}})
+    distribute(setup, home)
+    assert needed.exists()
+    change(home / "config.json", models={"default": {"model": "m", "endpoint": f"{NOBODY}/v1"}})
+    monkeypatch.delenv("OPENAI_API_KEY")
+    distribute(setup, home)
+    assert not needed.exists()
 
 
 def test_memory_is_told_the_database_that_config_json_names(setup: ModuleType, home: Path) -> None:
