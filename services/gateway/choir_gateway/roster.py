@@ -73,9 +73,9 @@ class Roster:
         await bus.hear(subjects.dm_activity(), DmActivity, self._show)
         async with asyncio.TaskGroup() as tasks:
             while True:
-                wait_s = await self._refresh(tasks)
-                # A change during the refresh may be lost here; the next refresh finds it.
+                # before the refresh: its answer may not contain a change that comes meanwhile
                 self._changed.clear()
+                wait_s = await self._refresh(tasks)
                 try:
                     async with asyncio.timeout(wait_s):
                         await self._changed.wait()

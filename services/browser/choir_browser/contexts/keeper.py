@@ -23,7 +23,6 @@ class EngineKeeper:
         self._clock = clock
         self._engine: Engine | None = None
         self._changing = asyncio.Lock()
-        self._users = 0
         self._used_at = clock.monotonic()
         self._failure: str | None = None
 
