@@ -20,7 +20,7 @@ from tests.support.replay import check_replay
 from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at, verify
 
 # `make nightly` kills each process twenty times
-KILLS = int(os.environ.get("CHOIR_KILLS", "6"))
+KILLS = int(os.environ.get("CHOIR_KILLS", "3"))
 CALLS = 3
 TURN_S = 0.8
 VICTIMS = ("agent", "control", "gateway", "memory", "nats", "postgres")
