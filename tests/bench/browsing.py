@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.async_api import Page, async_playwright
 
-from choir_browser.pages.locate import find_chromium
+from choir_browser.pages.chromium_program import find_chromium
 from choir_browser.settings import BrowserSettings
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import BusBrowser

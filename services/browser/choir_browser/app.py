@@ -1,6 +1,6 @@
 """Composition root of the browser service: build its objects, start them in order, stop them in reverse.
 
-Called by `__main__`. The endpoints are in doors.py.
+Called by `__main__`. The endpoints are in endpoints.py.
 """
 
 import asyncio
@@ -11,20 +11,20 @@ from datetime import timedelta
 
 import structlog
 
-from choir_browser.blobs.shelf import Shelf
-from choir_browser.contexts import lazily
-from choir_browser.contexts.keeper import EngineKeeper
-from choir_browser.contexts.rooms import Rooms
-from choir_browser.doors import VERSION, browser_app, bus_endpoints
-from choir_browser.guard.allowance import Rates
-from choir_browser.guard.allowlist import parse_allowlist
-from choir_browser.guard.proxy import EgressProxy
-from choir_browser.guard.resolve import Dialler
-from choir_browser.limits.endings import Endings
-from choir_browser.limits.rule import Bounds
-from choir_browser.limits.turns import Turns
-from choir_browser.limits.watch import Watch
-from choir_browser.pages.port import Launch
+from choir_browser.blobs.store import BlobStore
+from choir_browser.contexts import chromium_loader
+from choir_browser.contexts.browser_contexts import BrowserContexts
+from choir_browser.contexts.engine_manager import EngineManager
+from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.dialer import Dialer
+from choir_browser.egress.proxy import EgressProxy
+from choir_browser.egress.traffic_limits import TrafficLimits
+from choir_browser.endpoints import VERSION, bus_endpoints, make_http_app
+from choir_browser.limits.kill_policy import ResourceLimits
+from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.limits.load_slots import LoadSlots
+from choir_browser.limits.watchdog import ProcessWatchdog
+from choir_browser.pages.engine import LaunchOptions
 from choir_browser.settings import BrowserSecrets, BrowserSettings
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.clock import Clock, SystemClock
@@ -36,31 +36,33 @@ IDLE_CHECKS_PER_PERIOD = 4
 
 
 @contextlib.asynccontextmanager
-async def open_rooms(
-    settings: BrowserSettings, dialler: Dialler, clock: Clock
-) -> AsyncIterator[tuple[Rooms, EngineKeeper]]:
+async def open_contexts(
+    settings: BrowserSettings, dialler: Dialer, clock: Clock
+) -> AsyncIterator[tuple[BrowserContexts, EngineManager]]:
     """Start the proxy and create the contexts' registry behind it; Chromium itself starts later."""
-    shelf = Shelf(clock, settings.browser_max_file_mb * 1_000_000)
-    rates = Rates(settings.browser_agent_traffic_mb * 1_000_000)
-    bounds = Bounds(
+    shelf = BlobStore(clock, settings.browser_max_file_mb * 1_000_000)
+    rates = TrafficLimits(settings.browser_agent_traffic_mb * 1_000_000)
+    bounds = ResourceLimits(
         agent_memory=settings.browser_agent_memory_mb * 1_000_000,
         memory=settings.browser_memory_mb * 1_000_000,
         work_s=settings.browser_page_work_s,
     )
     async with EgressProxy(dialler, rates, clock) as proxy:
-        turns, endings = Turns(settings.browser_max_pages), Endings(clock)
+        turns, endings = LoadSlots(settings.browser_max_pages), KillReasons(clock)
         tabs = settings.browser_max_tabs
-        launch = Launch(settings.chromium, settings.sandbox, proxy.url, tabs, shelf, endings)
-        keeper = EngineKeeper(lazily.start_chromium, launch, clock)
-        rooms = Rooms(keeper, proxy, dialler, shelf, turns, endings)
-        watching = asyncio.create_task(Watch(bounds, rooms.owners, endings, clock).run())
+        launch = LaunchOptions(settings.chromium, settings.sandbox, proxy.url, tabs, shelf, endings)
+        keeper = EngineManager(chromium_loader.start_chromium, launch, clock)
+        rooms = BrowserContexts(keeper, proxy, dialler, shelf, turns, endings)
+        watching = asyncio.create_task(
+            ProcessWatchdog(bounds, rooms.page_processes, endings, clock).run()
+        )
         try:
             yield rooms, keeper
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             # Stop Chromium before the proxy closes and the blobs are deleted.
-            await keeper.end()
+            await keeper.stop()
             shelf.close()
 
 
@@ -69,11 +71,11 @@ async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.
 
     Raises StartupError if the settings are invalid or a socket cannot be bound.
     """
-    dialler = Dialler(parse_allowlist(settings.browser_allow))
+    dialler = Dialer(parse_allowlist(settings.browser_allow))
     sockets = [_bind(settings)]
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-browser")
-    async with open_rooms(settings, dialler, SystemClock()) as (rooms, keeper):
-        app = browser_app(bus, rooms.shelf, keeper, settings.chromium)
+    async with open_contexts(settings, dialler, SystemClock()) as (rooms, keeper):
+        app = make_http_app(bus, rooms.blobs, keeper, settings.chromium)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(app, sockets, stop))
             doors = bus_endpoints(rooms, keeper, settings.chromium)
@@ -83,7 +85,7 @@ async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.
 
 
 async def _work(
-    bus: Bus, rooms: Rooms, doors: Sequence[Endpoint], settings: BrowserSettings
+    bus: Bus, rooms: BrowserContexts, doors: Sequence[Endpoint], settings: BrowserSettings
 ) -> None:
     """Serve bus requests until cancelled; periodically stop an idle Chromium."""
     idle = timedelta(seconds=settings.browser_idle_s)
@@ -92,7 +94,7 @@ async def _work(
         while True:
             await asyncio.sleep(settings.browser_idle_s / IDLE_CHECKS_PER_PERIOD)
             try:
-                await rooms.rest(idle)
+                await rooms.stop_if_idle(idle)
             except Exception:  # outermost loop: a failure to stop Chromium must not end the service
                 log.exception("could not end an idle browser")
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from choir_browser.app import open_rooms
-from choir_browser.contexts.rooms import Rooms
-from choir_browser.guard.allowlist import parse_allowlist
-from choir_browser.guard.resolve import Dialler
+from choir_browser.app import open_contexts
+from choir_browser.contexts.browser_contexts import BrowserContexts
+from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.dialer import Dialer
 from choir_browser.settings import BrowserSettings
 from choir_common.clock import SystemClock
 from tests.security.browser.visiting import FlippingResolver, MakeRooms
@@ -39,10 +39,10 @@ def make_rooms(resolver: FlippingResolver) -> MakeRooms:
         pytest.skip("CHROMIUM IS NOT INSTALLED: the guard is not tested against a real browser")
 
     @contextlib.asynccontextmanager
-    async def make(allow: str, **limits: float) -> AsyncIterator[Rooms]:
-        dialler = Dialler(parse_allowlist(allow), resolver)
+    async def make(allow: str, **limits: float) -> AsyncIterator[BrowserContexts]:
+        dialler = Dialer(parse_allowlist(allow), resolver)
         settings = BrowserSettings.model_validate({f"browser_{k}": v for k, v in limits.items()})
-        async with open_rooms(settings, dialler, SystemClock()) as (rooms, _):
+        async with open_contexts(settings, dialler, SystemClock()) as (rooms, _):
             yield rooms
 
     return make

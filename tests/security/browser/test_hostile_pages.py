@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from choir_browser.contexts.rooms import Rooms
+from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_browser.limits.processes import chromium_processes
 from choir_common.errors import ChoirError, DeadlineExceeded, Unavailable
 from tests.security.browser.hostile import HOGS, MILLION, WORDS, put_on
@@ -23,7 +23,7 @@ PARTS = 5
 MOST_PROCESSES = 40
 
 
-async def suffer(rooms: Rooms, url: str) -> str:
+async def suffer(rooms: BrowserContexts, url: str) -> str:
     """Visit a hostile page; return what came of it."""
     try:
         page = await browse(rooms, url, "victim", PAGE_MS)
@@ -32,7 +32,7 @@ async def suffer(rooms: Rooms, url: str) -> str:
     return f"read {len(page.text)}"
 
 
-async def read_again(rooms: Rooms, url: str) -> None:
+async def read_again(rooms: BrowserContexts, url: str) -> None:
     """Read a harmless page as the agent of the hostile one.
 
     The hostile page may not let go of its tab, or may just be ended for the memory that it takes; both are
@@ -50,7 +50,7 @@ async def read_again(rooms: Rooms, url: str) -> None:
             return
 
 
-async def check(rooms: Rooms, site: Site, name: str, path: str) -> str:
+async def check(rooms: BrowserContexts, site: Site, name: str, path: str) -> str:
     """Visit a hostile page, then harmless ones; return a line about it, with FAILED in it or not."""
     start = time.perf_counter()
     outcome = await suffer(rooms, site.url + path)
@@ -106,7 +106,7 @@ async def test_a_page_that_takes_too_much_memory_is_ended_and_its_agent_told_why
             assert "all is well" in (await browse(rooms, f"{site.url}/fine", agent_id)).text
 
 
-async def stay(rooms: Rooms, url: str) -> None:
+async def stay(rooms: BrowserContexts, url: str) -> None:
     await browse(rooms, url, "victim")
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from choir_browser.contexts.rooms import Rooms
+from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_common.errors import ChoirError
 from tests.security.browser.hostile import SCRIPTS, WORDS
 from tests.security.browser.visiting import MakeRooms, browse
@@ -26,7 +26,7 @@ READS = 4
 
 
 @contextlib.asynccontextmanager
-async def running_away(rooms: Rooms, url: str) -> AsyncIterator[None]:
+async def running_away(rooms: BrowserContexts, url: str) -> AsyncIterator[None]:
     """Have one agent visit a page again and again, as many at a time as it may and more."""
 
     async def visit() -> None:
@@ -44,7 +44,7 @@ async def running_away(rooms: Rooms, url: str) -> AsyncIterator[None]:
         await asyncio.gather(*visits, return_exceptions=True)
 
 
-async def read_some(rooms: Rooms, url: str) -> list[float]:
+async def read_some(rooms: BrowserContexts, url: str) -> list[float]:
     taken = []
     for _ in range(READS):
         start = time.perf_counter()

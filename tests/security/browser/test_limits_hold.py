@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from choir_browser.contexts.rooms import Rooms
-from choir_browser.guard.addresses import Address
-from choir_browser.guard.allowance import Rates
-from choir_browser.guard.allowlist import parse_allowlist
-from choir_browser.guard.resolve import Dialler
+from choir_browser.contexts.browser_contexts import BrowserContexts
+from choir_browser.egress.addresses import Address
+from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.dialer import Dialer
+from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_browser.limits.processes import chromium_processes
 from choir_common.errors import Unavailable
 from choir_common.wire.browsing import BrowseRequest, ReadPage
@@ -43,15 +43,15 @@ class SilentResolver:
         return [ipaddress.ip_address("127.0.0.1")]
 
 
-def dialler_to(site: Site) -> Dialler:
-    return Dialler(parse_allowlist(f"127.0.0.1:{site.port}"))
+def dialler_to(site: Site) -> Dialer:
+    return Dialer(parse_allowlist(f"127.0.0.1:{site.port}"))
 
 
 async def test_an_agents_pages_hold_so_many_connections_and_no_other_agents_count(
     site: Site,
 ) -> None:
     site.paths["/never"], site.paths["/fine"] = Answer(b"late", delay_s=600), FINE
-    rates = Rates(MILLION, connections=3)
+    rates = TrafficLimits(MILLION, connections=3)
     slow, fine = (f"GET {site.url}{path} HTTP/1.1" for path in ("/never", "/fine"))
     async with make_proxy(dialler_to(site), rates) as proxy, contextlib.AsyncExitStack() as held:
         for _ in range(3):
@@ -60,7 +60,7 @@ async def test_an_agents_pages_hold_so_many_connections_and_no_other_agents_coun
             while len(site.requests) < 3:
                 await asyncio.sleep(0.01)
         assert (await ask_proxy(proxy, fine, "greedy")).startswith(b"HTTP/1.1 429")
-        refusal = proxy.take_refusal("greedy")
+        refusal = proxy.pop_refusal("greedy")
         assert refusal is not None and "too many connections" in refusal.message
         assert (await ask_proxy(proxy, fine, "modest")).startswith(b"HTTP/1.1 200")
         await held.aclose()
@@ -72,7 +72,7 @@ async def test_an_agents_pages_hold_so_many_connections_and_no_other_agents_coun
 async def test_requests_beyond_a_burst_wait_and_no_other_agents_do(site: Site) -> None:
     site.paths["/fine"] = FINE
     fine = f"GET {site.url}/fine HTTP/1.1"
-    rates = Rates(MILLION, at_once=2, per_second=0.001)
+    rates = TrafficLimits(MILLION, request_burst=2, requests_per_second=0.001)
     async with make_proxy(dialler_to(site), rates) as proxy, asyncio.TaskGroup() as group:
         for _ in range(2):
             assert (await ask_proxy(proxy, fine, "greedy")).startswith(b"HTTP/1.1 200")
@@ -86,9 +86,9 @@ async def test_requests_beyond_a_burst_wait_and_no_other_agents_do(site: Site) -
 async def test_names_that_nobody_answers_for_hold_up_their_own_agent_alone(site: Site) -> None:
     site.paths["/fine"] = FINE
     resolver = SilentResolver()
-    dialler = Dialler(parse_allowlist(f"127.0.0.1:{site.port}"), resolver)
+    dialler = Dialer(parse_allowlist(f"127.0.0.1:{site.port}"), resolver)
     async with (
-        make_proxy(dialler, Rates(MILLION, dials=2)) as proxy,
+        make_proxy(dialler, TrafficLimits(MILLION, concurrent_dials=2)) as proxy,
         asyncio.TaskGroup() as group,
     ):
         for number in range(6):
@@ -124,19 +124,19 @@ async def test_what_pages_send_counts_as_what_they_fetch(site: Site) -> None:
     fine = f"GET {site.url}/fine HTTP/1.1"
     server = await asyncio.start_server(swallow, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    dialler = Dialler(parse_allowlist(f"127.0.0.1:{site.port},127.0.0.1:{port}"))
-    async with make_proxy(dialler, Rates(MILLION)) as proxy:
+    dialler = Dialer(parse_allowlist(f"127.0.0.1:{site.port},127.0.0.1:{port}"))
+    async with make_proxy(dialler, TrafficLimits(MILLION)) as proxy:
         head = f"POST http://127.0.0.1:{port}/ HTTP/1.1\r\nContent-Length: {2 * MILLION}"
         async with asking_proxy(proxy, head, "greedy", b"x" * 2 * MILLION), asyncio.timeout(60):
             while not (await ask_proxy(proxy, fine, "greedy")).startswith(b"HTTP/1.1 429"):
                 await asyncio.sleep(0.01)
-        refusal = proxy.take_refusal("greedy")
+        refusal = proxy.pop_refusal("greedy")
         assert refusal is not None and "1 MB within a minute" in refusal.message
         assert (await ask_proxy(proxy, fine, "modest")).startswith(b"HTTP/1.1 200")
     server.close()
 
 
-async def until_it_is_ended(rooms: Rooms, url: str) -> None:
+async def until_it_is_ended(rooms: BrowserContexts, url: str) -> None:
     """Stay at a page, or come back to it; raises Unavailable with the reason when it is ended."""
     await browse(rooms, url, "victim")
     # on a busy machine a page of the lowest priority gets little of the processor

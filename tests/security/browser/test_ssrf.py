@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from choir_browser.contexts.rooms import Rooms
-from choir_browser.guard.allowlist import Allowlist, parse_allowlist
-from choir_browser.guard.resolve import Dialler
+from choir_browser.contexts.browser_contexts import BrowserContexts
+from choir_browser.egress.allowlist import Allowlist, parse_allowlist
+from choir_browser.egress.dialer import Dialer
 from choir_common.errors import BadInput, ChoirError, Forbidden
 from tests.security.browser.vectors import HEADS, HOSTS, PAGES, SCHEMES
 from tests.security.browser.visiting import (
@@ -53,7 +53,7 @@ def page_of(name: str, trap: Trap) -> Answer:
 
 
 async def try_all(
-    rooms: Rooms, site: Site, traps: list[Trap], names: Sequence[str] = NAMES
+    rooms: BrowserContexts, site: Site, traps: list[Trap], names: Sequence[str] = NAMES
 ) -> set[str]:
     """Visit pages, a few at a time; return the names of those that reached their trap."""
     reached = set()
@@ -80,7 +80,7 @@ async def try_all(
 async def test_the_proxy_dials_no_form_of_a_private_address(
     trap: Trap, resolver: FlippingResolver, form: str
 ) -> None:
-    async with make_proxy(Dialler(Allowlist(), resolver)) as proxy:
+    async with make_proxy(Dialer(Allowlist(), resolver)) as proxy:
         for host in HOSTS:
             name_the_trap(resolver)
             resolver.names["rebind.test"] = ["127.0.0.1"]
@@ -90,7 +90,7 @@ async def test_the_proxy_dials_no_form_of_a_private_address(
 
 
 async def test_the_proxy_serves_nobody_without_a_pass(site: Site) -> None:
-    from_site = Dialler(Allowlist())
+    from_site = Dialer(Allowlist())
     async with make_proxy(from_site) as proxy:
         port = int(proxy.url.rpartition(":")[2])
         for head in ("", "Proxy-Authorization: Basic eDp5\r\n", "Proxy-Authorization: x\r\n"):
@@ -181,7 +181,7 @@ async def test_a_page_cannot_read_files(make_rooms: MakeRooms, site: Site) -> No
 
 async def test_a_reused_line_cannot_carry_a_request_to_another_host(site: Site, trap: Trap) -> None:
     site.paths["/"] = html("fine")
-    async with make_proxy(Dialler(parse_allowlist(f"127.0.0.1:{site.port}"))) as proxy:
+    async with make_proxy(Dialer(parse_allowlist(f"127.0.0.1:{site.port}"))) as proxy:
         head = f"POST {site.url}/ HTTP/1.1\r\nContent-Length: 0\r\n{pass_of(proxy)}\r\n\r\n"
         smuggled = f"GET http://127.0.0.1:{trap.port}/ HTTP/1.1"
         answer = await ask_proxy(proxy, head + smuggled)

@@ -7,18 +7,18 @@ import ipaddress
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from choir_browser.contexts.rooms import Rooms
-from choir_browser.guard.addresses import Address
-from choir_browser.guard.allowance import Rates
-from choir_browser.guard.proxy import EgressProxy
-from choir_browser.guard.resolve import Dialler, SystemResolver
+from choir_browser.contexts.browser_contexts import BrowserContexts
+from choir_browser.egress.addresses import Address
+from choir_browser.egress.dialer import Dialer, SystemResolver
+from choir_browser.egress.proxy import EgressProxy
+from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_common.clock import SystemClock
 from choir_common.wire.browsing import BrowsedPage, BrowseRequest, OpenPage
 
-MakeRooms = Callable[..., AbstractAsyncContextManager[Rooms]]
+MakeRooms = Callable[..., AbstractAsyncContextManager[BrowserContexts]]
 
 FAR_AWAY = "93.184.215.14"
-PLENTY = Rates(256_000_000)
+PLENTY = TrafficLimits(256_000_000)
 
 
 class FlippingResolver:
@@ -47,7 +47,7 @@ def name_the_trap(resolver: FlippingResolver) -> None:
 
 
 @contextlib.asynccontextmanager
-async def make_proxy(dialler: Dialler, rates: Rates = PLENTY) -> AsyncIterator[EgressProxy]:
+async def make_proxy(dialler: Dialer, rates: TrafficLimits = PLENTY) -> AsyncIterator[EgressProxy]:
     """Open the guard alone."""
     async with EgressProxy(dialler, rates, SystemClock()) as proxy:
         yield proxy
@@ -60,7 +60,7 @@ def open_request(agent_id: str, url: str, timeout_ms: int = 60_000) -> BrowseReq
 
 
 async def browse(
-    rooms: Rooms, url: str, agent_id: str = "main", timeout_ms: int = 60_000
+    rooms: BrowserContexts, url: str, agent_id: str = "main", timeout_ms: int = 60_000
 ) -> BrowsedPage:
     """Open a page in an agent's room."""
     return await rooms.browse(open_request(agent_id, url, timeout_ms))
@@ -68,7 +68,7 @@ async def browse(
 
 def pass_of(proxy: EgressProxy, agent_id: str = "main") -> str:
     """Give the header field by which an agent's pages are let through the proxy."""
-    entry = proxy.issue(agent_id)
+    entry = proxy.issue_credentials(agent_id)
     pair = base64.b64encode(f"{entry.username}:{entry.password}".encode()).decode()
     return f"Proxy-Authorization: Basic {pair}"
 

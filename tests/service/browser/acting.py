@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import psutil
 
-from choir_browser.app import open_rooms
-from choir_browser.contexts.rooms import Rooms
-from choir_browser.guard.allowlist import parse_allowlist
-from choir_browser.guard.resolve import Dialler
+from choir_browser.app import open_contexts
+from choir_browser.contexts.browser_contexts import BrowserContexts
+from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.dialer import Dialer
 from choir_browser.settings import BrowserSettings
 from choir_common.clock import SystemClock
 from choir_common.wire.browsing import Action, BrowsedPage, BrowseRequest, OpenPage
@@ -21,7 +21,7 @@ from tests.security.browser.web import Site, open_site
 class Surfer:
     """An agent at its browser; remembers the page it saw last."""
 
-    rooms: Rooms
+    rooms: BrowserContexts
     site: Site
     agent_id: str = "main"
     lane: str = "edge"
@@ -54,16 +54,16 @@ class Surfer:
     def bytes_of(self, page: BrowsedPage) -> bytes:
         """Take the file that came of an action."""
         assert page.blob is not None
-        return b"".join(self.rooms.shelf.take(page.blob.blob_id))
+        return b"".join(self.rooms.blobs.fetch(page.blob.blob_id))
 
 
 @contextlib.asynccontextmanager
 async def surfing(settings: BrowserSettings | None = None) -> AsyncIterator[Surfer]:
     """Open a browser that may visit a site of its own."""
     async with open_site() as site:
-        dialler = Dialler(parse_allowlist(f"127.0.0.1:{site.port}"))
+        dialler = Dialer(parse_allowlist(f"127.0.0.1:{site.port}"))
         settings = settings or BrowserSettings()
-        async with open_rooms(settings, dialler, SystemClock()) as (rooms, _):
+        async with open_contexts(settings, dialler, SystemClock()) as (rooms, _):
             yield Surfer(rooms, site)
 
 

@@ -8,7 +8,7 @@ import signal
 import psutil
 import pytest
 
-from choir_browser.contexts.rooms import Rooms
+from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.browsing import ReadPage
 from tests.security.browser.web import Answer, Site, html
@@ -31,7 +31,7 @@ def kill_chromium() -> None:
         child.kill()
 
 
-async def find_it_dead(rooms: Rooms, site: Site) -> None:
+async def find_it_dead(rooms: BrowserContexts, site: Site) -> None:
     """Let another agent browse until it can: what has died is known by then."""
     other = Surfer(rooms, site, agent_id="other")
     async with asyncio.timeout(120):

@@ -5,15 +5,15 @@ import ipaddress
 
 import pytest
 
-from choir_browser.guard.addresses import is_own, is_public
-from choir_browser.guard.allowlist import parse_allowlist
-from choir_browser.guard.heads import BadHead, read_head, target_of
+from choir_browser.egress.addresses import is_own_address, is_public_address
+from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.http_head import InvalidHead, parse_target, read_head
 from choir_common.errors import StartupError
 
 
 @pytest.mark.parametrize("text", ["93.184.215.14", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"])
 def test_an_address_of_the_open_internet_is_public(text: str) -> None:
-    assert is_public(ipaddress.ip_address(text))
+    assert is_public_address(ipaddress.ip_address(text))
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_an_address_of_the_open_internet_is_public(text: str) -> None:
     ],
 )
 def test_any_other_address_is_not(text: str) -> None:
-    assert not is_public(ipaddress.ip_address(text))
+    assert not is_public_address(ipaddress.ip_address(text))
 
 
 def test_the_machines_own_addresses_are_known() -> None:
-    assert is_own(ipaddress.ip_address("127.0.0.1"))
-    assert not is_own(ipaddress.ip_address("93.184.215.14"))
+    assert is_own_address(ipaddress.ip_address("127.0.0.1"))
+    assert not is_own_address(ipaddress.ip_address("93.184.215.14"))
 
 
 def test_an_exemption_covers_what_it_names_and_nothing_beside() -> None:
@@ -70,14 +70,14 @@ def test_an_exemption_that_makes_no_sense_is_named(text: str) -> None:
 
 @pytest.mark.parametrize("uri", ["/etc/passwd", "https://x/", "ftp://x/", "http://", "http://[::1"])
 def test_a_proxy_request_names_an_absolute_http_url(uri: str) -> None:
-    with pytest.raises(BadHead):
-        target_of("GET", uri)
+    with pytest.raises(InvalidHead):
+        parse_target("GET", uri)
 
 
 def test_a_target_is_read_with_its_port_and_query() -> None:
-    target = target_of("GET", "http://user@Host.example:81/a?b=c")
+    target = parse_target("GET", "http://user@Host.example:81/a?b=c")
     assert (target.host, target.port, target.path) == ("host.example", 81, "/a?b=c")
-    assert target_of("CONNECT", "[::1]:443").host == "::1"
+    assert parse_target("CONNECT", "[::1]:443").host == "::1"
 
 
 async def test_a_head_that_is_no_http_is_refused() -> None:
@@ -85,7 +85,7 @@ async def test_a_head_that_is_no_http_is_refused() -> None:
         reader = asyncio.StreamReader(limit=100)
         reader.feed_data(raw)
         reader.feed_eof()
-        with pytest.raises(BadHead):
+        with pytest.raises(InvalidHead):
             await read_head(reader)
 
 

@@ -5,14 +5,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_browser.guard.allowance import Allowance, Rates
-from choir_browser.limits.endings import Endings
-from choir_browser.limits.processes import Process
-from choir_browser.limits.rule import Bounds, endings, owners_wanted, piled_up
-from choir_browser.limits.turns import Turns
+from choir_browser.egress.traffic_limits import TrafficBucket, TrafficLimits
+from choir_browser.limits.kill_policy import (
+    ResourceLimits,
+    choose_kills,
+    excess_cpu_s,
+    needs_owners,
+)
+from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.limits.load_slots import LoadSlots
+from choir_browser.limits.processes import ProcessSample
 
 MB = 1_000_000
-BOUNDS = Bounds(agent_memory=500 * MB, memory=2_000 * MB, work_s=60)
+BOUNDS = ResourceLimits(agent_memory=500 * MB, memory=2_000 * MB, work_s=60)
 
 
 class SetClock:
@@ -28,44 +33,46 @@ class SetClock:
         return self.seconds
 
 
-def page(pid: int, megabytes: int) -> Process:
-    return Process(pid, started=1, renderer=True, memory=megabytes * MB, cpu_s=0)
+def page(pid: int, megabytes: int) -> ProcessSample:
+    return ProcessSample(pid, started=1, renderer=True, memory=megabytes * MB, cpu_s=0)
 
 
-def engine(megabytes: int) -> Process:
-    return Process(1, started=1, renderer=False, memory=megabytes * MB, cpu_s=0)
+def engine(megabytes: int) -> ProcessSample:
+    return ProcessSample(1, started=1, renderer=False, memory=megabytes * MB, cpu_s=0)
 
 
-def ended(*found: Process, piles: dict[int, float] | None = None, **own: set[int]) -> list[int]:
+def ended(
+    *found: ProcessSample, piles: dict[int, float] | None = None, **own: set[int]
+) -> list[int]:
     owners = {agent: frozenset(pids) for agent, pids in own.items()}
-    return [e.process.pid for e in endings(found, piles or {}, owners, BOUNDS)]
+    return [e.process.pid for e in choose_kills(found, piles or {}, owners, BOUNDS)]
 
 
 def test_bytes_are_given_back_with_time_and_what_was_overdrawn_is_paid_first() -> None:
     clock = SetClock()
-    allowance = Allowance(Rates(60 * MB), clock)
-    assert allowance.spend(59 * MB) and not allowance.used_up()
-    assert not allowance.spend(11 * MB)
-    assert allowance.used_up()
+    allowance = TrafficBucket(TrafficLimits(60 * MB), clock)
+    assert allowance.consume(59 * MB) and not allowance.is_empty()
+    assert not allowance.consume(11 * MB)
+    assert allowance.is_empty()
     clock.seconds += 9
-    assert allowance.used_up()
+    assert allowance.is_empty()
     clock.seconds += 2
-    assert allowance.used_up(), "a trickle is not given out"
+    assert allowance.is_empty(), "a trickle is not given out"
     clock.seconds += 15
-    assert not allowance.used_up()
+    assert not allowance.is_empty()
     clock.seconds += 3_600
-    assert not allowance.spend(60 * MB), "no more than one full minute is kept"
-    assert "60 MB within a minute" in allowance.refusal().message
+    assert not allowance.consume(60 * MB), "no more than one full minute is kept"
+    assert "60 MB within a minute" in allowance.limit_error().message
 
 
 def test_requests_beyond_a_burst_wait_for_their_turn_and_a_rest_gives_the_burst_back() -> None:
     clock = SetClock()
-    allowance = Allowance(Rates(MB, at_once=3, per_second=2), clock)
-    assert [allowance.wait_s() for _ in range(6)] == [0, 0, 0, 0.5, 1, 1.5]
+    allowance = TrafficBucket(TrafficLimits(MB, request_burst=3, requests_per_second=2), clock)
+    assert [allowance.count_request() for _ in range(6)] == [0, 0, 0, 0.5, 1, 1.5]
     clock.seconds += 1.5
-    assert allowance.wait_s() == 0.5
+    assert allowance.count_request() == 0.5
     clock.seconds += 3_600
-    assert [allowance.wait_s() for _ in range(4)] == [0, 0, 0, 0.5]
+    assert [allowance.count_request() for _ in range(4)] == [0, 0, 0, 0.5]
 
 
 def test_a_page_above_its_agents_memory_is_ended_and_no_other() -> None:
@@ -83,9 +90,9 @@ def test_an_agent_that_loses_a_page_already_loses_no_second_one() -> None:
 
 
 def test_owners_are_asked_for_only_when_an_agent_could_be_over() -> None:
-    assert not owners_wanted([page(7, 200), page(8, 200), engine(900)], BOUNDS)
-    assert owners_wanted([page(7, 300), page(8, 300)], BOUNDS)
-    assert not owners_wanted([page(7, 900)], BOUNDS), "its size alone says enough"
+    assert not needs_owners([page(7, 200), page(8, 200), engine(900)], BOUNDS)
+    assert needs_owners([page(7, 300), page(8, 300)], BOUNDS)
+    assert not needs_owners([page(7, 900)], BOUNDS), "its size alone says enough"
 
 
 def test_a_browser_that_is_too_large_as_a_whole_loses_its_fattest_process() -> None:
@@ -95,28 +102,28 @@ def test_a_browser_that_is_too_large_as_a_whole_loses_its_fattest_process() -> N
 
 
 def test_work_piles_up_above_a_quarter_of_a_processor_and_goes_down_with_rest() -> None:
-    assert piled_up(0, used_s=10, seconds=10) == 7.5
-    assert piled_up(7.5, used_s=0, seconds=10) == 5
-    assert piled_up(1, used_s=0, seconds=10) == 0
+    assert excess_cpu_s(0, used_s=10, seconds=10) == 7.5
+    assert excess_cpu_s(7.5, used_s=0, seconds=10) == 5
+    assert excess_cpu_s(1, used_s=0, seconds=10) == 0
     assert ended(page(7, 1), page(8, 1), piles={7: 61, 8: 59}) == [7]
 
 
 def test_the_reason_of_an_ending_is_told_once_and_soon() -> None:
     clock = SetClock()
-    told = Endings(clock)
-    told.note("too fat")
-    assert (told.recent(), told.recent()) == ("too fat", None)
-    told.note("too fat")
+    told = KillReasons(clock)
+    told.record("too fat")
+    assert (told.pop_recent(), told.pop_recent()) == ("too fat", None)
+    told.record("too fat")
     clock.seconds += 60
-    assert told.recent() is None
+    assert told.pop_recent() is None
 
 
 async def test_no_agent_takes_every_turn() -> None:
-    turns, done = Turns(4), asyncio.Event()
+    turns, done = LoadSlots(4), asyncio.Event()
     took: list[str] = []
 
     async def load(agent_id: str) -> None:
-        async with turns.turn(agent_id):
+        async with turns.acquire(agent_id):
             took.append(agent_id)
             await done.wait()
 
@@ -135,6 +142,6 @@ async def test_no_agent_takes_every_turn() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 2])
 async def test_a_worker_with_one_turn_gives_it_to_anybody(at_once: int) -> None:
-    turns = Turns(at_once)
-    async with asyncio.timeout(60), turns.turn("one"):
+    turns = LoadSlots(at_once)
+    async with asyncio.timeout(60), turns.acquire("one"):
         pass

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_browser.blobs.shelf import LIFE, MOST, Shelf
-from choir_browser.pages.filenames import harmless, name_of, origin_of
+from choir_browser.blobs.store import LIFETIME, MAX_BLOBS, BlobStore
+from choir_browser.pages.filenames import download_name, safe_file_name, url_origin
 from choir_common.errors import NotFound, TooLarge, Unavailable
 from choir_common.wire.browsing import Blob
 
@@ -22,41 +22,41 @@ class SetClock:
         return self.seconds
 
 
-def put(shelf: Shelf, content: bytes = b"content") -> Blob:
-    draft = shelf.draft()
+def put(shelf: BlobStore, content: bytes = b"content") -> Blob:
+    draft = shelf.new_blob()
     draft.write(content)
-    return shelf.keep(draft, "file.txt", "text/plain")
+    return shelf.store(draft, "file.txt", "text/plain")
 
 
 def test_a_file_is_given_once_whole() -> None:
-    shelf = Shelf(SetClock(), 1_000_000)
+    shelf = BlobStore(SetClock(), 1_000_000)
     content = bytes(range(256)) * 3_000
     blob = put(shelf, content)
     assert blob.size == len(content) and len(blob.blob_id) > 40
-    assert b"".join(shelf.take(blob.blob_id)) == content
+    assert b"".join(shelf.fetch(blob.blob_id)) == content
     with pytest.raises(NotFound):
-        shelf.take(blob.blob_id)
+        shelf.fetch(blob.blob_id)
 
 
 def test_a_file_is_not_kept_longer_than_a_minute_nor_are_there_many() -> None:
     clock = SetClock()
-    shelf = Shelf(clock, 1_000_000)
-    blobs = [put(shelf) for _ in range(MOST)]
+    shelf = BlobStore(clock, 1_000_000)
+    blobs = [put(shelf) for _ in range(MAX_BLOBS)]
     with pytest.raises(Unavailable, match="Too many"):
         put(shelf)
-    clock.seconds += LIFE.total_seconds() + 1
+    clock.seconds += LIFETIME.total_seconds() + 1
     with pytest.raises(NotFound):
-        shelf.take(blobs[0].blob_id)
+        shelf.fetch(blobs[0].blob_id)
     put(shelf)
     shelf.close()
 
 
 def test_a_file_grows_no_larger_than_allowed() -> None:
-    draft = Shelf(SetClock(), 1_000_000).draft()
+    draft = BlobStore(SetClock(), 1_000_000).new_blob()
     draft.write(b"x" * 900_000)
     with pytest.raises(TooLarge, match="1 MB"):
         draft.write(b"x" * 200_000)
-    draft.drop()
+    draft.close()
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,17 @@ def test_a_file_grows_no_larger_than_allowed() -> None:
     ],
 )
 def test_a_download_gets_a_harmless_name(url: str, disposition: str, mime: str, name: str) -> None:
-    assert name_of(url, disposition, mime) == name
+    assert download_name(url, disposition, mime) == name
 
 
 def test_a_name_is_never_hidden_a_path_or_long() -> None:
-    assert harmless("...") == "file" and harmless("a/b\x00c\n") == "a_b_c"
-    assert len(harmless("x" * 500 + ".tar")) == 80 and harmless("x" * 500 + ".tar")[-4:] == ".tar"
+    assert safe_file_name("...") == "file" and safe_file_name("a/b\x00c\n") == "a_b_c"
+    assert (
+        len(safe_file_name("x" * 500 + ".tar")) == 80
+        and safe_file_name("x" * 500 + ".tar")[-4:] == ".tar"
+    )
 
 
 def test_an_origin_is_scheme_host_and_port_without_the_user() -> None:
-    assert origin_of("https://me:secret@a.test:8443/x?y") == "https://a.test:8443"
-    assert origin_of("") == ""
+    assert url_origin("https://me:secret@a.test:8443/x?y") == "https://a.test:8443"
+    assert url_origin("") == ""

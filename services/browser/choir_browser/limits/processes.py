@@ -1,6 +1,6 @@
 """Read Chromium's processes from /proc, lower their priority, kill them. Linux only, like the service.
 
-Called by watch.py in a thread: each call reads about a dozen small files.
+Called by watchdog.py in a thread: each call reads about a dozen small files.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _MEMORY = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessSample:
     """One of Chromium's processes at one moment."""
 
     pid: int
@@ -29,7 +29,7 @@ class Process:
     """Processor seconds since it started."""
 
 
-def chromium_processes(root: int) -> Sequence[Process]:
+def chromium_processes(root: int) -> Sequence[ProcessSample]:
     """Return Chromium's processes among the descendants of the process `root`."""
     found = []
     for pid in _children(root):
@@ -43,7 +43,7 @@ def chromium_processes(root: int) -> Sequence[Process]:
     return found
 
 
-def slow_down(pid: int) -> None:
+def set_idle_priority(pid: int) -> None:
     """Give a process the idle scheduling class, including its threads and those that it will start.
 
     Niceness does not work: Chromium sets it itself, and 64 threads of the lowest weight together
@@ -54,22 +54,22 @@ def slow_down(pid: int) -> None:
             os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 
-def end(process: Process) -> None:
+def kill_process(process: ProcessSample) -> None:
     """Kill a process, unless its pid was reused."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         if _process(process.pid, process.renderer).started == process.started:
             os.kill(process.pid, signal.SIGKILL)
 
 
-def children_of(pid: int, sign: bytes) -> Iterator[int]:
+def children_with_argument(pid: int, argument: bytes) -> Iterator[int]:
     """Yield a process's live children with `sign` in their command line."""
     for child in _children(pid):
         with contextlib.suppress(OSError):
-            if sign in (PROC / str(child) / "cmdline").read_bytes():
+            if argument in (PROC / str(child) / "cmdline").read_bytes():
                 yield child
 
 
-def end_tree(pid: int) -> None:
+def kill_tree(pid: int) -> None:
     """Kill a process and all its descendants."""
     for each in (*_descendants(pid), pid):
         with contextlib.suppress(ProcessLookupError):
@@ -89,13 +89,13 @@ def _children(pid: int) -> Iterator[int]:
                 yield from map(int, (thread / "children").read_text().split())
 
 
-def _process(pid: int, renderer: bool) -> Process:
+def _process(pid: int, renderer: bool) -> ProcessSample:
     stat = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     status = (PROC / str(pid) / "status").read_text().splitlines()
     sizes: Mapping[str, int] = {
         line.split()[0]: int(line.split()[1]) for line in status if line.startswith(_MEMORY)
     }
-    return Process(
+    return ProcessSample(
         pid=pid,
         started=int(stat[19]),
         renderer=renderer,

@@ -2,5 +2,5 @@
 
 Owns finding, launching and driving Chromium, rendering a page as Markdown with numbered elements
 (page.js), and taking files out of it. Does not decide which agent may act, nor which addresses may
-be reached (`guard`). Playwright is imported on first use.
+be reached (`egress`). Playwright is imported on first use.
 """

@@ -1,7 +1,7 @@
 """Chromium under Playwright: the engine that contexts/keeper.py starts on the first browse request.
 
 Importing this module costs 16 MB, and starting it a Node process and Chromium. So only
-contexts/lazily.py imports it, on first use.
+contexts/chromium_loader.py imports it, on first use.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import cast
 import structlog
 from playwright.async_api import Browser, Error, StorageState
 
-from choir_browser.guard.proxy import Pass
+from choir_browser.egress.proxy import ProxyCredentials
+from choir_browser.pages.chromium_program import FLAGS, find_chromium
+from choir_browser.pages.context import ChromiumContext
 from choir_browser.pages.driver import Driver, start_driver
-from choir_browser.pages.faults import CRASHED, is_gone
-from choir_browser.pages.locate import FLAGS, find_chromium
-from choir_browser.pages.port import Launch
-from choir_browser.pages.room import ChromiumRoom
-from choir_browser.pages.tabbook import TabBook
+from choir_browser.pages.engine import LaunchOptions
+from choir_browser.pages.error_translation import CRASHED, is_gone
+from choir_browser.pages.tabs import TabRegistry
 from choir_common.errors import ChoirError, Unavailable
 
 log = structlog.get_logger("choir.browser.pages")
@@ -27,7 +27,7 @@ LAUNCH_TIMEOUT_S = 30.0
 # Playwright disables two protections: against popups, and against pages that flood the browser
 # process with requests. Without these flags only a click opens a tab, and a page can navigate its
 # history at most 200 times in ten seconds.
-FREEDOMS_NOT_GIVEN = ("--disable-popup-blocking", "--disable-ipc-flooding-protection")
+REMOVED_DEFAULT_FLAGS = ("--disable-popup-blocking", "--disable-ipc-flooding-protection")
 # Page scripts must have no access to non-HTTP networking.
 _NO_PEERS = "delete window.RTCPeerConnection; delete window.webkitRTCPeerConnection;"
 _NO_TRANSPORT = "delete window.WebTransport;"
@@ -42,7 +42,7 @@ _NO_ERRORS = (
 class ChromiumEngine:
     """A running Chromium and its Playwright driver."""
 
-    def __init__(self, driver: Driver, browser: Browser, launch: Launch) -> None:
+    def __init__(self, driver: Driver, browser: Browser, launch: LaunchOptions) -> None:
         self._driver = driver
         self._browser = browser
         self._launch = launch
@@ -52,7 +52,7 @@ class ChromiumEngine:
         """Whether Chromium is still connected."""
         return self._browser.is_connected()
 
-    async def new_room(self, entry: Pass, state: str | None) -> ChromiumRoom:
+    async def new_context(self, entry: ProxyCredentials, state: str | None) -> ChromiumContext:
         """Open a browser context that uses the proxy with the credentials `entry`.
 
         Raises Unavailable if Chromium is gone.
@@ -71,15 +71,15 @@ class ChromiumEngine:
             await context.add_init_script(_NO_PEERS + _NO_TRANSPORT + _NO_ERRORS)
         except Error as error:
             raise Unavailable(CRASHED) from error
-        book = TabBook(context, self._launch.max_tabs, self._launch.endings)
-        return ChromiumRoom(context, self._launch.shelf, book)
+        book = TabRegistry(context, self._launch.max_tabs, self._launch.kill_reasons)
+        return ChromiumContext(context, self._launch.blobs, book)
 
     async def close(self) -> None:
         """Stop Chromium and the driver."""
-        await self._driver.end(self._browser.close)
+        await self._driver.stop(self._browser.close)
 
 
-async def start_chromium(launch: Launch) -> ChromiumEngine:
+async def start_chromium(launch: LaunchOptions) -> ChromiumEngine:
     """Start the driver and Chromium.
 
     Raises Unavailable with the reason if there is no Chromium, or it does not start.
@@ -93,7 +93,7 @@ async def start_chromium(launch: Launch) -> ChromiumEngine:
             headless=True,
             chromium_sandbox=launch.sandbox,
             args=list(FLAGS),
-            ignore_default_args=list(FREEDOMS_NOT_GIVEN),
+            ignore_default_args=list(REMOVED_DEFAULT_FLAGS),
             proxy={"server": launch.proxy_url},
             timeout=LAUNCH_TIMEOUT_S * 1000,
             handle_sigint=False,
@@ -101,10 +101,10 @@ async def start_chromium(launch: Launch) -> ChromiumEngine:
             handle_sighup=False,
         )
     except (Error, ChoirError) as error:
-        await driver.end()
+        await driver.stop()
         raise _explain(error) from error
     except asyncio.CancelledError:
-        await driver.end()
+        await driver.stop()
         raise
     log.info("chromium started", program=str(program), version=browser.version)
     return ChromiumEngine(driver, browser, launch)

@@ -1,4 +1,4 @@
-"""Crash a page that does not respond. Called by room.py when an action in it failed or timed out.
+"""Crash a page that does not respond. Called by context.py when an action in it failed or timed out.
 
 Closing the tab is not enough: a loop of dialogs may continue for seconds, and Chromium shows them
 one after the other while all other tabs wait.
@@ -8,17 +8,17 @@ import asyncio
 
 from choir_browser.pages.tab import Tab
 
-CRASHED_WITHIN_S = 2.0
+CRASH_TIMEOUT_S = 2.0
 
 
-async def crash(tab: Tab) -> None:
+async def crash_page(tab: Tab) -> None:
     """Crash a page's process; the caller closes the tab next."""
     # The command gets no response: the page is gone.
-    asking = asyncio.create_task(tab.line.send("Page.crash"))
+    asking = asyncio.create_task(tab.cdp.send("Page.crash"))
     gone = asyncio.create_task(tab.crashed.wait())
     try:
         await asyncio.wait(
-            {asking, gone}, timeout=CRASHED_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+            {asking, gone}, timeout=CRASH_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
         )
     finally:
         for task in (asking, gone):

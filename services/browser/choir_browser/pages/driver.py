@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 import structlog
 from playwright.async_api import Error, Playwright, async_playwright
 
-from choir_browser.limits.processes import children_of, end_tree
+from choir_browser.limits.processes import children_with_argument, kill_tree
 from choir_common.errors import Unavailable
 
 log = structlog.get_logger("choir.browser.pages")
 
-START_WITHIN_S = 30.0
-END_WITHIN_S = 5.0
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 5.0
 _SIGN = b"run-driver"
 
 
@@ -29,7 +29,7 @@ class Driver:
         self.playwright = playwright
         self._pids = pids
 
-    async def end(self, close: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def stop(self, close: Callable[[], Awaitable[None]] | None = None) -> None:
         """Stop Chromium by `close`, then the driver, then kill what is left of them."""
         if close is not None:
             await _in_time(close)
@@ -43,12 +43,12 @@ async def start_driver() -> Driver:
     """Start a driver; raises Unavailable if it does not start in time."""
     before = _drivers()
     try:
-        async with asyncio.timeout(START_WITHIN_S):
+        async with asyncio.timeout(START_TIMEOUT_S):
             playwright = await async_playwright().start()
     except TimeoutError as error:
         _kill(_drivers() - before)
         raise Unavailable(
-            f"The browser's driver did not start within {START_WITHIN_S:g} s."
+            f"The browser's driver did not start within {START_TIMEOUT_S:g} s."
         ) from error
     except asyncio.CancelledError:
         _kill(_drivers() - before)
@@ -58,12 +58,12 @@ async def start_driver() -> Driver:
 
 async def _in_time(ending: Callable[[], Awaitable[None]]) -> None:
     with contextlib.suppress(Error, OSError):
-        async with asyncio.timeout(END_WITHIN_S):
+        async with asyncio.timeout(STOP_TIMEOUT_S):
             await ending()
 
 
 def _drivers() -> frozenset[int]:
-    return frozenset(children_of(os.getpid(), _SIGN))
+    return frozenset(children_with_argument(os.getpid(), _SIGN))
 
 
 def _kill(pids: frozenset[int]) -> bool:
@@ -71,5 +71,5 @@ def _kill(pids: frozenset[int]) -> bool:
     running = pids & _drivers()
     for pid in running:
         log.warning("the browser's driver does not end and is killed", pid=pid)
-        end_tree(pid)
+        kill_tree(pid)
     return bool(running)

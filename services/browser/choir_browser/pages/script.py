@@ -1,6 +1,6 @@
 """Call `page.js` in a page, in an isolated world that the page's scripts cannot modify.
 
-Called by tab.py, hands.py, pictures.py and room.py. Results are validated here, because they come
+Called by tab.py, input.py, screenshots.py and context.py. Results are validated here, because they come
 from a renderer process that runs untrusted scripts.
 """
 
@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 from playwright.async_api import CDPSession, Error
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from choir_browser.pages.faults import is_elsewhere
+from choir_browser.pages.error_translation import has_navigated_away
 from choir_common.errors import BadInput, ChoirError, Conflict, NotFound
 
 SOURCE = files("choir_browser.pages").joinpath("page.js").read_text()
 # A page of 100,000 elements takes about a second.
-WITHIN_MS = 10_000
+SCRIPT_TIMEOUT_MS = 10_000
 # A page that redirects at once is evaluated where it leads.
-TRIES = 5
+MAX_TRIES = 5
 PAUSE_S = 0.1
 
 
-class Answer(BaseModel):
+class ScriptResult(BaseModel):
     """A script call's result: an error code, or the fields of its kind."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -32,7 +32,7 @@ class Answer(BaseModel):
     value: str = ""
 
 
-class Reading(Answer):
+class PageContent(ScriptResult):
     """A page as Markdown."""
 
     title: str
@@ -44,7 +44,7 @@ class Reading(Answer):
     height: float
 
 
-class Point(Answer):
+class ClickTarget(ScriptResult):
     """Where to click."""
 
     x: float = 0
@@ -54,7 +54,7 @@ class Point(Answer):
     tick: bool = False
 
 
-class Box(Answer):
+class ElementBox(ScriptResult):
     """An element's position on the screen."""
 
     x: float = 0
@@ -63,13 +63,13 @@ class Box(Answer):
     height: float = 0
 
 
-class Focused(Answer):
+class FocusResult(ScriptResult):
     """A field that is ready for text, or was filled in already."""
 
     done: bool = False
 
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=ScriptResult)
 Argument = str | int | bool | list[str] | dict[str, int | float | bool]
 
 
@@ -79,7 +79,7 @@ class PageScript:
     def __init__(self, line: CDPSession) -> None:
         self._line = line
 
-    async def ask(self, shape: type[A], call: str, *arguments: Argument) -> A:
+    async def call(self, shape: type[A], call: str, *arguments: Argument) -> A:
         """Call a function of `page.js` and return its validated result.
 
         Raises NotFound for a number that is not on the page, Conflict for a disabled or hidden
@@ -95,7 +95,7 @@ class PageScript:
             raise _fault(said, arguments[0] if arguments else "")
         return said
 
-    async def _evaluate(self, expression: str, tries: int = TRIES) -> dict[str, Any]:
+    async def _evaluate(self, expression: str, tries: int = MAX_TRIES) -> dict[str, Any]:
         tree = await self._line.send("Page.getFrameTree")
         frame = {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "choir"}
         try:
@@ -104,18 +104,18 @@ class PageScript:
                 "expression": expression,
                 "contextId": world["executionContextId"],
                 "returnByValue": True,
-                "timeout": WITHIN_MS,
+                "timeout": SCRIPT_TIMEOUT_MS,
             }
             return await self._line.send("Runtime.evaluate", asked)
         except Error as error:
             # The page navigated away before it was evaluated: retry on the page it led to.
-            if not is_elsewhere(error) or tries <= 1:
+            if not has_navigated_away(error) or tries <= 1:
                 raise
         await asyncio.sleep(PAUSE_S)
         return await self._evaluate(expression, tries - 1)
 
 
-def _fault(said: Answer, number: Argument) -> ChoirError:
+def _fault(said: ScriptResult, number: Argument) -> ChoirError:
     match said.fault:
         case "gone":
             return NotFound(f"Nothing on this page has the number {number} now: `read` it again.")

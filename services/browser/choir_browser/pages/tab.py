@@ -1,6 +1,6 @@
 """One tab: its page, its pending notes, and its content as Markdown.
 
-Created by tabbook.py. hands.py clicks and types in it, pictures.py and fetching.py take files out
+Created by tabs.py. input.py clicks and types in it, screenshots.py and downloads.py take files out
 of it.
 """
 
@@ -13,18 +13,18 @@ from playwright.async_api import CDPSession, Dialog, Error, Frame, Page, Request
 from playwright.async_api import Download as OfferedFile
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from choir_browser.guard.proxy import GUARD_HEADER
-from choir_browser.limits.endings import Endings
-from choir_browser.pages.faults import CRASHED, reason_of
-from choir_browser.pages.filenames import origin_of
-from choir_browser.pages.script import PageScript, Reading
+from choir_browser.egress.proxy import GUARD_HEADER
+from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.pages.error_translation import CRASHED, net_error_text
+from choir_browser.pages.filenames import url_origin
+from choir_browser.pages.script import PageContent, PageScript
 from choir_common.errors import BadInput, Forbidden, NotFound, Unavailable
 from choir_common.wire.browsing import BrowsedPage
 
 # After the first content, time for a page to finish loading what a reader would wait for.
-SETTLE_S = 2.0
+SETTLE_TIMEOUT_S = 2.0
 # After a click, time for a page to start a navigation.
-BEGIN_S = 0.4
+EFFECT_TIMEOUT_S = 0.4
 # Below this, the page is probably still rendered by script.
 SPARSE_CHARS = 40
 # Enough for an article; more would take too much of the model's context window.
@@ -32,16 +32,16 @@ MAX_TEXT_CHARS = 20_000
 # A shorter page has no menus worth leaving out.
 SHORT_CHARS = 2_000
 # A smaller share of the visible text means that the content itself was classified as menus.
-LEAST_SHARE = 0.1
+MIN_CONTENT_SHARE = 0.1
 MAX_TITLE_CHARS = 200
 TITLE_S = 1.0
 MAX_NOTES = 6
 MAX_NOTE_CHARS = 300
 
 # From the end of a page's process until Playwright reports the crash.
-GONE_S = 1.0
+CRASH_REPORT_TIMEOUT_S = 1.0
 # Dialogs without a delay in one action; further ones are answered with a pause.
-DIALOGS_AT_ONCE = 3
+MAX_QUICK_DIALOGS = 3
 DIALOG_PAUSE_S = 0.3
 
 Popup = Callable[["Tab", Page], Awaitable[None]]
@@ -51,11 +51,11 @@ class Tab:
     """A page of an agent's context, with a debugging session (CDP) that reads it."""
 
     def __init__(
-        self, number: int, page: Page, line: CDPSession, popup: Popup, endings: Endings
+        self, number: int, page: Page, line: CDPSession, popup: Popup, endings: KillReasons
     ) -> None:
         self.number = number
         self.page = page
-        self.line = line
+        self.cdp = line
         self.script = PageScript(line)
         self.crashed = asyncio.Event()
         """Set when its process is gone: requests to it are never answered then."""
@@ -83,7 +83,7 @@ class Tab:
         where = self.page.url
         return where if where.startswith(("http://", "https://")) else ""
 
-    def note(self, text: str) -> None:
+    def add_note(self, text: str) -> None:
         """Store a note for the next answer; their number and length are limited."""
         if len(self._notes) < MAX_NOTES and text not in self._notes:
             self._notes.append(text[:MAX_NOTE_CHARS])
@@ -93,14 +93,14 @@ class Tab:
         taken, self._notes = tuple(self._notes), []
         return taken
 
-    async def why_gone(self) -> str:
+    async def crash_reason(self) -> str:
         """Return the reason why the page is gone."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GONE_S):
+            async with asyncio.timeout(CRASH_REPORT_TIMEOUT_S):
                 await self.crashed.wait()
         return self._ended
 
-    def hear(self) -> None:
+    def mark_effect(self) -> None:
         """Record that the action has started to have an effect."""
         self._begun.set()
 
@@ -110,7 +110,7 @@ class Tab:
             return (await self.page.title())[:MAX_TITLE_CHARS]
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
+    def track_requests(self) -> Iterator[None]:
         """Track the tab's requests during the block: they are the effect of the action in it.
 
         At no other time: a page can make 100,000 requests, and the events of all agents' pages
@@ -129,7 +129,7 @@ class Tab:
             self._listen_no_more()
 
     async def open(self, url: str, timeout_s: float) -> None:
-        """Load a page; raises as `Room.act` does, and Playwright's errors."""
+        """Load a page; raises as `EngineContext.run_action` does, and Playwright's errors."""
         self._answer, self._dialogs = None, 0
         response = await self.page.goto(
             url, wait_until="domcontentloaded", timeout=timeout_s * 1000
@@ -142,7 +142,7 @@ class Tab:
 
     async def back(self, timeout_s: float) -> None:
         """Go to the previous page; raises NotFound if there is none."""
-        history = await self.line.send("Page.getNavigationHistory")
+        history = await self.cdp.send("Page.getNavigationHistory")
         at = int(history["currentIndex"])
         before = history["entries"][at - 1] if at > 0 else None
         if before is None or not str(before["url"]).startswith(("http://", "https://")):
@@ -152,10 +152,10 @@ class Tab:
         )
         await self._settle("load")
 
-    async def follow(self) -> None:
+    async def wait_for_effect(self) -> None:
         """Wait for the effect of a click: another page, or a change of this one."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BEGIN_S):
+            async with asyncio.timeout(EFFECT_TIMEOUT_S):
                 await self._begun.wait()
         while self._loading:
             self._arrived.clear()
@@ -164,34 +164,38 @@ class Tab:
         await self._settle("load")
         await self._judge(self.page.url)
 
-    async def look(self, start: int = 0, whole: bool = False, seen: bool = False) -> BrowsedPage:
+    async def read(
+        self, start: int = 0, whole: bool = False, visible_only: bool = False
+    ) -> BrowsedPage:
         """Read the page as Markdown; with `seen`, only the visible area.
 
         Raises NotFound if there is no page.
         """
         if not self.url:
             raise NotFound("No page is open in this tab: `open` one.")
-        reading = await self._read(whole, seen)
-        if len(reading.text) < SPARSE_CHARS and reading.scripted and not seen:
+        reading = await self._read(whole, visible_only)
+        if len(reading.text) < SPARSE_CHARS and reading.scripted and not visible_only:
             await self._settle("networkidle")
-            reading = await self._read(whole, seen)
+            reading = await self._read(whole, visible_only)
         if reading.left_out:
-            self.note("Navigation, headers and footers are left out; `read` with `whole` has them.")
-        if seen:
-            self.note(
+            self.add_note(
+                "Navigation, headers and footers are left out; `read` with `whole` has them."
+            )
+        if visible_only:
+            self.add_note(
                 f"Seen is what lies from {reading.y:.0f} to {reading.y + reading.view:.0f} of "
                 f"{reading.height:.0f} pixels."
             )
         end = start + MAX_TEXT_CHARS
         longer = len(reading.text) > end
-        return self.answer(
+        return self.make_answer(
             title=reading.title,
             text=reading.text[start:end],
             truncated=longer,
             next_start=end if longer else None,
         )
 
-    def answer(
+    def make_answer(
         self,
         title: str = "",
         text: str = "",
@@ -201,7 +205,7 @@ class Tab:
         """Return an answer with the tab's URL, status and pending notes."""
         return BrowsedPage(
             url=self.url,
-            origin=origin_of(self.url),
+            origin=url_origin(self.url),
             status=self._answer.status if self._answer is not None else 0,
             title=title,
             text=text,
@@ -225,13 +229,13 @@ class Tab:
             self.page.remove_listener("requestfinished", self._on_finished)
             self.page.remove_listener("requestfailed", self._on_failed)
 
-    async def _read(self, whole: bool, seen: bool) -> Reading:
-        options = {"whole": whole, "seen": seen, "short": SHORT_CHARS, "share": LEAST_SHARE}
-        return await self.script.ask(Reading, "read", options)
+    async def _read(self, whole: bool, seen: bool) -> PageContent:
+        options = {"whole": whole, "seen": seen, "short": SHORT_CHARS, "share": MIN_CONTENT_SHARE}
+        return await self.script.call(PageContent, "read", options)
 
     async def _settle(self, state: Literal["load", "networkidle"]) -> None:
         with contextlib.suppress(PlaywrightTimeout):
-            await self.page.wait_for_load_state(state, timeout=SETTLE_S * 1000)
+            await self.page.wait_for_load_state(state, timeout=SETTLE_TIMEOUT_S * 1000)
 
     async def _judge(self, asked: str) -> None:
         """Raise the proxy's refusal, or the reason why no page was loaded.
@@ -243,7 +247,7 @@ class Tab:
             text = await self._answer.text()
             raise Forbidden(text) if code == Forbidden.code else Unavailable(text)
         if self.page.url.startswith("chrome-error:"):
-            raise BadInput(f"{asked} could not be loaded: {reason_of(self._failure)}.")
+            raise BadInput(f"{asked} could not be loaded: {net_error_text(self._failure)}.")
 
     def _is_ours(self, request: Request) -> bool:
         try:
@@ -275,20 +279,20 @@ class Tab:
 
     def _on_crash(self, _: Page) -> None:
         # Read the reason now: when the agent calls again, it could be another page's.
-        self._ended = self._endings.recent() or CRASHED
+        self._ended = self._endings.pop_recent() or CRASHED
         self.crashed.set()
 
     def _on_download(self, offered: OfferedFile) -> None:
-        self.note(
+        self.add_note(
             f"It offered a file, {offered.suggested_filename[:100]!r}: fetch it by `download`."
         )
         self._begun.set()
         self._arrive()
 
     async def _on_dialog(self, dialog: Dialog) -> None:
-        self.note(f"The page's {dialog.type} was closed; it said: {dialog.message[:200]!r}")
+        self.add_note(f"The page's {dialog.type} was closed; it said: {dialog.message[:200]!r}")
         self._dialogs += 1
-        if self._dialogs > DIALOGS_AT_ONCE:
+        if self._dialogs > MAX_QUICK_DIALOGS:
             # A loop of dialogs keeps Chromium itself busy, which serves the pages of all agents.
             await asyncio.sleep(DIALOG_PAUSE_S)
         with contextlib.suppress(Error):

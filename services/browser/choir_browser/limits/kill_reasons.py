@@ -1,6 +1,6 @@
 """Reasons why pages were killed, until the crash of the page is reported to its agent.
 
-Written by watch.py. Read by pages/tab.py, because Chromium reports only that a page crashed, and by
+Written by watchdog.py. Read by pages/tab.py, because Chromium reports only that a page crashed, and by
 contexts/rooms.py after a crash of the whole browser.
 """
 
@@ -9,25 +9,25 @@ from collections import deque
 from choir_common.clock import Clock
 
 # From the kill of a process until Playwright reports the crash of its page.
-TOLD_WITHIN_S = 10.0
-KEPT = 16
+REASON_VALID_S = 10.0
+MAX_REASONS = 16
 
 
-class Endings:
+class KillReasons:
     """The most recent pages that were killed on purpose."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last: deque[tuple[float, str]] = deque(maxlen=KEPT)
+        self._last: deque[tuple[float, str]] = deque(maxlen=MAX_REASONS)
 
-    def note(self, why: str) -> None:
+    def record(self, why: str) -> None:
         """Record the reason of a kill that happens now."""
         self._last.append((self._clock.monotonic(), why))
 
-    def recent(self) -> str | None:
+    def pop_recent(self) -> str | None:
         """Return the reason of a recent kill and remove it, or None."""
         while self._last:
             at, why = self._last.popleft()
-            if self._clock.monotonic() - at <= TOLD_WITHIN_S:
+            if self._clock.monotonic() - at <= REASON_VALID_S:
                 return why
         return None

@@ -1,6 +1,6 @@
 """Find Chromium, and define its command-line flags.
 
-Called by chromium.py at launch and by doors.py for readiness.
+Called by chromium.py at launch and by endpoints.py for readiness.
 """
 
 import os
@@ -13,7 +13,7 @@ from choir_common.errors import Unavailable
 _ON_PATH = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 # Chromium uses only the last of several lists, which is ours, so it repeats Playwright's.
-FEATURES_OF_PLAYWRIGHT: Sequence[str] = (
+PLAYWRIGHT_DISABLED_FEATURES: Sequence[str] = (
     "AvoidUnnecessaryBeforeUnloadCheckSync",
     "DestroyProfileOnBrowserClose",
     "HttpsUpgrades",
@@ -33,8 +33,8 @@ FEATURES_OF_PLAYWRIGHT: Sequence[str] = (
 )
 # The address bar's suggestion list is a page with its own process in each window: half a second of
 # processor time and 150 MB. Nobody types an address here.
-FEATURES_NOT_WANTED: Sequence[str] = (
-    *FEATURES_OF_PLAYWRIGHT,
+DISABLED_FEATURES: Sequence[str] = (
+    *PLAYWRIGHT_DISABLED_FEATURES,
     "WebUIOmniboxPopup",
     "WebUIOmniboxAimPopup",
     "WebUIOmniboxFullPopup",
@@ -46,7 +46,7 @@ FLAGS: Sequence[str] = (
     "--disable-component-update",
     "--disable-default-apps",
     "--disable-domain-reliability",
-    "--disable-features=" + ",".join(FEATURES_NOT_WANTED),
+    "--disable-features=" + ",".join(DISABLED_FEATURES),
     "--disable-gpu",
     "--disable-quic",  # QUIC and WebTransport use UDP, which bypasses an HTTP proxy
     "--disable-sync",
@@ -59,17 +59,19 @@ FLAGS: Sequence[str] = (
 )
 
 
-def find_chromium(chosen: Path | None, of_playwright: Path | None) -> Path:
+def find_chromium(configured: Path | None, playwright_path: Path | None) -> Path:
     """Return the Chromium to use: the setting's, Playwright's own, else the distribution's.
 
     Raises Unavailable with instructions to install one.
     """
-    if chosen is not None:
-        if os.access(chosen, os.X_OK) and chosen.is_file():
-            return chosen
-        raise Unavailable(f"CHOIR_CHROMIUM names {chosen}, which is no program that can be run.")
-    if of_playwright is not None and of_playwright.is_file():
-        return of_playwright
+    if configured is not None:
+        if os.access(configured, os.X_OK) and configured.is_file():
+            return configured
+        raise Unavailable(
+            f"CHOIR_CHROMIUM names {configured}, which is no program that can be run."
+        )
+    if playwright_path is not None and playwright_path.is_file():
+        return playwright_path
     for name in _ON_PATH:
         found = shutil.which(name)
         if found is not None:

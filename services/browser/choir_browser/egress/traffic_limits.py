@@ -12,30 +12,30 @@ from choir_common.errors import RateLimited
 PERIOD_S = 60.0
 # Share of the bucket that must refill first: a trickle is useless to a page and would hide the
 # limit.
-GATHERED = 0.25
+REFILL_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class TrafficLimits:
     """Limits of one agent's pages."""
 
     bytes_per_minute: int
     connections: int = 64
     """Chromium opens 32 to a proxy for pages and as many for WebSockets; more would be abuse."""
-    dials: int = 8
+    concurrent_dials: int = 8
     """Concurrent look-ups and connection attempts: a silent name server blocks each for seconds."""
-    at_once: int = 600
+    request_burst: int = 600
     """Requests in a burst; the heaviest pages make about 400 when they load."""
-    per_second: float = 100.0
+    requests_per_second: float = 100.0
     """Requests per second after the burst; further ones wait. Each costs the worker, which all agents
     share, about a millisecond."""
 
 
 @dataclass(slots=True)
-class Allowance:
+class TrafficBucket:
     """A token bucket of bytes that refills within a minute and may go negative."""
 
-    rates: Rates
+    rates: TrafficLimits
     clock: Clock
     _left: float = field(init=False)
     _seen: float = field(init=False)
@@ -47,25 +47,25 @@ class Allowance:
         self._left, self._seen = float(self.rates.bytes_per_minute), self.clock.monotonic()
         self._next = float("-inf")
 
-    def wait_s(self) -> float:
+    def count_request(self) -> float:
         """Count a request and return how many seconds it has to wait."""
-        now, each_s = self.clock.monotonic(), 1 / self.rates.per_second
-        self._next = max(self._next, now - self.rates.at_once * each_s) + each_s
+        now, each_s = self.clock.monotonic(), 1 / self.rates.requests_per_second
+        self._next = max(self._next, now - self.rates.request_burst * each_s) + each_s
         return max(0.0, self._next - now)
 
-    def used_up(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the bucket is empty. Once empty, it must refill to a quarter before it is usable again."""
         self._fill()
         return self._dry
 
-    def spend(self, count: int) -> bool:
+    def consume(self, count: int) -> bool:
         """Count transferred bytes; return False if no more may follow."""
         self._fill()
         self._left -= count
         self._dry = self._dry or self._left <= 0
         return not self._dry
 
-    def refusal(self) -> RateLimited:
+    def limit_error(self) -> RateLimited:
         """Return the error for an exhausted bucket."""
         megabytes = self.rates.bytes_per_minute / 1_000_000
         return RateLimited(
@@ -78,5 +78,5 @@ class Allowance:
         gained = (now - self._seen) / PERIOD_S * self.rates.bytes_per_minute
         self._left = min(float(self.rates.bytes_per_minute), self._left + gained)
         self._seen = now
-        if self._left >= self.rates.bytes_per_minute * GATHERED:
+        if self._left >= self.rates.bytes_per_minute * REFILL_SHARE:
             self._dry = False

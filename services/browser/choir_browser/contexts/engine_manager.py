@@ -1,6 +1,6 @@
 """Lifecycle of the one browser engine: start on demand, replace after a crash, stop when idle.
 
-Called by rooms.py; app.py calls `Rooms.rest` periodically.
+Called by browser_contexts.py; app.py calls `BrowserContexts.stop_if_idle` periodically.
 """
 
 import asyncio
@@ -8,16 +8,16 @@ from datetime import timedelta
 
 import structlog
 
-from choir_browser.pages.port import Engine, EngineStarter, Launch
+from choir_browser.pages.engine import Engine, EngineStarter, LaunchOptions
 from choir_common.clock import Clock
 
 log = structlog.get_logger("choir.browser.contexts")
 
 
-class EngineKeeper:
+class EngineManager:
     """At most one engine at a time, started on demand."""
 
-    def __init__(self, start: EngineStarter, launch: Launch, clock: Clock) -> None:
+    def __init__(self, start: EngineStarter, launch: LaunchOptions, clock: Clock) -> None:
         self._start = start
         self._launch = launch
         self._clock = clock
@@ -31,7 +31,7 @@ class EngineKeeper:
         """The engine if it is alive, else None."""
         return self._engine if self._engine is not None and self._engine.alive else None
 
-    async def engine(self) -> Engine:
+    async def get_engine(self) -> Engine:
         """Return a live engine, started if necessary; raises Unavailable if none can be started."""
         async with self._changing:
             if self._engine is not None and self._engine.alive:
@@ -42,15 +42,15 @@ class EngineKeeper:
             self._engine = await self._start(self._launch)
             return self._engine
 
-    def touch(self) -> None:
+    def mark_used(self) -> None:
         """Record that the engine is in use now."""
         self._used_at = self._clock.monotonic()
 
-    def idle_for(self) -> timedelta:
+    def idle_time(self) -> timedelta:
         """Return how long the engine has not been used."""
         return timedelta(seconds=self._clock.monotonic() - self._used_at)
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         """Stop the engine, if there is one."""
         async with self._changing:
             await self._end()

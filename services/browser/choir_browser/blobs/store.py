@@ -1,6 +1,6 @@
 """Store blobs until they are fetched, in unnamed temporary files that vanish with this process.
 
-Filled by `pages`; emptied by the HTTP route in doors.py, and by expiry.
+Filled by `pages`; emptied by the HTTP route in endpoints.py, and by expiry.
 """
 
 import secrets
@@ -15,12 +15,12 @@ from choir_common.errors import NotFound, TooLarge, Unavailable
 from choir_common.wire.browsing import Blob
 
 # Control fetches immediately; a blob that was not fetched by then never will be.
-LIFE = timedelta(seconds=60)
-MOST = 32
-PIECE = 256 * 1024
+LIFETIME = timedelta(seconds=60)
+MAX_BLOBS = 32
+CHUNK_BYTES = 256 * 1024
 
 
-class Draft:
+class BlobWriter:
     """A file that is still being written."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -36,56 +36,58 @@ class Draft:
             raise TooLarge(self.too_large)
         self.file.write(piece)
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Close and thereby delete it."""
         self.file.close()
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredBlob:
     file: IO[bytes]
     until: float
 
 
-class Shelf:
+class BlobStore:
     """Stores blobs for one minute."""
 
     def __init__(self, clock: Clock, max_bytes: int) -> None:
         self._clock = clock
         self._max_bytes = max_bytes
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _StoredBlob] = {}
 
-    def draft(self) -> Draft:
+    def new_blob(self) -> BlobWriter:
         """Start a file."""
-        return Draft(self._max_bytes)
+        return BlobWriter(self._max_bytes)
 
-    def keep(self, draft: Draft, name: str, mime: str) -> Blob:
+    def store(self, draft: BlobWriter, name: str, mime: str) -> Blob:
         """Store a finished file for a minute under a random 256-bit id.
 
         Raises Unavailable if too many files are stored.
         """
-        self.sweep()
-        if len(self._kept) >= MOST:
-            draft.drop()
+        self.delete_expired()
+        if len(self._kept) >= MAX_BLOBS:
+            draft.close()
             raise Unavailable("Too many files wait to be fetched from the browser; try again.")
         blob_id = secrets.token_urlsafe(32)
         draft.file.seek(0)
-        self._kept[blob_id] = _Kept(draft.file, self._clock.monotonic() + LIFE.total_seconds())
+        self._kept[blob_id] = _StoredBlob(
+            draft.file, self._clock.monotonic() + LIFETIME.total_seconds()
+        )
         return Blob(blob_id=blob_id, name=name, mime=mime, size=draft.size)
 
-    def take(self, blob_id: str) -> Iterator[bytes]:
+    def fetch(self, blob_id: str) -> Iterator[bytes]:
         """Return a blob's pieces, once; reading them blocks.
 
         Raises NotFound if it expired, was fetched already or never existed.
         """
-        self.sweep()
+        self.delete_expired()
         # Removed before it is read, so that two requests cannot get it.
         kept = self._kept.pop(blob_id, None)
         if kept is None:
             raise NotFound("No such file waits here; it is given once, within a minute.")
         return _pieces(kept.file)
 
-    def sweep(self) -> None:
+    def delete_expired(self) -> None:
         """Delete expired blobs."""
         now = self._clock.monotonic()
         for blob_id in [key for key, kept in self._kept.items() if kept.until < now]:
@@ -100,5 +102,5 @@ class Shelf:
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:
     with file:
-        while piece := file.read(PIECE):
+        while piece := file.read(CHUNK_BYTES):
             yield piece

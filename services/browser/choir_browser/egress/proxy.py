@@ -1,7 +1,7 @@
 """Egress proxy: an HTTP proxy on loopback, Chromium's only route to the network.
 
 Opened by app.py; pages/chromium.py passes its address and an agent's credentials to each context.
-resolve.py checks and dials each address, then forwarding.py copies the bytes.
+dialer.py checks and dials each address, then forwarding.py copies the bytes.
 """
 
 import asyncio
@@ -15,10 +15,16 @@ from typing import Self
 
 import structlog
 
-from choir_browser.guard.allowance import Allowance, Rates
-from choir_browser.guard.forwarding import both_ways, relay_answer, send_body
-from choir_browser.guard.heads import MAX_HEAD_BYTES, BadHead, Head, read_head, target_of
-from choir_browser.guard.resolve import Dialler, Streams
+from choir_browser.egress.dialer import Dialer, Streams
+from choir_browser.egress.forwarding import forward_request_body, forward_response, forward_tunnel
+from choir_browser.egress.http_head import (
+    MAX_HEAD_BYTES,
+    HttpHead,
+    InvalidHead,
+    parse_target,
+    read_head,
+)
+from choir_browser.egress.traffic_limits import TrafficBucket, TrafficLimits
 from choir_common.clock import Clock
 from choir_common.errors import BadInput, ChoirError, Forbidden, RateLimited, Unavailable
 
@@ -31,7 +37,7 @@ GUARD_HEADER = "choir-guard"
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class ProxyCredentials:
     """Proxy credentials of an agent's context, so that no other process on the machine can use the proxy."""
 
     username: str
@@ -39,11 +45,11 @@ class Pass:
 
 
 @dataclass(slots=True)
-class _Holder:
+class _AgentTraffic:
     """An agent's password, remaining allowance and recent refusals."""
 
     password: str
-    allowance: Allowance
+    allowance: TrafficBucket
     dialling: asyncio.Semaphore
     open: int = 0
     refusals: deque[ChoirError] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
@@ -52,11 +58,11 @@ class _Holder:
 class EgressProxy:
     """Forwards to permitted addresses; answers 403 with the reason for others."""
 
-    def __init__(self, dialler: Dialler, rates: Rates, clock: Clock) -> None:
+    def __init__(self, dialler: Dialer, rates: TrafficLimits, clock: Clock) -> None:
         self._dialler = dialler
         self._rates = rates
         self._clock = clock
-        self._holders: dict[str, _Holder] = {}
+        self._holders: dict[str, _AgentTraffic] = {}
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -80,21 +86,21 @@ class EgressProxy:
             raise RuntimeError("the proxy is not open")
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
-    def issue(self, agent_id: str) -> Pass:
+    def issue_credentials(self, agent_id: str) -> ProxyCredentials:
         """Return an agent's credentials; they stay the same until withdrawn."""
         holder = self._holders.get(agent_id)
         if holder is None:
-            allowance = Allowance(self._rates, self._clock)
-            dialling = asyncio.Semaphore(self._rates.dials)
-            holder = _Holder(secrets.token_urlsafe(24), allowance, dialling)
+            allowance = TrafficBucket(self._rates, self._clock)
+            dialling = asyncio.Semaphore(self._rates.concurrent_dials)
+            holder = _AgentTraffic(secrets.token_urlsafe(24), allowance, dialling)
             self._holders[agent_id] = holder
-        return Pass(agent_id, holder.password)
+        return ProxyCredentials(agent_id, holder.password)
 
-    def withdraw(self, agent_id: str) -> None:
+    def revoke_credentials(self, agent_id: str) -> None:
         """Revoke an agent's credentials."""
         self._holders.pop(agent_id, None)
 
-    def take_refusal(self, agent_id: str) -> ChoirError | None:
+    def pop_refusal(self, agent_id: str) -> ChoirError | None:
         """Return the last refusal of an agent's connections, or None, and clear all of them."""
         holder = self._holders.get(agent_id)
         if holder is None or not holder.refusals:
@@ -112,7 +118,7 @@ class EgressProxy:
         self._open.add(task)
         try:
             await self._exchange((reader, writer))
-        except (BadHead, OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+        except (InvalidHead, OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
             pass  # the browser disconnected or sent invalid data: there is nobody to answer
         except asyncio.CancelledError:
             pass  # on shutdown: asyncio would log a cancelled connection as an error
@@ -131,23 +137,23 @@ class EgressProxy:
             return
         holder = self._holder_of(head)
         if holder is None:
-            await _say(near[1], "407 Proxy Authentication Required", "", _CHALLENGE)
+            await _respond(near[1], "407 Proxy Authentication Required", "", _CHALLENGE)
             return
         if holder.open >= self._rates.connections:
             await _refuse(near[1], holder, _TOO_MANY)
             return
         holder.open += 1
         try:
-            await self._carry(head, holder, near)
+            await self._dial_and_forward(head, holder, near)
         finally:
             holder.open -= 1
 
-    async def _carry(self, head: Head, holder: _Holder, near: Streams) -> None:
+    async def _dial_and_forward(self, head: HttpHead, holder: _AgentTraffic, near: Streams) -> None:
         method, uri, _ = head.start
-        target = target_of(method, uri)
-        await asyncio.sleep(holder.allowance.wait_s())
-        if holder.allowance.used_up():
-            await _refuse(near[1], holder, holder.allowance.refusal())
+        target = parse_target(method, uri)
+        await asyncio.sleep(holder.allowance.count_request())
+        if holder.allowance.is_empty():
+            await _refuse(near[1], holder, holder.allowance.limit_error())
             return
         try:
             async with holder.dialling:
@@ -161,10 +167,10 @@ class EgressProxy:
             await _forward(head, target.path, (near, far), holder.allowance)
         finally:
             far[1].close()
-            if holder.allowance.used_up():
-                holder.refusals.append(holder.allowance.refusal())
+            if holder.allowance.is_empty():
+                holder.refusals.append(holder.allowance.limit_error())
 
-    def _holder_of(self, head: Head) -> _Holder | None:
+    def _holder_of(self, head: HttpHead) -> _AgentTraffic | None:
         kind, _, encoded = (head.get("proxy-authorization") or "").partition(" ")
         if kind.lower() != "basic":
             return None
@@ -184,21 +190,21 @@ _TOO_MANY = RateLimited("The pages of this agent hold too many connections open;
 
 
 async def _forward(
-    head: Head, path: str, ends: tuple[Streams, Streams], allowance: Allowance
+    head: HttpHead, path: str, ends: tuple[Streams, Streams], allowance: TrafficBucket
 ) -> None:
     method, _, version = head.start
     near, far = ends
     if method == "CONNECT":
         near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await both_ways(near, far, allowance)
+        await forward_tunnel(near, far, allowance)
         return
     far[1].write(head.render(f"{method} {path} {version}"))
-    await send_body(head, near[0], far[1], allowance)
+    await forward_request_body(head, near[0], far[1], allowance)
     await far[1].drain()
-    await relay_answer(near, far[0], allowance)
+    await forward_response(near, far[0], allowance)
 
 
-async def _refuse(writer: asyncio.StreamWriter, holder: _Holder, error: ChoirError) -> None:
+async def _refuse(writer: asyncio.StreamWriter, holder: _AgentTraffic, error: ChoirError) -> None:
     """Answer in the server's place and store the reason, which a tunnel's client cannot read."""
     match error:
         case Forbidden():
@@ -209,10 +215,10 @@ async def _refuse(writer: asyncio.StreamWriter, holder: _Holder, error: ChoirErr
             status = "502 Bad Gateway"
     if not isinstance(error, Unavailable | BadInput):
         holder.refusals.append(error)
-    await _say(writer, status, error.message, f"{GUARD_HEADER}: {error.code}")
+    await _respond(writer, status, error.message, f"{GUARD_HEADER}: {error.code}")
 
 
-async def _say(writer: asyncio.StreamWriter, status: str, text: str, field_line: str) -> None:
+async def _respond(writer: asyncio.StreamWriter, status: str, text: str, field_line: str) -> None:
     body = text.encode()
     writer.write(
         f"HTTP/1.1 {status}\r\n{field_line}\r\nContent-Type: text/plain; charset=utf-8\r\n"

@@ -1,4 +1,4 @@
-"""Translate Playwright's errors into Choir's. Used by tab.py, room.py and chromium.py."""
+"""Translate Playwright's errors into Choir's. Used by tab.py, context.py and chromium.py."""
 
 import re
 
@@ -41,12 +41,12 @@ def is_interrupted(error: BaseException | None) -> bool:
     return _INTERRUPTED in str(error)
 
 
-def is_elsewhere(error: Exception) -> bool:
+def has_navigated_away(error: Exception) -> bool:
     """Return whether the page navigated away before it was evaluated."""
     return any(sign in str(error) for sign in _ELSEWHERE)
 
 
-def translate(error: Error, what: str) -> ChoirError:
+def translate_error(error: Error, what: str) -> ChoirError:
     """Return the Choir error for a failed action; `what` is a URL or a description of the action."""
     if isinstance(error, PlaywrightTimeout):
         return DeadlineExceeded(f"{what} did not load in time.")
@@ -54,14 +54,16 @@ def translate(error: Error, what: str) -> ChoirError:
         return Unavailable(CRASHED)
     if is_interrupted(error):
         return Unavailable(f"The page before {what} kept going elsewhere; its tab was closed.")
-    if is_elsewhere(error):
+    if has_navigated_away(error):
         return Unavailable(f"{what} kept going elsewhere while it was read; its tab was closed.")
     found = _NET.search(str(error))
     if "Download is starting" in str(error):
         return BadInput(f"{what} could not be read: it is a download, not a page. Use `download`.")
-    return BadInput(f"{what} could not be loaded: {reason_of(found.group(1) if found else '')}.")
+    return BadInput(
+        f"{what} could not be loaded: {net_error_text(found.group(1) if found else '')}."
+    )
 
 
-def reason_of(code: str) -> str:
+def net_error_text(code: str) -> str:
     """Return the meaning of one of Chromium's error codes."""
     return _SAYINGS.get(code, code) or "the browser refused it"

@@ -1,6 +1,6 @@
-"""Input actions in a tab, performed as real mouse and keyboard events. Called by room.py."""
+"""Input actions in a tab, performed as real mouse and keyboard events. Called by context.py."""
 
-from choir_browser.pages.script import Answer, Focused, Point
+from choir_browser.pages.script import ClickTarget, FocusResult, ScriptResult
 from choir_browser.pages.tab import Tab
 from choir_common.errors import Conflict
 from choir_common.wire.browsing import Click, Scroll, SelectOption, TypeText
@@ -8,19 +8,19 @@ from choir_common.wire.browsing import Click, Scroll, SelectOption, TypeText
 
 async def click(tab: Tab, action: Click) -> None:
     """Click an element and wait for the effect; raises Conflict if another element covers it."""
-    with tab.listening():
-        await press(tab, action.ref)
-        await tab.follow()
+    with tab.track_requests():
+        await click_element(tab, action.ref)
+        await tab.wait_for_effect()
 
 
-async def press(tab: Tab, ref: int) -> None:
+async def click_element(tab: Tab, ref: int) -> None:
     """Click an element without waiting."""
-    point = await tab.script.ask(Point, "point", ref)
+    point = await tab.script.call(ClickTarget, "point", ref)
     if not point.by:
         await tab.page.mouse.click(point.x, point.y)
     elif point.tick:
         # A checkbox covered by its own decoration, which is common, is clicked by script.
-        await tab.script.ask(Answer, "press", ref)
+        await tab.script.call(ScriptResult, "press", ref)
     else:
         raise Conflict(
             f"{ref} is covered by {point.by!r}: close that first, or scroll. `screenshot` shows it."
@@ -29,31 +29,31 @@ async def press(tab: Tab, ref: int) -> None:
 
 async def type_text(tab: Tab, action: TypeText) -> None:
     """Fill in a field; with `submit`, press Enter and wait for the next page."""
-    focused = await tab.script.ask(Focused, "focus", action.ref, action.text)
+    focused = await tab.script.call(FocusResult, "focus", action.ref, action.text)
     if not focused.done:
         await _replace(tab, action.text)
     if action.submit:
-        with tab.listening():
+        with tab.track_requests():
             await tab.page.keyboard.press("Enter")
-            await tab.follow()
+            await tab.wait_for_effect()
         return
-    held = await tab.script.ask(Answer, "held", action.ref)
-    tab.note(f"Field {action.ref} now holds {held.value!r}.")
+    held = await tab.script.call(ScriptResult, "held", action.ref)
+    tab.add_note(f"Field {action.ref} now holds {held.value!r}.")
 
 
-async def select(tab: Tab, action: SelectOption) -> None:
+async def select_options(tab: Tab, action: SelectOption) -> None:
     """Select options of a list and wait for the page's reaction."""
-    with tab.listening():
-        chosen = await tab.script.ask(Answer, "select", action.ref, list(action.options))
-        tab.note(f"List {action.ref} now has {chosen.value!r} chosen.")
-        await tab.follow()
+    with tab.track_requests():
+        chosen = await tab.script.call(ScriptResult, "select", action.ref, list(action.options))
+        tab.add_note(f"List {action.ref} now has {chosen.value!r} chosen.")
+        await tab.wait_for_effect()
 
 
 async def scroll(tab: Tab, action: Scroll) -> None:
     """Scroll, and wait until the page has rendered."""
-    with tab.listening():
-        await tab.script.ask(Answer, "scroll", action.to)
-        await tab.follow()
+    with tab.track_requests():
+        await tab.script.call(ScriptResult, "scroll", action.to)
+        await tab.wait_for_effect()
 
 
 async def _replace(tab: Tab, text: str) -> None:

@@ -5,16 +5,16 @@ import contextlib
 from collections.abc import AsyncIterator
 
 
-class Turns:
+class LoadSlots:
     """Slots for concurrent loads; one agent gets at most half of them."""
 
-    def __init__(self, at_once: int) -> None:
-        self._all = asyncio.Semaphore(at_once)
-        self._share = max(1, at_once // 2)
+    def __init__(self, slots: int) -> None:
+        self._all = asyncio.Semaphore(slots)
+        self._share = max(1, slots // 2)
         self._agents: dict[str, asyncio.Semaphore] = {}
 
     @contextlib.asynccontextmanager
-    async def turn(self, agent_id: str) -> AsyncIterator[None]:
+    async def acquire(self, agent_id: str) -> AsyncIterator[None]:
         """Acquire a slot for the block."""
         own = self._agents.setdefault(agent_id, asyncio.Semaphore(self._share))
         # The agent's own first: while it waits for that one, it holds no slot that another could

@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from choir_browser.guard.addresses import Address, is_own, is_public
-from choir_browser.guard.allowlist import Allowlist
+from choir_browser.egress.addresses import Address, is_own_address, is_public_address
+from choir_browser.egress.allowlist import Allowlist
 from choir_common.errors import BadInput, Forbidden, Unavailable
 
 DIAL_TIMEOUT_S = 10.0
 RESOLVE_TIMEOUT_S = 5.0
 # Look-ups cannot be cancelled, so many may hang at once; an idle thread costs almost nothing.
-LOOKUPS = 32
+MAX_LOOKUPS = 32
 # A name with many addresses must not delay a page while each times out.
 MAX_DIALS = 3
 
@@ -34,7 +34,7 @@ class SystemResolver:
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="resolve")
+        self._threads = ThreadPoolExecutor(MAX_LOOKUPS, thread_name_prefix="resolve")
 
     async def __call__(self, host: str, port: int) -> Sequence[Address]:
         """Return the addresses of a name; raises Unavailable if it has none."""
@@ -49,13 +49,13 @@ class SystemResolver:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialler:
+class Dialer:
     """Opens connections to permitted addresses only."""
 
     allow: Allowlist
     resolver: Resolver = field(default_factory=SystemResolver)
 
-    async def permitted(self, host: str, port: int) -> Sequence[Address]:
+    async def permitted_addresses(self, host: str, port: int) -> Sequence[Address]:
         """Return the addresses of `host` that may be dialled.
 
         Raises BadInput for an invalid host or port, Forbidden if no address is permitted, and
@@ -64,7 +64,7 @@ class Dialler:
         if not host or not 0 < port < 65536:
             raise BadInput(f"{host}:{port} is no place on a network.")
         found = await self.resolver(host, port)
-        good = [address for address in found if self._may(host, address, port)]
+        good = [address for address in found if self._is_permitted(host, address, port)]
         if not good:
             raise Forbidden(
                 f"{host}:{port} is a private, local or reserved address, which pages may not "
@@ -77,7 +77,7 @@ class Dialler:
 
         Raises as `permitted` does, and Unavailable if no address answers.
         """
-        for address in (await self.permitted(host, port))[:MAX_DIALS]:
+        for address in (await self.permitted_addresses(host, port))[:MAX_DIALS]:
             try:
                 async with asyncio.timeout(DIAL_TIMEOUT_S):
                     return await asyncio.open_connection(str(address), port)
@@ -85,7 +85,7 @@ class Dialler:
                 continue
         raise Unavailable(f"{host}:{port} does not answer.")
 
-    def _may(self, host: str, address: Address, port: int) -> bool:
+    def _is_permitted(self, host: str, address: Address, port: int) -> bool:
         if self.allow.covers(host, address, port):
             return True
-        return is_public(address) and not is_own(address)
+        return is_public_address(address) and not is_own_address(address)

@@ -1,19 +1,19 @@
 """The operator's exceptions to the address rules, parsed from one setting.
 
-Created by app.py from CHOIR_BROWSER_ALLOW; resolve.py checks it before it refuses an address.
+Created by app.py from CHOIR_BROWSER_ALLOW; dialer.py checks it before it refuses an address.
 """
 
 import ipaddress
 from dataclasses import dataclass
 
-from choir_browser.guard.addresses import Address
+from choir_browser.egress.addresses import Address
 from choir_common.errors import StartupError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
-class Exemption:
+class AllowlistEntry:
     """A host name or a network, optionally with a port; without one, any port."""
 
     host: str | None
@@ -33,7 +33,7 @@ class Exemption:
 class Allowlist:
     """All exceptions of the operator; empty by default."""
 
-    entries: tuple[Exemption, ...] = ()
+    entries: tuple[AllowlistEntry, ...] = ()
 
     def covers(self, host: str, address: Address, port: int) -> bool:
         """Return whether any entry allows this connection."""
@@ -48,9 +48,9 @@ def parse_allowlist(text: str) -> Allowlist:
     return Allowlist(tuple(_entry(part.strip()) for part in text.split(",") if part.strip()))
 
 
-def _entry(text: str) -> Exemption:
+def _entry(text: str) -> AllowlistEntry:
     try:
-        return Exemption(None, ipaddress.ip_network(text, strict=False), None)
+        return AllowlistEntry(None, ipaddress.ip_network(text, strict=False), None)
     except ValueError:
         host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
@@ -60,6 +60,6 @@ def _entry(text: str) -> Exemption:
         )
     bare = host.strip("[]").lower()
     try:
-        return Exemption(None, ipaddress.ip_network(bare), int(port))
+        return AllowlistEntry(None, ipaddress.ip_network(bare), int(port))
     except ValueError:
-        return Exemption(bare, None, int(port))
+        return AllowlistEntry(bare, None, int(port))

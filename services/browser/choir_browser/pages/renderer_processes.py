@@ -1,4 +1,4 @@
-"""Find the processes that show the pages of a context. Called by room.py for the watchdog.
+"""Find the processes that show the pages of a context. Called by context.py for the watchdog.
 
 The debugging protocol has no command for it. A trace starts with a list of the page's frames and
 their processes. The browser process writes that list, so it includes pages that hang.
@@ -10,7 +10,7 @@ import contextlib
 from playwright.async_api import BrowserContext, CDPSession, Error, Page
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-TRACE_WITHIN_S = 2.0
+TRACE_TIMEOUT_S = 2.0
 _CONFIG = {
     "traceConfig": {
         "includedCategories": ["disabled-by-default-devtools.timeline"],
@@ -46,7 +46,7 @@ class _Event(BaseModel):
     args: _Arguments = _Arguments()
 
 
-async def renderers_of(context: BrowserContext) -> frozenset[int]:
+async def renderer_pids(context: BrowserContext) -> frozenset[int]:
     """Return the processes of all pages and their frames; pages that do not answer are skipped."""
     found: set[int] = set()
     for page in list(context.pages):
@@ -66,7 +66,7 @@ async def _renderers_of_page(context: BrowserContext, page: Page) -> set[int]:
                     frames = _Event.model_validate(raw).args.data.frames
                     found.update(f.processId for f in frames if f.processId is not None)
 
-    async with asyncio.timeout(TRACE_WITHIN_S):
+    async with asyncio.timeout(TRACE_TIMEOUT_S):
         line: CDPSession = await context.new_cdp_session(page)
         line.on("Tracing.dataCollected", collect)
         line.on("Tracing.tracingComplete", lambda _: complete.set())

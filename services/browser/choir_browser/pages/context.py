@@ -1,7 +1,7 @@
 """One agent's browser context: run an action in a tab, and close tabs that hang or crash.
 
-Created by chromium.py; called by contexts/rooms.py. The actions are in tab.py, hands.py,
-pictures.py and fetching.py; tabbook.py selects the tab.
+Created by chromium.py; called by contexts/rooms.py. The actions are in tab.py, input.py,
+screenshots.py and downloads.py; tabs.py selects the tab.
 """
 
 import asyncio
@@ -12,16 +12,21 @@ from typing import TypeVar, assert_never
 
 from playwright.async_api import BrowserContext, Error
 
-from choir_browser.blobs.shelf import Shelf
-from choir_browser.pages import hands
-from choir_browser.pages.crashing import crash
-from choir_browser.pages.faults import is_download, is_gone, is_interrupted, translate
-from choir_browser.pages.fetching import Fetched, Fetching
-from choir_browser.pages.owners import renderers_of
-from choir_browser.pages.pictures import take_picture
-from choir_browser.pages.script import Answer
+from choir_browser.blobs.store import BlobStore
+from choir_browser.pages import page_input
+from choir_browser.pages.crashing import crash_page
+from choir_browser.pages.downloads import DownloadedFile, DownloadInterceptor
+from choir_browser.pages.error_translation import (
+    is_download,
+    is_gone,
+    is_interrupted,
+    translate_error,
+)
+from choir_browser.pages.renderer_processes import renderer_pids
+from choir_browser.pages.screenshots import take_screenshot
+from choir_browser.pages.script import ScriptResult
 from choir_browser.pages.tab import Tab
-from choir_browser.pages.tabbook import TabBook
+from choir_browser.pages.tabs import TabRegistry
 from choir_common.errors import (
     BadInput,
     ChoirError,
@@ -54,10 +59,10 @@ PROBE_S = 2.0
 _HARMLESS = (BadInput, NotFound, Conflict, TooLarge)
 
 
-class ChromiumRoom:
+class ChromiumContext:
     """A context whose tabs stay open until they are closed or the browser is stopped."""
 
-    def __init__(self, context: BrowserContext, shelf: Shelf, book: TabBook) -> None:
+    def __init__(self, context: BrowserContext, shelf: BlobStore, book: TabRegistry) -> None:
         self._context = context
         self._shelf = shelf
         self._book = book
@@ -65,35 +70,35 @@ class ChromiumRoom:
         self.alive = True
 
     async def act(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
-        """Run one action; see `Room.act`."""
+        """Run one action; see `EngineContext.run_action`."""
         async with self._turn:
             match action:
                 case Tabs():
-                    return await self._book.arrange(lane, action)
+                    return await self._book.run_tabs_action(lane, action)
                 case Download(url=str() as url, ref=None):
                     return await self._fetch(lane, url, timeout_s)
                 case OpenPage():
-                    tab = await self._book.current_or_new(lane)
+                    tab = await self._book.get_or_open(lane)
                 case _:
-                    tab = self._book.current_or_fail(lane)
+                    tab = self._book.require_current(lane)
             try:
-                return await self._safely(lane, tab, action, timeout_s)
+                return await self._run_in_tab(lane, tab, action, timeout_s)
             except Unavailable as error:
                 if not is_interrupted(error.__cause__):
                     raise
             # The page kept navigating and stopped our navigation. Its tab is closed now, so try
             # again in another.
-            return await self._safely(
-                lane, await self._book.current_or_new(lane), action, timeout_s
+            return await self._run_in_tab(
+                lane, await self._book.get_or_open(lane), action, timeout_s
             )
 
     def places(self) -> dict[str, str]:
         """Return each lane's URL."""
-        return self._book.places()
+        return self._book.lane_urls()
 
     async def renderers(self) -> frozenset[int]:
         """Return the ids of the processes that show this context's pages."""
-        return await renderers_of(self._context)
+        return await renderer_pids(self._context)
 
     async def saved_state(self) -> str:
         """Return cookies and local storage as JSON text."""
@@ -105,13 +110,15 @@ class ChromiumRoom:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._context.close()
 
-    async def _safely(self, lane: str, tab: Tab, action: Action, timeout_s: float) -> BrowsedPage:
+    async def _run_in_tab(
+        self, lane: str, tab: Tab, action: Action, timeout_s: float
+    ) -> BrowsedPage:
         what = action.url if isinstance(action, OpenPage) else f"The page ({action.action})"
         sound = False
-        self._book.press_in(tab)
+        self._book.allow_popups_from(tab)
         try:
             async with asyncio.timeout(timeout_s):
-                seen = await unless_crashed(tab, self._do(lane, tab, action, timeout_s))
+                seen = await run_unless_crashed(tab, self._do(lane, tab, action, timeout_s))
             sound = True
             return seen
         except TimeoutError as error:
@@ -123,16 +130,16 @@ class ChromiumRoom:
             # navigation, so the tab is closed. A download leaves its tab unchanged.
             sound = is_download(error)
             if is_gone(error):
-                raise Unavailable(await tab.why_gone()) from error
-            raise translate(error, what) from error
+                raise Unavailable(await tab.crash_reason()) from error
+            raise translate_error(error, what) from error
         except ChoirError as error:
             sound = isinstance(error, _HARMLESS)
             raise
         finally:
-            self._book.press_in(None)
+            self._book.allow_popups_from(None)
             if not sound:
-                await crash(tab)
-                await self._book.drop(tab)
+                await crash_page(tab)
+                await self._book.close_tab(tab)
                 await self._probe()
 
     async def _do(self, lane: str, tab: Tab, action: Action, timeout_s: float) -> BrowsedPage:
@@ -140,42 +147,44 @@ class ChromiumRoom:
             case OpenPage():
                 await tab.open(action.url, timeout_s)
             case ReadPage():
-                return await tab.look(action.start, action.whole)
+                return await tab.read(action.start, action.whole)
             case Click():
-                await hands.click(tab, action)
+                await page_input.click(tab, action)
             case TypeText():
-                await hands.type_text(tab, action)
+                await page_input.type_text(tab, action)
                 if not action.submit:
-                    return tab.answer()
+                    return tab.make_answer()
             case SelectOption():
-                await hands.select(tab, action)
-                return tab.answer()
+                await page_input.select_options(tab, action)
+                return tab.make_answer()
             case Scroll():
-                await hands.scroll(tab, action)
-                return await tab.look(seen=True)
+                await page_input.scroll(tab, action)
+                return await tab.read(visible_only=True)
             case Back():
                 await tab.back(timeout_s)
             case Screenshot():
-                return await take_picture(tab, action, self._shelf, timeout_s)
+                return await take_screenshot(tab, action, self._shelf, timeout_s)
             case Download():
                 return await self._fetch_numbered(lane, tab, action, timeout_s)
             case Tabs():
-                return await self._book.arrange(lane, action)
+                return await self._book.run_tabs_action(lane, action)
             case _:
                 assert_never(action)
         return await self._look(lane, tab)
 
     async def _look(self, lane: str, tab: Tab) -> BrowsedPage:
         """Read a tab, or the tab that a click in it has opened."""
-        newer = await self._book.take_opened(lane)
+        newer = await self._book.take_popup(lane)
         if newer is not None:
-            with newer.listening():
-                await newer.follow()
-            newer.note(f"This opened in a new tab, {newer.number}, which is the current one now.")
+            with newer.track_requests():
+                await newer.wait_for_effect()
+            newer.add_note(
+                f"This opened in a new tab, {newer.number}, which is the current one now."
+            )
             for note in tab.take_notes():
-                newer.note(note)
+                newer.add_note(note)
             tab = newer
-        return await tab.look() if tab.url else tab.answer()
+        return await tab.read() if tab.url else tab.make_answer()
 
     async def _fetch_numbered(
         self, lane: str, tab: Tab, action: Download, timeout_s: float
@@ -183,34 +192,34 @@ class ChromiumRoom:
         if action.ref is None or action.url is not None:
             raise BadInput("A download needs either an address (`url`) or a number (`ref`).")
         ref = action.ref
-        link = await tab.script.ask(Answer, "link", ref)
+        link = await tab.script.call(ScriptResult, "link", ref)
         if link.value.startswith(("http://", "https://")):
             return await self._fetch(lane, link.value, timeout_s)
         if link.value:
             raise BadInput(f"{ref} leads to {link.value[:40]!r}, which no server can give.")
-        async with Fetching(tab.line) as fetching:
+        async with DownloadInterceptor(tab.cdp) as fetching:
             return _answer_with(
-                tab, await fetching.file(lambda: hands.press(tab, ref), self._shelf)
+                tab, await fetching.fetch(lambda: page_input.click_element(tab, ref), self._shelf)
             )
 
     async def _fetch(self, lane: str, url: str, timeout_s: float) -> BrowsedPage:
         """Download a URL in a temporary tab, with the lane's page as referrer."""
         current = self._book.current(lane)
-        tab = await self._book.new(spare=True)
+        tab = await self._book.open_tab(temporary=True)
         going = {"url": url, "referrer": current.url if current else ""}
         try:
-            async with asyncio.timeout(timeout_s), Fetching(tab.line) as fetching:
-                fetched = await unless_crashed(
+            async with asyncio.timeout(timeout_s), DownloadInterceptor(tab.cdp) as fetching:
+                fetched = await run_unless_crashed(
                     tab,
-                    fetching.file(lambda: tab.line.send("Page.navigate", going), self._shelf),
+                    fetching.fetch(lambda: tab.cdp.send("Page.navigate", going), self._shelf),
                 )
             return _answer_with(current or tab, fetched)
         except TimeoutError as error:
             raise DeadlineExceeded(f"{url} did not arrive within {timeout_s:g} s.") from error
         except Error as error:
-            raise translate(error, url) from error
+            raise translate_error(error, url) from error
         finally:
-            await self._book.drop(tab)
+            await self._book.close_tab(tab)
 
     async def _probe(self) -> None:
         """Check whether the context still works or is lost with the tab."""
@@ -221,22 +230,22 @@ class ChromiumRoom:
             self.alive = False
 
 
-async def unless_crashed(tab: Tab, doing: Coroutine[None, None, T]) -> T:
+async def run_unless_crashed(tab: Tab, doing: Coroutine[None, None, T]) -> T:
     """Run a coroutine for a tab; raises Unavailable if the tab crashes meanwhile or has crashed before."""
     work, crash = asyncio.create_task(doing), asyncio.create_task(tab.crashed.wait())
     try:
         await asyncio.wait({work, crash}, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return work.result()
-        raise Unavailable(await tab.why_gone())
+        raise Unavailable(await tab.crash_reason())
     finally:
         for task in (work, crash):
             task.cancel()
         await asyncio.gather(work, crash, return_exceptions=True)
 
 
-def _answer_with(tab: Tab, fetched: Fetched) -> BrowsedPage:
-    return tab.answer().model_copy(
+def _answer_with(tab: Tab, fetched: DownloadedFile) -> BrowsedPage:
+    return tab.make_answer().model_copy(
         update={
             "blob": fetched.blob,
             "url": fetched.url,

@@ -1,18 +1,18 @@
-"""Decide which of Chromium's processes to slow down and which to kill. Pure; called by watch.py."""
+"""Decide which of Chromium's processes to slow down and which to kill. Pure; called by watchdog.py."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from choir_browser.limits.processes import Process
+from choir_browser.limits.processes import ProcessSample
 
 # Share of a processor that a page may use permanently; usage above it accumulates.
-FREE_SHARE = 0.25
+FREE_CPU_SHARE = 0.25
 # Loading a page takes much processor time for a moment; above this, its priority is lowered.
-SLOWED_AFTER_S = 2.0
+LOW_PRIORITY_AFTER_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ResourceLimits:
     """Upper limits of resource usage."""
 
     agent_memory: int
@@ -24,62 +24,65 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class Kill:
     """A process to kill, and the reason to report to its agent."""
 
-    process: Process
-    why: str
+    process: ProcessSample
+    reason: str
 
 
-Owners = Mapping[str, frozenset[int]]
+PageOwners = Mapping[str, frozenset[int]]
 """Process ids of the renderers of each agent's pages."""
 
 
-def piled_up(pile_s: float, used_s: float, seconds: float) -> float:
+def excess_cpu_s(pile_s: float, used_s: float, seconds: float) -> float:
     """Return a page's excess processor seconds after it used `used_s` in an interval of `seconds`."""
-    return max(0.0, pile_s + used_s - FREE_SHARE * seconds)
+    return max(0.0, pile_s + used_s - FREE_CPU_SHARE * seconds)
 
 
-def owners_wanted(found: Sequence[Process], bounds: Bounds) -> bool:
+def needs_owners(found: Sequence[ProcessSample], bounds: ResourceLimits) -> bool:
     """Return whether any agent could exceed its memory limit; finding a page's owner is expensive."""
     pages = [process.memory for process in found if process.renderer]
     return len(pages) > 1 and sum(pages) > bounds.agent_memory
 
 
-def endings(
-    found: Sequence[Process], piles: Mapping[int, float], owners: Owners, bounds: Bounds
-) -> Sequence[Ending]:
+def choose_kills(
+    found: Sequence[ProcessSample],
+    piles: Mapping[int, float],
+    owners: PageOwners,
+    bounds: ResourceLimits,
+) -> Sequence[Kill]:
     """Return the processes to kill, each with the reason.
 
     First pages over a limit, then the largest page of each agent over its memory limit. Only if
     there are none and Chromium as a whole is over its limit: the largest process.
     """
-    chosen: dict[int, Ending] = {}
+    chosen: dict[int, Kill] = {}
     pages = sorted((p for p in found if p.renderer), key=lambda p: p.memory, reverse=True)
     for page in pages:
         if page.memory > bounds.agent_memory:
-            chosen[page.pid] = Ending(page, _memory_words(bounds))
+            chosen[page.pid] = Kill(page, _memory_words(bounds))
         elif piles.get(page.pid, 0.0) > bounds.work_s:
-            chosen[page.pid] = Ending(page, _work_words(bounds))
+            chosen[page.pid] = Kill(page, _work_words(bounds))
     for own in owners.values():
         theirs = [page for page in pages if page.pid in own]
         ended = any(page.pid in chosen for page in theirs)
         if not ended and sum(page.memory for page in theirs) > bounds.agent_memory:
-            chosen[theirs[0].pid] = Ending(theirs[0], _memory_words(bounds))
+            chosen[theirs[0].pid] = Kill(theirs[0], _memory_words(bounds))
     if not chosen and sum(process.memory for process in found) > bounds.memory:
         # What a page stores is in other processes and is freed with the page. If no page is left to
         # kill, the largest process is the one that keeps the memory.
         fattest = max(found, key=lambda process: process.memory)
-        chosen[fattest.pid] = Ending(fattest, _CROWDED)
+        chosen[fattest.pid] = Kill(fattest, _CROWDED)
     return tuple(chosen.values())
 
 
-def _memory_words(bounds: Bounds) -> str:
+def _memory_words(bounds: ResourceLimits) -> str:
     megabytes = bounds.agent_memory // 1_000_000
     return f"The page was ended: this agent's pages took more than {megabytes} MB of memory."
 
 
-def _work_words(bounds: Bounds) -> str:
+def _work_words(bounds: ResourceLimits) -> str:
     return (
         f"The page was ended: its scripts worked for {bounds.work_s:g} s and more without a rest."
     )

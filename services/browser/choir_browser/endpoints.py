@@ -9,10 +9,10 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
 
-from choir_browser.blobs.shelf import Shelf
-from choir_browser.contexts.keeper import EngineKeeper
-from choir_browser.contexts.rooms import Rooms
-from choir_browser.pages.locate import find_chromium
+from choir_browser.blobs.store import BlobStore
+from choir_browser.contexts.browser_contexts import BrowserContexts
+from choir_browser.contexts.engine_manager import EngineManager
+from choir_browser.pages.chromium_program import find_chromium
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
@@ -24,7 +24,9 @@ from choir_common.wire.operator import PartStatus
 VERSION = "0.1.0"
 
 
-def bus_endpoints(rooms: Rooms, keeper: EngineKeeper, chromium: Path | None) -> Sequence[Endpoint]:
+def bus_endpoints(
+    rooms: BrowserContexts, keeper: EngineManager, chromium: Path | None
+) -> Sequence[Endpoint]:
     """Return the service's bus endpoints."""
 
     async def close_context(request: ContextRequest) -> Nothing:
@@ -44,23 +46,25 @@ def bus_endpoints(rooms: Rooms, keeper: EngineKeeper, chromium: Path | None) -> 
     )
 
 
-def browser_app(bus: Bus, shelf: Shelf, keeper: EngineKeeper, chromium: Path | None) -> FastAPI:
+def make_http_app(
+    bus: Bus, shelf: BlobStore, keeper: EngineManager, chromium: Path | None
+) -> FastAPI:
     """Build the HTTP app with /livez, /readyz and the blob route."""
     readiness = Readiness(_readiness(bus, keeper, chromium))
     app = make_service_app("Choir browser", VERSION, readiness)
 
     @app.get("/v1/blobs/{blob_id}", response_class=StreamingResponse)
-    async def take_blob(blob_id: str) -> Response:
+    async def fetch_blob(blob_id: str) -> Response:
         """Return a file, once. The id is a secret that only control gets, so no further authorization
         is needed."""
-        pieces = shelf.take(blob_id)
+        pieces = shelf.fetch(blob_id)
         return StreamingResponse(pieces, media_type="application/octet-stream")
 
     return app
 
 
 def _readiness(
-    bus: Bus, keeper: EngineKeeper, chosen: Path | None
+    bus: Bus, keeper: EngineManager, chosen: Path | None
 ) -> Callable[[], Awaitable[Sequence[PartStatus]]]:
     async def check() -> Sequence[PartStatus]:
         return (
@@ -72,7 +76,7 @@ def _readiness(
     return check
 
 
-def _chromium_state(keeper: EngineKeeper, chosen: Path | None) -> str:
+def _chromium_state(keeper: EngineManager, chosen: Path | None) -> str:
     if keeper.running is not None:
         return "running"
     try:

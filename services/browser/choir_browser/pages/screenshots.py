@@ -1,10 +1,10 @@
-"""Take a screenshot of a tab and store it as a blob for control. Called by room.py."""
+"""Take a screenshot of a tab and store it as a blob for control. Called by context.py."""
 
 from playwright.async_api import FloatRect
 
-from choir_browser.blobs.shelf import Shelf
-from choir_browser.pages.filenames import host_of
-from choir_browser.pages.script import Box, Reading
+from choir_browser.blobs.store import BlobStore
+from choir_browser.pages.filenames import host_name
+from choir_browser.pages.script import ElementBox, PageContent
 from choir_browser.pages.tab import Tab
 from choir_common.errors import NotFound
 from choir_common.wire.browsing import BrowsedPage, Screenshot
@@ -13,7 +13,9 @@ from choir_common.wire.browsing import BrowsedPage, Screenshot
 MAX_HEIGHT = 8_000
 
 
-async def take_picture(tab: Tab, action: Screenshot, shelf: Shelf, timeout_s: float) -> BrowsedPage:
+async def take_screenshot(
+    tab: Tab, action: Screenshot, shelf: BlobStore, timeout_s: float
+) -> BrowsedPage:
     """Take a PNG of the visible area, of the whole page, or of one element."""
     if not tab.url:
         raise NotFound("No page is open in this tab: `open` one.")
@@ -21,24 +23,26 @@ async def take_picture(tab: Tab, action: Screenshot, shelf: Shelf, timeout_s: fl
     png = await tab.page.screenshot(
         type="png", full_page=clip is not None, clip=clip, timeout=timeout_s * 1000
     )
-    draft = shelf.draft()
+    draft = shelf.new_blob()
     draft.write(png)
-    blob = shelf.keep(draft, f"{host_of(tab.url)}.png", "image/png")
-    return tab.answer().model_copy(update={"blob": blob})
+    blob = shelf.store(draft, f"{host_name(tab.url)}.png", "image/png")
+    return tab.make_answer().model_copy(update={"blob": blob})
 
 
 async def _clip(tab: Tab, action: Screenshot) -> FloatRect | None:
     if action.ref is None and not action.full:
         return None
-    page = await tab.script.ask(
-        Reading, "read", {"whole": True, "seen": True, "short": 0, "share": 1}
+    page = await tab.script.call(
+        PageContent, "read", {"whole": True, "seen": True, "short": 0, "share": 1}
     )
     if action.ref is not None:
-        box = await tab.script.ask(Box, "box", action.ref)
+        box = await tab.script.call(ElementBox, "box", action.ref)
         return FloatRect(
             x=max(box.x, 0), y=box.y + page.y, width=box.width, height=min(box.height, MAX_HEIGHT)
         )
     width = tab.page.viewport_size["width"] if tab.page.viewport_size else 1280
     if page.height > MAX_HEIGHT:
-        tab.note(f"The page is {page.height:.0f} pixels high; the picture ends at {MAX_HEIGHT}.")
+        tab.add_note(
+            f"The page is {page.height:.0f} pixels high; the picture ends at {MAX_HEIGHT}."
+        )
     return FloatRect(x=0, y=0, width=width, height=max(1, min(page.height, MAX_HEIGHT)))

@@ -1,6 +1,6 @@
 """Protocols of the browser engine, so that `contexts` need not import Playwright.
 
-Used by `contexts`, implemented by `chromium` and `room`.
+Used by `contexts`, implemented by `chromium` and `context`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from choir_browser.blobs.shelf import Shelf
-from choir_browser.guard.proxy import Pass
-from choir_browser.limits.endings import Endings
+from choir_browser.blobs.store import BlobStore
+from choir_browser.egress.proxy import ProxyCredentials
+from choir_browser.limits.kill_reasons import KillReasons
 from choir_common.wire.browsing import Action, BrowsedPage
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class LaunchOptions:
     """How to start the engine."""
 
     executable: Path | None
     sandbox: bool
     proxy_url: str
     max_tabs: int
-    shelf: Shelf
-    endings: Endings
+    blobs: BlobStore
+    kill_reasons: KillReasons
 
 
-class Room(Protocol):
+class EngineContext(Protocol):
     """One isolated browser context."""
 
     @property
@@ -34,7 +34,7 @@ class Room(Protocol):
         """Whether it can still be used; a crashed tab does not end it."""
         ...
 
-    async def act(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
+    async def run_action(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
         """Run one action in the lane's current tab; actions of a context run one at a time.
 
         Raises DeadlineExceeded, BadInput for an impossible action, NotFound, Conflict, Forbidden
@@ -42,11 +42,11 @@ class Room(Protocol):
         """
         ...
 
-    def places(self) -> dict[str, str]:
+    def lane_urls(self) -> dict[str, str]:
         """Return each lane's URL."""
         ...
 
-    async def renderers(self) -> frozenset[int]:
+    async def renderer_pids(self) -> frozenset[int]:
         """Return the ids of the processes that show this context's pages."""
         ...
 
@@ -67,7 +67,7 @@ class Engine(Protocol):
         """Whether it can still be used."""
         ...
 
-    async def new_room(self, entry: Pass, state: str | None) -> Room:
+    async def new_context(self, credentials: ProxyCredentials, state: str | None) -> EngineContext:
         """Open an isolated context that reaches the web only with the proxy credentials `entry`."""
         ...
 
@@ -76,4 +76,4 @@ class Engine(Protocol):
         ...
 
 
-EngineStarter = Callable[[Launch], Awaitable[Engine]]
+EngineStarter = Callable[[LaunchOptions], Awaitable[Engine]]

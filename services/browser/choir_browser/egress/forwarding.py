@@ -6,43 +6,43 @@ Called by proxy.py once the address is checked and dialled.
 import asyncio
 import contextlib
 
-from choir_browser.guard.allowance import Allowance
-from choir_browser.guard.heads import BadHead, Head, read_head
+from choir_browser.egress.http_head import HttpHead, InvalidHead, read_head
+from choir_browser.egress.traffic_limits import TrafficBucket
 
 CHUNK = 65_536
 # Enough for any page that is worth reading.
-MAX_BYTES_DOWN = 64_000_000
-SILENCE_S = 60.0
+MAX_BYTES = 64_000_000
+IDLE_TIMEOUT_S = 60.0
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def copy(
-    source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int, allowance: Allowance
+async def copy_bytes(
+    source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int, allowance: TrafficBucket
 ) -> None:
     """Copy up to `limit` bytes until the source ends, is silent for 60 s, or the allowance is used up."""
     with contextlib.suppress(OSError, TimeoutError):
         while limit > 0:
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(IDLE_TIMEOUT_S):
                 data = await source.read(min(CHUNK, limit))
             if not data:
                 break
             limit -= len(data)
             sink.write(data)
-            if not allowance.spend(len(data)):
+            if not allowance.consume(len(data)):
                 break
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(IDLE_TIMEOUT_S):
                 await sink.drain()
 
 
-async def both_ways(near: Streams, far: Streams, allowance: Allowance) -> None:
+async def forward_tunnel(near: Streams, far: Streams, allowance: TrafficBucket) -> None:
     """Connect two connections until either side ends."""
-    up = asyncio.create_task(copy(near[0], far[1], MAX_BYTES_DOWN, allowance))
-    down = asyncio.create_task(copy(far[0], near[1], MAX_BYTES_DOWN, allowance))
+    up = asyncio.create_task(copy_bytes(near[0], far[1], MAX_BYTES, allowance))
+    down = asyncio.create_task(copy_bytes(far[0], near[1], MAX_BYTES, allowance))
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
         if up.done():  # a client that closes its write side may still wait for the response
-            async with asyncio.timeout(SILENCE_S):
+            async with asyncio.timeout(IDLE_TIMEOUT_S):
                 await down
     except TimeoutError:
         return
@@ -52,8 +52,8 @@ async def both_ways(near: Streams, far: Streams, allowance: Allowance) -> None:
         await asyncio.gather(up, down, return_exceptions=True)
 
 
-async def send_body(
-    head: Head, near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: Allowance
+async def forward_request_body(
+    head: HttpHead, near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: TrafficBucket
 ) -> None:
     """Forward exactly the request's body and no byte after it.
 
@@ -63,11 +63,11 @@ async def send_body(
     if (head.get("transfer-encoding") or "").lower() == "chunked":
         await _send_chunks(near, far, allowance)
     elif length is not None and length.isdigit():
-        await copy(near, far, int(length), allowance)
+        await copy_bytes(near, far, int(length), allowance)
 
 
 async def _send_chunks(
-    near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: Allowance
+    near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: TrafficBucket
 ) -> None:
     while True:
         size_line = await near.readuntil(b"\r\n")
@@ -75,7 +75,7 @@ async def _send_chunks(
         data = await near.readexactly(size + 2) if size else await _trailer(near)
         far.write(size_line + data)
         await far.drain()
-        if not size or not allowance.spend(size):
+        if not size or not allowance.consume(size):
             return
 
 
@@ -88,7 +88,9 @@ async def _trailer(near: asyncio.StreamReader) -> bytes:
             return lines
 
 
-async def relay_answer(near: Streams, far: asyncio.StreamReader, allowance: Allowance) -> None:
+async def forward_response(
+    near: Streams, far: asyncio.StreamReader, allowance: TrafficBucket
+) -> None:
     """Forward the response until it ends or the browser disconnects.
 
     Otherwise a page that was left would keep its transfer, and the agent's allowance, in use.
@@ -113,19 +115,19 @@ async def _until_left(near: asyncio.StreamReader) -> None:
 
 
 async def _relay(
-    far: asyncio.StreamReader, near: asyncio.StreamWriter, allowance: Allowance
+    far: asyncio.StreamReader, near: asyncio.StreamWriter, allowance: TrafficBucket
 ) -> None:
     """Forward the response with `Connection: close`.
 
     Otherwise the browser would send its next request, to any host, over the same connection.
     """
     while True:
-        async with asyncio.timeout(SILENCE_S):
+        async with asyncio.timeout(IDLE_TIMEOUT_S):
             head = await read_head(far)
         if head is None:
-            raise BadHead
+            raise InvalidHead
         near.write(head.render(" ".join(head.start).rstrip()))
         if not head.start[1].startswith("1"):  # 1xx responses precede the final one
             break
     await near.drain()
-    await copy(far, near, MAX_BYTES_DOWN, allowance)
+    await copy_bytes(far, near, MAX_BYTES, allowance)

@@ -1,6 +1,6 @@
 """The tabs of one agent: their numbers, their limit, and each lane's current tab.
 
-Owned by room.py. A tab is opened by an action, or by a click that opens one. A tab that a page
+Owned by context.py. A tab is opened by an action, or by a click that opens one. A tab that a page
 opens by itself is closed at once.
 """
 
@@ -9,20 +9,20 @@ import contextlib
 
 from playwright.async_api import BrowserContext, Error, Page
 
-from choir_browser.limits.endings import Endings
-from choir_browser.pages.faults import CRASHED
+from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.pages.error_translation import CRASHED
 from choir_browser.pages.tab import Tab
 from choir_common.errors import BadInput, Conflict, NotFound, Unavailable
 from choir_common.wire.browsing import BrowsedPage, Tabs, TabView
 
-NEW_WITHIN_S = 15.0
+OPEN_TIMEOUT_S = 15.0
 NEW_TRIES = 2
 
 
-class TabBook:
+class TabRegistry:
     """The tabs of a context."""
 
-    def __init__(self, context: BrowserContext, max_tabs: int, endings: Endings) -> None:
+    def __init__(self, context: BrowserContext, max_tabs: int, endings: KillReasons) -> None:
         self._context = context
         self._max_tabs = max_tabs
         self._endings = endings
@@ -38,14 +38,14 @@ class TabBook:
         """Return a lane's current tab, or None."""
         return self._tabs.get(self._current.get(lane, 0))
 
-    def current_or_fail(self, lane: str) -> Tab:
+    def require_current(self, lane: str) -> Tab:
         """Return a lane's current tab; raises NotFound with instructions if there is none."""
         tab = self.current(lane)
         if tab is None:
             raise NotFound("No page is open: `open` one first.")
         return tab
 
-    async def current_or_new(self, lane: str) -> Tab:
+    async def get_or_open(self, lane: str) -> Tab:
         """Return a lane's current tab, or a new one if there is none that works.
 
         Raises Conflict if too many tabs are open.
@@ -54,30 +54,30 @@ class TabBook:
         if tab is not None and not tab.crashed.is_set():
             return tab
         if tab is not None:
-            await self.drop(tab)
-        newer = await self.new()
+            await self.close_tab(tab)
+        newer = await self.open_tab()
         self._current[lane] = newer.number
         if tab is not None:
-            newer.note(f"Of the page before: {await tab.why_gone()}")
+            newer.add_note(f"Of the page before: {await tab.crash_reason()}")
         return newer
 
-    def places(self) -> dict[str, str]:
+    def lane_urls(self) -> dict[str, str]:
         """Return each lane's URL."""
         found = {lane: self.current(lane) for lane in self._current}
         at = {lane: tab.url for lane, tab in found.items() if tab is not None and tab.url}
         return self._left | at
 
-    async def new(self, spare: bool = False) -> Tab:
+    async def open_tab(self, temporary: bool = False) -> Tab:
         """Open an empty tab; `spare` allows one above the limit, for a temporary tab.
 
         Raises Conflict if too many are open, Unavailable without a browser.
         """
-        if len(self._tabs) >= self._max_tabs and not spare:
+        if len(self._tabs) >= self._max_tabs and not temporary:
             raise Conflict(f"{self._max_tabs} tabs are open, the most allowed: close one (`tabs`).")
         # Opening a tab may hang if its process dies, and usually succeeds the second time.
         for _ in range(NEW_TRIES):
             try:
-                async with asyncio.timeout(NEW_WITHIN_S):
+                async with asyncio.timeout(OPEN_TIMEOUT_S):
                     return await self._enter(await self._context.new_page())
             except TimeoutError:
                 continue  # its process died, which Chromium does not report
@@ -85,16 +85,16 @@ class TabBook:
                 raise Unavailable(CRASHED) from error
         raise Unavailable(CRASHED)
 
-    async def drop(self, tab: Tab) -> None:
+    async def close_tab(self, tab: Tab) -> None:
         """Close a tab, whatever state it is in."""
         self._tabs.pop(tab.number, None)
         await tab.close()
 
-    def press_in(self, tab: Tab | None) -> None:
+    def allow_popups_from(self, tab: Tab | None) -> None:
         """Allow this tab to open others from now on; with None, no tab may."""
         self._pressed, self._popups = tab, []
 
-    async def take_opened(self, lane: str) -> Tab | None:
+    async def take_popup(self, lane: str) -> Tab | None:
         """Return the newest tab that a click has opened, and make it the lane's current one."""
         newest: Tab | None = None
         while self._popups:
@@ -105,15 +105,15 @@ class TabBook:
             self._current[lane] = newest.number
         return newest
 
-    async def arrange(self, lane: str, action: Tabs) -> BrowsedPage:
+    async def run_tabs_action(self, lane: str, action: Tabs) -> BrowsedPage:
         """List, open, close or switch tabs."""
         match action.do:
             case "new":
-                self._current[lane] = (await self.new()).number
+                self._current[lane] = (await self.open_tab()).number
             case "switch":
                 self._current[lane] = self._numbered(lane, action).number
             case "close":
-                await self.drop(self._numbered(lane, action))
+                await self.close_tab(self._numbered(lane, action))
             case "list":
                 pass
         return await self._listed(lane)
@@ -122,7 +122,7 @@ class TabBook:
         if action.tab is None:
             if action.do == "switch":
                 raise BadInput("Say which tab to switch to: `tab`.")
-            return self.current_or_fail(lane)
+            return self.require_current(lane)
         if action.tab not in self._tabs:
             known = ", ".join(map(str, self._tabs)) or "none"
             raise NotFound(f"There is no tab {action.tab}; there are: {known}.")
@@ -134,7 +134,7 @@ class TabBook:
             TabView(tab=tab.number, url=tab.url, title=await _title(tab), current=tab is current)
             for tab in list(self._tabs.values())
         ]
-        answer = current.answer() if current else _nothing()
+        answer = current.make_answer() if current else _nothing()
         return answer.model_copy(update={"tabs": tuple(views)})
 
     async def _enter(self, page: Page) -> Tab:
@@ -155,9 +155,9 @@ class TabBook:
     async def _on_popup(self, tab: Tab, page: Page) -> None:
         if tab is self._pressed and len(self._tabs) + len(self._popups) < self._max_tabs:
             self._popups.append(page)
-            tab.hear()
+            tab.mark_effect()
             return
-        tab.note("It tried to open another tab, which was closed.")
+        tab.add_note("It tried to open another tab, which was closed.")
         with contextlib.suppress(Error):
             await page.close(run_before_unload=False)
 

@@ -1,6 +1,7 @@
 """Watchdog for Chromium's processes: slow down and kill those that use too many resources.
 
-Started by app.py for the service's lifetime. rule.py decides, processes.py acts, endings.py stores
+Started by app.py for the service's lifetime. kill_policy.py decides, processes.py acts, kill_reasons.py
+stores
 the reasons.
 """
 
@@ -11,38 +12,44 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from choir_browser.limits import processes
-from choir_browser.limits.endings import Endings
-from choir_browser.limits.processes import Process
-from choir_browser.limits.rule import (
-    SLOWED_AFTER_S,
-    Bounds,
-    Owners,
-    endings,
-    owners_wanted,
-    piled_up,
+from choir_browser.limits.kill_policy import (
+    LOW_PRIORITY_AFTER_S,
+    PageOwners,
+    ResourceLimits,
+    choose_kills,
+    excess_cpu_s,
+    needs_owners,
 )
+from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.limits.processes import ProcessSample
 from choir_common.clock import Clock
 
 log = structlog.get_logger("choir.browser.limits")
 
 # A page can fill 1 GB in about a second.
-LOOK_EVERY_S = 0.25
-OWNERS_WITHIN_S = 5.0
+CHECK_INTERVAL_S = 0.25
+OWNERS_TIMEOUT_S = 5.0
 # Chromium needs a third of a second to report which pages a process shows.
-OWNERS_AT_MOST_EVERY_S = 3.0
+OWNERS_INTERVAL_S = 3.0
 
-AskOwners = Callable[[], Awaitable[Owners]]
+PageOwnersSource = Callable[[], Awaitable[PageOwners]]
 
 
-class Watch:
+class ProcessWatchdog:
     """Periodically checks the Chromium processes below this process."""
 
-    def __init__(self, bounds: Bounds, ask_owners: AskOwners, noted: Endings, clock: Clock) -> None:
+    def __init__(
+        self,
+        bounds: ResourceLimits,
+        ask_owners: PageOwnersSource,
+        kill_reasons: KillReasons,
+        clock: Clock,
+    ) -> None:
         self._bounds = bounds
         self._ask_owners = ask_owners
-        self._endings = noted
+        self._endings = kill_reasons
         self._clock = clock
-        self._before: dict[tuple[int, int], Process] = {}
+        self._before: dict[tuple[int, int], ProcessSample] = {}
         self._piles: dict[int, float] = {}
         self._slowed: set[tuple[int, int]] = set()
         self._looked_at = clock.monotonic()
@@ -51,28 +58,28 @@ class Watch:
     async def run(self) -> None:
         """Check periodically until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(CHECK_INTERVAL_S)
             try:
-                await self.look()
+                await self.check()
             except Exception:  # outermost loop: one failure must not stop the watchdog
                 log.exception("could not look at the browser's processes")
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check once, and act."""
         found = await asyncio.to_thread(processes.chromium_processes, os.getpid())
         now = self._clock.monotonic()
         self._measure(found, now)
         for process in found:
-            if process.renderer and self._piles.get(process.pid, 0.0) > SLOWED_AFTER_S:
+            if process.renderer and self._piles.get(process.pid, 0.0) > LOW_PRIORITY_AFTER_S:
                 await self._slow_down(process)
         owners = await self._owners(found, now)
-        for ending in endings(found, self._piles, owners, self._bounds):
+        for ending in choose_kills(found, self._piles, owners, self._bounds):
             process = ending.process
-            log.warning("page ended", why=ending.why, pid=process.pid, memory=process.memory)
-            self._endings.note(ending.why)
-            await asyncio.to_thread(processes.end, process)
+            log.warning("page ended", why=ending.reason, pid=process.pid, memory=process.memory)
+            self._endings.record(ending.reason)
+            await asyncio.to_thread(processes.kill_process, process)
 
-    def _measure(self, found: Sequence[Process], now: float) -> None:
+    def _measure(self, found: Sequence[ProcessSample], now: float) -> None:
         """Update each process's excess processor seconds."""
         seconds, self._looked_at = now - self._looked_at, now
         known, self._before = self._before, {(p.pid, p.started): p for p in found}
@@ -82,24 +89,24 @@ class Watch:
             if before is not None:
                 used_s = process.cpu_s - before.cpu_s
                 pile_s = self._piles.get(process.pid, 0.0)
-                piles[process.pid] = piled_up(pile_s, used_s, seconds)
+                piles[process.pid] = excess_cpu_s(pile_s, used_s, seconds)
         self._piles = piles
 
-    async def _slow_down(self, process: Process) -> None:
+    async def _slow_down(self, process: ProcessSample) -> None:
         """Lower a page's priority permanently: a page that did this once does it again."""
         key = (process.pid, process.started)
         if key not in self._slowed:
             self._slowed = (self._slowed & set(self._before)) | {key}
             log.info("page slowed down", pid=process.pid)
-            await asyncio.to_thread(processes.slow_down, process.pid)
+            await asyncio.to_thread(processes.set_idle_priority, process.pid)
 
-    async def _owners(self, found: Sequence[Process], now: float) -> Owners:
-        due = now - self._asked_at >= OWNERS_AT_MOST_EVERY_S
-        if not due or not owners_wanted(found, self._bounds):
+    async def _owners(self, found: Sequence[ProcessSample], now: float) -> PageOwners:
+        due = now - self._asked_at >= OWNERS_INTERVAL_S
+        if not due or not needs_owners(found, self._bounds):
             return {}
         self._asked_at = now
         try:
-            async with asyncio.timeout(OWNERS_WITHIN_S):
+            async with asyncio.timeout(OWNERS_TIMEOUT_S):
                 return await self._ask_owners()
         except TimeoutError:
             return {}

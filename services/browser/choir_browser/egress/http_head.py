@@ -11,12 +11,12 @@ _DROPPED = frozenset(
 )
 
 
-class BadHead(Exception):
+class InvalidHead(Exception):
     """The input is not HTTP as a browser sends it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class HttpHead:
     """A start line and its header fields, as received."""
 
     start: tuple[str, str, str]
@@ -32,32 +32,32 @@ class Head:
         return "\r\n".join([start, *kept, "Connection: close", "", ""]).encode("latin-1")
 
 
-async def read_head(reader: asyncio.StreamReader) -> Head | None:
+async def read_head(reader: asyncio.StreamReader) -> HttpHead | None:
     """Read one head; return None if the peer disconnected before it began.
 
-    Raises BadHead if it is malformed or longer than 64,000 bytes.
+    Raises InvalidHead if it is malformed or longer than 64,000 bytes.
     """
     try:
         raw = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
         if error.partial:
-            raise BadHead from error
+            raise InvalidHead from error
         return None
     except (asyncio.LimitOverrunError, OSError) as error:
-        raise BadHead from error
+        raise InvalidHead from error
     first, *lines = raw[:-4].decode("latin-1").split("\r\n")
     start = first.split(" ", 2)
     if len(start) < 2:
-        raise BadHead
+        raise InvalidHead
     fields = [line.partition(":") for line in lines]
     if any(not colon or key != key.strip() for key, colon, _ in fields):
-        raise BadHead
+        raise InvalidHead
     named = tuple((key, value.strip()) for key, _, value in fields)
-    return Head((start[0], start[1], start[2] if len(start) > 2 else ""), named)
+    return HttpHead((start[0], start[1], start[2] if len(start) > 2 else ""), named)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProxyTarget:
     """The target of a proxy request."""
 
     host: str
@@ -65,19 +65,19 @@ class Target:
     path: str
 
 
-def target_of(method: str, uri: str) -> Target:
+def parse_target(method: str, uri: str) -> ProxyTarget:
     """Parse the target of a proxy request: `host:port` of CONNECT, else an absolute http URL.
 
-    Raises BadHead for any other form.
+    Raises InvalidHead for any other form.
     """
     try:
         if method == "CONNECT":
             parts = urlsplit(f"//{uri}")
-            return Target(parts.hostname or "", parts.port or 0, "")
+            return ProxyTarget(parts.hostname or "", parts.port or 0, "")
         parts = urlsplit(uri)
         if parts.scheme != "http" or not parts.hostname:
-            raise BadHead
+            raise InvalidHead
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return Target(parts.hostname, parts.port or 80, path)
+        return ProxyTarget(parts.hostname, parts.port or 80, path)
     except ValueError as error:
-        raise BadHead from error
+        raise InvalidHead from error

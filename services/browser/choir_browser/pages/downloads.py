@@ -1,6 +1,6 @@
 """Download a file through the browser, with its cookies and proxy, without using its disk.
 
-Called by room.py. The response to a navigation is paused after its head, and its body is read as a
+Called by context.py. The response to a navigation is paused after its head, and its body is read as a
 stream. So a server that sends endlessly costs no more than the size limit.
 """
 
@@ -14,15 +14,15 @@ from typing import Self
 from playwright.async_api import CDPSession, Error
 from pydantic import BaseModel, ConfigDict
 
-from choir_browser.blobs.shelf import PIECE, Draft, Shelf
-from choir_browser.guard.proxy import GUARD_HEADER
-from choir_browser.pages.faults import reason_of
-from choir_browser.pages.filenames import name_of, origin_of
+from choir_browser.blobs.store import CHUNK_BYTES, BlobStore, BlobWriter
+from choir_browser.egress.proxy import GUARD_HEADER
+from choir_browser.pages.error_translation import net_error_text
+from choir_browser.pages.filenames import download_name, url_origin
 from choir_common.errors import BadInput, Forbidden, TooLarge, Unavailable
 from choir_common.wire.browsing import Blob
 
 # After a click, until the first response; the transfer may take longer.
-ANSWER_S = 15.0
+RESPONSE_TIMEOUT_S = 15.0
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -33,20 +33,20 @@ class _Header(BaseModel):
     value: str
 
 
-class _Asked(BaseModel):
+class _Request(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     url: str
 
 
-class _Paused(BaseModel):
+class _PausedResponse(BaseModel):
     """A request that Chromium paused when its response head arrived."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     requestId: str  # noqa: N815 - Chromium's own word
     frameId: str  # noqa: N815
-    request: _Asked
+    request: _Request
     responseStatusCode: int = 0  # noqa: N815
     responseErrorReason: str = ""  # noqa: N815
     responseHeaders: tuple[_Header, ...] = ()  # noqa: N815
@@ -56,7 +56,7 @@ class _Paused(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class DownloadedFile:
     """A downloaded file, and its URL after redirects."""
 
     blob: Blob
@@ -65,13 +65,13 @@ class Fetched:
     status: int
 
 
-class Fetching:
+class DownloadInterceptor:
     """Pauses the responses to a tab's navigations while it is open."""
 
     def __init__(self, line: CDPSession) -> None:
         self._line = line
         self._frame = ""
-        self._paused: asyncio.Queue[_Paused] = asyncio.Queue(maxsize=100)
+        self._paused: asyncio.Queue[_PausedResponse] = asyncio.Queue(maxsize=100)
 
     async def __aenter__(self) -> Self:
         """Start pausing responses."""
@@ -89,25 +89,27 @@ class Fetching:
         with contextlib.suppress(Error):
             await self._line.send("Fetch.disable")
 
-    async def file(self, begin: Callable[[], Awaitable[object]], shelf: Shelf) -> Fetched:
+    async def fetch(
+        self, begin: Callable[[], Awaitable[object]], shelf: BlobStore
+    ) -> DownloadedFile:
         """Run `begin`, which makes the browser request a file, and store the response.
 
         Raises Forbidden from the guard, BadInput if the response is not a file, and TooLarge.
         """
-        beginning = asyncio.create_task(_quietly(begin))
+        beginning = asyncio.create_task(_ignore_abort(begin))
         waiting = asyncio.create_task(self._head())
         try:
             await asyncio.wait({beginning, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 await beginning  # raises its error
-                await asyncio.wait({waiting}, timeout=ANSWER_S)
+                await asyncio.wait({waiting}, timeout=RESPONSE_TIMEOUT_S)
             if not waiting.done():
-                raise BadInput(f"Within {ANSWER_S:g} s no file came of it.")
+                raise BadInput(f"Within {RESPONSE_TIMEOUT_S:g} s no file came of it.")
             head = waiting.result()
             try:
                 return await self._body(head, shelf)
             finally:
-                await self._let_go(head)
+                await self._abort(head)
         finally:
             for task in (beginning, waiting):
                 task.cancel()
@@ -115,9 +117,9 @@ class Fetching:
 
     def _on_paused(self, event: Mapping[str, object]) -> None:
         with contextlib.suppress(asyncio.QueueFull):
-            self._paused.put_nowait(_Paused.model_validate(event))
+            self._paused.put_nowait(_PausedResponse.model_validate(event))
 
-    async def _head(self) -> _Paused:
+    async def _head(self) -> _PausedResponse:
         """Wait for the file's response; let redirects and other frames continue."""
         while True:
             paused = await self._paused.get()
@@ -125,27 +127,27 @@ class Fetching:
                 return paused
             await self._line.send("Fetch.continueRequest", {"requestId": paused.requestId})
 
-    async def _body(self, head: _Paused, shelf: Shelf) -> Fetched:
+    async def _body(self, head: _PausedResponse, shelf: BlobStore) -> DownloadedFile:
         await self._judge(head)
         answer = await self._line.send(
             "Fetch.takeResponseBodyAsStream", {"requestId": head.requestId}
         )
-        draft = shelf.draft()
+        draft = shelf.new_blob()
         try:
             await self._drain(str(answer["stream"]), draft, head.header("content-length"))
         except BaseException:
-            draft.drop()
+            draft.close()
             raise
         mime = head.header("content-type").partition(";")[0].strip().lower()
         mime = mime or "application/octet-stream"
-        name = name_of(head.request.url, head.header("content-disposition"), mime)
-        blob = shelf.keep(draft, name, mime[:100])
+        name = download_name(head.request.url, head.header("content-disposition"), mime)
+        blob = shelf.store(draft, name, mime[:100])
         url = head.request.url
-        return Fetched(blob, url, origin_of(url), head.responseStatusCode)
+        return DownloadedFile(blob, url, url_origin(url), head.responseStatusCode)
 
-    async def _judge(self, head: _Paused) -> None:
+    async def _judge(self, head: _PausedResponse) -> None:
         if head.responseErrorReason or not head.responseStatusCode:
-            why = reason_of(head.responseErrorReason)
+            why = net_error_text(head.responseErrorReason)
             raise BadInput(f"{head.request.url} could not be fetched: {why}.")
         if head.header(GUARD_HEADER):
             answer = await self._line.send("Fetch.getResponseBody", {"requestId": head.requestId})
@@ -157,12 +159,12 @@ class Fetching:
         if not 200 <= head.responseStatusCode < 300:
             raise BadInput(f"{head.request.url} answered {head.responseStatusCode}: no file.")
 
-    async def _drain(self, stream: str, draft: Draft, announced: str) -> None:
+    async def _drain(self, stream: str, draft: BlobWriter, announced: str) -> None:
         try:
             if announced.isdigit() and int(announced) > draft.max_bytes:
                 raise TooLarge(draft.too_large)
             while True:
-                piece = await self._line.send("IO.read", {"handle": stream, "size": PIECE})
+                piece = await self._line.send("IO.read", {"handle": stream, "size": CHUNK_BYTES})
                 data = str(piece["data"])
                 raw = base64.b64decode(data) if piece.get("base64Encoded") else data.encode()
                 await asyncio.to_thread(draft.write, raw)
@@ -172,14 +174,14 @@ class Fetching:
             with contextlib.suppress(Error):
                 await self._line.send("IO.close", {"handle": stream})
 
-    async def _let_go(self, head: _Paused) -> None:
+    async def _abort(self, head: _PausedResponse) -> None:
         """Abort the request in the browser: the body was read here."""
         failing = {"requestId": head.requestId, "errorReason": "Aborted"}
         with contextlib.suppress(Error):
             await self._line.send("Fetch.failRequest", failing)
 
 
-async def _quietly(begin: Callable[[], Awaitable[object]]) -> None:
+async def _ignore_abort(begin: Callable[[], Awaitable[object]]) -> None:
     """Run `begin` and ignore that the browser reports the navigation as aborted, which we caused."""
     with contextlib.suppress(Error):
         await begin()

@@ -1,6 +1,6 @@
-"""Distinguish public addresses from those that pages must not reach. Pure, except for `is_own`.
+"""Distinguish public addresses from those that pages must not reach. Pure, except for `is_own_address`.
 
-Called by resolve.py for every address before it is dialled.
+Called by dialer.py for every address before it is dialled.
 """
 
 import ipaddress
@@ -14,11 +14,11 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _IPV4_COMPATIBLE = ipaddress.IPv6Network("::/96")
 
 
-def is_public(address: Address) -> bool:
+def is_public_address(address: Address) -> bool:
     """Return whether an address, or the IPv4 address it embeds, is on the public internet."""
     inner = _unwrap(address)
     if inner is not None:
-        return is_public(inner)
+        return is_public_address(inner)
     if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
         return False  # fec0::/10: deprecated, but global according to Python
     return (
@@ -29,7 +29,7 @@ def is_public(address: Address) -> bool:
     )
 
 
-def is_own(address: Address) -> bool:
+def is_own_address(address: Address) -> bool:
     """Return whether the address belongs to this machine, whose services pages must not reach.
 
     Tries to bind to it: the kernel allows that only for its own addresses.
