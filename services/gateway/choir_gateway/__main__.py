@@ -6,7 +6,7 @@ from choir_common.http.listen import stop_on_signals
 from choir_common.process import run_process
 from choir_common.telemetry import Redactor, configure_logging
 from choir_common.tracing import exporting
-from choir_gateway.app import run
+from choir_gateway.app import run_gateway
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
 
 
@@ -22,7 +22,7 @@ async def serve_until_stopped() -> None:
     )
     configure_logging("gateway", settings.log_level, redactor)
     with exporting("choir-gateway", settings.otlp_endpoint):
-        await run(settings, secrets, stop_on_signals(), redactor)
+        await run_gateway(settings, secrets, stop_on_signals(), redactor)
 
 
 if __name__ == "__main__":

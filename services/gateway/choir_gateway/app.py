@@ -1,6 +1,6 @@
 """Construction of the gateway's objects, their startup and their shutdown.
 
-Called by `__main__`. `doors` defines the endpoints, `roster` the running channels.
+Called by `__main__`. `http_app` defines the endpoints, `channel_registry` the running channels.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from choir_common.http.listen import bind_tcp, bind_unix, serve
 from choir_common.ids import new_id
 from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
-from choir_gateway.channels.console.hub import ConsoleHub
-from choir_gateway.channels.console.spool import Caps, Spool
-from choir_gateway.control_files import ControlFiles
-from choir_gateway.doors import Trust, bus_endpoints, console_app
-from choir_gateway.roster import Roster
+from choir_gateway.api.http_app import ControlTrust, make_bus_endpoints, make_gateway_app
+from choir_gateway.channel_registry import ChannelRegistry
+from choir_gateway.channels.console.channel import ConsoleChannel
+from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
+from choir_gateway.control_files import ControlFileClient
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
 
 MB = 1_000_000
 log = structlog.get_logger("choir.gateway")
 
 
-async def run(
+async def run_gateway(
     settings: GatewaySettings, secrets: GatewaySecrets, stop: asyncio.Event, redactor: Redactor
 ) -> None:
     """Serve until `stop` is set.
@@ -37,13 +37,13 @@ async def run(
     sockets = _bind(settings, secrets)
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
     control = BusControlInbox(bus, new_id("gw"))
-    files = ControlFiles(settings.control, secrets.operator_token)
-    hub = ConsoleHub(control, _spool(settings), files)
-    roster = Roster(control, files, hub, secrets.secrets)
+    files = ControlFileClient(settings.control, secrets.operator_token)
+    hub = ConsoleChannel(control, _spool(settings), files)
+    roster = ChannelRegistry(control, files, hub, secrets.secrets)
     # Behind the Unix socket alone, file permissions are sufficient, as on control's own socket.
     token = secrets.operator_token if settings.gateway_http else None
-    trust = Trust(secrets.operator_token, redactor.learn, files.trust)
-    app = console_app(bus, roster, hub, token, trust)
+    trust = ControlTrust(secrets.operator_token, redactor.learn, files.trust)
+    app = make_gateway_app(bus, roster, hub, token, trust)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
         work = tasks.create_task(_work(bus, roster))
@@ -53,19 +53,19 @@ async def run(
         work.cancel()
 
 
-async def _work(bus: Bus, roster: Roster) -> None:
-    async with bus, bus.serve("choir-gateway", VERSION, *bus_endpoints(roster)):
+async def _work(bus: Bus, roster: ChannelRegistry) -> None:
+    async with bus, bus.serve("choir-gateway", VERSION, *make_bus_endpoints(roster)):
         log.info("gateway ready")
         await roster.run(bus)
 
 
-def _spool(settings: GatewaySettings) -> Spool:
-    caps = Caps(
+def _spool(settings: GatewaySettings) -> FileSpool:
+    caps = SpoolLimits(
         settings.console_file_mb * MB,
         settings.console_files_mb * MB,
         timedelta(days=settings.console_files_days),
     )
-    return Spool(settings.spool, caps)
+    return FileSpool(settings.spool, caps)
 
 
 def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> list[socket.socket]:

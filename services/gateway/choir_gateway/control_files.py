@@ -11,7 +11,7 @@ from choir_common.clients.outbox_files import HttpOutboxFiles
 from choir_common.http.transport import make_client
 
 
-class ControlFiles:
+class ControlFileClient:
     """Client that downloads the files of the outbox from control."""
 
     def __init__(self, endpoint: str, operator_token: str | None) -> None:

@@ -21,8 +21,8 @@ from choir_common.wire.messages import (
     Receipt,
     WebhookBinding,
 )
-from choir_gateway.channels.lazily import make_bot
-from choir_gateway.channels.port import Bot, Contacts, Neighbours
+from choir_gateway.channels.factory import make_channel
+from choir_gateway.channels.interface import Channel, ChannelDependencies, ConversationDirectory
 
 TOKEN = "111:room-secret"
 HOOK_SECRET = "hook-secret_1"
@@ -41,7 +41,7 @@ class Room:
     telegram: FakeTelegram
     control: FakeControlInbox
     files: FakeOutboxFiles
-    channel: Bot
+    channel: Channel
     count: int = 0
 
     @property
@@ -109,11 +109,15 @@ async def opened_room(webhook: str | None = None) -> AsyncIterator[Room]:
             name="bot", type="telegram", secret="t", api_url=telegram.api_url, webhook=hook
         )
         table = ChannelTable(config_version=1, gateways=(gateway,), dms=(ALICE, BOB))
-        control, files, contacts = FakeControlInbox(table), FakeOutboxFiles(), Contacts()
+        control, files, contacts = (
+            FakeControlInbox(table),
+            FakeOutboxFiles(),
+            ConversationDirectory(),
+        )
         contacts.replace(table.dms, COMMANDS)
-        neighbours = Neighbours(control, files, contacts)
+        neighbours = ChannelDependencies(control, files, contacts)
         secret = HOOK_SECRET if webhook else None
-        channel = make_bot(gateway, TOKEN, secret, neighbours)
+        channel = make_channel(gateway, TOKEN, secret, neighbours)
         running = asyncio.create_task(channel.run())
         try:
             yield Room(telegram, control, files, channel)

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_common.testing.telegram.entities import render
-from choir_gateway.channels.telegram.chunks import LIMIT, split, units
-from choir_gateway.channels.telegram.markdown import read_markdown
-from choir_gateway.channels.telegram.styled import plain, to_html, unstyled
+from choir_gateway.channels.telegram.chunks import LIMIT, split_text, utf16_length
+from choir_gateway.channels.telegram.markdown import parse_markdown
+from choir_gateway.channels.telegram.styled import make_plain, plain_text, to_html
 
 TEXTS = st.text(st.sampled_from("ab \n😀é"), max_size=400)
 MARKUP = st.lists(
@@ -38,26 +38,26 @@ MARKUP = st.lists(
 
 
 def cut(text: str, limit: int = LIMIT) -> list[str]:
-    return [plain(part) for part in split(unstyled(text), limit)]
+    return [plain_text(part) for part in split_text(make_plain(text), limit)]
 
 
 @given(TEXTS, st.integers(2, 50))
 def test_every_part_fits_and_all_words_come_through_in_order(text: str, limit: int) -> None:
     parts = cut(text, limit)
-    assert all(units(part) <= limit for part in parts)
+    assert all(utf16_length(part) <= limit for part in parts)
     assert all(part.strip() for part in parts)
     assert "".join("".join(parts).split()) == "".join(text.split())
 
 
 @given(MARKUP, st.integers(20, 80))
 def test_every_part_of_formatted_text_is_taken_by_telegram(text: str, limit: int) -> None:
-    runs = read_markdown(text)
-    parts = split(runs, limit)
+    runs = parse_markdown(text)
+    parts = split_text(runs, limit)
     for part in parts:
-        assert units(plain(part)) <= limit
-        assert render(to_html(part), "HTML") == plain(part)
-    said = "".join(plain(part) for part in parts)
-    assert "".join(said.split()) == "".join(plain(runs).split())
+        assert utf16_length(plain_text(part)) <= limit
+        assert render(to_html(part), "HTML") == plain_text(part)
+    said = "".join(plain_text(part) for part in parts)
+    assert "".join(said.split()) == "".join(plain_text(runs).split())
 
 
 def test_a_text_that_fits_stays_one_message() -> None:
@@ -66,7 +66,7 @@ def test_a_text_that_fits_stays_one_message() -> None:
 
 
 def test_characters_past_the_first_plane_count_twice() -> None:
-    assert units("😀") == 2
+    assert utf16_length("😀") == 2
     assert cut("😀" * 3, 4) == ["😀😀", "😀"]
 
 
@@ -77,7 +77,7 @@ def test_a_cut_falls_between_paragraphs_where_it_can() -> None:
 
 def test_a_code_block_is_closed_at_a_cut_and_opened_again() -> None:
     text = "```python\n" + "\n".join(f"line_{number} = {number}" for number in range(20)) + "\n```"
-    parts = [to_html(part) for part in split(read_markdown(text), 100)]
+    parts = [to_html(part) for part in split_text(parse_markdown(text), 100)]
     assert len(parts) > 2
     for part in parts:
         assert part.startswith('<pre><code class="language-python">line_')
@@ -86,7 +86,7 @@ def test_a_code_block_is_closed_at_a_cut_and_opened_again() -> None:
 
 def test_a_short_mark_is_not_cut_but_left_whole_for_the_next_part() -> None:
     text = "a" * 60 + " **two words here** and more " + "b" * 60
-    parts = [to_html(part) for part in split(read_markdown(text), 70)]
+    parts = [to_html(part) for part in split_text(parse_markdown(text), 70)]
     assert "<b>two words here</b>" in parts[1]
     assert "<b>" not in parts[0]
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from choir_gateway.channels.telegram.markdown import read_markdown
+from choir_gateway.channels.telegram.markdown import parse_markdown
 from choir_gateway.channels.telegram.styled import to_html
 
 
 def html(text: str) -> str:
-    return to_html(read_markdown(text))
+    return to_html(parse_markdown(text))
 
 
 @pytest.mark.parametrize(

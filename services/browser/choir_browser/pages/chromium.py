@@ -52,8 +52,10 @@ class ChromiumEngine:
         """Whether Chromium is still connected."""
         return self._browser.is_connected()
 
-    async def new_context(self, entry: ProxyCredentials, state: str | None) -> ChromiumContext:
-        """Open a browser context that uses the proxy with the credentials `entry`.
+    async def new_context(
+        self, credentials: ProxyCredentials, state: str | None
+    ) -> ChromiumContext:
+        """Open a browser context that uses the proxy with the credentials `credentials`.
 
         Raises Unavailable if Chromium is gone.
         """
@@ -61,8 +63,8 @@ class ChromiumEngine:
             context = await self._browser.new_context(
                 proxy={
                     "server": self._launch.proxy_url,
-                    "username": entry.username,
-                    "password": entry.password,
+                    "username": credentials.username,
+                    "password": credentials.password,
                 },
                 accept_downloads=False,
                 service_workers="block",

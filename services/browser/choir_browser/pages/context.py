@@ -69,7 +69,7 @@ class ChromiumContext:
         self._turn = asyncio.Lock()
         self.alive = True
 
-    async def act(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
+    async def run_action(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
         """Run one action; see `EngineContext.run_action`."""
         async with self._turn:
             match action:
@@ -92,11 +92,11 @@ class ChromiumContext:
                 lane, await self._book.get_or_open(lane), action, timeout_s
             )
 
-    def places(self) -> dict[str, str]:
+    def lane_urls(self) -> dict[str, str]:
         """Return each lane's URL."""
         return self._book.lane_urls()
 
-    async def renderers(self) -> frozenset[int]:
+    async def renderer_pids(self) -> frozenset[int]:
         """Return the ids of the processes that show this context's pages."""
         return await renderer_pids(self._context)
 

@@ -68,7 +68,7 @@ class Engine(Protocol):
         ...
 
     async def new_context(self, credentials: ProxyCredentials, state: str | None) -> EngineContext:
-        """Open an isolated context that reaches the web only with the proxy credentials `entry`."""
+        """Open an isolated context that reaches the web only with the given proxy credentials."""
         ...
 
     async def close(self) -> None:

@@ -1,1 +1,1 @@
-"""The console: a channel over HTTP and SSE, without Telegram. Its routes are in `console_doors`."""
+"""The console: a channel over HTTP and SSE, without Telegram. Its routes are in `console`."""

@@ -1,6 +1,6 @@
 """Files of the console on disk: uploads until control fetches them, agents' files until users do.
 
-Called by `hub`. A file belongs to its DM: `in/<dm>/<token>`, with its description in a second file,
+Called by `channel`. A file belongs to its DM: `in/<dm>/<token>`, with its description in a second file,
 and `out/<dm>/<outbox id>/<ref>`. Old files are deleted when new ones arrive. A full spool rejects
 uploads, and drops the oldest files of agents.
 """
@@ -17,29 +17,29 @@ from pathlib import Path
 from choir_common.errors import NotFound, TooLarge, Unavailable
 from choir_common.wire.attachments import Attachment
 
-PIECE = 64 * 1024
+CHUNK_BYTES = 64 * 1024
 TOKEN_BYTES = 16
-DESCRIPTION = ".json"
-PART = ".part"
+DESCRIPTION_SUFFIX = ".json"
+PARTIAL_SUFFIX = ".part"
 
 
 @dataclass(frozen=True, slots=True)
-class Caps:
+class SpoolLimits:
     """The limits of the spool."""
 
     file_bytes: int
     all_bytes: int
-    kept: timedelta
+    max_age: timedelta
 
 
-class Spool:
+class FileSpool:
     """Store of the console's files below one directory, readable by the gateway's user alone."""
 
-    def __init__(self, root: Path, caps: Caps) -> None:
+    def __init__(self, root: Path, caps: SpoolLimits) -> None:
         self._root = root
-        self.caps = caps
+        self.limits = caps
 
-    async def take(
+    async def store_upload(
         self, dm: str, described: Attachment, pieces: AsyncIterator[bytes]
     ) -> Attachment:
         """Store an upload; return its description with size and ref.
@@ -51,18 +51,18 @@ class Spool:
         path = self._root / "in" / dm / token
         size = await self._write(path, pieces)
         # Checked after the upload, because its size is unknown before.
-        if await asyncio.to_thread(self._held) > self.caps.all_bytes:
+        if await asyncio.to_thread(self._total_bytes) > self.limits.all_bytes:
             await asyncio.to_thread(path.unlink)
             raise Unavailable("The gateway keeps as many files as it may; try again later.")
         taken = described.model_copy(update={"size": size, "ref": f"{dm}/{token}"})
         description = taken.model_dump_json().encode()
-        await self._write(path.with_name(token + DESCRIPTION), _at_once(description))
+        await self._write(path.with_name(token + DESCRIPTION_SUFFIX), _at_once(description))
         return taken
 
-    async def described(self, dm: str, ref: str) -> Attachment:
+    async def read_description(self, dm: str, ref: str) -> Attachment:
         """Return an upload's description; raises NotFound if it belongs to another DM or was deleted."""
         path = self._taken(ref)
-        description = path.with_name(path.name + DESCRIPTION)
+        description = path.with_name(path.name + DESCRIPTION_SUFFIX)
         try:
             if path.parent.name != dm:
                 raise FileNotFoundError
@@ -70,11 +70,13 @@ class Spool:
         except OSError as error:
             raise NotFound(f"There is no file {ref[:80]!r} in this conversation.") from error
 
-    async def open_taken(self, ref: str) -> AsyncIterator[bytes]:
+    async def open_upload(self, ref: str) -> AsyncIterator[bytes]:
         """Return the bytes of an upload; raises NotFound if it was deleted."""
         return await _opened(self._taken(ref))
 
-    async def bring(self, dm: str, outbox_id: int, ref: str, pieces: AsyncIterator[bytes]) -> None:
+    async def store_outgoing(
+        self, dm: str, outbox_id: int, ref: str, pieces: AsyncIterator[bytes]
+    ) -> None:
         """Store a file of an agent; does nothing if it is there already. Raises TooLarge."""
         path = self._brought(dm, outbox_id, ref)
         if await asyncio.to_thread(path.exists):
@@ -82,7 +84,7 @@ class Spool:
         size = await self._write(path, pieces)
         await asyncio.to_thread(self._prune, size)
 
-    async def open_brought(self, dm: str, outbox_id: int, ref: str) -> AsyncIterator[bytes]:
+    async def open_outgoing(self, dm: str, outbox_id: int, ref: str) -> AsyncIterator[bytes]:
         """Return the bytes of an agent's file; raises NotFound if it is not here."""
         return await _opened(self._brought(dm, outbox_id, ref))
 
@@ -101,15 +103,15 @@ class Spool:
         """Write a temporary file and rename it, so that readers see a complete file; return its size."""
         await asyncio.to_thread(path.parent.mkdir, 0o700, True, True)
         # A repeated delivery may write the same file at the same time.
-        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART}")
+        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         size = 0
         try:
             with os.fdopen(os.open(part, flags, 0o600), "wb") as file:
                 async for piece in pieces:
                     size += len(piece)
-                    if size > self.caps.file_bytes:
-                        most = self.caps.file_bytes // 1_000_000
+                    if size > self.limits.file_bytes:
+                        most = self.limits.file_bytes // 1_000_000
                         raise TooLarge(f"The file is larger than {most} MB.")
                     await asyncio.to_thread(file.write, piece)
             await asyncio.to_thread(part.replace, path)
@@ -128,7 +130,7 @@ class Spool:
                     continue
                 yield found.st_mtime, found.st_size, path
 
-    def _held(self) -> int:
+    def _total_bytes(self) -> int:
         return sum(size for _, size, _ in self._files())
 
     def _prune(self, brought: int) -> None:
@@ -137,12 +139,12 @@ class Spool:
         After a file of an agent was added (`brought` bytes), also delete the oldest files of agents
         while the spool is too full.
         """
-        until = time.time() - self.caps.kept.total_seconds()
+        until = time.time() - self.limits.max_age.total_seconds()
         files = sorted(self._files())
         held = sum(size for _, size, _ in files)
         sent = self._root / "out"
         for written, size, path in files:
-            too_much = brought and held > self.caps.all_bytes and path.is_relative_to(sent)
+            too_much = brought and held > self.limits.all_bytes and path.is_relative_to(sent)
             if written < until or too_much:
                 path.unlink(missing_ok=True)
                 held -= size
@@ -164,7 +166,7 @@ async def _opened(path: Path) -> AsyncIterator[bytes]:
 
     async def pieces() -> AsyncIterator[bytes]:
         with file:
-            while piece := await asyncio.to_thread(file.read, PIECE):
+            while piece := await asyncio.to_thread(file.read, CHUNK_BYTES):
                 yield piece
 
     return pieces()

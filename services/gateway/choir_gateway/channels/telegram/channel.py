@@ -1,4 +1,5 @@
-"""One Telegram bot: receives updates, sends messages and files. Made by `lazily`, run by `roster`."""
+"""One Telegram bot: receives updates, sends messages and files. Made by `factory`, run by
+`channel_registry`."""
 
 import asyncio
 import contextlib
@@ -14,16 +15,16 @@ from choir_common.http.transport import make_client
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.messages import GatewayBinding, InboundMessage, OutboundMessage, Receipt
 from choir_common.wire.operator import PartStatus
-from choir_gateway.channels.port import Neighbours
-from choir_gateway.channels.telegram.files import download
-from choir_gateway.channels.telegram.intake import Intake
-from choir_gateway.channels.telegram.menu import Menu
-from choir_gateway.channels.telegram.notes import Notes
-from choir_gateway.channels.telegram.pace import Pace
-from choir_gateway.channels.telegram.polling import Polling
-from choir_gateway.channels.telegram.presence import Presence
-from choir_gateway.channels.telegram.sending import Sending
-from choir_gateway.channels.telegram.webhook import Webhook
+from choir_gateway.channels.interface import ChannelDependencies
+from choir_gateway.channels.telegram.activity import ActivityDisplay
+from choir_gateway.channels.telegram.files import download_file
+from choir_gateway.channels.telegram.menu import CommandMenu
+from choir_gateway.channels.telegram.notes import NoteQueue
+from choir_gateway.channels.telegram.pace import RateLimiter
+from choir_gateway.channels.telegram.polling import UpdatePoller
+from choir_gateway.channels.telegram.sender import MessageSender
+from choir_gateway.channels.telegram.update_handler import UpdateHandler
+from choir_gateway.channels.telegram.webhook import WebhookReceiver
 
 PUBLIC_API = "https://api.telegram.org"
 CONNECTIONS = 16
@@ -39,25 +40,25 @@ class TelegramChannel:
         requests: Sequence[HTTPXRequest],
         downloads: httpx2.AsyncClient,
         hook_secret: str | None,
-        neighbours: Neighbours,
+        neighbours: ChannelDependencies,
     ) -> None:
         self._name = gateway.name
         self._bot = bot
         self._requests = requests
         self._downloads = downloads
         self._contacts = neighbours.contacts
-        pace = Pace()
-        self._sending = Sending(bot, neighbours, pace)
-        self._notes = Notes(self._sending)
-        self._presence = Presence(bot, pace, neighbours.control)
-        self._menu = Menu(bot, neighbours.contacts)
-        intake = Intake(bot, gateway.name, neighbours, self._heard)
-        self._incoming: Polling | Webhook
+        pace = RateLimiter()
+        self._sending = MessageSender(bot, neighbours, pace)
+        self._notes = NoteQueue(self._sending)
+        self._presence = ActivityDisplay(bot, pace, neighbours.control)
+        self._menu = CommandMenu(bot, neighbours.contacts)
+        intake = UpdateHandler(bot, gateway.name, neighbours, self._on_message)
+        self._incoming: UpdatePoller | WebhookReceiver
         if gateway.webhook is not None and hook_secret is not None:
             url = gateway.webhook.url
-            self._incoming = Webhook(bot, gateway.name, url, hook_secret, intake)
+            self._incoming = WebhookReceiver(bot, gateway.name, url, hook_secret, intake)
         else:
-            self._incoming = Polling(bot, gateway.name, intake)
+            self._incoming = UpdatePoller(bot, gateway.name, intake)
 
     async def run(self) -> None:
         """Receive updates until cancelled."""
@@ -82,24 +83,25 @@ class TelegramChannel:
 
     def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Yield the bytes of a file that a user sent; raises as files.download does."""
-        return download(self._bot, self._downloads, ref)
+        return download_file(self._bot, self._downloads, ref)
 
     async def take_update(self, body: bytes, secret: str) -> None:
-        """Store an update from the webhook; raises NotFound without one, and as Webhook.take does."""
-        if not isinstance(self._incoming, Webhook):
+        """Store an update from the webhook; raises NotFound without one, and as WebhookReceiver.store_update
+        does."""
+        if not isinstance(self._incoming, WebhookReceiver):
             raise NotFound(f"The bot {self._name!r} has no webhook.")
-        await self._incoming.take(body, secret)
+        await self._incoming.store_update(body, secret)
 
     def state(self) -> PartStatus:
         """Return the bot's state, with the reason if it receives no updates."""
-        return PartStatus(name=self._name, ok=True, detail=self._incoming.trouble or "")
+        return PartStatus(name=self._name, ok=True, detail=self._incoming.error or "")
 
     async def _show_menus(self) -> None:
         for dm in list(self._contacts.by_name.values()):
             if dm.gateway == self._name:
                 await self._menu.show(dm)
 
-    async def _heard(self, message: InboundMessage, note: str | None) -> None:
+    async def _on_message(self, message: InboundMessage, note: str | None) -> None:
         dm = self._contacts.by_name.get(message.dm)
         if dm is None:
             return
@@ -109,7 +111,7 @@ class TelegramChannel:
 
 
 def make_telegram_channel(
-    gateway: GatewayBinding, token: str, hook_secret: str | None, neighbours: Neighbours
+    gateway: GatewayBinding, token: str, hook_secret: str | None, neighbours: ChannelDependencies
 ) -> TelegramChannel:
     """Return the channel of a configured bot."""
     api = (gateway.api_url or PUBLIC_API).rstrip("/")

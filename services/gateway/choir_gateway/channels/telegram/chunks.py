@@ -1,8 +1,8 @@
-"""Splitting of long texts into messages that Telegram accepts. Pure; called by `sending` and `parcels`."""
+"""Splitting of long texts into messages that Telegram accepts. Pure; called by `sender` and `parts`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from choir_gateway.channels.telegram.styled import Styled, cut, plain, stretches
+from choir_gateway.channels.telegram.styled import Styled, mark_spans, plain_text, slice_runs
 
 LIMIT = 4096
 """Maximum length of a message, in UTF-16 units as Telegram counts."""
@@ -10,21 +10,25 @@ CAPTION_LIMIT = 1024
 """Maximum length of a file's caption, in UTF-16 units."""
 
 
-def units(text: str) -> int:
+def utf16_length(text: str) -> int:
     """Return the length of `text` in UTF-16 units: characters above U+FFFF count twice."""
     return len(text) + sum(1 for character in text if character > "\uffff")
 
 
-def split(runs: Styled, limit: int = LIMIT) -> Sequence[Styled]:
+def split_text(runs: Styled, limit: int = LIMIT) -> Sequence[Styled]:
     """Split at paragraphs, lines or spaces where possible; only blank characters at cuts are lost.
 
     A marked piece (such as a link) that starts in the later half of a part moves to the next part
     as a whole. A longer one (a code block) is closed at the cut and opened again.
     """
-    text = plain(runs)
+    text = plain_text(runs)
     # A marked piece of at most half the limit always fits into the next part.
-    whole = [(start, end) for start, end in stretches(runs) if units(text[start:end]) <= limit // 2]
-    return [cut(runs, start, end) for start, end in _slices(text, limit, whole)]
+    whole = [
+        (start, end)
+        for start, end in mark_spans(runs)
+        if utf16_length(text[start:end]) <= limit // 2
+    ]
+    return [slice_runs(runs, start, end) for start, end in _slices(text, limit, whole)]
 
 
 def _slices(text: str, limit: int, whole: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -11,14 +11,14 @@ from telegram import Bot
 from telegram.error import BadRequest, InvalidToken, RetryAfter, TelegramError
 
 from choir_common.errors import NotFound, RateLimited, TooLarge, Unavailable
-from choir_gateway.channels.telegram.pauses import pause_of
+from choir_gateway.channels.telegram.pauses import retry_after_s
 
 PIECE = 64 * 1024
-SILENCE_S = 20.0
+READ_TIMEOUT_S = 20.0
 
 
 @contextlib.asynccontextmanager
-async def download(
+async def download_file(
     bot: Bot, client: httpx2.AsyncClient, ref: str
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Yield the bytes of a file.
@@ -28,7 +28,7 @@ async def download(
     """
     address = await _address(bot, ref)
     try:
-        async with client.stream("GET", address, timeout=SILENCE_S) as answer:
+        async with client.stream("GET", address, timeout=READ_TIMEOUT_S) as answer:
             if answer.status_code == httpx2.codes.NOT_FOUND:
                 raise NotFound("Telegram no longer has this file.")
             if answer.is_error:
@@ -43,7 +43,9 @@ async def _address(bot: Bot, ref: str) -> str:
     try:
         file = await bot.get_file(ref)
     except RetryAfter as error:
-        raise RateLimited("Telegram limits the rate.", retry_after_s=pause_of(error)) from error
+        raise RateLimited(
+            "Telegram limits the rate.", retry_after_s=retry_after_s(error)
+        ) from error
     except BadRequest as error:
         if "too big" in error.message.lower():
             raise TooLarge("Telegram gives bots files of at most 20 MB.") from error

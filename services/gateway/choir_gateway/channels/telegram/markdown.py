@@ -1,4 +1,4 @@
-"""Parser from a model's Markdown to styled text for Telegram. Pure; called by `parcels`.
+"""Parser from a model's Markdown to styled text for Telegram. Pure; called by `parts`.
 
 Elements without a Telegram form become characters: a heading is bold, a list has bullets, a table
 is a block of aligned columns. HTML and entities stay as written.
@@ -10,24 +10,26 @@ from dataclasses import dataclass, field
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from choir_gateway.channels.telegram.styled import Mark, Run, Styled, Tag, unstyled
+from choir_gateway.channels.telegram.styled import Styled, Tag, TextMark, TextRun, make_plain
 
 # Indented text is not code, `[x]: y` is not an address, dashes below a line are not a heading:
 # models do not mean any of these.
-LITERAL = ("code", "reference", "lheading", "html_block", "html_inline", "entity")
-LINKS = ("http://", "https://", "tg://", "mailto:")
+DISABLED_RULES = ("code", "reference", "lheading", "html_block", "html_inline", "entity")
+LINK_SCHEMES = ("http://", "https://", "tg://", "mailto:")
 BULLETS = ("• ", "◦ ", "▪ ")
 RULE = "———"
 INLINE: dict[str, Tag] = {"strong": "b", "em": "i", "s": "s"}
 
 
-def read_markdown(text: str) -> Styled:
+def parse_markdown(text: str) -> Styled:
     """Return the text with its marks; if nothing visible remains, return it as written."""
-    reader = MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(list(LITERAL))
-    page = _Page()
+    reader = (
+        MarkdownIt("commonmark").enable(["strikethrough", "table"]).disable(list(DISABLED_RULES))
+    )
+    page = _Renderer()
     for block in _blocks(reader.parse(text)):
         page.add(block)
-    return page.runs if any(run.text.strip() for run in page.runs) else unstyled(text)
+    return page.runs if any(run.text.strip() for run in page.runs) else make_plain(text)
 
 
 @dataclass
@@ -39,11 +41,11 @@ class _List:
 
 
 @dataclass
-class _Page:
+class _Renderer:
     """Writer of styled text: the runs written so far, and the open marks and lists."""
 
-    runs: list[Run] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    runs: list[TextRun] = field(default_factory=list)
+    marks: list[TextMark] = field(default_factory=list)
     lists: list[_List] = field(default_factory=list)
     prefix: str = ""
     gap: str = ""
@@ -96,17 +98,17 @@ class _Page:
     def _separate(self) -> None:
         """Write the gap between two blocks, and the bullet before an item's first text."""
         if self.runs and self.gap:
-            self._say(self.gap)
+            self._write(self.gap)
         self.gap = ""
         if self.prefix:
-            self._say(self.prefix)
+            self._write(self.prefix)
             self.prefix = ""
 
     def _block(self, text: str, tag: Tag | None = None, detail: str = "") -> None:
         self._separate()
         if tag:
             self._open(tag, detail)
-        self._say(text)
+        self._write(text)
         if tag:
             self._close()
         self.gap = "\n\n"
@@ -116,12 +118,12 @@ class _Page:
             name = token.type.removesuffix("_open").removesuffix("_close")
             match token.type:
                 case "text" | "text_special":
-                    self._say(token.content)
+                    self._write(token.content)
                 case "softbreak" | "hardbreak":
-                    self._say("\n")
+                    self._write("\n")
                 case "code_inline":
                     self._open("code")
-                    self._say(token.content)
+                    self._write(token.content)
                     self._close()
                 case "strong_open" | "em_open" | "s_open":
                     self._open(INLINE[name])
@@ -133,37 +135,37 @@ class _Page:
                     self._close_link()
                 case "image":
                     self._open("a", str(token.attrGet("src") or ""))
-                    self._say(token.content or "image")
+                    self._write(token.content or "image")
                     self._close_link()
                 case _:
-                    self._say(token.content)
+                    self._write(token.content)
 
     def _open(self, tag: Tag, detail: str = "") -> None:
         self.count += 1
-        self.marks.append(Mark(tag, self.count, detail))
+        self.marks.append(TextMark(tag, self.count, detail))
 
     def _close_link(self) -> None:
         address = self.marks.pop().detail
-        if not address.lower().startswith(LINKS):
+        if not address.lower().startswith(LINK_SCHEMES):
             # Telegram does not open such an address, so show it as text.
-            self._say(f" ({address})")
+            self._write(f" ({address})")
 
     def _close(self) -> None:
         self.marks.pop()
 
-    def _say(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         if text:
-            self.runs.append(Run(text, _sayable(self.marks)))
+            self.runs.append(TextRun(text, _sayable(self.marks)))
 
 
-def _sayable(marks: Sequence[Mark]) -> tuple[Mark, ...]:
+def _sayable(marks: Sequence[TextMark]) -> tuple[TextMark, ...]:
     """Remove combinations of marks that Telegram rejects, and links that it does not open."""
-    kept: list[Mark] = []
+    kept: list[TextMark] = []
     for mark in marks:
         if mark.tag in {"pre", "code"}:
             # Code cannot be combined with other marks, except a quote around it.
             kept = [other for other in kept if other.tag == "blockquote"]
-        if mark.tag == "a" and not mark.detail.lower().startswith(LINKS):
+        if mark.tag == "a" and not mark.detail.lower().startswith(LINK_SCHEMES):
             continue
         if all(mark.tag != other.tag for other in kept):
             kept.append(mark)

@@ -8,8 +8,8 @@ from telegram import Bot, BotCommand, BotCommandScopeChat
 from telegram.error import TelegramError
 
 from choir_common.wire.messages import DmBinding
-from choir_gateway.channels.port import Contacts
-from choir_gateway.channels.telegram.updates import menu_name
+from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.telegram.update_parser import menu_name
 
 log = structlog.get_logger("choir.gateway.telegram")
 
@@ -18,10 +18,10 @@ MAX_COMMANDS = 100
 MAX_SUMMARY = 256
 
 
-class Menu:
+class CommandMenu:
     """Command menus of one bot, by user."""
 
-    def __init__(self, bot: Bot, contacts: Contacts) -> None:
+    def __init__(self, bot: Bot, contacts: ConversationDirectory) -> None:
         self._bot = bot
         self._contacts = contacts
         self._shown: dict[str, tuple[BotCommand, ...]] = {}

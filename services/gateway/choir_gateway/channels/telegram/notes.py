@@ -1,6 +1,6 @@
 """Queue of control's notes to users: the result of a command, or that nobody answers soon.
 
-Filled by `channel`, which also runs it; sends through `sending`. The notes of a chat are sent in
+Filled by `channel`, which also runs it; sends through `sender`. The notes of a chat are sent in
 order, and neither updates nor other chats wait for them. They are in memory only: the effects of a
 command are durable, and its result can be requested again.
 """
@@ -10,18 +10,18 @@ from collections import deque
 
 import structlog
 
-from choir_gateway.channels.telegram.sending import Sending
+from choir_gateway.channels.telegram.sender import MessageSender
 
 log = structlog.get_logger("choir.gateway.telegram")
 
-MOST_WAITING = 50
+MAX_PENDING = 50
 """Per chat. If a user types more commands while Telegram accepts nothing, the later notes are dropped."""
 
 
-class Notes:
+class NoteQueue:
     """Queues of the pending notes of one bot, by user."""
 
-    def __init__(self, sending: Sending) -> None:
+    def __init__(self, sending: MessageSender) -> None:
         self._sending = sending
         self._waiting: dict[str, deque[str]] = {}
         self._begun: asyncio.Queue[str] = asyncio.Queue()
@@ -32,7 +32,7 @@ class Notes:
         if waiting is None:
             self._waiting[user_id] = deque([text])
             self._begun.put_nowait(user_id)
-        elif len(waiting) < MOST_WAITING:
+        elif len(waiting) < MAX_PENDING:
             waiting.append(text)
         else:
             log.warning("note dropped", user_id=user_id, waiting=len(waiting))
@@ -41,13 +41,13 @@ class Notes:
         """Send notes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                tasks.create_task(self._say_all(await self._begun.get()))
+                tasks.create_task(self._send_all(await self._begun.get()))
 
-    async def _say_all(self, user_id: str) -> None:
+    async def _send_all(self, user_id: str) -> None:
         waiting = self._waiting[user_id]
         while waiting:
             try:
-                await self._sending.notify(user_id, waiting.popleft())
+                await self._sending.send_note(user_id, waiting.popleft())
             except Exception:  # outermost loop of the notes: continue with the next
                 log.exception("note not said", user_id=user_id)
         del self._waiting[user_id]

@@ -1,6 +1,6 @@
 """Rate limiter for Telegram: 30 messages a second per bot, one a second per chat, with short bursts.
 
-Used by `calls` and `presence` before each message. They handle a 429 response that arrives
+Used by `api_call` and `activity` before each message. They handle a 429 response that arrives
 nevertheless.
 """
 
@@ -15,10 +15,10 @@ from choir_common.errors import Unavailable
 BOT_BURST, BOT_WINDOW_S = 5, 0.2
 # A reply of 20,000 characters is sent at once; further messages one per second.
 CHAT_BURST, CHAT_WINDOW_S = 5, 5.0
-CHATS = 1000
+MAX_CHATS = 1000
 
 
-class Pace:
+class RateLimiter:
     """Rate limiter of one bot and its chats."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Pace:
     def _chat(self, chat: str) -> AsyncLimiter:
         if chat not in self._chats:
             self._chats[chat] = AsyncLimiter(CHAT_BURST, CHAT_WINDOW_S)
-            if len(self._chats) > CHATS:
+            if len(self._chats) > MAX_CHATS:
                 self._chats.popitem(last=False)
         self._chats.move_to_end(chat)
         return self._chats[chat]

@@ -3,13 +3,13 @@
 from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 
 
-def pause_of(error: RetryAfter) -> float:
+def retry_after_s(error: RetryAfter) -> float:
     """Return the seconds of a rate limit; the type depends on the version of the library."""
     pause = error.retry_after
     return float(pause) if isinstance(pause, int) else pause.total_seconds()
 
 
-def explain(error: TelegramError) -> str:
+def describe_error(error: TelegramError) -> str:
     """Return the reason why no updates arrive, as a text for operators."""
     if isinstance(error, InvalidToken):
         return "Telegram refuses the bot's token; check it in secrets.json."

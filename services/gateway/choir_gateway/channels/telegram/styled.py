@@ -1,6 +1,6 @@
 """Text with marks (bold, code, links) and its rendering as Telegram's HTML. Pure.
 
-Made by `markdown`, split by `chunks`, sent by `sending`. A run carries all of its marks, so a cut
+Made by `markdown`, split by `chunks`, sent by `sender`. A run carries all of its marks, so a cut
 between any two characters leaves two valid texts.
 """
 
@@ -13,7 +13,7 @@ Tag = Literal["b", "i", "s", "code", "pre", "a", "blockquote"]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TextMark:
     """A mark on a piece of text; adjacent runs with the same number are one piece."""
 
     tag: Tag
@@ -23,30 +23,30 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TextRun:
     """Characters with the same marks, outermost mark first."""
 
     text: str
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TextMark, ...] = ()
 
 
-Styled = Sequence[Run]
+Styled = Sequence[TextRun]
 
 
-def plain(runs: Styled) -> str:
+def plain_text(runs: Styled) -> str:
     """Return the text without marks."""
     return "".join(run.text for run in runs)
 
 
-def unstyled(text: str) -> Styled:
+def make_plain(text: str) -> Styled:
     """Return a text as a single run without marks."""
-    return (Run(text),) if text else ()
+    return (TextRun(text),) if text else ()
 
 
 def to_html(runs: Styled) -> str:
     """Return Telegram's HTML; tags are closed in the reverse order of opening."""
     out: list[str] = []
-    open_marks: list[Mark] = []
+    open_marks: list[TextMark] = []
     for run in runs:
         shared = _shared(open_marks, run.marks)
         out += [_closing(mark) for mark in reversed(open_marks[shared:])]
@@ -57,21 +57,21 @@ def to_html(runs: Styled) -> str:
     return "".join(out)
 
 
-def cut(runs: Styled, start: int, end: int) -> Styled:
+def slice_runs(runs: Styled, start: int, end: int) -> Styled:
     """Return the characters from `start` to `end` with their marks."""
-    found: list[Run] = []
+    found: list[TextRun] = []
     at = 0
     for run in runs:
         piece = run.text[max(0, start - at) : max(0, end - at)]
         if piece:
-            found.append(Run(piece, run.marks))
+            found.append(TextRun(piece, run.marks))
         at += len(run.text)
     return tuple(found)
 
 
-def stretches(runs: Styled) -> Iterable[tuple[int, int]]:
+def mark_spans(runs: Styled) -> Iterable[tuple[int, int]]:
     """Return the start and the end of each mark."""
-    found: dict[Mark, tuple[int, int]] = {}
+    found: dict[TextMark, tuple[int, int]] = {}
     at = 0
     for run in runs:
         for mark in run.marks:
@@ -80,7 +80,7 @@ def stretches(runs: Styled) -> Iterable[tuple[int, int]]:
     return found.values()
 
 
-def _shared(before: Sequence[Mark], now: Sequence[Mark]) -> int:
+def _shared(before: Sequence[TextMark], now: Sequence[TextMark]) -> int:
     count = 0
     for left, right in zip(before, now, strict=False):
         if left != right:
@@ -89,7 +89,7 @@ def _shared(before: Sequence[Mark], now: Sequence[Mark]) -> int:
     return count
 
 
-def _opening(mark: Mark) -> str:
+def _opening(mark: TextMark) -> str:
     match mark.tag:
         case "a":
             return f'<a href="{escape(mark.detail)}">'
@@ -99,5 +99,5 @@ def _opening(mark: Mark) -> str:
             return f"<{tag}>"
 
 
-def _closing(mark: Mark) -> str:
+def _closing(mark: TextMark) -> str:
     return "</code></pre>" if mark.tag == "pre" and mark.detail else f"</{mark.tag}>"

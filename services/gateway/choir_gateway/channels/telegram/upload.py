@@ -1,4 +1,4 @@
-"""Upload of an agent's file from control to Telegram. Called by `sending`.
+"""Upload of an agent's file from control to Telegram. Called by `sender`.
 
 The file is stored in a temporary file first: 50 MB are too much for memory, and a call that is
 retried sends the file again.
@@ -15,16 +15,16 @@ from telegram.constants import FileSizeLimit
 from choir_common.clients.outbox_files import OutboxFiles
 from choir_common.errors import ChoirError, NotFound, TooLarge, Unavailable
 from choir_common.wire.attachments import Attachment, AttachmentKind
-from choir_gateway.channels.telegram.calls import RefusedError
+from choir_gateway.channels.telegram.api_call import RefusedError
 from choir_gateway.channels.telegram.styled import Styled, to_html
 
 # Telegram processes a file before it responds, which takes some time.
-ANSWER_S = 30.0
-PIECE_S = 30.0
+READ_TIMEOUT_S = 30.0
+WRITE_TIMEOUT_S = 30.0
 
 
 @contextlib.asynccontextmanager
-async def fetched(
+async def fetch_file(
     files: OutboxFiles, outbox_id: int, attachment: Attachment
 ) -> AsyncIterator[IO[bytes]]:
     """Yield the file, downloaded from control; it is deleted at the end of the block.
@@ -49,19 +49,19 @@ async def fetched(
         yield spool
 
 
-async def upload(
+async def upload_file(
     bot: Bot,
     chat: int,
     attachment: Attachment,
     kind: AttachmentKind,
     spool: IO[bytes],
-    said: Styled,
+    text: Styled,
     reply: ReplyParameters | None,
 ) -> Message:
     """Send a file once, under its own name. Raises the errors of the library."""
     spool.seek(0)
     file = InputFile(spool, filename=attachment.name, read_file_handle=False)
-    caption = to_html(said) or None
+    caption = to_html(text) or None
     mode = "HTML" if caption else None
 
     async def send(by: Callable[..., Awaitable[Message]]) -> Message:
@@ -71,8 +71,8 @@ async def upload(
             caption=caption,
             parse_mode=mode,
             reply_parameters=reply,
-            write_timeout=PIECE_S,
-            read_timeout=ANSWER_S,
+            write_timeout=WRITE_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
         )
 
     match kind:

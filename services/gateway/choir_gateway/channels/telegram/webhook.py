@@ -1,6 +1,6 @@
 """Updates by webhook: Telegram sends them to a route of the gateway.
 
-Run by `channel`, which also passes on the requests; passes updates to `intake`. Telegram repeats an
+Run by `channel`, which also passes on the requests; passes updates to `update_handler`. Telegram repeats an
 update until the response is 200, which means that control has stored it.
 """
 
@@ -14,9 +14,9 @@ from telegram.error import BadRequest, RetryAfter, TelegramError
 
 from choir_common.errors import BadInput, Unauthorized, Unavailable
 from choir_common.wire.messages import InboundMessage, Press
-from choir_gateway.channels.telegram.intake import FIRST_WAIT_S, LONGEST_WAIT_S, Intake
-from choir_gateway.channels.telegram.pauses import explain, pause_of
-from choir_gateway.channels.telegram.updates import WANTED
+from choir_gateway.channels.telegram.pauses import describe_error, retry_after_s
+from choir_gateway.channels.telegram.update_handler import FIRST_WAIT_S, MAX_WAIT_S, UpdateHandler
+from choir_gateway.channels.telegram.update_parser import ALLOWED_UPDATES
 
 log = structlog.get_logger("choir.gateway.telegram")
 
@@ -28,24 +28,26 @@ NOT_AN_UPDATE = (
 )
 # Telegram waits a minute. If control is unavailable for longer than this, Telegram's repetition
 # retries.
-STORE_S = 20.0
+STORE_TIMEOUT_S = 20.0
 # Another program with the token may set another webhook, and Telegram reports failures only on
 # request.
-LOOK_AGAIN_S = 60.0
+CHECK_INTERVAL_S = 60.0
 
 
-class Webhook:
+class WebhookReceiver:
     """Receiver of one bot's updates by webhook."""
 
-    def __init__(self, bot: Bot, gateway: str, url: str, secret: str, intake: Intake) -> None:
+    def __init__(
+        self, bot: Bot, gateway: str, url: str, secret: str, intake: UpdateHandler
+    ) -> None:
         self._bot = bot
         self._gateway = gateway
         self._url = url
         self._secret = secret
         self._intake = intake
         # One update at a time: concurrent ones would change the order of a conversation.
-        self._turn = asyncio.Lock()
-        self.trouble: str | None = "has not told Telegram its webhook yet"
+        self._lock = asyncio.Lock()
+        self.error: str | None = "has not told Telegram its webhook yet"
 
     async def run(self) -> None:
         """Set the webhook and check regularly that it is still set, until cancelled."""
@@ -53,22 +55,22 @@ class Webhook:
         while True:
             try:
                 await self._set()
-                failures, wait_s = 0, LOOK_AGAIN_S
+                failures, wait_s = 0, CHECK_INTERVAL_S
             except RetryAfter as error:
-                wait_s = pause_of(error)
+                wait_s = retry_after_s(error)
             except BadRequest as error:
-                failures, wait_s = failures + 1, LONGEST_WAIT_S
-                self._tell(f"Telegram refuses the webhook: {error.message}")
+                failures, wait_s = failures + 1, MAX_WAIT_S
+                self._set_trouble(f"Telegram refuses the webhook: {error.message}")
             except TelegramError as error:
                 failures += 1
-                wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8))
-                self._tell(explain(error))
+                wait_s = min(MAX_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8))
+                self._set_trouble(describe_error(error))
             except Exception:  # outermost loop of a bot: the other bots and the console continue
-                wait_s = LONGEST_WAIT_S
+                wait_s = MAX_WAIT_S
                 log.exception("webhook not set", gateway=self._gateway)
             await asyncio.sleep(wait_s)
 
-    async def take(self, body: bytes, secret: str) -> None:
+    async def store_update(self, body: bytes, secret: str) -> None:
         """Store an update that Telegram sent.
 
         Raises Unauthorized for a wrong secret, BadInput for an invalid update, Unavailable.
@@ -77,31 +79,31 @@ class Webhook:
             raise Unauthorized("The webhook's secret is another.")
         said = self._read(body)
         try:
-            async with asyncio.timeout(STORE_S), self._turn:
-                await self._intake.take(said)
+            async with asyncio.timeout(STORE_TIMEOUT_S), self._lock:
+                await self._intake.handle(said)
         except TimeoutError:
             raise Unavailable("Control did not store it in time.") from None
 
     def _read(self, body: bytes) -> InboundMessage | Press | None:
         try:
-            return self._intake.read(Update.de_json(json.loads(body), self._bot))
+            return self._intake.parse(Update.de_json(json.loads(body), self._bot))
         except NOT_AN_UPDATE as error:
             raise BadInput("This is no update of Telegram's.") from error
 
     async def _set(self) -> None:
         found = await self._bot.get_webhook_info()
-        if self.trouble or found.url != self._url:
+        if self.error or found.url != self._url:
             await self._bot.set_webhook(
                 self._url,
                 secret_token=self._secret,
-                allowed_updates=WANTED,
+                allowed_updates=ALLOWED_UPDATES,
                 # one connection keeps the updates in order
                 max_connections=1,
                 drop_pending_updates=False,
             )
         behind = found.pending_update_count and found.last_error_message
-        self.trouble = f"Telegram cannot bring updates: {behind}" if behind else None
+        self.error = f"Telegram cannot bring updates: {behind}" if behind else None
 
-    def _tell(self, trouble: str) -> None:
-        self.trouble = trouble
+    def _set_trouble(self, trouble: str) -> None:
+        self.error = trouble
         log.warning("no webhook", gateway=self._gateway, reason=trouble)

@@ -19,9 +19,9 @@ from telegram.error import BadRequest, Forbidden, RetryAfter, TelegramError
 from choir_common.clients.control import ControlInbox
 from choir_common.errors import ChoirError
 from choir_common.wire.activity import Card, DmActivity, Idle, KeptCard, Typing
-from choir_gateway.channels.telegram.calls import NO_PREVIEW
-from choir_gateway.channels.telegram.pace import Pace
-from choir_gateway.channels.telegram.pauses import pause_of
+from choir_gateway.channels.telegram.api_call import NO_PREVIEW
+from choir_gateway.channels.telegram.pace import RateLimiter
+from choir_gateway.channels.telegram.pauses import retry_after_s
 
 log = structlog.get_logger("choir.gateway.telegram")
 
@@ -29,59 +29,59 @@ log = structlog.get_logger("choir.gateway.telegram")
 TYPING_S = 4.0
 EDIT_S = 3.0
 BUSY_S = 1.0
-CARDS = 500
+MAX_CARDS = 500
 # A card that could not be shown this often is dropped; its job has moved on by then.
-TRIES = 20
+MAX_ATTEMPTS = 20
 
 
 @dataclass(slots=True)
-class _Typing:
+class _TypingState:
     until: float
     next: float = 0.0
 
 
 @dataclass(slots=True)
-class _Shown:
+class _ProgressCard:
     """A card and the state of its message."""
 
     dm: str
     card: Card
     message_id: str | None
     text: str = ""
-    kept: bool = False
+    is_stored: bool = False
     next: float = 0.0
     tries: int = 0
 
     @property
     def due(self) -> float:
         """Return the time of the next update, or infinity if the message is current."""
-        return math.inf if self.text == self.card.text and self.kept else self.next
+        return math.inf if self.text == self.card.text and self.is_stored else self.next
 
 
-State = TypeVar("State", _Typing, _Shown)
+State = TypeVar("State", _TypingState, _ProgressCard)
 
 
-class Presence:
+class ActivityDisplay:
     """Display of the activity in the chats of one bot."""
 
-    def __init__(self, bot: Bot, pace: Pace, control: ControlInbox) -> None:
+    def __init__(self, bot: Bot, pace: RateLimiter, control: ControlInbox) -> None:
         self._bot = bot
         self._pace = pace
         self._control = control
-        self._typing: dict[str, _Typing] = {}
-        self._cards: OrderedDict[tuple[str, str], _Shown] = OrderedDict()
+        self._typing: dict[str, _TypingState] = {}
+        self._cards: OrderedDict[tuple[str, str], _ProgressCard] = OrderedDict()
         self._news = asyncio.Event()
 
     def show(self, activity: DmActivity, user_id: str) -> None:
         """Queue an activity; it is shown soon."""
         match activity.what:
             case Typing(lasts_s=lasts_s):
-                before = self._typing.get(user_id, _Typing(0))
-                self._typing[user_id] = _Typing(_now() + lasts_s, before.next)
+                before = self._typing.get(user_id, _TypingState(0))
+                self._typing[user_id] = _TypingState(_now() + lasts_s, before.next)
             case Idle():
                 self._typing.pop(user_id, None)
             case Card() as card:
-                self._note(activity.dm, card, user_id)
+                self._store_card(activity.dm, card, user_id)
             case other:
                 assert_never(other)
         self._news.set()
@@ -92,28 +92,28 @@ class Presence:
             self._news.clear()
             async with asyncio.TaskGroup() as tasks:
                 for deed in self._due():
-                    tasks.create_task(self._do(deed))
+                    tasks.create_task(self._run_update(deed))
             try:
                 async with asyncio.timeout_at(self._next()):
                     await self._news.wait()
             except TimeoutError:
                 continue
 
-    async def _do(self, deed: Callable[[], Awaitable[None]]) -> None:
+    async def _run_update(self, deed: Callable[[], Awaitable[None]]) -> None:
         try:
             await deed()
         except Exception:  # outermost loop of the activities: messages must not stop
             log.exception("not shown")
 
-    def _note(self, dm: str, card: Card, user_id: str) -> None:
+    def _store_card(self, dm: str, card: Card, user_id: str) -> None:
         key = (user_id, card.card_id)
         shown = self._cards.get(key)
         if shown is None:
             # After a restart the message of a card is known but its text is not, so it is edited
             # even if it may be current.
-            shown = _Shown(dm, card, card.message_id, kept=card.message_id is not None)
+            shown = _ProgressCard(dm, card, card.message_id, is_stored=card.message_id is not None)
             self._cards[key] = shown
-            if len(self._cards) > CARDS:
+            if len(self._cards) > MAX_CARDS:
                 self._cards.popitem(last=False)
         elif not shown.card.done:
             shown.card = card
@@ -124,10 +124,10 @@ class Presence:
             if typing.until <= now:
                 del self._typing[user_id]
             elif typing.next <= now:
-                due.append(_bound(self._type, user_id, typing))
+                due.append(_bound(self._send_typing, user_id, typing))
         for (user_id, _), shown in list(self._cards.items()):
             if shown.due <= now:
-                due.append(_bound(self._draw, user_id, shown))
+                due.append(_bound(self._update_card, user_id, shown))
         return due
 
     def _next(self) -> float:
@@ -135,16 +135,16 @@ class Presence:
         # `inf` is not a valid time for the loop; an additional wakeup per minute costs nothing.
         return min([*times, *(shown.due for shown in self._cards.values()), _now() + 60])
 
-    async def _type(self, user_id: str, typing: _Typing) -> None:
+    async def _send_typing(self, user_id: str, typing: _TypingState) -> None:
         typing.next = _now() + TYPING_S
         try:
             await self._bot.send_chat_action(int(user_id), ChatAction.TYPING)
         except RetryAfter as error:
-            typing.next = _now() + pause_of(error)
+            typing.next = _now() + retry_after_s(error)
         except TelegramError as error:
             log.debug("typing not shown", reason=error.message)
 
-    async def _draw(self, user_id: str, shown: _Shown) -> None:
+    async def _update_card(self, user_id: str, shown: _ProgressCard) -> None:
         """Update the message of a card; after a failure try again later."""
         # Replies have priority over cards.
         if shown.text != shown.card.text and not self._pace.is_free(user_id):
@@ -154,24 +154,24 @@ class Presence:
         shown.next = _now() + EDIT_S
         try:
             if shown.text != shown.card.text:
-                await self._put(user_id, shown)
-            if not shown.kept and shown.message_id is not None:
+                await self._send_card(user_id, shown)
+            if not shown.is_stored and shown.message_id is not None:
                 await self._control.keep_card(
                     KeptCard(dm=shown.dm, card_id=shown.card.card_id, message_id=shown.message_id)
                 )
-                shown.kept = True
+                shown.is_stored = True
             shown.tries = 0
         except RetryAfter as error:
-            shown.next = _now() + pause_of(error)
+            shown.next = _now() + retry_after_s(error)
         except Forbidden:
-            shown.tries = TRIES
+            shown.tries = MAX_ATTEMPTS
         except (TelegramError, ChoirError) as error:
             log.debug("card not shown", dm=shown.dm, reason=str(error))
         # A finished card stays in memory: if it is repeated, it must not become a second message.
-        if shown.tries >= TRIES:
+        if shown.tries >= MAX_ATTEMPTS:
             self._cards.pop((user_id, shown.card.card_id), None)
 
-    async def _put(self, user_id: str, shown: _Shown) -> None:
+    async def _send_card(self, user_id: str, shown: _ProgressCard) -> None:
         text = shown.card.text
         await self._pace.wait(user_id, _now() + BUSY_S)
         if shown.message_id is not None and await self._edit(user_id, shown.message_id, text):
@@ -180,7 +180,7 @@ class Presence:
         made = await self._bot.send_message(
             int(user_id), text, disable_notification=True, link_preview_options=NO_PREVIEW
         )
-        shown.message_id, shown.text, shown.kept = str(made.message_id), text, False
+        shown.message_id, shown.text, shown.is_stored = str(made.message_id), text, False
 
     async def _edit(self, user_id: str, message_id: str, text: str) -> bool:
         """Edit the message; return False if it is gone and must be sent again."""

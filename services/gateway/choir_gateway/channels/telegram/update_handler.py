@@ -14,36 +14,38 @@ from telegram.error import TelegramError
 
 from choir_common.errors import BadInput, ChoirError, NotFound
 from choir_common.wire.messages import InboundMessage, Press
-from choir_gateway.channels.port import Neighbours
-from choir_gateway.channels.telegram.updates import read_message, read_press
+from choir_gateway.channels.interface import ChannelDependencies
+from choir_gateway.channels.telegram.update_parser import parse_message, parse_press
 
 log = structlog.get_logger("choir.gateway.telegram")
 
 FIRST_WAIT_S = 0.2
-LONGEST_WAIT_S = 10.0
+MAX_WAIT_S = 10.0
 
 T = TypeVar("T")
 OnHeard = Callable[[InboundMessage, str | None], Awaitable[None]]
 """Receives a message and control's note for its user, the first time that the message arrives."""
 
 
-class Intake:
+class UpdateHandler:
     """Handler of the updates of one bot."""
 
-    def __init__(self, bot: Bot, gateway: str, neighbours: Neighbours, on_heard: OnHeard) -> None:
+    def __init__(
+        self, bot: Bot, gateway: str, neighbours: ChannelDependencies, listener: OnHeard
+    ) -> None:
         self._bot = bot
         self._gateway = gateway
         self._control = neighbours.control
         self._contacts = neighbours.contacts
-        self._on_heard = on_heard
+        self._on_heard = listener
 
-    def read(self, update: Update) -> InboundMessage | Press | None:
+    def parse(self, update: Update) -> InboundMessage | Press | None:
         """Return the content of an update; None for strangers, groups and other kinds of updates."""
         if update.callback_query is not None:
-            return read_press(update.callback_query, self._gateway)
-        return read_message(update, self._gateway, self._contacts)
+            return parse_press(update.callback_query, self._gateway)
+        return parse_message(update, self._gateway, self._contacts)
 
-    async def take(self, said: InboundMessage | Press | None) -> None:
+    async def handle(self, said: InboundMessage | Press | None) -> None:
         """Store the content of an update, retrying while control is unavailable."""
         match said:
             case InboundMessage():
@@ -56,14 +58,14 @@ class Intake:
                 assert_never(said)
 
     async def _accept(self, message: InboundMessage) -> None:
-        accepted = await self._insist(lambda: self._control.accept(message))
+        accepted = await self._retry(lambda: self._control.accept(message))
         # The note of a repeated update was sent before.
         if accepted is not None and not accepted.duplicate:
             await self._on_heard(message, accepted.note)
 
     async def _press(self, press: Press) -> None:
         """Send the press to control, then show its answer; control edits the message through its outbox."""
-        pressed = await self._insist(lambda: self._control.press(press))
+        pressed = await self._retry(lambda: self._control.press(press))
         answer = pressed.answer if pressed else None
         try:
             await self._bot.answer_callback_query(press.callback_id, answer)
@@ -71,7 +73,7 @@ class Intake:
             # Too late for the short answer; the decision is visible in the conversation.
             log.info("press not answered", gateway=self._gateway, reason=error.message)
 
-    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def _retry(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         failures = 0
         while True:
             try:
@@ -82,4 +84,4 @@ class Intake:
             except ChoirError as error:
                 log.info("update waits", gateway=self._gateway, reason=error.message)
             failures += 1
-            await asyncio.sleep(min(LONGEST_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8)))
+            await asyncio.sleep(min(MAX_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8)))

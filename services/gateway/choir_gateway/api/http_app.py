@@ -19,27 +19,27 @@ from choir_common.wire.configuring import BotTokens
 from choir_common.wire.messages import OutboundMessage, Receipt
 from choir_common.wire.operator import PartStatus
 from choir_gateway import VERSION
-from choir_gateway.bot_doors import file_routes, webhook_routes
-from choir_gateway.channels.console.hub import ConsoleHub
-from choir_gateway.console_doors import console_routes, large_bodies
-from choir_gateway.roster import Roster
+from choir_gateway.api.bots import make_file_router, make_webhook_router
+from choir_gateway.api.console import large_body_routes, make_console_router
+from choir_gateway.channel_registry import ChannelRegistry
+from choir_gateway.channels.console.channel import ConsoleChannel
 
 # The limit of a message (100,000 characters) as UTF-8, with JSON around it.
 MAX_BODY_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class ControlTrust:
     """Authentication of control, and the recipients of the tokens that it sends."""
 
     operator_token: str | None = field(repr=False)
-    learn: Callable[[Iterable[str]], None]
+    redactor: Callable[[Iterable[str]], None]
     """Receives the tokens before they are used; this is the redactor."""
-    trust_control: Callable[[str], None]
+    control_files: Callable[[str], None]
     """Receives the certificates by which control is verified."""
 
 
-def bus_endpoints(roster: Roster) -> Sequence[Endpoint]:
+def make_bus_endpoints(roster: ChannelRegistry) -> Sequence[Endpoint]:
     """Return the gateway's NATS endpoints."""
 
     async def deliver(message: OutboundMessage) -> Receipt:
@@ -48,12 +48,12 @@ def bus_endpoints(roster: Roster) -> Sequence[Endpoint]:
     return (Endpoint(subjects.deliver_message(), OutboundMessage, deliver),)
 
 
-def console_app(
+def make_gateway_app(
     bus: Bus,
-    roster: Roster,
-    hub: ConsoleHub,
+    roster: ChannelRegistry,
+    hub: ConsoleChannel,
     token: str | None,
-    trust: Trust,
+    trust: ControlTrust,
 ) -> FastAPI:
     """Build the HTTP application; `token` is required from callers over TCP."""
     app = make_service_app(
@@ -61,18 +61,20 @@ def console_app(
         VERSION,
         Readiness(_readiness(bus, roster)),
         max_body_bytes=MAX_BODY_BYTES,
-        large_bodies=large_bodies(hub.spool.caps.file_bytes),
+        large_bodies=large_body_routes(hub.spool.limits.file_bytes),
     )
     shown = Depends(OPERATOR_TOKEN)
     for_control = [Depends(_admit_control(trust)), shown]
-    app.include_router(console_routes(roster, hub), dependencies=[Depends(_admit(token)), shown])
+    app.include_router(
+        make_console_router(roster, hub), dependencies=[Depends(_admit(token)), shown]
+    )
     app.include_router(_token_routes(roster, trust), dependencies=for_control)
-    app.include_router(file_routes(roster), dependencies=for_control)
-    app.include_router(webhook_routes(roster))
+    app.include_router(make_file_router(roster), dependencies=for_control)
+    app.include_router(make_webhook_router(roster))
     return app
 
 
-def _token_routes(roster: Roster, trust: Trust) -> APIRouter:
+def _token_routes(roster: ChannelRegistry, trust: ControlTrust) -> APIRouter:
     router = APIRouter(prefix="/v1/channels", tags=["channels"])
 
     @router.put("/tokens", status_code=204)
@@ -85,9 +87,9 @@ def _token_routes(roster: Roster, trust: Trust) -> APIRouter:
             places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
             raise BadInput(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
         # The redactor first, so that no log line can contain a new token.
-        trust.learn(parcel.tokens.values())
-        trust.trust_control(parcel.control_ca)
-        roster.take_tokens(parcel)
+        trust.redactor(parcel.tokens.values())
+        trust.control_files(parcel.control_ca)
+        roster.set_tokens(parcel)
 
     return router
 
@@ -103,7 +105,7 @@ def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
-def _admit_control(trust: Trust) -> Callable[[Request], Awaitable[None]]:
+def _admit_control(trust: ControlTrust) -> Callable[[Request], Awaitable[None]]:
     """Require the operator token, on the Unix socket too.
 
     A caller that could replace a bot's token would receive the messages of its users.
@@ -117,7 +119,7 @@ def _admit_control(trust: Trust) -> Callable[[Request], Awaitable[None]]:
     return refuse
 
 
-def _readiness(bus: Bus, roster: Roster) -> Callable[[], Awaitable[Sequence[PartStatus]]]:
+def _readiness(bus: Bus, roster: ChannelRegistry) -> Callable[[], Awaitable[Sequence[PartStatus]]]:
     async def check() -> Sequence[PartStatus]:
         return (PartStatus(name="nats", ok=not bus.trouble, detail=bus.trouble), *roster.state())
 

@@ -1,19 +1,19 @@
-"""Splitting of an outbound message into parts, each sent by one call. Pure; called by `sending`."""
+"""Splitting of an outbound message into parts, each sent by one call. Pure; called by `sender`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.messages import OutboundMessage
-from choir_gateway.channels.telegram.chunks import CAPTION_LIMIT, LIMIT, split, units
-from choir_gateway.channels.telegram.markdown import read_markdown
-from choir_gateway.channels.telegram.styled import Run, Styled, plain, unstyled
+from choir_gateway.channels.telegram.chunks import CAPTION_LIMIT, LIMIT, split_text, utf16_length
+from choir_gateway.channels.telegram.markdown import parse_markdown
+from choir_gateway.channels.telegram.styled import Styled, TextRun, make_plain, plain_text
 
-REPEATED = "(possibly repeated) "
+REPEATED_LABEL = "(possibly repeated) "
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextPart:
     """A text message; the last one of a message has the buttons."""
 
     styled: Styled
@@ -21,44 +21,44 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class FilePart:
     """A file with its caption."""
 
     attachment: Attachment
     caption: Styled = ()
 
 
-Parcel = Words | File
+MessagePart = TextPart | FilePart
 
 
-def lay_out(message: OutboundMessage) -> Sequence[Parcel]:
+def split_message(message: OutboundMessage) -> Sequence[MessagePart]:
     """Return the parts of a message in order; a short text with a single file becomes its caption."""
     styled = _styled(message)
-    files = [File(attachment) for attachment in message.attachments]
-    fits = units(plain(styled)) <= CAPTION_LIMIT - len(REPEATED)
+    files = [FilePart(attachment) for attachment in message.attachments]
+    fits = utf16_length(plain_text(styled)) <= CAPTION_LIMIT - len(REPEATED_LABEL)
     if len(files) == 1 and fits and not message.buttons and message.edits is None:
         return (replace(files[0], caption=styled),)
-    words = [Words(part) for part in split(styled, LIMIT - len(REPEATED))]
+    words = [TextPart(part) for part in split_text(styled, LIMIT - len(REPEATED_LABEL))]
     if words and message.buttons:
         words[-1] = replace(words[-1], buttons=message.buttons)
     return (*words, *files)
 
 
-def doubtful(parcel: Parcel) -> Parcel:
+def label_repeated(parcel: MessagePart) -> MessagePart:
     """Return the part with a note that the user may have received it before."""
     match parcel:
-        case Words():
-            return doubtful_words(parcel)
-        case File(_, caption):
-            return replace(parcel, caption=(Run(REPEATED), *caption))
+        case TextPart():
+            return label_repeated_text(parcel)
+        case FilePart(_, caption):
+            return replace(parcel, caption=(TextRun(REPEATED_LABEL), *caption))
 
 
-def doubtful_words(words: Words) -> Words:
+def label_repeated_text(words: TextPart) -> TextPart:
     """Return the text with a note that the user may have received it before."""
-    return replace(words, styled=(Run(REPEATED), *words.styled))
+    return replace(words, styled=(TextRun(REPEATED_LABEL), *words.styled))
 
 
 def _styled(message: OutboundMessage) -> Styled:
     # Texts of models are Markdown; Choir's own notices are plain text.
     own = message.session_id is None or message.kind in {"notice", "error"}
-    return unstyled(message.text) if own else read_markdown(message.text)
+    return make_plain(message.text) if own else parse_markdown(message.text)

@@ -1,6 +1,6 @@
 """HTTP and SSE routes of the console: messages, files, buttons, and a stream of events.
 
-Mounted by `doors`; users reach them through control's endpoint, which forwards the requests.
+Mounted by `http_app`; users reach them through control's endpoint, which forwards the requests.
 """
 
 import mimetypes
@@ -19,8 +19,8 @@ from choir_common.wire.attachments import ANY_MIME, MAX_FILES, Attachment, Attac
 from choir_common.wire.faults import fault_in_words
 from choir_common.wire.messages import Accepted, History, Press, Pressed, QuotedMessage
 from choir_common.wire.model import Wire
-from choir_gateway.channels.console.hub import ConsoleHub, Saying
-from choir_gateway.roster import Roster
+from choir_gateway.channel_registry import ChannelRegistry
+from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleMessage
 
 W = TypeVar("W", bound=Wire)
 MAX_ID = 2**62
@@ -28,9 +28,9 @@ MAX_ID = 2**62
 # id. A key that was cut off could equal another one.
 MAX_KEY = 128
 MAX_NAME = 255
-UPLOAD_WITHIN_S = 600.0
+UPLOAD_TIMEOUT_S = 600.0
 # The files that a browser can display; all others are documents.
-SHOWN_AS: dict[str, AttachmentKind] = {
+KIND_BY_MIME: dict[str, AttachmentKind] = {
     "image/jpeg": "photo",
     "image/png": "photo",
     "image/webp": "photo",
@@ -39,7 +39,7 @@ SHOWN_AS: dict[str, AttachmentKind] = {
 }
 
 
-class Said(Wire):
+class ConsoleMessageRequest(Wire):
     """A message of a user at the console."""
 
     text: str = Field(default="", max_length=100_000)
@@ -58,7 +58,7 @@ class Said(Wire):
         return self
 
 
-class PressedHere(Wire):
+class ConsolePressRequest(Wire):
     """The press of a button at the console."""
 
     data: str = Field(min_length=1, max_length=64)
@@ -67,17 +67,17 @@ class PressedHere(Wire):
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=100)
 
 
-def console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
+def make_console_router(roster: ChannelRegistry, hub: ConsoleChannel) -> APIRouter:
     """Return the router."""
     router = APIRouter(prefix="/v1/dms/{dm}", tags=["console"])
 
     @router.post("/messages", status_code=202)
     async def say(dm: str, request: Request) -> Accepted:
         """Store a message; it is durable when this returns."""
-        roster.console_dm(dm)
-        said = _read(Said, await request.body(), '{"text": "hello"}')
+        roster.require_console_dm(dm)
+        said = _read(ConsoleMessageRequest, await request.body(), '{"text": "hello"}')
         key = said.idempotency_key or _key_of(request) or os.urandom(12).hex()
-        saying = Saying(key, said.text, said.files, said.edits, said.reply_to)
+        saying = ConsoleMessage(key, said.text, said.files, said.edits, said.reply_to)
         return await hub.accept(roster.gateway_of(dm), dm, saying)
 
     @router.get("/messages")
@@ -87,7 +87,7 @@ def console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     ) -> History:
         """Return the messages to the user after an id, oldest first."""
-        roster.console_dm(dm)
+        roster.require_console_dm(dm)
         return await hub.history(dm, after, limit)
 
     @router.get("/events")
@@ -95,14 +95,14 @@ def console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
         dm: str, last_event_id: Annotated[str | None, Header()] = None
     ) -> StreamingResponse:
         """Stream messages to the user; `Last-Event-ID` resumes, 0 starts at the beginning."""
-        roster.console_dm(dm)
+        roster.require_console_dm(dm)
         return sse.stream(hub.follow(dm, _read_id(last_event_id)))
 
     @router.post("/press")
     async def press(dm: str, request: Request) -> Pressed:
         """Press a button below a message; the decision is durable when this returns."""
-        roster.console_dm(dm)
-        pressed = _read(PressedHere, await request.body(), '{"data": "..."}')
+        roster.require_console_dm(dm)
+        pressed = _read(ConsolePressRequest, await request.body(), '{"data": "..."}')
         user = roster.user_of(dm)
         return await hub.press(
             Press(
@@ -119,23 +119,23 @@ def console_routes(roster: Roster, hub: ConsoleHub) -> APIRouter:
     return router
 
 
-def _add_files(router: APIRouter, roster: Roster, hub: ConsoleHub) -> None:
+def _add_files(router: APIRouter, roster: ChannelRegistry, hub: ConsoleChannel) -> None:
     @router.put("/files", status_code=201)
     async def put_file(
         dm: str, request: Request, name: Annotated[str, Query(min_length=1, max_length=MAX_NAME)]
     ) -> Attachment:
         """Upload the body as a file; a message with its `ref` sends it to the agent."""
-        roster.console_dm(dm)
+        roster.require_console_dm(dm)
         mime = request.headers.get("content-type", "")[:127] or _mime_of(name)
         described = Attachment(
-            name=name, kind=SHOWN_AS.get(mime, "document"), mime=mime, ref="unnamed"
+            name=name, kind=KIND_BY_MIME.get(mime, "document"), mime=mime, ref="unnamed"
         )
-        return await hub.spool.take(dm, described, request.stream())
+        return await hub.spool.store_upload(dm, described, request.stream())
 
     @router.get("/messages/{outbox_id}/files/{ref}")
     async def get_file(dm: str, outbox_id: int, ref: str) -> StreamingResponse:
         """Return a file of a message, as the agent sent it."""
-        roster.console_dm(dm)
+        roster.require_console_dm(dm)
         if not 0 < outbox_id <= MAX_ID:
             raise BadInput("There is no such message.")
         found, pieces = await hub.open_file(dm, outbox_id, ref)
@@ -148,9 +148,9 @@ def _add_files(router: APIRouter, roster: Roster, hub: ConsoleHub) -> None:
         )
 
 
-def large_bodies(most: int) -> tuple[LargeBody, ...]:
+def large_body_routes(most: int) -> tuple[LargeBody, ...]:
     """Return the requests with a larger body limit: uploads of files with up to `most` bytes."""
-    return (LargeBody("PUT", r"/v1/dms/[^/]+/files", most, UPLOAD_WITHIN_S),)
+    return (LargeBody("PUT", r"/v1/dms/[^/]+/files", most, UPLOAD_TIMEOUT_S),)
 
 
 def _mime_of(name: str) -> str:

@@ -1,6 +1,6 @@
 """Execution of one Telegram API call that sends something, with its errors mapped to Choir's.
 
-Used by `sending`, which retries rate-limited calls through it until a deadline. `presence` uses
+Used by `sender`, which retries rate-limited calls through it until a deadline. `activity` uses
 NO_PREVIEW alone.
 """
 
@@ -18,8 +18,8 @@ from telegram.error import (
 )
 
 from choir_common.errors import OutcomeUnknown, Unavailable
-from choir_gateway.channels.telegram.pace import Pace
-from choir_gateway.channels.telegram.pauses import pause_of
+from choir_gateway.channels.telegram.pace import RateLimiter
+from choir_gateway.channels.telegram.pauses import retry_after_s
 
 # python-telegram-bot wraps httpx's errors. These ones mean that the request was not sent.
 NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol")
@@ -35,11 +35,11 @@ class RefusedError(Exception):
 
     def __init__(self, words: str, *, whole: bool = False) -> None:
         super().__init__(words)
-        self.words = words
-        self.whole = whole
+        self.text = words
+        self.blocks_user = whole
 
 
-async def make(call: Call, pace: Pace, chat: str, deadline: float) -> str | None:
+async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: float) -> str | None:
     """Make a call and return the id of the message that it created or edited.
 
     Raises RefusedError, Unavailable if certainly nothing was sent, OutcomeUnknown if something may
@@ -50,7 +50,7 @@ async def make(call: Call, pace: Pace, chat: str, deadline: float) -> str | None
         try:
             made = await call()
         except RetryAfter as error:
-            wait_s = pause_of(error)
+            wait_s = retry_after_s(error)
             if asyncio.get_running_loop().time() + wait_s > deadline:
                 raise Unavailable("Telegram limits the rate.", retry_after_s=wait_s) from error
             await asyncio.sleep(wait_s)

@@ -25,42 +25,42 @@ from choir_common.wire.messages import (
     Receipt,
 )
 from choir_common.wire.operator import PartStatus
-from choir_gateway.channels import lazily
-from choir_gateway.channels.console.hub import ConsoleHub
-from choir_gateway.channels.port import Bot, Contacts, Neighbours
+from choir_gateway.channels import factory
+from choir_gateway.channels.console.channel import ConsoleChannel
+from choir_gateway.channels.interface import Channel, ChannelDependencies, ConversationDirectory
 
 log = structlog.get_logger("choir.gateway")
 
 # Control also publishes configuration changes; this finds a change that was missed.
-READ_AGAIN_S = 5.0
+REFRESH_INTERVAL_S = 5.0
 RETRY_S = 0.2
 
-Keys = tuple[str | None, str | None]
+BotSecrets = tuple[str | None, str | None]
 """A bot's token and the secret of its webhook."""
 
 
-class Roster:
+class ChannelRegistry:
     """Registry of the running channels, by gateway name."""
 
     def __init__(
         self,
         control: ControlInbox,
         files: OutboxFiles,
-        hub: ConsoleHub,
+        hub: ConsoleChannel,
         secrets: Mapping[str, str],
     ) -> None:
         self._control = control
         self._hub = hub
         self._tokens = dict(secrets)
         self._tokens_version = 0
-        self._in_use: dict[str, Keys] = {}
+        self._in_use: dict[str, BotSecrets] = {}
         self._table: ChannelTable | None = None
-        self._contacts = Contacts()
-        self._neighbours = Neighbours(control, files, self._contacts)
-        self._bots: dict[str, Bot] = {}
+        self._contacts = ConversationDirectory()
+        self._neighbours = ChannelDependencies(control, files, self._contacts)
+        self._bots: dict[str, Channel] = {}
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._missing: dict[str, str] = {}
-        self._away = ""
+        self._control_error = ""
         self._changed = asyncio.Event()
 
     async def run(self, bus: Bus) -> None:
@@ -82,9 +82,9 @@ class Roster:
                 except TimeoutError:
                     continue
 
-    def take_tokens(self, parcel: BotTokens) -> None:
+    def set_tokens(self, tokens: BotTokens) -> None:
         """Store new bot tokens; bots with a changed token are restarted."""
-        self._tokens, self._tokens_version = dict(parcel.tokens), parcel.version
+        self._tokens, self._tokens_version = dict(tokens.tokens), tokens.version
         self._changed.set()
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
@@ -110,10 +110,10 @@ class Roster:
         """
         binding = self._gateways().get(gateway)
         if binding is not None and binding.type == "console":
-            return self._hub.open_taken(ref)
+            return self._hub.open_upload(ref)
         return self._bot(gateway).open_file(ref)
 
-    async def take_update(self, gateway: str, body: bytes, secret: str) -> None:
+    async def store_update(self, gateway: str, body: bytes, secret: str) -> None:
         """Store an update that Telegram sent to a bot's webhook.
 
         Raises NotFound for an unknown gateway, and the errors of the channel.
@@ -128,7 +128,7 @@ class Roster:
         """Return the user id of a DM."""
         return self._dm(dm).user_id
 
-    def console_dm(self, dm: str) -> None:
+    def require_console_dm(self, dm: str) -> None:
         """Check that a DM belongs to the console.
 
         Raises NotFound otherwise: Telegram users' DMs must not be reachable over the console's
@@ -145,7 +145,7 @@ class Roster:
         """
         if self._table is None:
             return (PartStatus(name="channels", ok=False, detail="Control has not told them yet."),)
-        control = PartStatus(name="control", ok=not self._away, detail=self._away)
+        control = PartStatus(name="control", ok=not self._control_error, detail=self._control_error)
         missing = [
             PartStatus(name=name, ok=True, detail=why) for name, why in self._missing.items()
         ]
@@ -159,7 +159,7 @@ class Roster:
         elif dm is not None and self._is_console(dm.name):
             self._hub.show(activity)
 
-    def _bot(self, gateway: str) -> Bot:
+    def _bot(self, gateway: str) -> Channel:
         if gateway in self._missing:
             raise Unavailable(self._missing[gateway])
         bot = self._bots.get(gateway)
@@ -167,7 +167,7 @@ class Roster:
             raise NotFound(f"There is no bot {gateway[:64]!r} here.")
         return bot
 
-    def _keys(self, gateway: GatewayBinding) -> Keys:
+    def _keys(self, gateway: GatewayBinding) -> BotSecrets:
         """Return the secrets of a bot, None for those that are not set."""
         hook = self._tokens.get(gateway.webhook.secret) if gateway.webhook else None
         return self._tokens.get(gateway.secret or ""), hook
@@ -194,12 +194,12 @@ class Roster:
         except ChoirError as error:
             if self._table is None:
                 log.info("waiting for control", reason=error.message)
-            self._away = f"No words are taken until control answers: {error.message}"
-            return RETRY_S if self._table is None else READ_AGAIN_S
-        self._away = ""
+            self._control_error = f"No words are taken until control answers: {error.message}"
+            return RETRY_S if self._table is None else REFRESH_INTERVAL_S
+        self._control_error = ""
         if table != self._table or self._tokens_are_new():
             await self._apply(table, tasks)
-        return READ_AGAIN_S
+        return REFRESH_INTERVAL_S
 
     def _tokens_are_new(self) -> bool:
         """Return True if a bot runs with old secrets, or waits for secrets that are now available."""
@@ -218,14 +218,14 @@ class Roster:
             now = wanted.get(name)
             same_keys = now and self._keys(now) == self._in_use[name]
             if before.get(name) != now or not same_keys:
-                await self._end(name)
+                await self._stop_channel(name)
         self._missing = {}
         for name, gateway in wanted.items():
             if name not in self._bots:
-                self._begin(gateway, tasks)
+                self._start_channel(gateway, tasks)
         log.info("channels", gateways=sorted(self._gateways()), dms=len(table.dms))
 
-    def _begin(self, gateway: GatewayBinding, tasks: asyncio.TaskGroup) -> None:
+    def _start_channel(self, gateway: GatewayBinding, tasks: asyncio.TaskGroup) -> None:
         token, hook_secret = self._in_use[gateway.name] = self._keys(gateway)
         absent = gateway.secret if token is None else None
         if gateway.webhook is not None and hook_secret is None:
@@ -237,11 +237,11 @@ class Roster:
             )
             log.error("bot without a secret", gateway=gateway.name, secret=absent)
             return
-        bot = lazily.make_bot(gateway, token, hook_secret, self._neighbours)
+        bot = factory.make_channel(gateway, token, hook_secret, self._neighbours)
         self._bots[gateway.name] = bot
         self._polls[gateway.name] = tasks.create_task(bot.run(), name=f"bot {gateway.name}")
 
-    async def _end(self, name: str) -> None:
+    async def _stop_channel(self, name: str) -> None:
         del self._bots[name], self._in_use[name]
         poll = self._polls.pop(name)
         poll.cancel()

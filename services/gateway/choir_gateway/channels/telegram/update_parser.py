@@ -1,4 +1,4 @@
-"""Parsing of updates into messages and presses of configured users. Pure; called by `intake`."""
+"""Parsing of updates into messages and presses of configured users. Pure; called by `update_handler`."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,22 +13,24 @@ from choir_common.wire.messages import (
     Press,
     QuotedMessage,
 )
-from choir_gateway.channels.port import Contacts
+from choir_gateway.channels.interface import ConversationDirectory
 
 PRIVATE = "private"
-WANTED = (Update.MESSAGE, Update.EDITED_MESSAGE, Update.CALLBACK_QUERY)
+ALLOWED_UPDATES = (Update.MESSAGE, Update.EDITED_MESSAGE, Update.CALLBACK_QUERY)
 # Telegram sends no file names for some of these kinds.
-UNNAMED: dict[AttachmentKind, str] = {
+DEFAULT_FILE_NAMES: dict[AttachmentKind, str] = {
     "photo": "photo.jpg",
     "voice": "voice.ogg",
     "audio": "audio",
     "video": "video.mp4",
     "document": "file",
 }
-OTHERS = ("sticker", "location", "venue", "contact", "poll", "dice", "game", "story")
+UNSUPPORTED_KINDS = ("sticker", "location", "venue", "contact", "poll", "dice", "game", "story")
 
 
-def read_message(update: Update, gateway: str, contacts: Contacts) -> InboundMessage | None:
+def parse_message(
+    update: Update, gateway: str, contacts: ConversationDirectory
+) -> InboundMessage | None:
     """Return the message in an update; None for strangers, groups and other kinds of updates."""
     message = update.message or update.edited_message
     if message is None or message.from_user is None or message.chat.type != PRIVATE:
@@ -42,7 +44,9 @@ def read_message(update: Update, gateway: str, contacts: Contacts) -> InboundMes
         gateway=gateway,
         dm=dm.name,
         update_id=str(update.update_id),
-        text=as_typed(text, contacts.commands) if text or attachments else _kind(message),
+        text=restore_command_name(text, contacts.commands)
+        if text or attachments
+        else _kind(message),
         sent_at=_moment(message),
         attachments=attachments,
         message_id=str(message.message_id),
@@ -51,7 +55,7 @@ def read_message(update: Update, gateway: str, contacts: Contacts) -> InboundMes
     )
 
 
-def read_press(query: CallbackQuery, gateway: str) -> Press:
+def parse_press(query: CallbackQuery, gateway: str) -> Press:
     """Return the press of a button; control decides whether this user may press it."""
     place = query.message
     return Press(
@@ -69,7 +73,7 @@ def menu_name(command: ChannelCommand) -> str:
     return command.name.removeprefix("/").replace("-", "_")
 
 
-def as_typed(text: str, commands: Sequence[ChannelCommand]) -> str:
+def restore_command_name(text: str, commands: Sequence[ChannelCommand]) -> str:
     """Return the text with a command from Telegram's menu replaced by its real name."""
     first, gap, rest = text.partition(" ")
     for command in commands:
@@ -102,7 +106,7 @@ def _attachment(
     kind: AttachmentKind, ref: str, size: int | None, mime: str | None, name: str | None
 ) -> Attachment:
     return Attachment(
-        name=(name or UNNAMED[kind])[-255:],
+        name=(name or DEFAULT_FILE_NAMES[kind])[-255:],
         kind=kind,
         mime=(mime or ANY_MIME)[:127],
         size=size,
@@ -123,7 +127,7 @@ def _quoted(message: Message) -> QuotedMessage | None:
 
 
 def _kind(message: Message) -> str:
-    kind = next((kind for kind in OTHERS if getattr(message, kind, None)), "something")
+    kind = next((kind for kind in UNSUPPORTED_KINDS if getattr(message, kind, None)), "something")
     # Every message of a user reaches the agent, even if its content cannot be read.
     return f"[The user sent a {kind}, which cannot be read here.]".replace(
         "a something", "something"

@@ -18,56 +18,56 @@ from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParam
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
 from choir_common.wire.messages import OutboundMessage, PartlySent, Receipt
-from choir_gateway.channels.port import Neighbours
-from choir_gateway.channels.telegram.calls import NO_PREVIEW, Call, RefusedError, make
-from choir_gateway.channels.telegram.chunks import LIMIT, split
-from choir_gateway.channels.telegram.pace import Pace
-from choir_gateway.channels.telegram.parcels import (
-    REPEATED,
-    File,
-    Parcel,
-    Words,
-    doubtful,
-    doubtful_words,
-    lay_out,
+from choir_gateway.channels.interface import ChannelDependencies
+from choir_gateway.channels.telegram.api_call import NO_PREVIEW, Call, RefusedError, call_telegram
+from choir_gateway.channels.telegram.chunks import LIMIT, split_text
+from choir_gateway.channels.telegram.pace import RateLimiter
+from choir_gateway.channels.telegram.parts import (
+    REPEATED_LABEL,
+    FilePart,
+    MessagePart,
+    TextPart,
+    label_repeated,
+    label_repeated_text,
+    split_message,
 )
-from choir_gateway.channels.telegram.styled import plain, to_html, unstyled
-from choir_gateway.channels.telegram.upload import fetched, upload
+from choir_gateway.channels.telegram.styled import make_plain, plain_text, to_html
+from choir_gateway.channels.telegram.upload import fetch_file, upload_file
 
 log = structlog.get_logger("choir.gateway.telegram")
 
 # Returns the call that sends a text in a parse mode.
-WordsCall = Callable[[str, str | None], Call]
+TextCall = Callable[[str, str | None], Call]
 
 # Below the outbox's own deadline for a delivery, so that the outbox receives the error of a rate
 # limit.
-PATIENCE_S = 45.0
+SEND_TIMEOUT_S = 45.0
 # Nobody repeats a note, so it is tried for longer; only the next note waits for it.
-NOTE_PATIENCE_S = 300.0
-NOTE_AGAIN_S = 1.0
-REMEMBERED = 1000
+NOTE_TIMEOUT_S = 300.0
+NOTE_RETRY_S = 1.0
+MAX_DELIVERIES = 1000
 # Files are in the gateway's temporary directory while they are sent.
-FILES_AT_ONCE = 2
+CONCURRENT_FILES = 2
 # If the connection breaks this often, give up the file: each attempt may have reached the user
 # nevertheless.
-TRIES_OF_A_FILE = 3
+MAX_FILE_ATTEMPTS = 3
 
 
 @dataclass(slots=True)
-class _Delivery:
+class _DeliveryState:
     """The progress of a message: how many parts arrived, and the id of the message with its text."""
 
     # One attempt at a time: control may repeat a delivery while a large file is still being sent.
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     parcels: int = 0
-    doubts: int = 0
+    unknown_outcomes: int = 0
     """How often the next part, a file, was sent with an unknown outcome."""
     message_id: str | None = None
-    is_whole: bool = False
+    is_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Target:
     """The target of a part, and the deadline for sending it."""
 
     chat: str
@@ -75,16 +75,16 @@ class _Place:
     reply: ReplyParameters | None = None
 
 
-class Sending:
+class MessageSender:
     """Sender of the messages and files of one bot."""
 
-    def __init__(self, bot: Bot, neighbours: Neighbours, pace: Pace) -> None:
+    def __init__(self, bot: Bot, neighbours: ChannelDependencies, pace: RateLimiter) -> None:
         self._bot = bot
         self._control = neighbours.control
         self._files = neighbours.files
         self._pace = pace
-        self._deliveries: OrderedDict[tuple[int, datetime], _Delivery] = OrderedDict()
-        self._slots = asyncio.Semaphore(FILES_AT_ONCE)
+        self._deliveries: OrderedDict[tuple[int, datetime], _DeliveryState] = OrderedDict()
+        self._slots = asyncio.Semaphore(CONCURRENT_FILES)
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
         """Send all parts of a message in order.
@@ -96,69 +96,71 @@ class Sending:
             detail = f"{user_id!r} is no Telegram user id; correct the DM {message.dm!r}."
             return Receipt(outbox_id=message.outbox_id, status="undeliverable", detail=detail)
         delivery = self._delivery(message)
-        async with delivery.turn:
+        async with delivery.lock:
             try:
-                if not delivery.is_whole:
-                    await self._go_on(delivery, message, user_id)
+                if not delivery.is_complete:
+                    await self._resume(delivery, message, user_id)
             except RefusedError as refusal:
                 return Receipt(
-                    outbox_id=message.outbox_id, status="undeliverable", detail=refusal.words
+                    outbox_id=message.outbox_id, status="undeliverable", detail=refusal.text
                 )
         return Receipt(
             outbox_id=message.outbox_id, status="delivered", message_id=delivery.message_id
         )
 
-    async def notify(self, user_id: str, text: str) -> None:
+    async def send_note(self, user_id: str, text: str) -> None:
         """Send a note of control to a user, in as many messages as needed; give up after some minutes."""
-        deadline = asyncio.get_running_loop().time() + NOTE_PATIENCE_S
+        deadline = asyncio.get_running_loop().time() + NOTE_TIMEOUT_S
         try:
-            for part in split(unstyled(text), LIMIT - len(REPEATED)):
-                await self._insist(Words(part), _Place(user_id, deadline))
+            for part in split_text(make_plain(text), LIMIT - len(REPEATED_LABEL)):
+                await self._send_with_retries(TextPart(part), _Target(user_id, deadline))
         except (Unavailable, RefusedError) as error:
             log.warning("note not sent", reason=str(error))
 
-    async def _insist(self, words: Words, place: _Place) -> None:
+    async def _send_with_retries(self, words: TextPart, place: _Target) -> None:
         """Send a text that nobody repeats; raises Unavailable after the deadline."""
         saying = words
         while True:
             try:
-                await self._say(saying, place)
+                await self._send_text(saying, place)
             except Unavailable as error:
-                wait_s = error.retry_after_s or NOTE_AGAIN_S
+                wait_s = error.retry_after_s or NOTE_RETRY_S
                 if asyncio.get_running_loop().time() + wait_s > place.deadline:
                     raise
                 if isinstance(error, OutcomeUnknown):
-                    saying = doubtful_words(words)
+                    saying = label_repeated_text(words)
                 await asyncio.sleep(wait_s)
             else:
                 return
 
-    async def _go_on(self, delivery: _Delivery, message: OutboundMessage, user_id: str) -> None:
+    async def _resume(
+        self, delivery: _DeliveryState, message: OutboundMessage, user_id: str
+    ) -> None:
         """Send the parts of a message that have not arrived yet."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        deadline = asyncio.get_running_loop().time() + SEND_TIMEOUT_S
         # Control knows more than this process after a restart of the gateway.
         if message.partly_sent is not None and message.partly_sent.parcels > delivery.parcels:
             delivery.parcels = message.partly_sent.parcels
             delivery.message_id = message.partly_sent.message_id
-        parcels, first = lay_out(message), delivery.parcels
+        parcels, first = split_message(message), delivery.parcels
         for number in range(first, len(parcels)):
-            parcel, place = parcels[number], _Place(user_id, deadline)
+            parcel, place = parcels[number], _Target(user_id, deadline)
             edited = None
             if number == 0:
                 place = replace(place, reply=_reply(message))
                 edited = message.edits.message_id if message.edits else None
             # Repeating an edit does no harm, so it needs no label.
             if message.maybe_repeated and number == first and edited is None:
-                parcel = doubtful(parcel)
+                parcel = label_repeated(parcel)
             made = await self._send(delivery, message.outbox_id, parcel, place, edited)
-            if isinstance(parcel, Words) or delivery.message_id is None:
+            if isinstance(parcel, TextPart) or delivery.message_id is None:
                 delivery.message_id = made
-            delivery.parcels, delivery.doubts = number + 1, 0
+            delivery.parcels, delivery.unknown_outcomes = number + 1, 0
             if number + 1 < len(parcels):
-                await self._note(message, delivery)
-        delivery.is_whole = True
+                await self._store_progress(message, delivery)
+        delivery.is_complete = True
 
-    async def _note(self, message: OutboundMessage, delivery: _Delivery) -> None:
+    async def _store_progress(self, message: OutboundMessage, delivery: _DeliveryState) -> None:
         """Store the progress at control, because another process may resume the delivery."""
         await self._control.keep_progress(
             PartlySent(
@@ -170,23 +172,23 @@ class Sending:
 
     async def _send(
         self,
-        delivery: _Delivery,
+        delivery: _DeliveryState,
         outbox_id: int,
-        parcel: Parcel,
-        place: _Place,
+        parcel: MessagePart,
+        place: _Target,
         edited: str | None,
     ) -> str | None:
         match parcel:
-            case Words():
+            case TextPart():
                 if edited is not None and await self._edit(parcel, edited, place):
                     return edited
-                return await self._say(parcel, place)
-            case File():
-                return await self._try(delivery, outbox_id, parcel, place)
+                return await self._send_text(parcel, place)
+            case FilePart():
+                return await self._send_file(delivery, outbox_id, parcel, place)
             case other:
                 assert_never(other)
 
-    async def _edit(self, words: Words, message_id: str, place: _Place) -> bool:
+    async def _edit(self, words: TextPart, message_id: str, place: _Target) -> bool:
         """Edit an earlier message; return False if a new one must be sent instead."""
 
         def edit(text: str, mode: str | None) -> Call:
@@ -202,13 +204,13 @@ class Sending:
         try:
             await self._styled_or_plain(words, edit, place)
         except RefusedError as refusal:
-            if refusal.whole:
+            if refusal.blocks_user:
                 raise
             # A message that is too old to be edited, or was deleted by the user, is sent again.
-            return "is not modified" in refusal.words
+            return "is not modified" in refusal.text
         return True
 
-    async def _say(self, words: Words, place: _Place) -> str | None:
+    async def _send_text(self, words: TextPart, place: _Target) -> str | None:
         def say(text: str, mode: str | None) -> Call:
             return lambda: self._bot.send_message(
                 int(place.chat),
@@ -221,74 +223,81 @@ class Sending:
 
         return await self._styled_or_plain(words, say, place)
 
-    async def _styled_or_plain(self, words: Words, call: WordsCall, place: _Place) -> str | None:
+    async def _styled_or_plain(self, words: TextPart, call: TextCall, place: _Target) -> str | None:
         styled = any(run.marks for run in words.styled)
         if styled:
             try:
-                return await self._make(call(to_html(words.styled), "HTML"), place)
+                return await self._call(call(to_html(words.styled), "HTML"), place)
             except RefusedError as refusal:
                 # Telegram's error for HTML that it cannot parse; then send the text without marks.
-                if "parse entities" not in refusal.words:
+                if "parse entities" not in refusal.text:
                     raise
-                log.warning("formatting refused", reason=refusal.words)
-        return await self._make(call(plain(words.styled), None), place)
+                log.warning("formatting refused", reason=refusal.text)
+        return await self._call(call(plain_text(words.styled), None), place)
 
-    async def _try(
-        self, delivery: _Delivery, outbox_id: int, parcel: File, place: _Place
+    async def _send_file(
+        self, delivery: _DeliveryState, outbox_id: int, parcel: FilePart, place: _Target
     ) -> str | None:
         """Send a file; after several attempts with an unknown outcome, send a notice instead."""
-        if delivery.doubts >= TRIES_OF_A_FILE:
-            why = f"the connection broke or was too slow {delivery.doubts} times; perhaps it has arrived"
-            return await self._say_lost(outbox_id, parcel, place, why)
+        if delivery.unknown_outcomes >= MAX_FILE_ATTEMPTS:
+            why = (
+                f"the connection broke or was too slow {delivery.unknown_outcomes} times; "
+                "perhaps it has arrived"
+            )
+            return await self._report_lost_file(outbox_id, parcel, place, why)
         async with self._slots:
             try:
-                return await self._bring(outbox_id, parcel, place)
+                return await self._upload_or_report(outbox_id, parcel, place)
             except (OutcomeUnknown, asyncio.CancelledError):
                 # Cancelled means that it took longer than control waits.
-                delivery.doubts += 1
+                delivery.unknown_outcomes += 1
                 raise
 
-    async def _bring(self, outbox_id: int, parcel: File, place: _Place) -> str | None:
+    async def _upload_or_report(
+        self, outbox_id: int, parcel: FilePart, place: _Target
+    ) -> str | None:
         """Send a file as its kind or as a document; send a notice if Telegram refuses both."""
         try:
             return await self._upload(outbox_id, parcel, place)
         except RefusedError as refusal:
-            if refusal.whole:
+            if refusal.blocks_user:
                 raise
-            return await self._say_lost(outbox_id, parcel, place, refusal.words)
+            return await self._report_lost_file(outbox_id, parcel, place, refusal.text)
 
-    async def _say_lost(self, outbox_id: int, parcel: File, place: _Place, why: str) -> str | None:
+    async def _report_lost_file(
+        self, outbox_id: int, parcel: FilePart, place: _Target, why: str
+    ) -> str | None:
         log.warning("file not sent", outbox_id=outbox_id, reason=why)
         name = parcel.attachment.name
-        sorry = unstyled(f"The file {name} could not be sent: {why.rstrip('.')}.\n")
-        return await self._say(Words((*sorry, *parcel.caption)), place)
+        sorry = make_plain(f"The file {name} could not be sent: {why.rstrip('.')}.\n")
+        return await self._send_text(TextPart((*sorry, *parcel.caption)), place)
 
-    async def _upload(self, outbox_id: int, parcel: File, place: _Place) -> str | None:
+    async def _upload(self, outbox_id: int, parcel: FilePart, place: _Target) -> str | None:
         attachment = parcel.attachment
 
         def way(kind: AttachmentKind) -> Call:
-            return lambda: upload(
+            return lambda: upload_file(
                 self._bot, int(place.chat), attachment, kind, spool, parcel.caption, place.reply
             )
 
-        async with fetched(self._files, outbox_id, attachment) as spool:
+        async with fetch_file(self._files, outbox_id, attachment) as spool:
             if attachment.kind != "document":
                 try:
-                    return await self._make(way(attachment.kind), place)
+                    return await self._call(way(attachment.kind), place)
                 except RefusedError as refusal:
-                    if refusal.whole:
+                    if refusal.blocks_user:
                         raise
-                    log.info("sent as a document", outbox_id=outbox_id, reason=refusal.words)
-            return await self._make(way("document"), place)
+                    log.info("sent as a document", outbox_id=outbox_id, reason=refusal.text)
+            return await self._call(way("document"), place)
 
-    async def _make(self, call: Call, place: _Place) -> str | None:
-        return await make(call, self._pace, place.chat, place.deadline)
+    async def _call(self, call: Call, place: _Target) -> str | None:
+        return await call_telegram(call, self._pace, place.chat, place.deadline)
 
-    def _delivery(self, message: OutboundMessage) -> _Delivery:
+    def _delivery(self, message: OutboundMessage) -> _DeliveryState:
         # The time is part of the key: a restored database assigns ids a second time.
         key = (message.outbox_id, message.at)
-        found = self._deliveries.setdefault(key, _Delivery())
-        while len(self._deliveries) > REMEMBERED:
+        found = self._deliveries.setdefault(key, _DeliveryState())
+        while len(self._deliveries) > MAX_DELIVERIES:
             self._deliveries.popitem(last=False)
         return found
 

@@ -1,6 +1,6 @@
 """HTTP routes of the bots: files from users, for control, and updates from Telegram's webhooks.
 
-Mounted by `doors`. Files are streamed through the gateway, because their address at Telegram
+Mounted by `http_app`. Files are streamed through the gateway, because their address at Telegram
 contains the bot's token.
 """
 
@@ -12,13 +12,13 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from choir_common.http.api_document import WEBHOOK_SECRET
-from choir_gateway.roster import Roster
+from choir_gateway.channel_registry import ChannelRegistry
 
 OCTETS = "application/octet-stream"
 
 
-def file_routes(roster: Roster) -> APIRouter:
-    """Return the file router for control; `doors` requires the operator token."""
+def make_file_router(roster: ChannelRegistry) -> APIRouter:
+    """Return the file router for control; `http_app` requires the operator token."""
     router = APIRouter(tags=["channels"])
 
     @router.get("/v1/files/{gateway}", response_class=StreamingResponse)
@@ -35,7 +35,7 @@ def file_routes(roster: Roster) -> APIRouter:
     return router
 
 
-def webhook_routes(roster: Roster) -> APIRouter:
+def make_webhook_router(roster: ChannelRegistry) -> APIRouter:
     """Return the router for Telegram: the only one open to strangers, protected by the bot's secret."""
     router = APIRouter(tags=["webhooks"])
 
@@ -45,7 +45,7 @@ def webhook_routes(roster: Roster) -> APIRouter:
     ) -> Response:
         """Store an update. It is durable when this returns 200; otherwise Telegram repeats it."""
         body = await request.body()
-        await roster.take_update(gateway, body, secret or "")
+        await roster.store_update(gateway, body, secret or "")
         return Response()
 
     return router

@@ -1,6 +1,6 @@
-"""The interface of a channel (`Bot`) and its collaborators: users, control, files.
+"""The interface of a channel (`Channel`) and its collaborators: users, control, files.
 
-Used by `roster`, implemented in `telegram`.
+Used by `channel_registry`, implemented in `telegram`.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -15,7 +15,7 @@ from choir_common.wire.messages import ChannelCommand, DmBinding, OutboundMessag
 from choir_common.wire.operator import PartStatus
 
 
-class Bot(Protocol):
+class Channel(Protocol):
     """A channel with its own task for incoming messages."""
 
     async def run(self) -> None:
@@ -47,7 +47,7 @@ class Bot(Protocol):
         ...
 
 
-class Contacts:
+class ConversationDirectory:
     """The configured DMs (the allowlist of every channel) and the commands available in them."""
 
     def __init__(self) -> None:
@@ -68,9 +68,9 @@ class Contacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class ChannelDependencies:
     """Collaborators of every channel."""
 
     control: ControlInbox
     files: OutboxFiles
-    contacts: Contacts
+    contacts: ConversationDirectory

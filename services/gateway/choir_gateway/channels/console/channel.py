@@ -1,6 +1,6 @@
 """The event streams of the console, with the messages that a client missed.
 
-Called by `console_doors` (accept, follow, press) and `roster` (deliver, show). Messages are not
+Called by `console` (accept, follow, press) and `channel_registry` (deliver, show). Messages are not
 stored here. A client with `Last-Event-ID` first receives the later messages from control's outbox,
 then new ones. An agent's activity is shown only to clients that are connected.
 """
@@ -30,20 +30,20 @@ from choir_common.wire.messages import (
     QuotedMessage,
     Receipt,
 )
-from choir_gateway.channels.console.spool import Spool
+from choir_gateway.channels.console.spool import FileSpool
 
 log = structlog.get_logger("choir.gateway.console")
 
 # A stream this far behind is closed; the client resumes from the outbox.
-QUEUE = 256
+QUEUE_SIZE = 256
 # An edit refers to the key of the message that it corrects, which cannot be longer than this.
 MAX_MESSAGE_ID = 64
 PAGE = 200
-CARDS = 50  # open ones stored per DM
+MAX_OPEN_CARDS = 50  # open ones stored per DM
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class ConsoleMessage:
     """A validated message of a user at the console."""
 
     key: str
@@ -53,14 +53,14 @@ class Saying:
     reply_to: QuotedMessage | None = None
 
 
-class _Follower:
+class _EventStream:
     """One open stream."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[OutboundMessage | DmActivity | None] = asyncio.Queue(QUEUE)
+        self.queue: asyncio.Queue[OutboundMessage | DmActivity | None] = asyncio.Queue(QUEUE_SIZE)
         self.cut = False
 
-    def give(self, message: OutboundMessage | None) -> None:
+    def send(self, message: OutboundMessage | None) -> None:
         """Queue a message, or close the stream if the client is too slow; None ends the stream."""
         try:
             self.queue.put_nowait(message)
@@ -69,27 +69,27 @@ class _Follower:
 
     def show(self, activity: DmActivity) -> None:
         """Queue an activity if the queue is less than half full, so that messages never lack space."""
-        if self.queue.qsize() < QUEUE // 2:
+        if self.queue.qsize() < QUEUE_SIZE // 2:
             self.queue.put_nowait(activity)
 
 
-class ConsoleHub:
+class ConsoleChannel:
     """Hub of the open streams and the open cards, by DM."""
 
-    def __init__(self, control: ControlInbox, spool: Spool, outbox_files: OutboxFiles) -> None:
+    def __init__(self, control: ControlInbox, spool: FileSpool, outbox_files: OutboxFiles) -> None:
         self.spool = spool
         self._control = control
         self._outbox_files = outbox_files
-        self._followers: dict[str, set[_Follower]] = {}
+        self._followers: dict[str, set[_EventStream]] = {}
         self._cards: dict[str, dict[str, DmActivity]] = {}
         self._closed = False
 
-    async def accept(self, gateway: str, dm: str, saying: Saying) -> Accepted:
+    async def accept(self, gateway: str, dm: str, saying: ConsoleMessage) -> Accepted:
         """Store a user's message; returns once it is durable.
 
         Raises NotFound for a file that belongs to another DM or was deleted.
         """
-        files = [await self.spool.described(dm, ref) for ref in saying.files]
+        files = [await self.spool.read_description(dm, ref) for ref in saying.files]
         return await self._control.accept(
             InboundMessage(
                 gateway=gateway,
@@ -119,19 +119,19 @@ class ConsoleHub:
         The files are fetched first, because control deletes its copies once this returns.
         """
         detail = "; ".join(
-            [why for each in message.attachments if (why := await self._bring(message, each))]
+            [why for each in message.attachments if (why := await self._fetch_file(message, each))]
         )
         for follower in self._followers.get(message.dm, ()):
-            follower.give(message)
+            follower.send(message)
         number = str(message.outbox_id)
         return Receipt(
             outbox_id=message.outbox_id, status="delivered", detail=detail, message_id=number
         )
 
     @contextlib.asynccontextmanager
-    async def open_taken(self, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def open_upload(self, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the bytes of a file that a user uploaded; raises NotFound if it was deleted."""
-        yield await self.spool.open_taken(ref)
+        yield await self.spool.open_upload(ref)
 
     async def open_file(
         self, dm: str, outbox_id: int, ref: str
@@ -141,8 +141,8 @@ class ConsoleHub:
         for message in page.messages:
             for each in message.attachments:
                 if message.outbox_id == outbox_id and each.ref == ref:
-                    await self._bring(message, each)
-                    return each, await self.spool.open_brought(dm, outbox_id, ref)
+                    await self._fetch_file(message, each)
+                    return each, await self.spool.open_outgoing(dm, outbox_id, ref)
         raise NotFound(f"No message {outbox_id} of this conversation has such a file.")
 
     def show(self, activity: DmActivity) -> None:
@@ -153,7 +153,7 @@ class ConsoleHub:
             case Card() as card:
                 cards = self._cards.setdefault(activity.dm, {})
                 cards[card.card_id] = activity
-                while len(cards) > CARDS:
+                while len(cards) > MAX_OPEN_CARDS:
                     del cards[next(iter(cards))]
             case Typing() | Idle():
                 pass
@@ -165,11 +165,11 @@ class ConsoleHub:
         self._closed = True
         for followers in self._followers.values():
             for follower in followers:
-                follower.give(None)
+                follower.send(None)
 
     async def follow(self, dm: str, after: int | None) -> AsyncIterator[bytes]:
         """Yield the event stream of a DM; `after` is the last id that the client has."""
-        follower = _Follower()
+        follower = _EventStream()
         # Registered before the outbox is read, so that messages arriving meanwhile wait in the
         # queue.
         self._followers.setdefault(dm, set()).add(follower)
@@ -179,7 +179,7 @@ class ConsoleHub:
                 yield _shown(card)
             seen = after or 0
             if after is not None:
-                async for message in self._missed(dm, after):
+                async for message in self._replay(dm, after):
                     seen = message.outbox_id
                     yield _event(message)
             async for piece in self._live(follower, seen):
@@ -190,7 +190,7 @@ class ConsoleHub:
         finally:
             self._forget(dm, follower)
 
-    async def _missed(self, dm: str, after: int) -> AsyncIterator[OutboundMessage]:
+    async def _replay(self, dm: str, after: int) -> AsyncIterator[OutboundMessage]:
         while True:
             page = await self.history(dm, after, PAGE)
             for message in page.messages:
@@ -199,7 +199,7 @@ class ConsoleHub:
             if len(page.messages) < PAGE:
                 return
 
-    async def _live(self, follower: _Follower, seen: int) -> AsyncIterator[bytes]:
+    async def _live(self, follower: _EventStream, seen: int) -> AsyncIterator[bytes]:
         while not (self._closed or follower.cut):
             try:
                 async with asyncio.timeout(KEEPALIVE_S):
@@ -219,10 +219,10 @@ class ConsoleHub:
                 case OutboundMessage():
                     pass
 
-    async def _bring(self, message: OutboundMessage, each: Attachment) -> str:
+    async def _fetch_file(self, message: OutboundMessage, each: Attachment) -> str:
         """Fetch a file into the spool; return the reason if that is impossible, or else ""."""
         try:
-            await self.spool.bring(
+            await self.spool.store_outgoing(
                 message.dm, message.outbox_id, each.ref, self._bytes_of(message.outbox_id, each.ref)
             )
         except (NotFound, TooLarge) as error:
@@ -234,7 +234,7 @@ class ConsoleHub:
             async for piece in pieces:
                 yield piece
 
-    def _forget(self, dm: str, follower: _Follower) -> None:
+    def _forget(self, dm: str, follower: _EventStream) -> None:
         followers = self._followers.get(dm, set())
         followers.discard(follower)
         if not followers:
