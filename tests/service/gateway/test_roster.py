@@ -5,6 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from choir_gateway.channels.console.hub import ConsoleHub
+from choir_gateway.roster import Roster
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
@@ -12,10 +14,8 @@ from choir_common.clients.control import BusControlInbox
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.messages import ChannelsRequest, ChannelTable, DmBinding, Nothing
 from choir_gateway import roster as roster_module
-from choir_gateway.channels.console.hub import ConsoleHub
 from choir_gateway.channels.console.spool import Caps, Spool
 from choir_gateway.control_files import ControlFiles
-from choir_gateway.roster import Roster
 from choir_local.nats import EmbeddedNats
 from tests.service.control.world import until
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table, running_control
