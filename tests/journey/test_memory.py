@@ -1,4 +1,4 @@
-"""What an agent remembers of a long talk, and of the day before (spec 11.3, 11.8), on a real stack."""
+"""What an agent remembers of a long talk, and of the day before, on a real stack."""
 
 import asyncio
 import json

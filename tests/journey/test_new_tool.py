@@ -1,4 +1,4 @@
-"""An agent designs a tool and builds it, a human says yes twice, its next session uses it (spec 10.3, 20).
+"""An agent designs a tool and builds it, a human says yes twice, its next session uses it.
 
 The repository is private and behind HTTPS: control and the agent open it with the agent's git identity.
 """

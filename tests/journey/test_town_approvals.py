@@ -1,4 +1,4 @@
-"""What an agent wishes and a person decides on a phone: by a button, a number, a reply (spec 19.6)."""
+"""What an agent wishes and a person decides on a phone: by a button, a number, a reply."""
 
 import asyncio
 import json

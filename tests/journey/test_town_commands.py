@@ -1,4 +1,4 @@
-"""Every command of a conversation, typed on a phone: what it answers, and whom it reaches (spec 19.3)."""
+"""Every command of a conversation, typed on a phone: what it answers, and whom it reaches."""
 
 import asyncio
 import json

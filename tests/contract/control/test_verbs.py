@@ -1,4 +1,4 @@
-"""The eight verbs mean the same over Unix sockets, HTTP and HTTPS (spec 12.1): one suite, every door."""
+"""The eight verbs mean the same over Unix sockets, HTTP and HTTPS: one suite, every door."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""A canary in every secret slot of an agent is found nowhere it wrote to (spec 14; GUARANTEES 6 and S10)."""
+"""A canary in every secret slot of an agent is found nowhere it wrote to (GUARANTEES 6 and S10)."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""The agent's process is closed to its neighbours (spec 14.2; GUARANTEES 6)."""
+"""The agent's process is closed to its neighbours (GUARANTEES 6)."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Repositories made to reach us: nothing of theirs runs, and nothing is written outside (spec 6.5).
+"""Repositories made to reach us: nothing of theirs runs, and nothing is written outside.
 
 Each attack has a trap: a file that appears if the attack works.
 """

@@ -39,7 +39,7 @@ SITE = Site(HOME, "choir-agent:local", "choir_agents", 1000, 1000, "info", Conta
 
 
 def test_the_create_request_is_the_one_that_was_reviewed() -> None:
-    """A change here is a change of the boundary: review it against spec 15.3, then update the file."""
+    """A change here moves the boundary: review it against docs/design/security.md, then update the file."""
     assert describe_container(SITE, SPEC) == json.loads(GOLDEN.read_text())
 
 
@@ -110,7 +110,7 @@ async def test_the_container_holds_what_the_request_says() -> None:
 
 
 def check_posture(report: dict[str, Any], inspected: dict[str, Any], mounts: set[str]) -> None:
-    """Compare what an agent found, and what the engine says of its container, with spec 15.3."""
+    """Compare what an agent found, and what the engine reports, with docs/design/security.md."""
     none = "0" * 16
     assert report["status"] == {
         "CapInh": none,

@@ -1,4 +1,4 @@
-"""Compaction beside a lane that goes on, what failures leave, and what a restart remembers (spec 11.3)."""
+"""Compaction beside a lane that goes on, what failures leave, and what a restart remembers."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A bug ends the job it struck and nothing else; leaving the edge lane ends every job (spec 7.5)."""
+"""A bug ends the job it struck and nothing else; leaving the edge lane ends every job."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

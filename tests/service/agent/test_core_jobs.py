@@ -1,4 +1,4 @@
-"""Core jobs beside the talk (spec 7.1 to 7.6, 12.6 to 12.8): each ends once, is reported once, and the edge
+"""Core jobs beside the talk: each ends once, is reported once, and the edge
 lane answers meanwhile.
 """
 

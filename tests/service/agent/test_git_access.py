@@ -1,4 +1,4 @@
-"""git with the agent's identity: real git, a real HTTPS server, a real sshd (spec 14.4)."""
+"""git with the agent's identity: real git, a real HTTPS server, a real sshd."""
 
 import contextlib
 import shutil

@@ -1,4 +1,4 @@
-"""A running agent gives its commands the git identity of the moment (spec 14.4, 16.3)."""
+"""A running agent gives its commands the git identity of the moment."""
 
 import hashlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who, in which session and lane: what each line of an agent's log says of itself (spec 22.2)."""
+"""Who, in which session and lane: what each line of an agent's log says of itself."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""However a provider misbehaves, the user is told and the session lives on (spec 7.7)."""
+"""However a provider misbehaves, the user is told and the session lives on."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A session's budget is a hard stop; the user is told, asked, and can allow more (spec 7.6)."""
+"""A session's budget is a hard stop; the user is told, asked, and can allow more."""
 
 import orjson
 

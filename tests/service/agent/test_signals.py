@@ -1,4 +1,4 @@
-"""What people say beside their messages: inject, cancel, compact, decide; each is obeyed once (spec 12.8)."""
+"""What people say beside their messages: inject, cancel, compact, decide; each is obeyed once."""
 
 import asyncio
 from typing import TypeVar

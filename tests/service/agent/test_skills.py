@@ -1,4 +1,4 @@
-"""Skills in a running agent (spec 10.2, 10.3): step by step, the step's tools only, nothing twice."""
+"""Skills in a running agent: step by step, the step's tools only, nothing twice."""
 
 import json
 from dataclasses import dataclass, field

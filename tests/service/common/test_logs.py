@@ -1,4 +1,4 @@
-"""Logs on disk (spec 22.2): nothing is lost or doubled by rotation, archiving, a flood or a crash."""
+"""Logs on disk: nothing is lost or doubled by rotation, archiving, a flood or a crash."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A running agent's model and voice are changed at once, through crashes, until a restart (spec 17.1)."""
+"""A running agent's model and voice are changed at once, through crashes, until a restart."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""config load takes config.json and every repository as one: all of it is staged, or nothing (spec 17.6)."""
+"""config load takes config.json and every repository as one: all of it is staged, or nothing."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What people do from a conversation: see, start and stop agents, and decide (spec 19.3)."""
+"""What people do from a conversation: see, start and stop agents, and decide."""
 
 import asyncio
 import json

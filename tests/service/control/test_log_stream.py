@@ -1,4 +1,4 @@
-"""A session's log is followed as it grows, and taken up again where a reader was cut off (spec 17.1)."""
+"""A session's log is followed as it grows, and taken up again where a reader was cut off."""
 
 import asyncio
 import contextlib

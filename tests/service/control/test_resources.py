@@ -1,4 +1,4 @@
-"""Exclusive resources have one holder: leased together at a start, or not at all (spec 6.4)."""
+"""Exclusive resources have one holder: leased together at a start, or not at all."""
 
 import asyncio
 import json

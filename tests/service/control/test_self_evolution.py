@@ -1,4 +1,4 @@
-"""An agent designs a skill, a human approves it, the agent is updated, its next session uses it (spec 20)."""
+"""An agent designs a skill, a human approves it, the agent is updated, its next session uses it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""All agents are updated, one after the other: processes, and containers of a real engine (spec 17.5)."""
+"""All agents are updated, one after the other: processes, and containers of a real engine."""
 
 import json
 from collections.abc import AsyncIterator
@@ -120,7 +120,7 @@ async def test_a_failing_build_leaves_the_running_and_the_stopped_alone(
 async def test_a_container_that_holds_something_else_than_was_built_is_refused(
     stopped: World, remotes: House
 ) -> None:
-    """S17, spec 15.1: the label and the id fit, the tools inside do not."""
+    """GUARANTEES S17: the label and the id fit, the tools inside do not."""
     async with with_containers(stopped) as client:
         await ended(stopped, "/v1/agents/main/build")
         label = stopped.home / "images/main/current.json"

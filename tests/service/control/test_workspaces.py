@@ -1,4 +1,4 @@
-"""A workspace has one holder, and is emptied only once that one has stopped (spec 15.4)."""
+"""A workspace has one holder, and is emptied only once that one has stopped."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Private repositories, opened by a git identity's secret: real HTTPS, a real sshd (spec 14.4)."""
+"""Private repositories, opened by a git identity's secret: real HTTPS, a real sshd."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The rules of spec 9 written down once more, as plainly as can be: what the lock table is judged by."""
+"""The rules of docs/design/locks.md as a simple model; the lock table is compared with it."""
 
 from dataclasses import dataclass, field
 

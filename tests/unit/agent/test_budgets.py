@@ -1,4 +1,4 @@
-"""Budgets are hard stops: reserved before, settled after, and only the user grants more (spec 7.6)."""
+"""Budgets are hard stops: reserved before, settled after, and only the user grants more."""
 
 import asyncio
 from dataclasses import replace

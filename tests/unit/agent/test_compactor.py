@@ -1,4 +1,4 @@
-"""When a compaction begins, how many at once, and what a failure leads to (spec 11.3)."""
+"""When a compaction begins, how many at once, and what a failure leads to."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a core job does next follows from the log's state alone (spec 7.3, 7.6)."""
+"""What a core job does next follows from the log's state alone."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

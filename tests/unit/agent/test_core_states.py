@@ -1,4 +1,4 @@
-"""The core job's transition table (spec 7.3)."""
+"""The core job's transition table."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from choir_common.errors import Conflict
 
 S, T = CoreState, CoreTrigger
 
-# as spec 7.3 draws it
+# as docs/design/lanes.md lists it
 DRAWN = [
     (S.IDLE, S.CREATED),
     (S.CREATED, S.INITIALIZING),

@@ -1,4 +1,4 @@
-"""Who may have which secret, and what git is told (spec 14.3, 14.4)."""
+"""Who may have which secret, and what git is told."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""A memory delta applies within bounds, or changes nothing and says why (spec 11.3)."""
+"""A memory delta applies within bounds, or changes nothing and says why."""
 
 import orjson
 import pytest

@@ -1,4 +1,4 @@
-"""The edge lane's transition table (spec 7.2)."""
+"""The edge lane's transition table."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from choir_common.errors import Conflict
 
 S, T = EdgeState, EdgeTrigger
 
-# as spec 7.2 draws it
+# as docs/design/lanes.md lists it
 DRAWN = [
     (S.IDLE, T.USER_MESSAGE, S.CONTEXT_READY),
     (S.CONTEXT_READY, T.CALL_MODEL, S.REASONING),

@@ -1,5 +1,5 @@
 """Whatever models, tools, people and crashes do, each message is closed once, each core job ends once and is
-reported once, and the log folds to the same state from any place (GUARANTEES 1, 2, 3; spec 7.2, 7.3).
+reported once, and the log folds to the same state from any place (GUARANTEES 1, 2, 3).
 
 The lanes' decisions are walked over random sessions, in which a crash may cut the log anywhere after what
 was durable.

@@ -1,4 +1,4 @@
-"""Two names of one file give locks that meet; two files never share one (spec 9.2)."""
+"""Two names of one file give locks that meet; two files never share one."""
 
 import os
 import unicodedata

@@ -1,4 +1,4 @@
-"""Locks of spec 9: exclusive is exclusive, all or nothing, no deadlock, nobody starves (GUARANTEES 4)."""
+"""Locks: exclusive is exclusive, all or nothing, no deadlock, nobody starves (GUARANTEES 4)."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""What providers' errors mean, in words for a user (spec 7.7)."""
+"""What providers' errors mean, in words for a user."""
 
 import json
 from datetime import UTC, datetime

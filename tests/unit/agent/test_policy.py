@@ -1,4 +1,4 @@
-"""What a lane may use at a moment: lanes, running jobs, briefings, skills, budgets (spec 7.2, 10.2)."""
+"""What a lane may use at a moment: lanes, running jobs, briefings, skills, budgets."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The prompt: order, whole steps, stable bytes, and a result for every tool call (spec 11.3)."""
+"""The prompt: order, whole steps, stable bytes, and a result for every tool call."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Searching the session's own log: all of it, and nothing a lane may not read (spec 11.7)."""
+"""Searching the session's own log: all of it, and nothing a lane may not read."""
 
 import pytest
 from hypothesis import given

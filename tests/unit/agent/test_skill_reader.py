@@ -1,4 +1,4 @@
-"""A skill is read whole, or refused with its field and the reason (spec 8.8, 10.1)."""
+"""A skill is read whole, or refused with its field and the reason."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Random skills, walked by random proposals through the real fold (spec 10.2).
+"""Random skills, walked by random proposals through the real fold.
 
 Whatever a model proposes: never a state outside of the spec, never a forbidden tool, one transition in an
 answer, an end within max_steps; and a call that runs again after a crash moves nothing.
