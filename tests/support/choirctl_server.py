@@ -116,6 +116,10 @@ def _run_command(connection: socket.socket, streams: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
+    # Detached, as no child of the test process: an agent that runs inside a test kills unknown children.
+    if os.fork():
+        os._exit(0)
+    os.setsid()
     with socket.socket(fileno=int(sys.argv[1])) as control_socket:
         control_socket.set_inheritable(False)
         serve(control_socket)

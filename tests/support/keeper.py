@@ -22,7 +22,7 @@ PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 @contextlib.contextmanager
 def kept_postgres() -> Iterator[str]:
     """Start the shared Postgres; yield its address. It stops with the block, or if this process dies."""
-    with _no_subreaper():
+    with no_subreaper():
         keeper = subprocess.Popen(
             [sys.executable, "-m", "tests.support.keeper"],
             stdin=subprocess.PIPE,
@@ -42,7 +42,7 @@ def kept_postgres() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _no_subreaper() -> Iterator[None]:
+def no_subreaper() -> Iterator[None]:
     """Make orphan processes children of init in the block, even if a test made this process a subreaper."""
     libc = ctypes.CDLL(None)
     was = ctypes.c_int(0)

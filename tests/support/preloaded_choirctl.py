@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from tests.support.keeper import no_subreaper
+
 CHOIRCTL = Path(sys.executable).parent / "choirctl"
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 120.0
@@ -134,13 +136,15 @@ class _Server:
 
     def _started(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
+        with theirs, no_subreaper():
+            # returns once the server has detached itself
+            subprocess.run(
                 [sys.executable, "-m", "tests.support.choirctl_server", str(theirs.fileno())],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
+                check=True,
             )
         return ours
 
@@ -148,9 +152,11 @@ class _Server:
         """End the server, if it was started."""
         with self._lock:
             if self._control is not None:
+                self._control.shutdown(socket.SHUT_WR)
+                self._control.settimeout(WITHIN_S)
+                self._control.recv(1)  # returns when the server has ended
                 self._control.close()
                 self._control = None
-                self._process.wait(WITHIN_S)
 
 
 _server = _Server()

@@ -5,17 +5,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from choir_gateway.channels.console.hub import ConsoleHub
-from choir_gateway.roster import Roster
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.control import BusControlInbox
 from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.messages import ChannelsRequest, ChannelTable, DmBinding, Nothing
-from choir_gateway import roster as roster_module
-from choir_gateway.channels.console.spool import Caps, Spool
-from choir_gateway.control_files import ControlFiles
+from choir_gateway import channel_registry
+from choir_gateway.channel_registry import ChannelRegistry
+from choir_gateway.channels.console.channel import ConsoleChannel
+from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
+from choir_gateway.control_files import ControlFileClient
 from choir_local.nats import EmbeddedNats
 from tests.service.control.world import until
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table, running_control
@@ -39,20 +39,20 @@ async def test_a_change_that_comes_while_the_channels_are_read_is_read_at_once(
     nats: EmbeddedNats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # so that only the publication can bring it
-    monkeypatch.setattr(roster_module, "READ_AGAIN_S", 3_600.0)
+    monkeypatch.setattr(channel_registry, "REFRESH_INTERVAL_S", 3_600.0)
     async with (
         Bus(nats.url, NATS_TOKEN, "control") as bus,
         running_control(bus, channel_table(), ChangingControl(bus, channel_table())),
         Bus(nats.url, NATS_TOKEN, "gateway") as own,
     ):
-        control, files = BusControlInbox(own, "gw_1"), ControlFiles("http://127.0.0.1:1", None)
-        spool = Spool(tmp_path, Caps(1_000, 1_000, timedelta(days=1)))
-        roster = Roster(control, files, ConsoleHub(control, spool, files), {})
-        running = asyncio.create_task(roster.run(own))
+        control, files = BusControlInbox(own, "gw_1"), ControlFileClient("http://127.0.0.1:1", None)
+        spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))
+        registry = ChannelRegistry(control, files, ConsoleChannel(control, spool, files), {})
+        running = asyncio.create_task(registry.run(own))
 
         async def knows_the_late_one() -> bool:
             try:
-                return roster.gateway_of("late") == "console"
+                return registry.gateway_of("late") == "console"
             except (NotFound, Unavailable):
                 return False
 
