@@ -186,7 +186,9 @@ async def test_no_process_leaves_files_of_a_vendor_or_speaks_to_anybody_unasked(
     stack = watched.stack
     # the offline embedding model and the browser bring vendors' code of their own
     stack.run("memory", "put", "main", "The anchor is rusty.")
-    assert "vector" in stack.run("memory", "search", "main", "a rusty anchor")
+    async with asyncio.timeout(120):  # its vector is made in the background
+        while "vector" not in stack.run("memory", "search", "main", "a rusty anchor"):
+            await asyncio.sleep(0.2)
     async with user_at(stack.url, token=stack.secret("operator-token")) as user:
         assert "error" in await user.asks("open http://169.254.169.254/")
     assert watched.connections.samples > 10
