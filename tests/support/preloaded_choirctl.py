@@ -2,7 +2,8 @@
 
 A start of choirctl takes 0.4 s of processor time before it does anything. Each test process has one server of
 its own (`choirctl_server`), which ends with it. `up` and `down` run the real program: what `up` starts must
-not be a child of the server. Tests about the program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
+not be a child of the server. `--show-completion` looks for the shell among its
+ancestors. Tests about the program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
 """
 
 import fcntl
@@ -29,7 +30,7 @@ CHOIRCTL = Path(sys.executable).parent / "choirctl"
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 120.0
 COLUMNS, ROWS = 120, 50
-NOT_FORKED = {"up", "down"}
+NOT_FORKED = {"up", "down", "--show-completion"}
 
 
 def run_choirctl(
