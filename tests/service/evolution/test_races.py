@@ -134,10 +134,10 @@ class ButtonRace:
             callback_id=callback_id,
         )
         told = await buttons.press(press)
-        assert told in (NEUTRAL, *ANSWERS.values())
+        assert told.answer in (NEUTRAL.answer, *ANSWERS.values())
         if told != NEUTRAL:
             verdict: Verdict = "approved" if data == self.yes else "rejected"
-            assert told == ANSWERS[verdict]
+            assert told.answer == ANSWERS[verdict]
             self.won[callback_id] = verdict
 
     async def decide(self, verdict: Verdict, by: str) -> None:
