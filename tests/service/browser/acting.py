@@ -69,10 +69,19 @@ async def surfing(settings: BrowserSettings | None = None) -> AsyncIterator[Surf
 
 def kill_renderers() -> None:
     """Kill every process below this one that shows a page."""
-    for child in named_below(psutil.Process(), "chrom"):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "--type=renderer" in child.cmdline():
+    for child, command in commands_below(psutil.Process(), "chrom"):
+        if "--type=renderer" in command:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
+
+
+def commands_below(root: psutil.Process, *names: str) -> list[tuple[psutil.Process, list[str]]]:
+    """List the same processes as `named_below`, each with its command line."""
+    found = []
+    for child in named_below(root, *names):
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended meanwhile, or a zombie
+            found.append((child, child.cmdline()))
+    return found
 
 
 def named_below(root: psutil.Process, *names: str) -> list[psutil.Process]:

@@ -17,7 +17,7 @@ from choir_common.wire.browsing import (
     TypeText,
 )
 from tests.security.browser.web import Answer, html
-from tests.service.browser.acting import Surfer, kill_renderers, named_below, surfing
+from tests.service.browser.acting import Surfer, commands_below, kill_renderers, surfing
 from tests.support.chromium import needs_chromium
 
 pytestmark = needs_chromium
@@ -77,7 +77,7 @@ async def test_chromium_shows_pages_alone_and_keeps_off_what_its_driver_switches
     async with surfing() as surfer:
         dress(surfer)
         await surfer.open("/")
-        commands = [process.cmdline() for process in named_below(psutil.Process(), "chrom")]
+        commands = [command for _, command in commands_below(psutil.Process(), "chrom")]
     assert [words for words in commands if "--top-chrome-webui" in words] == []
     main = next(words for words in commands if not any(w.startswith("--type=") for w in words))
     sign = "--disable-features="
