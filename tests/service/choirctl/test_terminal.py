@@ -209,7 +209,8 @@ def test_shells_complete_what_there_is(
             {"_CHOIRCTL_COMPLETE": f"complete_{name}", "_TYPER_COMPLETE_ARGS": typed, **more},
         )
         assert expected in asking.succeeds()
-        assert "_CHOIRCTL_COMPLETE" in shell.succeeds("--show-completion", name)
+        script = Shell(shell.home, {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+        assert "_CHOIRCTL_COMPLETE" in script.succeeds("--show-completion", name)
 
 
 def test_everything_that_is_data_is_json(shell: Shell, session: str) -> None:

@@ -212,8 +212,10 @@ class ProcessRuntime:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(number)
+    # `process.send_signal` would reap a process that has just ended, and its exit code would be lost.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
 
 
 def _describe_exit(code: int) -> str:
