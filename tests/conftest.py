@@ -7,10 +7,10 @@ import sys
 import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
+from tests.support.postgres import remove_template_cluster
 from tests.support.preloaded_choirctl import stop_server
-from tests.support.servers import forget_cluster
-from tests.support.sharing import ByFile, turn
-from tests.support.steps import register_profiles
+from tests.support.scheduling import FileScheduler, sort_key
+from tests.support.state_machines import register_profiles
 
 register_profiles()
 # pytest rewrites the asserts of all test modules: eleven seconds per worker unless the bytecode is cached
@@ -20,21 +20,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduler:
     """Return a scheduler that assigns whole files, in our order instead of by number of tests."""
     config.option.loadscopereorder = False
-    return ByFile(config, log)
+    return FileScheduler(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Sort long tests first in a parallel run; a single process keeps the order of the files."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: turn(item.nodeid))
+        items.sort(key=lambda item: sort_key(item.nodeid))
 
 
 def pytest_unconfigure() -> None:
     """Remove temporary data, also in a worker."""
-    forget_cluster()
+    remove_template_cluster()
     stop_server()
 
 

@@ -1,6 +1,7 @@
 """Check of the code's structure: sizes of modules and functions, names, no import cycle. Exits 1 on a fault.
 
-Run by `make check`. The limits and their reasons are in CONTRIBUTING.md. The size of the largest import cycle
+Run by `make check`. The limits and their reasons are in CONTRIBUTING.md. The size of the
+largest import cycle
 is the best single measure of a tangled code base, so any cycle fails.
 """
 
@@ -42,7 +43,7 @@ BANNED_TEXT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionLength:
     """A function or method, and its length in lines."""
 
     place: str
@@ -56,15 +57,15 @@ def modules() -> Iterator[Path]:
             yield from sorted(package.rglob("*.py"))
 
 
-def functions(path: Path, tree: ast.Module) -> Iterator[Function]:
+def functions(path: Path, tree: ast.Module) -> Iterator[FunctionLength]:
     """Yield every function of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
-            yield Function(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", length)
+            yield FunctionLength(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", length)
 
 
-def module_faults(path: Path, text: str) -> Iterator[str]:
+def check_module(path: Path, text: str) -> Iterator[str]:
     """Yield the faults in one module's size, name and text."""
     where = path.relative_to(ROOT)
     lines = text.count("\n")
@@ -81,7 +82,7 @@ def module_faults(path: Path, text: str) -> Iterator[str]:
             yield f"{where}:{line}: {found.group(0)}: {reason}"
 
 
-def cycles() -> Iterator[str]:
+def find_cycles() -> Iterator[str]:
     """Yield an import cycle between modules, if there is one in all packages together."""
     graph = grimp.build_graph(*PACKAGES)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
@@ -104,14 +105,14 @@ def main() -> int:
     for path in modules():
         text = path.read_text()
         sizes.append(text.count("\n"))
-        faults += module_faults(path, text)
+        faults += check_module(path, text)
         for function in functions(path, ast.parse(text)):
             lengths.append(function.lines)
             if function.lines > MAX_FUNCTION_LINES:
                 faults.append(
                     f"{function.place}: {function.lines} lines (at most {MAX_FUNCTION_LINES})"
                 )
-    faults += cycles()
+    faults += find_cycles()
     median, p90 = int(statistics.median(sizes)), percentile(sizes, 0.9)
     function_median = int(statistics.median(lengths))
     if median > MEDIAN_MODULE_LINES or p90 > P90_MODULE_LINES:

@@ -1,7 +1,8 @@
 """Entry point of control's image: become the owner of CHOIR_HOME, then run the command.
 
 Control must create sockets and files that the user on the host can access, and open the engine's socket. It
-needs root only for this change of user. Settings that `prepare` computed are added to the environment here.
+needs root only for this change of user. Settings that `prepare` computed are added to the environment
+here.
 """
 
 import json

@@ -13,7 +13,7 @@ import socket
 import sys
 
 DEADLINE_S = 3.0
-HUNG_AFTER = 3
+MAX_FAILURES = 3
 FAILURES = "/tmp/choir-unanswered"  # noqa: S108 - a tmpfs of this container, which nobody else can reach
 # The kernel protects process 1 from signals of its own container, so a service runs under an init.
 INITS = ("docker-init", "tini")
@@ -53,13 +53,13 @@ def _ask(port: int, path: str, tls: bool) -> bytes:
 
 
 def _count_failure(init: int, inits: tuple[str, ...]) -> None:
-    """Count an unanswered /livez, and kill the service after `HUNG_AFTER` of them."""
+    """Count an unanswered /livez, and kill the service after `MAX_FAILURES` of them."""
     with open(FAILURES, "ab+") as file:  # noqa: PTH123
         file.write(b".")
         count = file.tell()
     with open(f"/proc/{init}/comm") as file_of_init:  # noqa: PTH123
         name = file_of_init.read().strip()
-    if count < HUNG_AFTER or name not in inits:
+    if count < MAX_FAILURES or name not in inits:
         return
     os.unlink(FAILURES)  # noqa: PTH108
     with open(f"/proc/{init}/task/{init}/children") as children:  # noqa: PTH123

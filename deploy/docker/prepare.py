@@ -1,6 +1,7 @@
 """Preparation of the containers: the state directory and the secrets of each service.
 
-Run as root by the one-shot service `setup` at every `docker compose up`; existing files stay. Each service
+Run as root by the one-shot service `setup` at every `docker compose up`; existing files stay. Each
+service
 gets its own volume that contains only what the service may know. The database's password and the bus's token
 exist only in those volumes. The operator's token and all provider keys are in $CHOIR_HOME/secrets.json, as
 with `choirctl up`.
@@ -20,21 +21,21 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from choir_common.errors import StartupError
-from choir_common.postgres.configured import configured_postgres
+from choir_common.postgres.configured import read_postgres_address
 from choir_common.wire.config import Config
-from choir_common.wire.json import JsonObject
-from choir_local.config_names import embedding_told, memory_told, read_config
+from choir_common.wire.model import JsonObject
+from choir_local.config_values import embedding_settings, memory_settings, read_config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model
 from choir_local.model_record import (
     configured_model,
-    missing_model,
+    find_missing_model,
     record_choice,
-    refuse_stand_in,
+    rehearsal_replaces_model_error,
 )
 from choir_local.settings import LocalSettings
-from choir_local.stack_lock import is_held
-from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, OWN, POSTGRES_ADMIN
+from choir_local.stack_lock import is_locked
+from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, POSTGRES_ADMIN, STACK_SECRETS
 from choirctl.start.state_directory import create_state_directory
 
 VOLUMES = Path("/volumes")
@@ -67,19 +68,19 @@ jetstream {{
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class FileOwner:
     """Owner of the files in the state directory."""
 
     uid: int
     gid: int
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Print a message for `docker compose logs setup`."""
     sys.stderr.write(f"{text}\n")
 
 
-def find_owner(home: Path) -> Owner:
+def find_owner(home: Path) -> FileOwner:
     """Return the state directory's owner; one that the engine just created goes to the checkout's owner.
 
     A directory below /root stays root's, because no other user could reach it.
@@ -90,11 +91,11 @@ def find_owner(home: Path) -> Owner:
         found = CHECKOUT.stat()
         os.chown(home, found.st_uid, found.st_gid)
         home.chmod(0o700)
-    return Owner(found.st_uid, found.st_gid)
+    return FileOwner(found.st_uid, found.st_gid)
 
 
 @contextlib.contextmanager
-def acting_as(owner: Owner) -> Iterator[None]:
+def run_as(owner: FileOwner) -> Iterator[None]:
     """Run the block as another user, who then owns the files it creates."""
     user, group = os.geteuid(), os.getegid()
     os.setegid(owner.gid)
@@ -106,12 +107,12 @@ def acting_as(owner: Owner) -> Iterator[None]:
         os.setegid(group)
 
 
-def make_home_as(owner: Owner, home: Path) -> None:
+def create_home(owner: FileOwner, home: Path) -> None:
     """Create what is missing in the state directory, as files of its owner."""
-    with acting_as(owner):
+    with run_as(owner):
         made = create_state_directory(home)
     for path in made.paths:
-        say(f"made {path}")
+        print_message(f"made {path}")
 
 
 def read_json(path: Path) -> dict[str, str]:
@@ -125,13 +126,13 @@ def read_json(path: Path) -> dict[str, str]:
     return values
 
 
-def load_or_make_own(path: Path) -> dict[str, str]:
+def load_or_create_container_secrets(path: Path) -> dict[str, str]:
     """Return the secrets shared by the containers; create them at the first start."""
     if path.exists():
         return read_json(path)
     made = {name: secrets.token_urlsafe(RANDOM_BYTES) for name in (POSTGRES_ADMIN, NATS_TOKEN)}
-    write(path, json.dumps(made), Owner(ROOT_UID, ROOT_UID), 0o400)
-    say("made the secrets between the containers")
+    write_file(path, json.dumps(made), FileOwner(ROOT_UID, ROOT_UID), 0o400)
+    print_message("made the secrets between the containers")
     return made
 
 
@@ -145,7 +146,7 @@ def channel_secrets(config: Path, named: Mapping[str, str]) -> JsonObject:
     return {name: value for name, value in named.items() if name in wanted}
 
 
-def write(path: Path, text: str, owner: Owner, mode: int) -> None:
+def write_file(path: Path, text: str, owner: FileOwner, mode: int) -> None:
     """Replace a file atomically."""
     partial = path.with_name(f".{path.name}.partial")
     partial.unlink(missing_ok=True)
@@ -159,12 +160,12 @@ def write(path: Path, text: str, owner: Owner, mode: int) -> None:
     partial.replace(path)
 
 
-def write_secrets(service: str, values: JsonObject, owner: Owner) -> None:
+def write_secrets(service: str, values: JsonObject, owner: FileOwner) -> None:
     """Write a service's secrets into its volume, readable only by its user."""
-    write(VOLUMES / service / "secrets.json", json.dumps(values), owner, 0o400)
+    write_file(VOLUMES / service / "secrets.json", json.dumps(values), owner, 0o400)
 
 
-def refuse_loopback(settings: LocalSettings) -> None:
+def reject_loopback(settings: LocalSettings) -> None:
     """Refuse a model's address that means the container itself. Raises StartupError."""
     for name, address in (
         ("OPENAI_BASE_URL", settings.openai_base_url),
@@ -179,12 +180,12 @@ def refuse_loopback(settings: LocalSettings) -> None:
 
 def _configured(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     """Return the database address in config.json for memory; control reads it from the file."""
-    found = configured_postgres(config_file, named)
+    found = read_postgres_address(config_file, named)
     return {"postgres_dsn": found.dsn, "postgres_password": found.password} if found else {}
 
 
-def choose(
-    home: Path, owner: Owner, settings: LocalSettings, named: Mapping[str, str]
+def choose_default_model(
+    home: Path, owner: FileOwner, settings: LocalSettings, named: Mapping[str, str]
 ) -> ModelChoice:
     """Return the model `default`, and record the model of this start for the next one.
 
@@ -194,11 +195,11 @@ def choose(
     choice = asyncio.run(choose_model(settings, named, REHEARSAL_URL))
     demanded = settings.model_source != "auto"
     own = None if demanded else configured_model(read_config(home / "config.json"), settings)
-    missing = missing_model(record, choice, settings) if own is None else None
+    missing = find_missing_model(record, choice, settings) if own is None else None
     if missing is not None:
-        raise refuse_stand_in(missing)
+        raise rehearsal_replaces_model_error(missing)
     # only a help for the next start: a failure must not prevent this one
-    with acting_as(owner), contextlib.suppress(OSError):
+    with run_as(owner), contextlib.suppress(OSError):
         record_choice(record, own or choice)
     mark_rehearsal(own or choice, read_config(home / "config.json"))
     return choice
@@ -214,17 +215,17 @@ def mark_rehearsal(choice: ModelChoice, config: Config | None) -> None:
         needed.unlink(missing_ok=True)
 
 
-def distribute(home: Path, owner: Owner) -> None:
+def write_service_secrets(home: Path, owner: FileOwner) -> None:
     """Write each service's secrets and settings to its volume."""
-    own = load_or_make_own(VOLUMES / "setup" / "secrets.json")
+    own = load_or_create_container_secrets(VOLUMES / "setup" / "secrets.json")
     kept = read_json(home / "secrets.json")
-    named = {name: value for name, value in kept.items() if name not in OWN}
+    named = {name: value for name, value in kept.items() if name not in STACK_SECRETS}
     settings = LocalSettings.load()
-    refuse_loopback(settings)
-    model = choose(home, owner, settings, named)
-    say(f"the model `default` is {model.words}")
+    reject_loopback(settings)
+    model = choose_default_model(home, owner, settings, named)
+    print_message(f"the model `default` is {model.description}")
 
-    choir = Owner(SERVICE_UID, SERVICE_UID)
+    choir = FileOwner(SERVICE_UID, SERVICE_UID)
     bus: JsonObject = {"nats_token": own[NATS_TOKEN]}
     database: JsonObject = {**bus, "postgres_password": own[POSTGRES_ADMIN]}
     operator: JsonObject = {"operator_token": kept[OPERATOR_TOKEN]}
@@ -232,34 +233,34 @@ def distribute(home: Path, owner: Owner) -> None:
     everything: JsonObject = {"secrets": {**named}, "supplied": {**found}}
     channels: JsonObject = {"secrets": channel_secrets(home / "config.json", named)}
     config_file = home / "config.json"
-    told = {**embedding_told(config_file, named), **memory_told(config_file, named)}
+    told = {**embedding_settings(config_file, named), **memory_settings(config_file, named)}
     write_secrets("control", {**database, **operator, **everything}, owner)
     write_secrets("memory", {**database, **told, **_configured(config_file, named)}, choir)
     write_secrets("gateway", {**bus, **operator, **channels}, choir)
     write_secrets("browser", bus, choir)
 
     told_control = json.dumps({"CHOIR_DEFAULT_MODEL": model.config.model_dump_json()})
-    root = Owner(ROOT_UID, ROOT_UID)
-    write(VOLUMES / "control" / "settings.json", told_control, root, READABLE)
-    write(VOLUMES / "postgres" / "password", own[POSTGRES_ADMIN], root, READABLE)
+    root = FileOwner(ROOT_UID, ROOT_UID)
+    write_file(VOLUMES / "control" / "settings.json", told_control, root, READABLE)
+    write_file(VOLUMES / "postgres" / "password", own[POSTGRES_ADMIN], root, READABLE)
     conf = NATS_CONF.format(token=json.dumps(own[NATS_TOKEN]))
-    write(VOLUMES / "nats" / "nats.conf", conf, root, READABLE)
+    write_file(VOLUMES / "nats" / "nats.conf", conf, root, READABLE)
 
 
 def main() -> int:
     """Prepare the containers; return the exit code."""
     home = Path(os.environ["CHOIR_HOME"])
     try:
-        if is_held(Home(home)):
+        if is_locked(Home(home)):
             raise StartupError(
                 f"`choirctl up` runs in {home}. Stop it with `choirctl down`, or give the containers "
                 "another state directory with CHOIR_HOME."
             )
         owner = find_owner(home)
-        make_home_as(owner, home)
-        distribute(home, owner)
+        create_home(owner, home)
+        write_service_secrets(home, owner)
     except StartupError as error:
-        say(error.message)
+        print_message(error.message)
         return error.exit_code
     return 0
 

@@ -1,4 +1,5 @@
-"""Run all measurements and print the results: `python -m tests.bench [--quick] [--out FILE]`."""
+"""Run all measurements and print the results: `python -m tests.bench [--quick] [--out
+FILE]`."""
 
 import argparse
 import asyncio
@@ -16,24 +17,24 @@ from rich.console import Console
 from rich.table import Table
 
 from choir_common.errors import Unavailable
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
+from tests.bench.baseline import BaselineAgent
 from tests.bench.browsing import measure_browsing
-from tests.bench.edge_latency import MODEL_MS, generous_config, measure_busy_edge
-from tests.bench.figures import Results
-from tests.bench.floor import Floor
-from tests.bench.footprint import weigh
+from tests.bench.edge_latency import MODEL_MS, measure_busy_edge, unlimited_budgets_config
+from tests.bench.figures import BenchResults
 from tests.bench.gateway import measure_gateway
 from tests.bench.heartbeats import measure_heartbeats
 from tests.bench.long_session import compacting_config, measure_long_session
-from tests.bench.prefix import prefix_shares, talk_and_measure, uncompacted_config
-from tests.bench.throughput import crowd_config, measure_throughput
+from tests.bench.memory_usage import measure_memory
+from tests.bench.prompt_prefix import prefix_shares, talk_and_measure, uncompacted_config
+from tests.bench.throughput import fifty_agents_config, measure_throughput
 from tests.bench.turns import measure_turns
-from tests.support.stack import Stack, User, running_stack, user_at
+from tests.support.stack import ConsoleUser, EmbeddedStack, console_user, running_stack
 
 OUT = Path(".bench/results.json")
 
 
-async def prompt_of(stack: Stack) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+async def prompt_of(stack: EmbeddedStack) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the system messages and tools of the agent's last request, for the baseline to send the same."""
     async with httpx2.AsyncClient(base_url=stack.rehearsal_url, trust_env=False) as client:
         request = (await client.get("/v1/stats")).json()["last_request"]
@@ -42,9 +43,11 @@ async def prompt_of(stack: Stack) -> tuple[list[dict[str, Any]], list[dict[str, 
 
 
 @contextlib.asynccontextmanager
-async def beside_the_floor(stack: Stack) -> AsyncIterator[tuple[User, Floor]]:
+async def user_and_baseline(
+    stack: EmbeddedStack,
+) -> AsyncIterator[tuple[ConsoleUser, BaselineAgent]]:
     """Connect a user, and create the baseline, which sends the same prompt as the agent."""
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         await user.asks("#tools=1 warm up")
         system, tools = await prompt_of(stack)
         async with (
@@ -53,35 +56,35 @@ async def beside_the_floor(stack: Stack) -> AsyncIterator[tuple[User, Floor]]:
                 base_url=f"{stack.rehearsal_url}/v1", trust_env=False, timeout=60
             ) as model,
         ):
-            floor = Floor(model, pool, system, tools)
+            floor = BaselineAgent(model, pool, system, tools)
             await floor.prepare()
             yield user, floor
 
 
-async def turns_and_footprint(stack: Stack, results: Results) -> None:
+async def turns_and_footprint(stack: EmbeddedStack, results: BenchResults) -> None:
     """Measure turns and the baseline, then the memory of the processes."""
-    async with beside_the_floor(stack) as (user, floor):
+    async with user_and_baseline(stack) as (user, floor):
         results.turns = await measure_turns(user, floor)
     results.prefix_share["compacted as by default"] = await prefix_shares(stack)
-    results.rss_mb = await weigh(stack)
+    results.rss_mb = await measure_memory(stack)
 
 
-async def long_session(stack: Stack, results: Results) -> None:
+async def long_session(stack: EmbeddedStack, results: BenchResults) -> None:
     """Measure turns at the start and the end of a long session with compaction."""
-    async with beside_the_floor(stack) as (user, floor):
+    async with user_and_baseline(stack) as (user, floor):
         results.long_session = await measure_long_session(stack, user, floor)
     results.prefix_share["compacted every few turns"] = await prefix_shares(stack)
 
 
-async def first_answer(stack: Stack) -> None:
+async def first_answer(stack: EmbeddedStack) -> None:
     """Check that the stack is ready, send one message and wait for its answer."""
     async with make_client(stack.endpoint) as client:
         (await client.get("/readyz")).raise_for_status()
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         await user.asks("hello")
 
 
-def measure_starts(stack: Stack, results: Results) -> None:
+def measure_starts(stack: EmbeddedStack, results: BenchResults) -> None:
     """Stop the stack, then measure a warm start and the time until the first answer."""
     stack.run("down")
     start = time.perf_counter()
@@ -91,7 +94,7 @@ def measure_starts(stack: Stack, results: Results) -> None:
     results.start_s["warm_first_answer"] = round(time.perf_counter() - start, 2)
 
 
-def browsing(results: Results) -> None:
+def browsing(results: BenchResults) -> None:
     """Measure the browser, or record why it was skipped."""
     try:
         results.browser = asyncio.run(measure_browsing())
@@ -99,7 +102,7 @@ def browsing(results: Results) -> None:
         results.left_out["browser"] = error.message
 
 
-def show(results: Results) -> None:
+def show(results: BenchResults) -> None:
     """Print the figures as tables, and the skipped measurements."""
     console = Console()
     turns = Table("turn", "choir p50", "p99", "floor-pg p50", "p99", "ratio", title="ms per turn")
@@ -143,13 +146,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--quick", action="store_true", help="without the crowd of fifty agents")
     options = parser.parse_args()
-    results = Results()
+    results = BenchResults()
     start = time.perf_counter()
     with running_stack() as stack:
         results.start_s["cold_up"] = round(time.perf_counter() - start, 2)
         asyncio.run(turns_and_footprint(stack, results))
         measure_starts(stack, results)
-    with running_stack(prepare=generous_config) as stack:
+    with running_stack(prepare=unlimited_budgets_config) as stack:
         for model_ms in MODEL_MS:
             figures = asyncio.run(measure_busy_edge(stack, model_ms))
             results.busy_edge[f"{model_ms} ms"] = figures
@@ -161,7 +164,7 @@ def main() -> None:
     browsing(results)
     results.gateway = asyncio.run(measure_gateway())
     if not options.quick:
-        with running_stack(prepare=crowd_config) as stack:
+        with running_stack(prepare=fifty_agents_config) as stack:
             results.throughput = asyncio.run(measure_throughput(stack))
     results.write(options.out)
     show(results)

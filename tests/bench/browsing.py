@@ -14,11 +14,11 @@ from playwright.async_api import Page, async_playwright
 from choir_browser.pages.chromium_program import find_chromium
 from choir_browser.settings import BrowserSettings
 from choir_common.bus.client import Bus
-from choir_common.clients.browser import BusBrowser
+from choir_common.clients.browser import NatsBrowserClient
 from tests.bench.figures import percentile
 from tests.security.browser.visiting import open_request
 from tests.security.browser.web import Answer, Site, html, open_site
-from tests.support.service_process import NATS_TOKEN, make_process, running_bus_server
+from tests.support.service_process import NATS_TOKEN, running_bus_server, service_process
 
 WARM_UP = 5
 BLOCKS = 10
@@ -38,7 +38,7 @@ def publish(site: Site) -> str:
 
 
 @contextlib.asynccontextmanager
-async def bare_page(chromium: Path) -> AsyncIterator[Page]:
+async def plain_page(chromium: Path) -> AsyncIterator[Page]:
     """Open a page in a plain Chromium, without the browser service."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, chromium_sandbox=False)
@@ -64,14 +64,14 @@ async def measure_browsing() -> dict[str, float]:
     async with (
         running_bus_server() as nats,
         open_site() as site,
-        make_process("choir_browser", nats.url) as worker,
+        service_process("choir_browser", nats.url) as worker,
         Bus(nats.url, NATS_TOKEN, "bench") as bus,
-        bare_page(chromium) as page,
+        plain_page(chromium) as page,
     ):
         worker.env["CHOIR_CHROMIUM"] = str(chromium)
         worker.env["CHOIR_BROWSER_ALLOW"] = f"127.0.0.1:{site.port}"
         await worker.start()
-        browser, url = BusBrowser(bus), publish(site)
+        browser, url = NatsBrowserClient(bus), publish(site)
 
         async def choir() -> str:
             return (await browser.browse(open_request("bench", url))).text

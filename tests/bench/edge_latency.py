@@ -10,8 +10,8 @@ import json
 import time
 from pathlib import Path
 
-from tests.bench.figures import BusyFigures, busy_figures
-from tests.support.stack import Stack, User, read_log, sessions_of, user_at
+from tests.bench.figures import BusyEdgeFigures, busy_figures
+from tests.support.stack import ConsoleUser, EmbeddedStack, console_user, read_log, sessions_of
 
 ROUNDS = 6
 TURNS = 20
@@ -21,7 +21,7 @@ MODEL_MS = (200, 50)
 ENDLESS = 1_000_000_000
 
 
-def generous_config(home: Path) -> None:
+def unlimited_budgets_config(home: Path) -> None:
     """Change the initial config.json in `home` so that no budget ends the measurement."""
     path = home / "config.json"
     config = json.loads(path.read_text())
@@ -34,12 +34,12 @@ def generous_config(home: Path) -> None:
     path.write_text(json.dumps(config, indent=2))
 
 
-async def measure_busy_edge(stack: Stack, model_ms: int) -> BusyFigures:
+async def measure_busy_edge(stack: EmbeddedStack, model_ms: int) -> BusyEdgeFigures:
     """Return the edge lane's answer times with an idle and with a busy agent."""
     before = await _steps_of_jobs(stack)
     idle: list[float] = []
     busy: list[float] = []
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         await _answers(user, [])
         for _ in range(ROUNDS):
             await _answers(user, idle)
@@ -49,14 +49,14 @@ async def measure_busy_edge(stack: Stack, model_ms: int) -> BusyFigures:
     return busy_figures(idle, busy, await _steps_of_jobs(stack) - before)
 
 
-async def _answers(user: User, taken: list[float]) -> None:
+async def _answers(user: ConsoleUser, taken: list[float]) -> None:
     for _ in range(TURNS):
         start = time.perf_counter()
         await user.asks("#tools=0 hello")
         taken.append((time.perf_counter() - start) * 1000)
 
 
-async def _begin_work(user: User, model_ms: int) -> None:
+async def _begin_work(user: ConsoleUser, model_ms: int) -> None:
     orders = [f"#spawn {name}: #tools=1000 #delay={model_ms}" for name in WORKING]
     answer = await user.asks("\n".join([*orders, f"#spawn {HANGING}: #hang"]))
     if answer.count("started") != len(WORKING) + 1:
@@ -64,7 +64,7 @@ async def _begin_work(user: User, model_ms: int) -> None:
     await asyncio.sleep(0.2)
 
 
-async def _end_work(user: User) -> None:
+async def _end_work(user: ConsoleUser) -> None:
     told = sum(message.kind == "report" for message in user.heard) + len(WORKING) + 1
     await user.asks("\n".join(f"#cancel {name}" for name in (*WORKING, HANGING)))
     async with asyncio.timeout(30), user.arrived:
@@ -73,7 +73,7 @@ async def _end_work(user: User) -> None:
         )
 
 
-async def _steps_of_jobs(stack: Stack) -> int:
+async def _steps_of_jobs(stack: EmbeddedStack) -> int:
     (session, *_) = await sessions_of(stack)
     events = await read_log(stack, session["session_id"])
     return sum(e.type == "model_output" and e.lane.startswith("core:") for e in events)

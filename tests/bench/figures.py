@@ -38,7 +38,7 @@ def turn_figures(choir_ms: Sequence[float], floor_ms: Sequence[float]) -> TurnFi
 
 
 @dataclass(frozen=True, slots=True)
-class BusyFigures:
+class BusyEdgeFigures:
     """Answer times of the edge lane with and without working core jobs, in milliseconds."""
 
     idle_p50_ms: float
@@ -52,11 +52,13 @@ class BusyFigures:
     """Model calls made by the jobs during the measurement."""
 
 
-def busy_figures(idle_ms: Sequence[float], busy_ms: Sequence[float], job_steps: int) -> BusyFigures:
+def busy_figures(
+    idle_ms: Sequence[float], busy_ms: Sequence[float], job_steps: int
+) -> BusyEdgeFigures:
     """Return the figures for the samples of an idle and a busy agent."""
     idle50, idle95 = percentile(idle_ms, 0.5), percentile(idle_ms, 0.95)
     busy50, busy95 = percentile(busy_ms, 0.5), percentile(busy_ms, 0.95)
-    return BusyFigures(
+    return BusyEdgeFigures(
         idle_p50_ms=round(idle50, 2),
         idle_p95_ms=round(idle95, 2),
         busy_p50_ms=round(busy50, 2),
@@ -69,7 +71,7 @@ def busy_figures(idle_ms: Sequence[float], busy_ms: Sequence[float], job_steps: 
 
 
 @dataclass(frozen=True, slots=True)
-class LongFigures:
+class LongSessionFigures:
     """Medians of plain turns at the start and the end of a long session, in milliseconds."""
 
     early_ms: float
@@ -89,12 +91,12 @@ def long_figures(
     late: tuple[Sequence[float], Sequence[float]],
     events: int,
     compactions: int,
-) -> LongFigures:
+) -> LongSessionFigures:
     """Return the figures; `early` and `late` are the samples of Choir and of the baseline."""
     (a, floor_a), (b, floor_b) = (
         (percentile(choir, 0.5), percentile(floor, 0.5)) for choir, floor in (early, late)
     )
-    return LongFigures(
+    return LongSessionFigures(
         early_ms=round(a, 2),
         late_ms=round(b, 2),
         floor_early_ms=round(floor_a, 2),
@@ -129,13 +131,13 @@ class HeartbeatFigures:
 
 
 @dataclass(slots=True)
-class Results:
+class BenchResults:
     """All figures of one run."""
 
     turns: dict[str, TurnFigures] = field(default_factory=dict)
-    busy_edge: dict[str, BusyFigures] = field(default_factory=dict)
+    busy_edge: dict[str, BusyEdgeFigures] = field(default_factory=dict)
     """Keyed by the time that the core jobs' model takes per step."""
-    long_session: LongFigures | None = None
+    long_session: LongSessionFigures | None = None
     prefix_share: dict[str, dict[str, float]] = field(default_factory=dict)
     """Keyed by how often the window was compacted, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)

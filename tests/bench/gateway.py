@@ -15,7 +15,7 @@ import httpx2
 
 from choir_common.bus.client import Bus
 from choir_common.testing.telegram import FakeTelegram, FakeUser, run_fake_telegram
-from choir_common.wire.messages import Accepted, DmBinding, InboundMessage
+from choir_common.wire.messages import DmBinding, InboundAccepted, InboundMessage
 from tests.bench.figures import percentile
 from tests.service.gateway.control_stand_in import (
     ControlStandIn,
@@ -23,7 +23,7 @@ from tests.service.gateway.control_stand_in import (
     channel_table,
     running_control,
 )
-from tests.support.service_process import NATS_TOKEN, make_process, running_bus_server
+from tests.support.service_process import NATS_TOKEN, running_bus_server, service_process
 
 BOTS = 8
 USERS_EACH = 25
@@ -35,12 +35,12 @@ WITHIN_S = 180.0
 
 
 @dataclass
-class TimedControl(ControlStandIn):
+class TimedFakeControl(ControlStandIn):
     """Fake control that records when each message arrives."""
 
     came: "asyncio.Queue[float]" = field(default_factory=asyncio.Queue)
 
-    async def accept(self, message: InboundMessage) -> Accepted:
+    async def accept(self, message: InboundMessage) -> InboundAccepted:
         """Record the time and accept the message."""
         self.came.put_nowait(time.perf_counter())
         return await super().accept(message)
@@ -55,7 +55,7 @@ def _user_id(bot: int, user: int) -> int:
 
 
 @contextlib.asynccontextmanager
-async def running_gateway() -> AsyncIterator[tuple[TimedControl, FakeTelegram]]:
+async def running_gateway() -> AsyncIterator[tuple[TimedFakeControl, FakeTelegram]]:
     """Start all servers and the gateway, with `BOTS` bots and `USERS_EACH` users per bot."""
     async with run_fake_telegram() as telegram, running_bus_server() as nats:
         gateways = [bot_gateway(f"bot{b}", f"token{b}", telegram.api_url) for b in range(BOTS)]
@@ -69,10 +69,10 @@ async def running_gateway() -> AsyncIterator[tuple[TimedControl, FakeTelegram]]:
         for bot in range(BOTS):
             telegram.bot(_token(bot))
         async with Bus(nats.url, NATS_TOKEN, "control") as bus:
-            control = TimedControl(bus, channel_table(*gateways, *dms))
+            control = TimedFakeControl(bus, channel_table(*gateways, *dms))
             async with (
                 running_control(bus, control.table, control),
-                make_process("choir_gateway", nats.url) as process,
+                service_process("choir_gateway", nats.url) as process,
             ):
                 process.secrets = {"secrets": {f"token{b}": _token(b) for b in range(BOTS)}}
                 await process.start()
@@ -87,7 +87,7 @@ async def _bare_in(telegram: FakeTelegram, client: httpx2.AsyncClient) -> list[f
         poll = asyncio.create_task(_poll(client, offset))
         await asyncio.sleep(0.01)  # the poll has to be waiting at the server, as usual for a bot
         start = time.perf_counter()
-        offset = await user.says(f"{number}") + 1
+        offset = await user.send(f"{number}") + 1
         await poll
         taken.append((time.perf_counter() - start) * 1000)
     return taken
@@ -105,50 +105,50 @@ async def _bare_out(telegram: FakeTelegram, client: httpx2.AsyncClient) -> list[
     for number in range(SINGLES):
         start = time.perf_counter()
         await client.post(f"/bot{BARE}/sendMessage", json={"chat_id": 1, "text": f"{number}"})
-        await user.hears()
+        await user.receive()
         taken.append((time.perf_counter() - start) * 1000)
     return taken
 
 
-async def _single_in(control: TimedControl, user: FakeUser) -> list[float]:
+async def _single_in(control: TimedFakeControl, user: FakeUser) -> list[float]:
     taken = []
     for number in range(SINGLES):
         start = time.perf_counter()
-        update = await user.says(f"{number}")
+        update = await user.send(f"{number}")
         taken.append((await control.came.get() - start) * 1000)
         await user.until_confirmed(update)
     return taken
 
 
-async def _single_out(control: TimedControl, users: dict[str, FakeUser]) -> list[float]:
+async def _single_out(control: TimedFakeControl, users: dict[str, FakeUser]) -> list[float]:
     taken = []
     for dm, user in list(users.items())[:SINGLES]:
         start = time.perf_counter()
         await control.say(dm, "an answer")
-        await user.hears()
+        await user.receive()
         taken.append((time.perf_counter() - start) * 1000)
     return taken
 
 
-async def _all_in(control: TimedControl, users: dict[str, FakeUser]) -> float:
+async def _all_in(control: TimedFakeControl, users: dict[str, FakeUser]) -> float:
     """Return incoming messages per second with all users writing at once."""
     count = MESSAGES_IN * len(users)
     start = time.perf_counter()
     for number in range(MESSAGES_IN):
         for user in users.values():
-            await user.says(f"{number}")
+            await user.send(f"{number}")
     for _ in range(count):
         await control.came.get()
     return count / (time.perf_counter() - start)
 
 
-async def _all_out(control: TimedControl, users: dict[str, FakeUser]) -> float:
+async def _all_out(control: TimedFakeControl, users: dict[str, FakeUser]) -> float:
     """Return outgoing messages per second with all users answered at once."""
     start = time.perf_counter()
     for _ in range(MESSAGES_OUT):
         await asyncio.gather(*(control.say(dm, "an answer") for dm in users))
     for user in users.values():
-        await user.hears_all(MESSAGES_OUT, WITHIN_S)
+        await user.receive_many(MESSAGES_OUT, WITHIN_S)
     return MESSAGES_OUT * len(users) / (time.perf_counter() - start)
 
 
@@ -166,7 +166,7 @@ async def measure_gateway() -> dict[str, float]:
             for b in range(BOTS)
         }
         first = users["dm0-0"]
-        await first.says("warm up")
+        await first.send("warm up")
         await control.came.get()
         floor_in, floor_out = await _bare_in(telegram, client), await _bare_out(telegram, client)
         single_in, single_out = await _single_in(control, first), await _single_out(control, users)

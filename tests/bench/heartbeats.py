@@ -19,9 +19,16 @@ from pathlib import Path
 import asyncpg
 
 from tests.bench.figures import HeartbeatFigures, percentile
-from tests.support.crowd import Crowd, Line, Member, connect, running_crowd, work
+from tests.support.load import (
+    HttpConnection,
+    LoadAgent,
+    LoadTest,
+    connect,
+    running_load,
+    sample_event,
+)
+from tests.support.postgres import PASSWORD, running_postgres
 from tests.support.postgres_proxy import postgres_proxy
-from tests.support.servers import PASSWORD, running_postgres
 
 AGENTS = 200
 ROUNDS = 5
@@ -52,16 +59,18 @@ class Samples:
     """Responses with status 503; each heartbeat was sent again, within the measured time."""
 
 
-def _prepare(crowd: Crowd, each: int) -> list[tuple[Member, list[bytes]]]:
+def _prepare(crowd: LoadTest, each: int) -> list[tuple[LoadAgent, list[bytes]]]:
     """Build all requests in advance, so that the agents' own work is not measured."""
-    return [(member, [member.beat([work(n)]) for n in range(each)]) for member in crowd.members]
+    return [
+        (member, [member.beat([sample_event(n)]) for n in range(each)]) for member in crowd.members
+    ]
 
 
-async def _send_all(member: Member, requests: list[bytes]) -> int:
+async def _send_all(member: LoadAgent, requests: list[bytes]) -> int:
     return sum([await _send(member, request) for request in requests])
 
 
-async def _send(member: Member, request: bytes) -> int:
+async def _send(member: LoadAgent, request: bytes) -> int:
     """Send a heartbeat until it is durable, as agents do; return how often a busy choird refused it (503)."""
     assert member.line is not None
     for refused in range(ATTEMPTS):
@@ -72,7 +81,7 @@ async def _send(member: Member, request: bytes) -> int:
     raise AssertionError(f"not durable after {ATTEMPTS} attempts")
 
 
-async def _capacity(crowd: Crowd, samples: Samples) -> None:
+async def _capacity(crowd: LoadTest, samples: Samples) -> None:
     prepared = _prepare(crowd, BEATS_EACH)
     cpu, start = crowd.cpu_s, time.perf_counter()
     refused = await asyncio.gather(*(_send_all(member, each) for member, each in prepared))
@@ -82,12 +91,12 @@ async def _capacity(crowd: Crowd, samples: Samples) -> None:
     samples.cpu_ms.append((crowd.cpu_s - cpu) / count * 1000)
 
 
-async def _paced(crowd: Crowd, samples: Samples) -> None:
+async def _paced(crowd: LoadTest, samples: Samples) -> None:
     """Send at a fixed rate; latency counts from when a heartbeat was due (no coordinated omission)."""
     prepared = _prepare(crowd, BEATS_EACH)
     begin = time.perf_counter() + 0.1
 
-    async def keep_pace(number: int, member: Member, requests: list[bytes]) -> None:
+    async def keep_pace(number: int, member: LoadAgent, requests: list[bytes]) -> None:
         for turn, request in enumerate(requests):
             due = begin + (turn * AGENTS + number) / PACE
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
@@ -98,7 +107,7 @@ async def _paced(crowd: Crowd, samples: Samples) -> None:
 
 
 async def _floor_pg(pool: "asyncpg.Pool[asyncpg.Record]", samples: Samples) -> None:
-    payload, digest = work().model_dump_json(), "0" * 64
+    payload, digest = sample_event().model_dump_json(), "0" * 64
     each = AGENTS * BEATS_EACH // CONNECTIONS
     first = len(samples.floor_pg) * each
 
@@ -111,8 +120,8 @@ async def _floor_pg(pool: "asyncpg.Pool[asyncpg.Record]", samples: Samples) -> N
     samples.floor_pg.append(each * CONNECTIONS / (time.perf_counter() - start))
 
 
-async def _floor_http(lines: list[Line], request: bytes, samples: Samples) -> None:
-    async def send(line: Line) -> None:
+async def _floor_http(lines: list[HttpConnection], request: bytes, samples: Samples) -> None:
+    async def send(line: HttpConnection) -> None:
         for _ in range(BEATS_EACH):
             status, _ = await line.send(request)
             assert status == 200
@@ -123,12 +132,12 @@ async def _floor_http(lines: list[Line], request: bytes, samples: Samples) -> No
 
 
 @contextlib.asynccontextmanager
-async def _echo() -> AsyncIterator[list[Line]]:
+async def _echo() -> AsyncIterator[list[HttpConnection]]:
     """Start the HTTP baseline; yield one connection per agent."""
     with tempfile.TemporaryDirectory(prefix="choir-echo-") as directory:
         socket = Path(directory) / "s"
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.bench.echo", str(socket))
+            *(sys.executable, "-m", "tests.bench.http_baseline", str(socket))
         )
         try:
             async with asyncio.timeout(20):
@@ -145,9 +154,9 @@ async def _echo() -> AsyncIterator[list[Line]]:
 
 async def _round_trips(dsn: str) -> float:
     """Return the round trips to Postgres per heartbeat, counted by a proxy."""
-    async with postgres_proxy(dsn) as proxy, running_crowd(1, proxy.dsn, PASSWORD) as crowd:
+    async with postgres_proxy(dsn) as proxy, running_load(1, proxy.dsn, PASSWORD) as crowd:
         member = crowd.members[0]
-        requests = [member.beat([work(number)]) for number in range(COUNTED)]
+        requests = [member.beat([sample_event(number)]) for number in range(COUNTED)]
         before = proxy.round_trips
         await _send_all(member, requests)
         return (proxy.round_trips - before) / COUNTED
@@ -157,7 +166,7 @@ async def measure_heartbeats(rounds: int = ROUNDS) -> HeartbeatFigures:
     """Return the figures of `rounds` rounds, after one round of warm-up."""
     async with running_postgres() as postgres:
         async with (
-            running_crowd(AGENTS, postgres.dsn, PASSWORD) as crowd,
+            running_load(AGENTS, postgres.dsn, PASSWORD) as crowd,
             asyncpg.create_pool(
                 postgres.dsn, password=PASSWORD, min_size=CONNECTIONS, max_size=CONNECTIONS
             ) as pool,
@@ -168,7 +177,7 @@ async def measure_heartbeats(rounds: int = ROUNDS) -> HeartbeatFigures:
                 "type text, payload json, at text, hash_prev text, hash text, "
                 "PRIMARY KEY (session_id, rev))"
             )
-            request = Member("a0", "ses", "token", "").beat([work()])
+            request = LoadAgent("a0", "ses", "token", "").beat([sample_event()])
             samples = Samples()
             for number in range(rounds + 1):
                 await _floor_pg(pool, samples)

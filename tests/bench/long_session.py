@@ -8,11 +8,11 @@ import json
 import time
 from pathlib import Path
 
-from choir_common.http.transport import make_client
-from tests.bench.edge_latency import generous_config
-from tests.bench.figures import LongFigures, long_figures
-from tests.bench.floor import Floor
-from tests.support.stack import Stack, User, sessions_of
+from choir_common.http.client import make_client
+from tests.bench.baseline import BaselineAgent
+from tests.bench.edge_latency import unlimited_budgets_config
+from tests.bench.figures import LongSessionFigures, long_figures
+from tests.support.stack import ConsoleUser, EmbeddedStack, sessions_of
 
 EARLY, LATE, LENGTH = 10, 9_900, 10_000
 # share of the model's context window; so low that compaction happens every few turns
@@ -21,20 +21,20 @@ COMPACT_AT = 0.02
 
 def compacting_config(home: Path) -> None:
     """Change the initial config.json in `home` for frequent compaction and unlimited budgets."""
-    generous_config(home)
+    unlimited_budgets_config(home)
     path = home / "config.json"
     config = json.loads(path.read_text())
     config["compaction_threshold"] = COMPACT_AT
     path.write_text(json.dumps(config, indent=2))
 
 
-async def head_rev(stack: Stack) -> int:
+async def head_rev(stack: EmbeddedStack) -> int:
     """Return the number of events in the agent's session."""
     (session, *_) = await sessions_of(stack)
     return int(session["head_rev"])
 
 
-async def compactions(stack: Stack) -> int:
+async def compactions(stack: EmbeddedStack) -> int:
     """Return how often the session's log was compacted."""
     (session, *_) = await sessions_of(stack)
     url = f"/v1/sessions/{session['session_id']}/events"
@@ -48,8 +48,10 @@ async def compactions(stack: Stack) -> int:
             after = page["items"][-1]["rev"]
 
 
-async def measure_long_session(stack: Stack, user: User, floor: Floor) -> LongFigures:
-    """Grow a session to `LENGTH` events and return the turn times at both ends."""
+async def measure_long_session(
+    stack: EmbeddedStack, user: ConsoleUser, floor: BaselineAgent
+) -> LongSessionFigures:
+    """Grow a session to `LENGTH_NORMALISATION` events and return the turn times at both ends."""
     await _grow(stack, user, EARLY, "#tools=0 hello")
     early = await _measure(stack, user, floor, 100)
     await _grow(stack, user, LATE - 200, "#tools=5 go")
@@ -58,14 +60,14 @@ async def measure_long_session(stack: Stack, user: User, floor: Floor) -> LongFi
     return long_figures(early, late, await head_rev(stack), await compactions(stack))
 
 
-async def _grow(stack: Stack, user: User, length: int, text: str) -> None:
+async def _grow(stack: EmbeddedStack, user: ConsoleUser, length: int, text: str) -> None:
     while await head_rev(stack) < length:
         for _ in range(5 if length > EARLY else 1):
             await user.asks(text)
 
 
 async def _measure(
-    stack: Stack, user: User, floor: Floor, until: int
+    stack: EmbeddedStack, user: ConsoleUser, floor: BaselineAgent, until: int
 ) -> tuple[list[float], list[float]]:
     choir: list[float] = []
     bare: list[float] = []

@@ -6,16 +6,16 @@ import json
 import time
 from pathlib import Path
 
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from tests.bench.figures import percentile
-from tests.support.stack import Stack, User, user_at
+from tests.support.stack import ConsoleUser, EmbeddedStack, console_user
 
 USERS = 50
 TURNS_EACH = 12
 AGENTS_UP_WITHIN_S = 180
 
 
-def crowd_config(home: Path) -> None:
+def fifty_agents_config(home: Path) -> None:
     """Change the initial config.json in `home` to fifty agents, each with a DM and a workspace."""
     path = home / "config.json"
     config = json.loads(path.read_text())
@@ -29,7 +29,7 @@ def crowd_config(home: Path) -> None:
     path.write_text(json.dumps(config, indent=2))
 
 
-async def await_agents(stack: Stack) -> None:
+async def await_agents(stack: EmbeddedStack) -> None:
     """Wait until every agent runs."""
     async with asyncio.timeout(AGENTS_UP_WITHIN_S), make_client(stack.endpoint) as client:
         while True:
@@ -39,19 +39,19 @@ async def await_agents(stack: Stack) -> None:
             await asyncio.sleep(0.5)
 
 
-async def _talk(user: User, taken: list[float]) -> None:
+async def _talk(user: ConsoleUser, taken: list[float]) -> None:
     for _ in range(TURNS_EACH):
         start = time.perf_counter()
         await user.asks("#tools=0 hello", timeout_s=120)
         taken.append(time.perf_counter() - start)
 
 
-async def measure_throughput(stack: Stack) -> dict[str, float]:
+async def measure_throughput(stack: EmbeddedStack) -> dict[str, float]:
     """Return turns per second and latencies with all users talking at once."""
     await await_agents(stack)
     async with contextlib.AsyncExitStack() as open_users:
         users = [
-            await open_users.enter_async_context(user_at(stack.endpoint, f"a{number}"))
+            await open_users.enter_async_context(console_user(stack.endpoint, f"a{number}"))
             for number in range(USERS)
         ]
         await asyncio.gather(*(user.asks("#tools=0 warm up", timeout_s=120) for user in users))

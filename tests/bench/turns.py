@@ -3,9 +3,9 @@
 import time
 from collections.abc import Awaitable, Callable
 
+from tests.bench.baseline import BaselineAgent
 from tests.bench.figures import TurnFigures, turn_figures
-from tests.bench.floor import Floor
-from tests.support.stack import User
+from tests.support.stack import ConsoleUser
 
 KINDS = {"plain": "#tools=0 hello", "tool1": "#tools=1 go", "tool5": "#tools=5 go"}
 ROUNDS = 12
@@ -24,7 +24,7 @@ async def block(turn: Turn, text: str) -> list[float]:
     return taken
 
 
-async def measure_turns(user: User, floor: Floor) -> dict[str, TurnFigures]:
+async def measure_turns(user: ConsoleUser, floor: BaselineAgent) -> dict[str, TurnFigures]:
     """Return the figures of each kind of turn; the first round is a warm-up and is not counted."""
     samples: dict[str, tuple[list[float], list[float]]] = {kind: ([], []) for kind in KINDS}
     for round_number in range(ROUNDS + 1):

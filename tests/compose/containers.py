@@ -19,7 +19,7 @@ import pytest
 
 from tests.journey.conversation import PAGE
 from tests.support.ports import free_port
-from tests.support.stack import Stack
+from tests.support.stack import EmbeddedStack
 
 ROOT = Path(__file__).parent.parent.parent
 UP_WITHIN_S = 900  # a first build fetches every package; Chromium alone takes a minute
@@ -53,7 +53,7 @@ def engine_answers() -> str:
 
 
 @dataclass
-class ComposeStack(Stack):
+class ComposeStack(EmbeddedStack):
     """A stack in containers; `run` drives it with the host's choirctl."""
 
     project: str = ""

@@ -16,8 +16,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from choir_common.http.transport import make_client
-from choir_common.wire.events import Reply, UserMsg, payload_of
+from choir_common.http.client import make_client
+from choir_common.wire.events import Reply, UserMessageStarted, parse_payload
 from tests.compose.containers import PAGE_HOST, ROOT, ComposeStack, docker, running_containers
 from tests.journey.conversation import (
     NOTE,
@@ -26,8 +26,8 @@ from tests.journey.conversation import (
     hold_conversation,
     leave_a_note,
 )
-from tests.support.repositories import Repository
-from tests.support.stack import read_log, sessions_of, user_at, verify
+from tests.support.repositories import GitRepository
+from tests.support.stack import console_user, read_log, sessions_of, verify
 
 pytestmark = pytest.mark.timeout(1200)
 MEND_WITHIN_S = 120
@@ -44,7 +44,7 @@ def stack() -> Iterator[ComposeStack]:
 
 
 async def test_the_first_conversation_in_containers(stack: ComposeStack) -> None:
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         await hold_conversation(stack, user.asks, PAGE_HOST)
     await check_logs(stack)
 
@@ -52,7 +52,7 @@ async def test_the_first_conversation_in_containers(stack: ComposeStack) -> None
 async def test_the_same_over_https_with_the_operator_token(stack: ComposeStack) -> None:
     ca_pem = (stack.home / "tls/ca.pem").read_text()
     token = stack.secret("operator-token")
-    async with user_at(stack.https, token=token, ca_pem=ca_pem) as user:
+    async with console_user(stack.https, token=token, ca_pem=ca_pem) as user:
         assert NOTE in await user.asks("read the note again")
 
 
@@ -62,7 +62,9 @@ async def test_files_go_both_ways_over_https_and_outlive_the_gateways_container(
     """Control brings the gateway its certificates, and what waits to be fetched lies in a volume."""
     ca_pem = (stack.home / "tls/ca.pem").read_text()
     console = "/v1/dms/console"
-    async with user_at(stack.https, token=stack.secret("operator-token"), ca_pem=ca_pem) as user:
+    async with console_user(
+        stack.https, token=stack.secret("operator-token"), ca_pem=ca_pem
+    ) as user:
         plan = {"path": ".choirtmp/send/plan.md"}
         await user.asks(f"/tool choir.fs.write {json.dumps({**plan, 'content': 'the plan'})}")
         await user.asks(f"/tool choir.message.send {json.dumps({'files': [plan]})}")
@@ -75,10 +77,12 @@ async def test_files_go_both_ways_over_https_and_outlive_the_gateways_container(
         assert got.content == b"the plan", got.text
         said = {"text": "look at this", "files": [put.json()["ref"]]}
         accepted = await user.client.post(f"{console}/messages", json=said)
-        await user.hears_answer(accepted.json()["inbox_id"])
+        await user.wait_for_answer(accepted.json()["inbox_id"])
         newest = (await sessions_of(stack))[0]["session_id"]
-        words = [payload_of(event) for event in await read_log(stack, newest)]
-        (path,) = [f.path for it in words if isinstance(it, UserMsg) for f in it.attachments]
+        words = [parse_payload(event) for event in await read_log(stack, newest)]
+        (path,) = [
+            f.path for it in words if isinstance(it, UserMessageStarted) for f in it.attachments
+        ]
         assert "4711" in await user.asks(f"/tool choir.fs.read {json.dumps({'path': path})}")
 
 
@@ -192,11 +196,11 @@ async def test_a_control_killed_in_the_middle_of_a_turn_loses_nothing(stack: Com
     call = json.dumps({"command": "echo once >> ledger.txt"})
     before = await asyncio.to_thread(stack.service, "control")
     (old_agent,) = await asyncio.to_thread(stack.agent_containers)
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         inbox_id = await user.says(f"#delay=1500 #tools=2 #tool=choir.exec {call}")
         await asyncio.sleep(1.0)
         await asyncio.to_thread(kill_from_outside, before)
-        answer = await user.hears_answer(inbox_id, MEND_WITHIN_S)
+        answer = await user.wait_for_answer(inbox_id, MEND_WITHIN_S)
     assert answer.text
     await wait_until_ready(stack, before["RestartCount"])
     (agent,) = await asyncio.to_thread(stack.agent_containers)
@@ -204,7 +208,7 @@ async def test_a_control_killed_in_the_middle_of_a_turn_loses_nothing(stack: Com
     newest = (await sessions_of(stack))[0]["session_id"]
     assert agent["Config"]["Labels"]["choir.session"] == newest
     assert (await verify(stack, newest)).ok
-    replies = [payload_of(event) for event in await read_log(stack, newest)]
+    replies = [parse_payload(event) for event in await read_log(stack, newest)]
     answers = [reply for reply in replies if isinstance(reply, Reply) and reply.answers == inbox_id]
     assert len([reply for reply in answers if reply.kind != "notice"]) == 1
 
@@ -212,7 +216,7 @@ async def test_a_control_killed_in_the_middle_of_a_turn_loses_nothing(stack: Com
 async def test_a_killed_agent_is_started_again_and_answers(stack: ComposeStack) -> None:
     (agent,) = await asyncio.to_thread(stack.agent_containers)
     await asyncio.to_thread(docker, "kill", agent["Id"])
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         assert NOTE in await user.asks("read the note", MEND_WITHIN_S)
 
 
@@ -220,7 +224,7 @@ async def test_an_agent_is_built_from_its_repository_by_the_hosts_engine(
     stack: ComposeStack,
 ) -> None:
     """Control is in a container here: its own git, another user, the engine's socket of the host."""
-    remote = Repository(stack.home / "remotes/main.git")
+    remote = GitRepository(stack.home / "remotes/main.git")
     soul = {"identity/SOUL.md": "I was built."}
     remote.commit({**soul, "Dockerfile": "FROM choir-base\nRUN touch /built-here\n"})
     owner = stack.home.stat().st_uid
@@ -231,7 +235,7 @@ async def test_an_agent_is_built_from_its_repository_by_the_hosts_engine(
     path.write_text(json.dumps(config))
     for words in (("config", "load"), ("config", "apply"), ("agent", "update", "main")):
         await asyncio.to_thread(stack.run, *words, timeout=BUILT_WITHIN_S)
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         assert NOTE in await user.asks("read the note", MEND_WITHIN_S)
     (agent,) = await asyncio.to_thread(stack.agent_containers)
     try:
@@ -261,7 +265,7 @@ async def test_memory_outlives_the_containers(stack: ComposeStack) -> None:
     assert await asyncio.to_thread(stack.agent_containers) == []
     await asyncio.to_thread(stack.compose, "up", "--wait")
     assert (stack.home / "secrets.json").read_text() == before
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         assert "oolong" in await user.asks("What do you recall about afternoon drinks?")
 
 

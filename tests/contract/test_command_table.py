@@ -11,12 +11,12 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from choir_control.app import Control
-from choir_control.commands.table import TABLE
+from choir_control.app import ControlApp
+from choir_control.conversations.commands.table import CHAT_COMMANDS
 from choir_control.settings import ControlSecrets, ControlSettings
 from choirctl.app import COMMANDS, build_app
 from tests.service.control.hand_runtime import HandRuntime
-from tests.support.tried import SHELL, Tried, commands_of, read_tests
+from tests.support.coverage import SHELL, TestCoverage, collect_coverage, commands_of
 
 # commands of the machine choirctl runs on: no choird is asked, or there is none yet
 LOCAL = {
@@ -42,8 +42,8 @@ LOCAL = {
 
 
 @pytest.fixture(scope="module")
-def tried() -> Tried:
-    return read_tests()
+def tried() -> TestCoverage:
+    return collect_coverage()
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     settings = ControlSettings(
         home=tmp_path_factory.mktemp("home"), postgres_dsn="postgresql://nobody@127.0.0.1:1/x"
     )
-    control = Control(settings, ControlSecrets(), HandRuntime())
+    control = ControlApp(settings, ControlSecrets(), HandRuntime())
     paths = control.host_app.openapi()["paths"]
     return {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
 
@@ -71,16 +71,18 @@ def commands() -> set[str]:
 
 def test_every_route_for_operators_stands_in_the_table(routes: set[str]) -> None:
     served = {route for route in routes if " /v1/" in route}
-    assert served == {row.route for row in TABLE if row.route}
+    assert served == {row.route for row in CHAT_COMMANDS if row.route}
 
 
 def test_every_command_of_choirctl_stands_in_the_table_or_is_local(commands: set[str]) -> None:
-    named = {row.choirctl for row in TABLE if row.choirctl}
+    named = {row.choirctl for row in CHAT_COMMANDS if row.choirctl}
     assert commands - LOCAL == named
 
 
-def test_every_route_is_tried_against_a_running_system(routes: set[str], tried: Tried) -> None:
-    by_route = {row.route: row.choirctl for row in TABLE}
+def test_every_route_is_tried_against_a_running_system(
+    routes: set[str], tried: TestCoverage
+) -> None:
+    by_route = {row.route: row.choirctl for row in CHAT_COMMANDS}
     untried = []
     for route in sorted(routes):
         method, path = route.split()
@@ -91,15 +93,15 @@ def test_every_route_is_tried_against_a_running_system(routes: set[str], tried: 
 
 
 def test_every_command_of_choirctl_is_tried_against_a_running_system(
-    commands: set[str], tried: Tried
+    commands: set[str], tried: TestCoverage
 ) -> None:
     untried = sorted(name for name in commands if not tried.command(name))
     assert not untried, f"no test runs: {', '.join(untried)}"
 
 
-def test_every_typed_command_is_tried_in_a_conversation(tried: Tried) -> None:
+def test_every_typed_command_is_tried_in_a_conversation(tried: TestCoverage) -> None:
     said = {text.split("@")[0] for words in tried.words for text in words if text.startswith("/")}
-    typed = {row.typed for row in TABLE if row.typed}
+    typed = {row.typed_form for row in CHAT_COMMANDS if row.typed_form}
     untried = [
         name
         for name in typed
@@ -108,7 +110,7 @@ def test_every_typed_command_is_tried_in_a_conversation(tried: Tried) -> None:
     assert not untried, f"no test says: {', '.join(sorted(untried))}"
 
 
-def test_what_no_test_names_is_found_untried(tried: Tried) -> None:
+def test_what_no_test_names_is_found_untried(tried: TestCoverage) -> None:
     assert not tried.route("GET", "/v1/agents/{agent_id}/" + "nothing")
     assert not tried.command("agent " + "dance")
 
@@ -131,5 +133,5 @@ def test_only_a_command_that_a_test_sees_succeed_counts(source: str, counts: boo
 
 
 def test_the_table_is_written_where_its_readers_are_told() -> None:
-    table = Path("services/control/choir_control/commands/table.py").read_text()
+    table = Path("services/control/choir_control/conversations/commands/table.py").read_text()
     assert "tests/contract/test_command_table.py" in table

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 PYDANTICS_WORDS = re.compile(r"""\[["']msg["']\]""")
 # these put them into words; `settings` lies below `wire`, and has patterns of its own
 TRANSLATORS = {
-    "libs/choir_common/choir_common/wire/faults.py",
+    "libs/choir_common/choir_common/wire/validation_messages.py",
     "libs/choir_common/choir_common/settings.py",
 }
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from choir_browser.settings import BrowserSettings
 from choir_common.settings import ServiceSettings
-from choir_common.wire.budgets import AgentBudgets
 from choir_common.wire.config_schema import config_reference
+from choir_common.wire.request_templates import AgentBudgets
 from choir_control.settings import ControlSettings
 from choir_gateway.settings import GatewaySettings
 from choir_local.settings import LocalSettings

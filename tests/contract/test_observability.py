@@ -14,7 +14,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from choir_common.metrics import Metrics
-from choir_control.metrics.meter import Meter, Waiting
+from choir_control.log.metrics.meter import ControlMetrics, PendingWork
 
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "deploy" / "observability"
@@ -56,11 +56,11 @@ def figures_of(registry: CollectorRegistry) -> dict[str, set[str]]:
 
 
 def all_figures() -> dict[str, set[str]]:
-    async def look() -> Waiting:
+    async def look() -> PendingWork:
         raise NotImplementedError
 
     metrics = Metrics("test")
-    Meter(metrics, look)
+    ControlMetrics(metrics, look)
     known = {**OF_PROMETHEUS, **figures_of(metrics.registry)}
     return {name: labels | {"job", "instance"} for name, labels in known.items()}
 

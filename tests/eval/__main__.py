@@ -1,4 +1,5 @@
-"""Evaluate memory retrieval: `python -m tests.eval FILE [--format locomo|beam|jsonl] [--as-installed]`."""
+"""Evaluate memory retrieval: `python -m tests.eval FILE [--format locomo|beam|jsonl]
+[--as-installed]`."""
 
 import argparse
 import asyncio
@@ -13,38 +14,38 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from choir_common.wire.memories import ALL_ARMS, Arm
+from choir_common.wire.memory_search import ALL_ARMS, Arm
 from tests.eval.corpus import Space
-from tests.eval.formats import FORMATS, guess
-from tests.eval.harness import Harness, Written, running_harness
+from tests.eval.formats import FORMATS, detect_format
+from tests.eval.harness import Harness, WrittenSpace, running_harness
 from tests.eval.measures import Measures, mean
 
 OUT = Path(".bench/eval.json")
 VECTORS_S = 3_600.0
-FINDING: tuple[Arm, ...] = ("text", "vector")
-WEIGHING = tuple(arm for arm in ALL_ARMS if arm not in FINDING)
+RETRIEVAL_ARMS: tuple[Arm, ...] = ("text", "vector")
+WEIGHING = tuple(arm for arm in ALL_ARMS if arm not in RETRIEVAL_ARMS)
 
-WIDE = 140
+TABLE_WIDTH = 140
 """Width of the table without a terminal; figures must not be truncated."""
 LABEL = 32
 """Maximum length of a row's name; some data sets have categories with long names."""
 
-console = Console(width=None if sys.stdout.isatty() else WIDE)
+console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
 
 
 def ablations() -> Mapping[str, tuple[Arm, ...]]:
     """Return the subsets of arms to evaluate in addition to all arms, by name."""
-    alone: dict[str, tuple[Arm, ...]] = {f"only {arm}": (arm,) for arm in FINDING}
-    alone["only text and vector"] = FINDING
+    alone: dict[str, tuple[Arm, ...]] = {f"only {arm}": (arm,) for arm in RETRIEVAL_ARMS}
+    alone["only text and vector"] = RETRIEVAL_ARMS
     without = {f"without {a}": tuple(b for b in ALL_ARMS if b != a) for a in ALL_ARMS}
     return alone | without
 
 
 @dataclass
-class Outcome:
+class EvaluationResult:
     """Results: with all arms per space, and with subsets of arms over all spaces."""
 
-    written: Sequence[Written]
+    written: Sequence[WrittenSpace]
     by_space: Mapping[str, Sequence[Measures]]
     by_arms: Mapping[str, Measures]
     wrote_s: float
@@ -84,7 +85,7 @@ class Outcome:
 
 async def evaluate(
     harness: Harness, spaces: Sequence[Space], *, ablate: bool, as_installed: bool = False
-) -> Outcome:
+) -> EvaluationResult:
     """Write all spaces, then run each space's questions.
 
     With `ablate`, also runs them with subsets of the arms. With `as_installed`, first ends every session,
@@ -113,7 +114,7 @@ async def evaluate(
             status.update(f"asking {name}")
             found = [measured for one in written for measured in await harness.measure(one, arms)]
             by_arms[name] = mean(found)
-    return Outcome(written, by_space, by_arms, wrote_s, asked_ms, promoted)
+    return EvaluationResult(written, by_space, by_arms, wrote_s, asked_ms, promoted)
 
 
 def show(figures: Mapping[str, Any]) -> None:
@@ -140,7 +141,7 @@ def show(figures: Mapping[str, Any]) -> None:
 async def main(arguments: argparse.Namespace) -> None:
     """Evaluate one data set, print the table and write the results file."""
     path = Path(arguments.data)
-    name = arguments.format or guess(path)
+    name = arguments.format or detect_format(path)
     spaces = FORMATS[name](path)
     console.print(f"{path.name} ({name}): {len(spaces)} spaces")
     async with running_harness() as harness:

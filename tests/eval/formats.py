@@ -36,7 +36,7 @@ def read_locomo(path: Path) -> list[Space]:
 
 
 def read_jsonl(path: Path) -> list[Space]:
-    """Read units, one per line, and the questions in `FILE.questions`."""
+    """Read units, one per line, and the questions in `FILE_PREFIX.questions`."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in _lines(path):
         rows.setdefault(str(row["space"]), []).append(row)
@@ -49,7 +49,8 @@ def read_jsonl(path: Path) -> list[Space]:
 
 
 def read_beam(path: Path) -> list[Space]:
-    """Read BEAM: rows with `chat` and `probing_questions` (JSON, JSONL), or a directory `<id>/chat.json`."""
+    """Read BEAM: rows with `chat` and `probing_questions` (JSON, JSONL), or a directory
+    `<id>/chat.json`."""
     if path.is_dir():
         return [_beam_space(chat.parent.name, *_beam_files(chat)) for chat in _chats(path)]
     text = path.read_text()
@@ -71,7 +72,7 @@ FORMATS: Mapping[str, Callable[[Path], list[Space]]] = {
 }
 
 
-def guess(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """Return the most likely format of a file. Raises SystemExit if it is unknown."""
     if path.with_name(f"{path.name}.questions").exists():
         return "jsonl"
@@ -84,7 +85,7 @@ def guess(path: Path) -> str:
     raise SystemExit(f"{path} is neither LoCoMo nor BEAM, and {path.name}.questions is missing.")
 
 
-def when(text: object) -> datetime | None:
+def parse_time(text: object) -> datetime | None:
     """Parse a timestamp in one of the formats of the data sets; return None if it has none of them."""
     if not isinstance(text, str) or not text.strip():
         return None
@@ -101,7 +102,7 @@ def when(text: object) -> datetime | None:
     return read if read.tzinfo else read.replace(tzinfo=UTC)
 
 
-def references(evidence: Iterable[object]) -> frozenset[str]:
+def normalize_references(evidence: Iterable[object]) -> frozenset[str]:
     """Return LoCoMo's references in normal form: `D:11:26; D30:05` gives `D11:26` and `D30:5`."""
     found = (match for one in evidence for match in _REFERENCE.finditer(str(one)))
     return frozenset(f"D{int(match[1])}:{int(match[2])}" for match in found)
@@ -113,15 +114,19 @@ def _locomo_space(name: str, given: Mapping[str, Any]) -> Space:
     units: list[Unit] = []
     for number in numbers:
         date = talk.get(f"session_{number}_date_time", "")
-        began = when(date) or LONG_AGO + timedelta(days=number)
+        began = parse_time(date) or LONG_AGO + timedelta(days=number)
         for position, turn in enumerate(talk[f"session_{number}"]):
             caption = f" [{turn['blip_caption']}]" if turn.get("blip_caption") else ""
             text = f"[{date}] {turn['speaker']}: {turn['text']}{caption}"
-            (unit_id,) = references([turn["dia_id"]])
+            (unit_id,) = normalize_references([turn["dia_id"]])
             at = began + timedelta(seconds=position)
             units.append(Unit(unit_id, text, at, turn["speaker"], str(number), position))
     questions = [
-        Question(one["question"], references(one.get("evidence") or ()), str(one.get("category")))
+        Question(
+            one["question"],
+            normalize_references(one.get("evidence") or ()),
+            str(one.get("category")),
+        )
         for one in given.get("qa", ())
     ]
     return _space(name, units, questions)
@@ -133,7 +138,7 @@ def _jsonl_units(rows: Iterable[Mapping[str, Any]]) -> Iterator[Unit]:
         session = str(row.get("session") or "1")
         position = positions[session] = positions.get(session, -1) + 1
         written = row.get("at")
-        at = when(written) or LONG_AGO + timedelta(minutes=number)
+        at = parse_time(written) or LONG_AGO + timedelta(minutes=number)
         text, speaker = row["text"], row.get("speaker")
         if speaker and f"{speaker}:" not in text[:120]:
             text = f"[{written}] {speaker}: {text}" if written else f"{speaker}: {text}"
@@ -147,7 +152,7 @@ def _beam_space(name: str, chat: Any, questions: Any) -> Space:
         for position, message in enumerate(_messages(batch)):
             anchor = message.get("time_anchor") or _anchor(batch) or anchor
             role = str(message["role"])
-            began = when(anchor) or LONG_AGO + timedelta(days=session)
+            began = parse_time(anchor) or LONG_AGO + timedelta(days=session)
             text = f"[{anchor}] {role}: {message['content']}"
             at = began + timedelta(seconds=position)
             units.append(Unit(str(message["id"]), text, at, role, str(session), position))

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory import BusMemory
-from choir_common.clients.memory_sessions import BusSessionMemory
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
 from choir_common.wire.config import MemoryConfig
-from choir_common.wire.memories import ALL_ARMS, Arm, EnsureSpace, MemoryHits, MemoryQuery
+from choir_common.wire.memory_search import ALL_ARMS, Arm, EnsureSpace, MemoryHits, MemoryQuery
 from choir_common.wire.memory_sessions import (
     MAX_UNITS,
     ArchivePage,
@@ -19,7 +19,7 @@ from choir_common.wire.memory_sessions import (
     SessionEnd,
     SessionUnit,
 )
-from choir_memory.sessions.wording import parts
+from choir_memory.sessions.rendering import split_text
 from tests.eval.corpus import Space, Unit
 from tests.eval.measures import Measures, measure
 from tests.service.memory.servers import (
@@ -28,12 +28,12 @@ from tests.service.memory.servers import (
     make_directory,
     running_nats,
 )
-from tests.support.servers import running_postgres
+from tests.support.postgres import running_postgres
 
 PAGE = min(64, MAX_UNITS)
-TRIES = 20
+MAX_ATTEMPTS = 20
 """Attempts per question: on a busy machine the service may skip an arm, and such a result is not used."""
-PATIENT = {"CHOIR_QUERY_EMBEDDING_DEADLINE_S": "8"}
+SLOW_DEADLINES = {"CHOIR_QUERY_EMBEDDING_DEADLINE_S": "8"}
 DEPTH = 50
 """Number of hits requested; the ranking of sessions needs more than ten."""
 MID_TERM = MemoryConfig().mid_term_sessions
@@ -42,7 +42,7 @@ ASSISTANT = "assistant"
 
 
 @dataclass
-class Written:
+class WrittenSpace:
     """A space that was written to the service."""
 
     agent_id: str
@@ -67,10 +67,10 @@ class Harness:
 
     bus: Bus
 
-    async def write(self, number: int, space: Space) -> Written:
+    async def write(self, number: int, space: Space) -> WrittenSpace:
         """Record every unit of a space as sessions of a new agent."""
-        written = Written(f"space{number}", space)
-        await BusMemory(self.bus).ensure(EnsureSpace(agent_id=written.agent_id))
+        written = WrittenSpace(f"space{number}", space)
+        await NatsMemoryClient(self.bus).ensure(EnsureSpace(agent_id=written.agent_id))
         sessions: dict[str, list[Unit]] = {}
         for unit in space.units:
             sessions.setdefault(unit.session, []).append(unit)
@@ -78,7 +78,7 @@ class Harness:
             recorded = list(_session_units(units))
             for at in range(0, len(recorded), PAGE):
                 page = recorded[at : at + PAGE]
-                answer = await BusSessionMemory(self.bus).record(
+                answer = await NatsSessionMemoryClient(self.bus).record(
                     RecordUnits(
                         agent_id=written.agent_id,
                         session_id=session,
@@ -89,14 +89,14 @@ class Harness:
                 written.unit_of.update(zip(answer.document_ids, names, strict=True))
         return written
 
-    async def end_sessions(self, written: Written) -> int:
+    async def end_sessions(self, written: WrittenSpace) -> int:
         """End every session, oldest first, as control does; return how many were promoted."""
         spans: dict[str, list[datetime]] = {}
         for unit in written.space.units:
             spans.setdefault(unit.session, []).append(unit.at)
         promoted = 0
         for session, moments in sorted(spans.items(), key=lambda one: min(one[1])):
-            answer = await BusSessionMemory(self.bus).archive(
+            answer = await NatsSessionMemoryClient(self.bus).archive(
                 ArchivePage(
                     agent_id=written.agent_id,
                     session_id=session,
@@ -110,15 +110,15 @@ class Harness:
 
     async def wait_for_vectors(self, say: Callable[[str], None], deadline_s: float) -> None:
         """Wait until every document has its vector. Raises TimeoutError after `deadline_s`."""
-        memory = BusMemory(self.bus)
+        memory = NatsMemoryClient(self.bus)
         async with asyncio.timeout(deadline_s):
             while (status := await memory.status()).queued + status.failed:
                 say(f"{status.queued + status.failed} documents wait for a vector")
                 await asyncio.sleep(0.5)
 
-    async def ask(self, written: Written, text: str, arms: Sequence[Arm]) -> MemoryHits:
+    async def search(self, written: WrittenSpace, text: str, arms: Sequence[Arm]) -> MemoryHits:
         """Search for one question with the given arms."""
-        return await BusMemory(self.bus).query(
+        return await NatsMemoryClient(self.bus).query(
             MemoryQuery(
                 agent_id=written.agent_id,
                 store="session",
@@ -129,15 +129,19 @@ class Harness:
             )
         )
 
-    async def _ask_all_arms(self, written: Written, text: str, arms: Sequence[Arm]) -> MemoryHits:
-        for _ in range(TRIES):
-            answer = await self.ask(written, text, arms)
+    async def _ask_all_arms(
+        self, written: WrittenSpace, text: str, arms: Sequence[Arm]
+    ) -> MemoryHits:
+        for _ in range(MAX_ATTEMPTS):
+            answer = await self.search(written, text, arms)
             if not answer.degraded and not set(answer.cut) - {"receipt"}:
                 return answer
             await asyncio.sleep(1)
         raise RuntimeError(f"the service left out {answer.cut}: {answer.degraded}")
 
-    async def measure(self, written: Written, arms: Sequence[Arm] = ALL_ARMS) -> list[Measures]:
+    async def measure(
+        self, written: WrittenSpace, arms: Sequence[Arm] = ALL_ARMS
+    ) -> list[Measures]:
         """Run every question of a space. Raises RuntimeError if the service keeps skipping an arm."""
         measured = []
         session_of = written.session_of
@@ -153,7 +157,7 @@ async def running_harness() -> AsyncIterator[Harness]:
     async with running_postgres() as postgres, running_nats() as nats:
         async with Bus(nats.url, NATS_TOKEN, "eval") as bus:
             with make_directory() as root:
-                process = MemoryProcess(postgres.dsn, nats.url, bus, root, PATIENT)
+                process = MemoryProcess(postgres.dsn, nats.url, bus, root, SLOW_DEADLINES)
                 try:
                     await process.start()
                     yield Harness(bus)
@@ -169,7 +173,7 @@ def _session_units(units: Sequence[Unit]) -> Iterator[tuple[SessionUnit, str]]:
     position = 0
     for unit in units:
         origin: Origin = "agent" if unit.speaker == ASSISTANT else "user"
-        for number, text in enumerate(parts(unit.text) or ["(empty)"]):
+        for number, text in enumerate(split_text(unit.text) or ["(empty)"]):
             recorded = SessionUnit(
                 id=f"{unit.id}/{number}" if number else unit.id,
                 text=text,

@@ -4,13 +4,13 @@ import asyncio
 
 import psutil
 
-from choir_common.http.transport import make_client
-from tests.support.stack import Stack
+from choir_common.http.client import make_client
+from tests.support.stack import EmbeddedStack
 
 MEND_WITHIN_S = 120
 
 
-async def await_return(stack: Stack, victim: str, old_pid: int | None) -> None:
+async def await_return(stack: EmbeddedStack, victim: str, old_pid: int | None) -> None:
     """Wait until the victim lives again under another pid, and control finds everything there."""
     async with asyncio.timeout(MEND_WITHIN_S), make_client(stack.endpoint) as client:
         while True:
@@ -24,5 +24,5 @@ async def await_return(stack: Stack, victim: str, old_pid: int | None) -> None:
             await asyncio.sleep(0.1)
 
 
-async def pid_of(stack: Stack, victim: str) -> int | None:
+async def pid_of(stack: EmbeddedStack, victim: str) -> int | None:
     return await stack.agent_pid() if victim == "agent" else stack.pid(victim)

@@ -10,30 +10,29 @@ from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_common.wire.memory_sessions import (
-    Archived,
     ArchivePage,
+    ArchiveProgress,
     EraseSession,
     RecordUnits,
     SessionErased,
     UnitsRecorded,
 )
-from choir_control.archiving.archivist import Archivist
-from choir_control.archiving.rehearsals import Rehearsals
-from choir_control.archiving.store import ArchiveStore
-from choir_control.eventlog.store import EventStore
-from choir_memory.layers.episodes import remember_episode
-from choir_memory.layers.tool_errors import remember_troubles
-from choir_memory.schema.spaces import Spaces
-from choir_memory.schema.store import SpaceStore
-from choir_memory.sessions.archive import Archive
-from choir_memory.sessions.erase import Eraser
-from choir_memory.sessions.promote import Promotion
-from choir_memory.sessions.record import Recorder
+from choir_control.log.archiving.archiver import SessionArchiver
+from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
+from choir_control.log.archiving.store import ArchiveStore
+from choir_control.log.eventlog.store import EventStore
+from choir_memory.schema.store import SpaceRegistry, SpaceStore
+from choir_memory.sessions.archive import SessionArchive
+from choir_memory.sessions.erasure import SessionEraser
+from choir_memory.sessions.promotion import SessionPromoter
+from choir_memory.sessions.recorder import UnitRecorder
+from choir_memory.summaries.episodes import store_episode
+from choir_memory.tool_errors.service import store_failures
 from tests.faults.test_cuts import VICTIM, Witness, dsn, postgres, witness
 from tests.service.control.test_archiving import Desk, Documents, Stubborn
-from tests.support.cuts import cuts
-from tests.support.servers import PASSWORD
-from tests.support.sessions import Script, talk
+from tests.support.crash_injection import crash_at_each_line
+from tests.support.postgres import PASSWORD
+from tests.support.sessions import LogBuilder, conversation_log
 
 __all__ = ["dsn", "postgres", "witness"]
 
@@ -69,18 +68,18 @@ WHERE NOT EXISTS (
 class HereMemory:
     """The memory service's own room of sessions, without a bus between."""
 
-    def __init__(self, database: Database, spaces: Spaces) -> None:
+    def __init__(self, database: Database, spaces: SpaceRegistry) -> None:
         def announce(_: int) -> None:
             return
 
-        promotion = Promotion(database, announce)
-        self._archive = Archive(
-            database, spaces, promotion, announce, remember_troubles, remember_episode
+        promotion = SessionPromoter(database, announce)
+        self._archive = SessionArchive(
+            database, spaces, promotion, announce, store_failures, store_episode
         )
-        self._recorder = Recorder(database, spaces, announce)
-        self._eraser = Eraser(database, spaces)
+        self._recorder = UnitRecorder(database, spaces, announce)
+        self._eraser = SessionEraser(database, spaces)
 
-    async def archive(self, page: ArchivePage) -> Archived:
+    async def archive(self, page: ArchivePage) -> ArchiveProgress:
         return await self._archive.take(page)
 
     async def record(self, units: RecordUnits) -> UnitsRecorded:
@@ -90,15 +89,15 @@ class HereMemory:
         return await self._eraser.erase(session)
 
 
-def make_scripts() -> list[Script]:
+def make_scripts() -> list[LogBuilder]:
     """Return three sessions; the first two go to long-term memory, one without a summary."""
     scripts = [
-        talk("s0", "one otter", summary="Of an otter."),
-        talk("s1", *(f"message {number}" for number in range(6))),
-        talk("s2", "a third"),
+        conversation_log("s0", "one otter", summary="Of an otter."),
+        conversation_log("s1", *(f"message {number}" for number in range(6))),
+        conversation_log("s2", "a third"),
     ]
     for number, script in enumerate(scripts):
-        script.began += timedelta(days=number)
+        script.started_at += timedelta(days=number)
     return scripts
 
 
@@ -110,11 +109,11 @@ async def prepare(database: Database) -> None:
         await desk.store(script)
 
 
-def open_later(database: Database) -> Spaces:
-    return Spaces(SpaceStore(database))
+def open_later(database: Database) -> SpaceRegistry:
+    return SpaceRegistry(SpaceStore(database))
 
 
-async def open_spaces(database: Database) -> Spaces:
+async def open_spaces(database: Database) -> SpaceRegistry:
     spaces = open_later(database)
     await spaces.open()
     await database.execute(
@@ -124,10 +123,10 @@ async def open_spaces(database: Database) -> Spaces:
     return spaces
 
 
-def make_archivist(database: Database, spaces: Spaces) -> Archivist:
+def make_archivist(database: Database, spaces: SpaceRegistry) -> SessionArchiver:
     memory = HereMemory(database, spaces)
-    events, rehearsals = EventStore(database), Rehearsals(database, memory, Documents([]))
-    return Archivist(ArchiveStore(database), events, memory, lambda: CONFIG, rehearsals, 5)
+    events, rehearsals = EventStore(database), RehearsalEraser(database, memory, Documents([]))
+    return SessionArchiver(ArchiveStore(database), events, memory, lambda: CONFIG, rehearsals, 5)
 
 
 async def archive(database: Database) -> None:
@@ -158,7 +157,9 @@ def test_a_session_that_was_cut_anywhere_on_its_way_arrives_whole_and_once(
             await archive(database)
 
     begun = 0
-    for number in cuts(lambda: asyncio.run(in_a_victim()), *CONTROL, *MEMORY, every=EVERY):
+    for number in crash_at_each_line(
+        lambda: asyncio.run(in_a_victim()), *CONTROL, *MEMORY, every=EVERY
+    ):
         witness.settled()
         assert witness.do(lambda database: database.fetchval(FORGOTTEN)) == 0, number
         left = witness.do(found)

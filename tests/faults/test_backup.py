@@ -8,24 +8,31 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from tests.support.ports import free_port
-from tests.support.stack import Stack, User, sessions_of, starting_stack, user_at, verify
+from tests.support.stack import (
+    ConsoleUser,
+    EmbeddedStack,
+    console_user,
+    running_stack_in_thread,
+    sessions_of,
+    verify,
+)
 
 TALKERS = 4
 
 
-async def talk(user: User, acknowledged: list[str], stop: asyncio.Event, name: str) -> None:
+async def talk(user: ConsoleUser, acknowledged: list[str], stop: asyncio.Event, name: str) -> None:
     """Say one thing after the other and hear the answers until told to stop."""
     number = 0
     while not stop.is_set():
         inbox_id = await user.says(f"{name}, number {number}")
         acknowledged.append(inbox_id)
-        await user.hears_answer(inbox_id)
+        await user.wait_for_answer(inbox_id)
         number += 1
 
 
-async def answers_in(stack: Stack) -> Counter[str]:
+async def answers_in(stack: EmbeddedStack) -> Counter[str]:
     """Return how often each message is answered in the logs, by its inbox id; 0 if it only stands there."""
     found: Counter[str] = Counter()
     async with make_client(stack.endpoint) as client:
@@ -56,10 +63,10 @@ async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
     file = elsewhere / "choir.backup"
     home = elsewhere / "home"
     try:
-        async with starting_stack() as first:
+        async with running_stack_in_thread() as first:
             acknowledged: list[str] = []
             stop = asyncio.Event()
-            async with user_at(first.endpoint) as user:
+            async with console_user(first.endpoint) as user:
                 talking = [
                     asyncio.create_task(talk(user, acknowledged, stop, f"talker {number}"))
                     for number in range(TALKERS)
@@ -75,7 +82,7 @@ async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
             sessions = {row["session_id"] for row in await sessions_of(first)}
 
             port = free_port()
-            second = Stack(home, port, {**first.env, "CHOIR_HTTP_PORT": str(port)})
+            second = EmbeddedStack(home, port, {**first.env, "CHOIR_HTTP_PORT": str(port)})
             await asyncio.to_thread(first.run, "down")
             done = json.loads(
                 await asyncio.to_thread(second.run, "db", "restore", str(file), "--json")
@@ -83,8 +90,8 @@ async def test_a_backup_taken_under_load_goes_on_elsewhere() -> None:
             assert done["sessions"] == len(sessions)
             try:
                 await asyncio.to_thread(second.run, "up", "--detach")
-                async with user_at(second.endpoint) as user:
-                    answered = await user.hears_answer(await user.says("are you still there?"))
+                async with console_user(second.endpoint) as user:
+                    answered = await user.wait_for_answer(await user.says("are you still there?"))
                     assert answered.text
                 kept = await sessions_of(second)
                 assert sessions <= {row["session_id"] for row in kept}

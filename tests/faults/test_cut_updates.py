@@ -14,8 +14,8 @@ from choir_local.rehearsal.run import run_rehearsal
 from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped
 from tests.service.control.test_process import spawn
 from tests.service.control.world import World, until
-from tests.support.cuts import KILLED
-from tests.support.repositories import Repository
+from tests.support.crash_injection import KILLED
+from tests.support.repositories import GitRepository
 
 __all__ = ["bus", "database", "dsn", "nats", "postgres", "stopped"]
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 UPDATE = """
 import runpy, sys
 sys.path.insert(0, {root!r})
-from tests.support.cuts import die_at
+from tests.support.crash_injection import die_at
 die_at({line}, "rollout/update.py", ("update", "_start"))
 runpy.run_module("choir_control", run_name="__main__")
 """
@@ -33,9 +33,9 @@ CUTS = tuple(range(1, 24)) if EVERY else (1, 8, 10, 14)
 
 
 @pytest.fixture
-async def home(stopped: World) -> AsyncIterator[tuple[World, Repository]]:
+async def home(stopped: World) -> AsyncIterator[tuple[World, GitRepository]]:
     """A home whose agent `main` has a repository and is started by hand alone."""
-    remote = Repository(stopped.home / "remotes/main.git")
+    remote = GitRepository(stopped.home / "remotes/main.git")
     remote.commit({"identity/SOUL.md": "old"})
     async with run_rehearsal() as model:
         path = stopped.settings.config_file
@@ -95,7 +95,7 @@ async def operation(world: World, path: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("line", CUTS)
 async def test_an_update_that_is_cut_leaves_the_agent_running_with_the_old_image_or_the_new_one(
-    home: tuple[World, Repository], line: int
+    home: tuple[World, GitRepository], line: int
 ) -> None:
     world, remote = home
     program = ("-c", UPDATE.format(root=str(ROOT), line=line))

@@ -15,19 +15,19 @@ import pytest
 import choir_common.postgres.revisions  # noqa: F401 here, or every killed process would load Alembic anew
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
-from choir_common.secret_file import changing, read_secret_file
+from choir_common.secret_file import edit_secret_file, read_secret_file
 from choir_common.wire.config import Config
-from choir_common.wire.configuring import RepoChange
-from choir_control.configuration.current import Candidate, Configuration
-from choir_control.configuration.staging import Around, Staging
+from choir_common.wire.config_api import RepoChange
+from choir_control.agents.rollout.config_staging import ConfigStaging, StagingDependencies
+from choir_control.api.http_apps import AgentSockets
+from choir_control.configuration.current import ConfigCandidate, ConfigService
 from choir_control.configuration.version_store import ConfigVersionStore
-from choir_control.doors import AgentSockets
-from choir_control.repos.mirrors import Mirrors
-from choir_control.repos.survey import Survey, Surveyor
+from choir_control.images.repositories.mirrors import Mirrors
+from choir_control.images.repositories.survey import RepositorySurvey, RepositorySurveyor
 from tests.service.memory.servers import dsn, postgres
-from tests.support.cuts import cuts
-from tests.support.repositories import Repository
-from tests.support.servers import PASSWORD
+from tests.support.crash_injection import crash_at_each_line
+from tests.support.postgres import PASSWORD
+from tests.support.repositories import GitRepository
 
 __all__ = ["dsn", "postgres"]
 
@@ -38,7 +38,7 @@ CONTROL = read_migrations("choir_control.migrations")
 EVERY = os.environ.get("CHOIR_TEST_EVERY_CUT") == "1"
 STAGES = ("/configuration/staging.py", "/configuration/current.py", "/configuration/read.py")
 SURVEY = ("/repos/survey.py",)
-COMMIT = ("/configuration/version_store.py", "choir_control/doors.py")
+COMMIT = ("/configuration/version_store.py", "choir_control/api/http_apps.py")
 
 
 def open_database(dsn: str) -> Database:
@@ -90,13 +90,13 @@ def test_a_secret_that_is_set_is_there_or_is_not(tmp_path: Path) -> None:
     old, new = {"kept": "k", "key": "old"}, {"kept": "k", "key": "new"}
 
     def set_it(value: str) -> None:
-        with changing(path) as values:
+        with edit_secret_file(path) as values:
             values["key"] = value
 
-    with changing(path) as values:
+    with edit_secret_file(path) as values:
         values.update(old)
     seen = []
-    for number in cuts(lambda: set_it("new"), "choir_common/secret_file.py"):
+    for number in crash_at_each_line(lambda: set_it("new"), "choir_common/secret_file.py"):
         found = read_secret_file(path)
         assert found in (old, new), number
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -125,7 +125,7 @@ class Home:
     def __init__(self, top: Path, dsn: str) -> None:
         self.top, self.dsn = top, dsn
         self.file = top / "config.json"
-        self.repo = Repository(top / "own.git")
+        self.repo = GitRepository(top / "own.git")
         self.repo.commit({"identity/SOUL.md": "soul"})
 
     def write(self, window: int, agents: Sequence[str]) -> None:
@@ -142,31 +142,31 @@ class Home:
         }
         self.file.write_text(json.dumps(config))
 
-    async def in_force(self, database: Database) -> tuple[Configuration, Candidate]:
+    async def in_force(self, database: Database) -> tuple[ConfigService, ConfigCandidate]:
         """Return what a choird that starts with a broken file would have in force."""
-        configuration = Configuration(self.file, None, ConfigVersionStore(database))
-        found = await configuration.last_good("the file is broken")
+        configuration = ConfigService(self.file, None, ConfigVersionStore(database))
+        found = await configuration.load_last_valid("the file is broken")
         assert found is not None
         return configuration, found
 
     @contextlib.contextmanager
-    def staging(self, configuration: Configuration) -> Iterator[Staging]:
+    def staging(self, configuration: ConfigService) -> Iterator[ConfigStaging]:
         """Lend the two phases, with real repositories and real sockets."""
         mirrors = Mirrors(self.top, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
-        surveyor = Surveyor(mirrors, self.top / "repos", compiles=False)
+        surveyor = RepositorySurveyor(mirrors, self.top / "repos", compiles=False)
         sockets = AgentSockets(lambda name: self.top / "s" / name)
 
-        async def behind(_: Config, __: Survey) -> tuple[RepoChange, ...]:
+        async def behind(_: Config, __: RepositorySurvey) -> tuple[RepoChange, ...]:
             return ()
 
         async def nothing(_: object) -> list[str]:
             return []
 
-        around = Around(
-            lambda _, __: None, surveyor.survey, behind, nothing, sockets.opened, nothing
+        around = StagingDependencies(
+            lambda _, __: None, surveyor.survey, behind, nothing, sockets.open_for, nothing
         )
         try:
-            yield Staging(configuration, At(), around)
+            yield ConfigStaging(configuration, At(), around)
         finally:
             sockets.close()
 
@@ -177,7 +177,7 @@ class Home:
             await configuration.put_in_force(old)
             with self.staging(configuration) as staging:
                 staged = await staging.load()
-                assert staged.staged.repos.commits
+                assert staged.staged.repos.commits_by_owner
                 if apply:
                     await staging.apply(staged.staged.digest)
 
@@ -196,7 +196,7 @@ def home(tmp_path: Path, dsn: str, witness: Witness) -> Home:
 
     async def first(database: Database) -> None:
         await migrate(database, "choir_control", CONTROL)
-        configuration = Configuration(made.file, None, ConfigVersionStore(database))
+        configuration = ConfigService(made.file, None, ConfigVersionStore(database))
         await configuration.put_in_force(configuration.read())
 
     witness.do(first)
@@ -208,7 +208,7 @@ def test_a_load_that_is_cut_leaves_what_was_in_force_and_mirrors_that_work(
 ) -> None:
     before, number = home.says(witness), 0
     home.write(60, ["main"])
-    for number in cuts(
+    for number in crash_at_each_line(
         lambda: asyncio.run(home.load_and_apply(apply=False)),
         *(*STAGES, *SURVEY),
         every=1 if EVERY else 12,
@@ -226,7 +226,7 @@ def test_an_apply_that_is_cut_leaves_the_old_version_or_the_new_one(
     """With the socket of a new agent, which goes and comes; the next apply works whatever was cut."""
     one, other = (50, ["main"]), (60, ["extra", "main"])
     now, went_through, number = one, [], 0
-    for number in cuts(
+    for number in crash_at_each_line(
         lambda: asyncio.run(home.load_and_apply()),
         *(*STAGES, *COMMIT),
         every=1 if EVERY else 9,
@@ -272,7 +272,7 @@ def test_a_migration_that_is_cut_leaves_the_old_schema_or_the_new_one(
     witness.do(lambda database: migrate(database, "choir_control", CONTROL))
     newest = witness.do(shape)
     old, outcomes = witness.do(begin), []
-    for number in cuts(
+    for number in crash_at_each_line(
         lambda: asyncio.run(migrate_all()),
         *("choir_common/postgres/migrate.py", "choir_common/postgres/revisions.py"),
         every=1 if EVERY else 7 if have == 0 else 25,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from choir_control.images.docker import DockerImages
-from choir_control.images.shelf import Shelf
+from choir_control.images.docker_builder import DockerImageBuilder
+from choir_control.images.image_store import ImageStore
 from tests.service.images.forge import Forge, Told
 from tests.service.runtimes.containers import PYTHON_IMAGE, connect
-from tests.support.cuts import cuts
+from tests.support.crash_injection import crash_at_each_line
 
 EVERY = os.environ.get("CHOIR_TEST_EVERY_CUT") == "1"
 
@@ -37,25 +37,25 @@ def home(tmp_path: Path, client: Any) -> Iterator[Path]:
 def test_a_docker_build_that_is_cut_leaves_the_old_image_or_the_new_one(
     tmp_path: Path, home: Path, client: Any
 ) -> None:
-    forge = Forge(tmp_path, DockerImages(home, PYTHON_IMAGE))
+    forge = Forge(tmp_path, DockerImageBuilder(home, PYTHON_IMAGE))
     asyncio.run(forge.images.build("main", Told()))
-    old = Shelf(home).current("main")
+    old = ImageStore(home).get_current("main")
     assert old is not None
     forge.fill_own("another soul")
     went_through = []
 
     def build() -> None:
         # a client of its own: two processes on one connection would answer each other
-        forge.use(DockerImages(home, PYTHON_IMAGE))
+        forge.use(DockerImageBuilder(home, PYTHON_IMAGE))
         asyncio.run(forge.images.build("main", Told()))
 
-    for number in cuts(build, "/images/docker.py", every=1 if EVERY else 60):
-        now = Shelf(home).current("main")
+    for number in crash_at_each_line(build, "/images/docker.py", every=1 if EVERY else 60):
+        now = ImageStore(home).get_current("main")
         assert now is not None
         went_through.append(now != old)
-        assert asyncio.run(DockerImages(home, PYTHON_IMAGE).fault(now)) is None, number
+        assert asyncio.run(DockerImageBuilder(home, PYTHON_IMAGE).find_drift(now)) is None, number
         if now != old:
             assert now.version.agent_repo_commit == forge.own.git("rev-parse", "main")
-            Shelf(home).put(old)
+            ImageStore(home).set_current(old)
     assert went_through[-1] and not went_through[0]
     print(f"docker build: {len(went_through)} cuts")

@@ -14,10 +14,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from choir_common.wire.events import Event, Reply, ToolResultCommitted, payload_of
+from choir_common.wire.events import Event, Reply, ToolResultCommitted, parse_payload
 from tests.faults.mending import MEND_WITHIN_S, await_return, pid_of
-from tests.support.replay import check_replay
-from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at, verify
+from tests.support.replay import assert_replay_is_deterministic
+from tests.support.stack import (
+    ConsoleUser,
+    EmbeddedStack,
+    console_user,
+    read_log,
+    running_stack,
+    sessions_of,
+    verify,
+)
 
 # `make nightly` kills each process twenty times
 KILLS = int(os.environ.get("CHOIR_KILLS", "3"))
@@ -27,7 +35,7 @@ VICTIMS = ("agent", "control", "gateway", "memory", "nats", "postgres")
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack() as stack:
         yield stack
 
@@ -38,19 +46,19 @@ def order(mark: str) -> str:
     return f"#delay=60 #tools={CALLS} #tool=choir.exec {call}"
 
 
-async def whole_log(stack: Stack) -> list[Event]:
+async def whole_log(stack: EmbeddedStack) -> list[Event]:
     """Return the events of all sessions, each session verified and replayed."""
     events: list[Event] = []
     for session in await sessions_of(stack):
         verdict = await verify(stack, session["session_id"])
         assert verdict.ok, verdict
         stored = await read_log(stack, session["session_id"])
-        check_replay(stored)
+        assert_replay_is_deterministic(stored)
         events += stored
     return events
 
 
-async def kill_once(stack: Stack, user: User, victim: str, mark: str) -> str:
+async def kill_once(stack: EmbeddedStack, user: ConsoleUser, victim: str, mark: str) -> str:
     """Start a turn, kill the victim somewhere in it, wait for the answer; return the inbox id."""
     old_pid = await pid_of(stack, victim)
     async with asyncio.TaskGroup() as tasks:
@@ -59,7 +67,7 @@ async def kill_once(stack: Stack, user: User, victim: str, mark: str) -> str:
         await stack.kill(victim)
     inbox_id = saying.result()
     try:
-        await user.hears_answer(inbox_id, MEND_WITHIN_S)
+        await user.wait_for_answer(inbox_id, MEND_WITHIN_S)
     except TimeoutError as error:
         raise AssertionError(f"{mark} was never answered\n{stack.logs(25)}") from error
     await await_return(stack, victim, old_pid)
@@ -69,16 +77,16 @@ async def kill_once(stack: Stack, user: User, victim: str, mark: str) -> str:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_a_kill_in_the_middle_of_a_turn_loses_and_doubles_nothing(
-    stack: Stack, victim: str
+    stack: EmbeddedStack, victim: str
 ) -> None:
     marks = {f"{victim}-{number}": "" for number in range(KILLS)}
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         for mark in marks:
             marks[mark] = await kill_once(stack, user, victim, mark)
         await asyncio.sleep(0.5)
         heard = Counter(message.outbox_id for message in user.heard)
 
-    payloads = [payload_of(event) for event in await whole_log(stack)]
+    payloads = [parse_payload(event) for event in await whole_log(stack)]
     answers = Counter(p.answers for p in payloads if isinstance(p, Reply) and p.kind != "notice")
     assert {inbox_id: answers[inbox_id] for inbox_id in marks.values()} == dict.fromkeys(
         marks.values(), 1
@@ -87,7 +95,7 @@ async def test_a_kill_in_the_middle_of_a_turn_loses_and_doubles_nothing(
     check_ledger(stack, payloads, victim)
 
 
-def check_ledger(stack: Stack, payloads: list[object], victim: str) -> None:
+def check_ledger(stack: EmbeddedStack, payloads: list[object], victim: str) -> None:
     """Assert that each call with a result of its own ran once, and no interrupted one twice."""
     lines = (stack.home / "workspaces" / "main" / "ledger.txt").read_text().split()
     ran = Counter(line for line in lines if line.startswith(victim))

@@ -22,11 +22,19 @@ from choir_common.wire.events import (
     Reply,
     ReportBegun,
     ToolResultCommitted,
-    payload_of,
+    parse_payload,
 )
 from tests.faults.mending import MEND_WITHIN_S, await_return, pid_of
-from tests.support.replay import check_replay
-from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at, verify
+from tests.support.replay import assert_replay_is_deterministic
+from tests.support.stack import (
+    ConsoleUser,
+    EmbeddedStack,
+    console_user,
+    read_log,
+    running_stack,
+    sessions_of,
+    verify,
+)
 
 # two jobs a kill: as many ends as the other faults' kills
 KILLS = max(1, int(os.environ.get("CHOIR_KILLS", "6")) // 2)
@@ -37,7 +45,7 @@ P = TypeVar("P", bound=EventPayload)
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack() as stack:
         yield stack
 
@@ -52,7 +60,7 @@ def order(mark: str) -> str:
     return "\n".join(lines)
 
 
-async def hear_reports(user: User, mark: str) -> None:
+async def hear_reports(user: ConsoleUser, mark: str) -> None:
     """Wait until the user was told how each job of a round ended."""
     names = [f"'{mark}-{job}'" for job in JOBS]
 
@@ -64,7 +72,7 @@ async def hear_reports(user: User, mark: str) -> None:
         await user.arrived.wait_for(told)
 
 
-async def kill_once(stack: Stack, user: User, victim: str, mark: str) -> str:
+async def kill_once(stack: EmbeddedStack, user: ConsoleUser, victim: str, mark: str) -> str:
     """Start two jobs, kill the victim somewhere in their work; return the message's inbox id."""
     old_pid = await pid_of(stack, victim)
     async with asyncio.TaskGroup() as tasks:
@@ -72,7 +80,7 @@ async def kill_once(stack: Stack, user: User, victim: str, mark: str) -> str:
         await asyncio.sleep(random.uniform(0, WORK_S))
         await stack.kill(victim)
     try:
-        await user.hears_answer(saying.result(), MEND_WITHIN_S)
+        await user.wait_for_answer(saying.result(), MEND_WITHIN_S)
         await hear_reports(user, mark)
     except TimeoutError as error:
         raise AssertionError(f"{mark} was not answered or reported\n{stack.logs(25)}") from error
@@ -82,9 +90,11 @@ async def kill_once(stack: Stack, user: User, victim: str, mark: str) -> str:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("victim", ["agent", "control"])
-async def test_every_core_job_ends_once_and_is_reported_once(stack: Stack, victim: str) -> None:
+async def test_every_core_job_ends_once_and_is_reported_once(
+    stack: EmbeddedStack, victim: str
+) -> None:
     inbox_ids = []
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         for number in range(KILLS):
             inbox_ids.append(await kill_once(stack, user, victim, f"{victim}-{number}"))
         # what comes twice, or is said of a job again, comes soon
@@ -97,9 +107,9 @@ async def test_every_core_job_ends_once_and_is_reported_once(stack: Stack, victi
         verdict = await verify(stack, session["session_id"])
         assert verdict.ok, verdict
         events = await read_log(stack, session["session_id"])
-        state = check_replay(events)
+        state = assert_replay_is_deterministic(events)
         assert (state.jobs, state.due, state.turn) == ((), (), None)
-        log += [payload_of(event) for event in events]
+        log += [parse_payload(event) for event in events]
     check_the_jobs(log, [f"{victim}-{n}-{job}" for n in range(KILLS) for job in JOBS])
     answers = Counter(r.answers for r in _all(log, Reply) if r.kind != "notice")
     assert [answers[inbox_id] for inbox_id in inbox_ids] == [1] * KILLS
@@ -118,7 +128,7 @@ def check_the_jobs(log: list[EventPayload], names: list[str]) -> None:
     assert told == Counter(dict.fromkeys(started, 1))
 
 
-def check_ledger(stack: Stack, log: list[EventPayload], victim: str) -> None:
+def check_ledger(stack: EmbeddedStack, log: list[EventPayload], victim: str) -> None:
     """Assert that each call with a result of its own ran once, and no interrupted one twice."""
     lines = (stack.home / "workspaces" / "main" / "ledger.txt").read_text().split()
     ran = Counter(line for line in lines if line.startswith(victim))

@@ -17,21 +17,21 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from choir_agent.control.client import Control as ControlClient
+from choir_agent.control_client.control_client import ControlClient as ControlClient
+from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.replication.replicate import Replication
 from choir_common.bus.client import Bus
 from choir_common.clock import Clock, SystemClock
 from choir_common.postgres.pool import Database
-from choir_common.wire.runtime import AgentBoot
-from choir_control.sessions.mend import SWEEP_S, thresholds
-from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
+from choir_common.wire.rpc import AgentStartParameters
+from choir_control.agents.sessions.crash_recovery import SWEEP_S, liveness_thresholds
+from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world, until
 from tests.service.memory.servers import NATS_TOKEN, running_nats
-from tests.support.crowd import work
+from tests.support.load import sample_event
+from tests.support.postgres import PASSWORD, running_postgres
 from tests.support.postgres_proxy import PostgresProxy, postgres_proxy
-from tests.support.servers import PASSWORD, running_postgres
 
 BUFFERED = 10_000
 DRAIN_WITHIN_S = 10.0
@@ -124,7 +124,7 @@ async def test_ten_thousand_buffered_events_drain_within_ten_seconds_of_its_retu
         sending = asyncio.create_task(replication.run())
         try:
             for number in range(BUFFERED):
-                log.append("edge", work(number))
+                log.append("edge", sample_event(number))
                 if number % 500 == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(1)
@@ -148,11 +148,11 @@ async def test_ten_thousand_buffered_events_drain_within_ten_seconds_of_its_retu
         await until_reason(world, lambda said: said is None)
 
 
-def replicator(agent: AgentHand) -> tuple[SessionLog, Replication, ControlClient]:
+def replicator(agent: AgentHand) -> tuple[SessionLog, LogReplicator, ControlClient]:
     """Return the real agent's log and replication, which go on where this hand is."""
     spec, clock = agent.spec, SystemClock()
     client = ControlClient(
-        AgentBoot(
+        AgentStartParameters(
             agent_id=spec.agent_id,
             session_id=spec.session_id,
             epoch=spec.epoch,
@@ -164,7 +164,7 @@ def replicator(agent: AgentHand) -> tuple[SessionLog, Replication, ControlClient
     )
     log = SessionLog(spec.session_id, clock, lambda _: None, lambda text: text)
     log.restore(agent.log, agent.head)
-    replication = Replication(
+    replication = LogReplicator(
         client, log, clock, spec.agent_id, spec.epoch, lambda: 1, lambda: 5.0, lambda: None
     )
     return log, replication, client
@@ -173,7 +173,7 @@ def replicator(agent: AgentHand) -> tuple[SessionLog, Replication, ControlClient
 async def test_a_database_that_became_read_only_is_named_and_nothing_is_acknowledged() -> None:
     async with running_postgres() as postgres, choird_over(postgres.dsn) as world:
         agent = await begin(world)
-        agent.add(work())
+        agent.add(sample_event())
         await set_read_only(postgres.dsn, "on")
         await until_reason(world, lambda said: said is not None and "read-only" in said)
         assert await status_of(agent) == 503
@@ -195,12 +195,12 @@ async def test_a_slow_database_delays_and_a_silent_one_is_named() -> None:
     async with choird_behind_a_proxy() as (world, proxy, _):
         agent = await begin(world)
         proxy.delay_s = 0.3
-        agent.add(work())
+        agent.add(sample_event())
         assert await status_of(agent) == 200
         assert await reason(world) is None
         proxy.delay_s = 0
-        proxy.flowing.clear()
-        agent.add(work())
+        proxy.forwarding.clear()
+        agent.add(sample_event())
         waiting = asyncio.create_task(status_of(agent))
         await until_reason(world, lambda said: said is not None and "did not answer" in said)
         assert not waiting.done()
@@ -209,9 +209,9 @@ async def test_a_slow_database_delays_and_a_silent_one_is_named() -> None:
         assert refused.status_code == 503 and refused.headers["retry-after"]
         assert "Postgres hangs" in refused.json()["detail"]
         # a half-open connection ends with a reset: the outcome is unknown, and sent again
-        proxy.cut()
+        proxy.break_connections()
         assert await asyncio.wait_for(waiting, 60) == 503
-        proxy.flowing.set()
+        proxy.forwarding.set()
         await until_durable(world, agent)
         await until_reason(world, lambda said: said is None)
 
@@ -226,13 +226,13 @@ async def test_an_agent_outlives_a_silence_of_the_database_that_is_longer_than_i
         agent = await begin(world)
         holder = await asyncpg.connect(postgres.dsn, password=PASSWORD)
         for times in (1, 2):
-            agent.add(work())
+            agent.add(sample_event())
             assert await status_of(agent) == 200
             async with holder.transaction():
                 await holder.execute("LOCK TABLE choir_control.sessions IN ACCESS EXCLUSIVE MODE")
                 # the round that judges silence waits for the database before the heartbeat does
                 await asyncio.sleep(LOST_S / 2)
-                agent.add(work())
+                agent.add(sample_event())
                 beat = asyncio.create_task(status_of(agent))
                 await asyncio.sleep(times * LOST_S)
             assert await beat == 200
@@ -263,7 +263,7 @@ async def test_no_agent_is_lost_in_thirty_seconds_without_the_database_by_defaul
         agent = await begin(world)
         assert world.control is not None
         config = world.control.configuration.current.config
-        suspect_s, lost_s = thresholds(config)
+        suspect_s, lost_s = liveness_thresholds(config)
         assert (suspect_s, lost_s) == (7.5, 10.0)
 
         async with silent_sessions(postgres.dsn):
@@ -272,14 +272,14 @@ async def test_no_agent_is_lost_in_thirty_seconds_without_the_database_by_defaul
             clock.ahead_s += 30
         await until_durable(world, agent)
         async with silent_sessions(postgres.dsn):
-            agent.add(work())
+            agent.add(sample_event())
             beat = asyncio.create_task(status_of(agent))
             clock.ahead_s += 30
         assert await beat == 200
 
         await postgres.stop()
         for _ in range(3):
-            agent.add(work())
+            agent.add(sample_event())
             assert await status_of(agent) == 503
             clock.ahead_s += 10
             await asyncio.sleep(SWEEP_S)
@@ -338,7 +338,7 @@ async def test_a_pool_without_a_free_connection_refuses_and_recovers() -> None:
         statuses = {answer.status_code for answer in await asyncio.gather(*many)}
         assert statuses == {200, 503}
         agent.acked = agent.head
-        agent.add(work())
+        agent.add(sample_event())
         await until_durable(world, agent)
         await until_reason(world, lambda said: said is None)
 
@@ -366,7 +366,7 @@ async def postgres_on_a_small_disk() -> AsyncIterator[tuple[EmbeddedPostgres, Pa
         shutil.rmtree(root)
         pytest.skip(f"NO TMPFS CAN BE MOUNTED HERE: a full disk is not tested ({mounted.stderr})")
     server = EmbeddedPostgres(
-        PostgresPlaces(disk / "data", root / "s", root / "postgres.log"), PASSWORD
+        PostgresPaths(disk / "data", root / "s", root / "postgres.log"), PASSWORD
     )
     try:
         await server.start()
@@ -389,7 +389,7 @@ async def test_a_full_disk_is_named_and_what_waited_is_stored_when_there_is_room
         statuses = []
         for number in range(400):
             for _ in range(10):
-                agent.add(work(number))
+                agent.add(sample_event(number))
             statuses.append(await status_of(agent))
             if statuses[-1] != 200:
                 break

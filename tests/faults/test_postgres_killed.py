@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
-from choir_agent.control.backoff import Backoff
-from choir_common.http.transport import make_client
+from choir_agent.control_client.backoff import Backoff
+from choir_common.http.client import make_client
 from choir_local.postgres import EmbeddedPostgres
-from tests.support.crowd import Crowd, Member, running_crowd, work
-from tests.support.servers import PASSWORD, running_postgres
+from tests.support.load import LoadAgent, LoadTest, running_load, sample_event
+from tests.support.postgres import PASSWORD, running_postgres
 
 WRITERS = 16
 KILLS = 3
@@ -37,13 +37,13 @@ class Ledger:
     """When the newest heartbeat that was acknowledged had been sent."""
 
 
-async def write(member: Member, ledger: Ledger, stop: asyncio.Event) -> None:
+async def write(member: LoadAgent, ledger: Ledger, stop: asyncio.Event) -> None:
     """Send one heartbeat after the other; the same again until it is acknowledged."""
     assert member.line is not None
     number, backoff = 0, Backoff()
     while not stop.is_set():
         number += 1
-        request = member.beat([work(number), work(number)])
+        request = member.beat([sample_event(number), sample_event(number)])
         while True:
             sent = time.monotonic()
             status, body = await member.line.send(request)
@@ -60,7 +60,8 @@ async def write(member: Member, ledger: Ledger, stop: asyncio.Event) -> None:
 
 
 async def kill(postgres: EmbeddedPostgres) -> None:
-    """End the server and all its workers at one instant, as a power cut would; `start` waits for the last."""
+    """End the server and all its workers at one instant, as a power cut would; `start` waits for the
+    last."""
     assert postgres.pid is not None
     os.killpg(os.getpgid(postgres.pid), signal.SIGKILL)
     await postgres.wait()
@@ -83,7 +84,7 @@ async def outage(postgres: EmbeddedPostgres, ledger: Ledger) -> tuple[float, flo
 async def test_nothing_acknowledged_is_lost_when_postgres_is_killed_under_load() -> None:
     ledger, stop, outages = Ledger(), asyncio.Event(), []
     async with running_postgres() as postgres:
-        async with running_crowd(WRITERS, postgres.dsn, PASSWORD) as crowd:
+        async with running_load(WRITERS, postgres.dsn, PASSWORD) as crowd:
             async with asyncio.TaskGroup() as tasks:
                 for member in crowd.members:
                     tasks.create_task(write(member, ledger, stop))
@@ -101,7 +102,7 @@ async def test_nothing_acknowledged_is_lost_when_postgres_is_killed_under_load()
     assert min(whole - starting for whole, starting in outages) <= WRITING_AGAIN_WITHIN_S
 
 
-async def compare(crowd: Crowd, postgres: EmbeddedPostgres, ledger: Ledger) -> None:
+async def compare(crowd: LoadTest, postgres: EmbeddedPostgres, ledger: Ledger) -> None:
     """Hold the stored logs against the ledger: by hash, by count, and by control's own word."""
     held = await asyncpg.connect(postgres.dsn, password=PASSWORD)
     endpoint = f"unix://{crowd.home}/socks/choird.sock"

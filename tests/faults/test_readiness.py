@@ -14,8 +14,8 @@ import httpx2
 import psutil
 import pytest
 
-from choir_common.http.transport import make_client
-from tests.support.stack import Stack, running_stack, user_at
+from choir_common.http.client import make_client
+from tests.support.stack import EmbeddedStack, console_user, running_stack
 
 SERVICES = ("choird", "memory", "gateway", "browser")
 NOTICED_WITHIN_S = 60
@@ -31,13 +31,13 @@ DEPENDENCIES = [
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack() as stack:
         yield stack
 
 
 @contextlib.contextmanager
-def hanging(stack: Stack, name: str) -> Iterator[None]:
+def hanging(stack: EmbeddedStack, name: str) -> Iterator[None]:
     """Stop a child of the supervisor, with all it started, and let them go on."""
     parent = psutil.Process(stack.pid(name))
     # the parent first: it starts no further one then; each backend of Postgres is a session of its own
@@ -55,12 +55,12 @@ def hanging(stack: Stack, name: str) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def asking(stack: Stack, service: str) -> AsyncIterator[httpx2.AsyncClient]:
+async def asking(stack: EmbeddedStack, service: str) -> AsyncIterator[httpx2.AsyncClient]:
     async with make_client(f"unix://{stack.home}/socks/{service}.sock") as client:
         yield client
 
 
-async def reasons(stack: Stack, service: str) -> dict[str, str]:
+async def reasons(stack: EmbeddedStack, service: str) -> dict[str, str]:
     """Return the parts a service misses, each with its reason; its status says the same."""
     async with asking(stack, service) as client:
         answer = await client.get("/readyz", timeout=60)
@@ -71,7 +71,7 @@ async def reasons(stack: Stack, service: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("stopped", "told"), DEPENDENCIES)
 async def test_who_needs_what_hangs_says_so_and_lives(
-    stack: Stack, stopped: str, told: dict[str, str]
+    stack: EmbeddedStack, stopped: str, told: dict[str, str]
 ) -> None:
     own = "choird" if stopped == "control" else stopped
     answering = [name for name in SERVICES if name != own]
@@ -91,7 +91,7 @@ async def test_who_needs_what_hangs_says_so_and_lives(
                 await asyncio.sleep(0.2)
 
 
-async def test_services_that_stay_hung_are_replaced_and_answer_again(stack: Stack) -> None:
+async def test_services_that_stay_hung_are_replaced_and_answer_again(stack: EmbeddedStack) -> None:
     hung = {name: stack.pid(name) for name in ("control", "gateway", "memory", "browser", "nats")}
     with contextlib.ExitStack() as all_hang:
         for name in hung:
@@ -101,12 +101,12 @@ async def test_services_that_stay_hung_are_replaced_and_answer_again(stack: Stac
                 pid == stack.children()["children"][name]["pid"] for name, pid in hung.items()
             ):
                 await asyncio.sleep(0.5)
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         assert await user.asks("are you all there?")
 
 
 async def test_after_a_kill_of_the_supervisor_all_end_and_no_request_fails_without_words(
-    stack: Stack,
+    stack: EmbeddedStack,
 ) -> None:
     state = stack.children()
     left = {name: psutil.Process(child["pid"]) for name, child in state["children"].items()}

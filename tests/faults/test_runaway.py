@@ -9,10 +9,10 @@ import asyncio
 import time
 
 from choir_common.wire.rpc import ApprovalRequest
-from choir_control.eventlog.pace import BURST, EVENTS_PER_S
+from choir_control.log.eventlog.append import BURST_EVENTS, EVENTS_PER_S
 from tests.bench.figures import percentile
-from tests.support.crowd import Crowd, Member, connect, running_crowd, work
-from tests.support.servers import PASSWORD, running_postgres
+from tests.support.load import LoadAgent, LoadTest, connect, running_load, sample_event
+from tests.support.postgres import PASSWORD, running_postgres
 
 GOOD = 8
 BLOCKS = 3
@@ -22,20 +22,20 @@ FLOOD = 200
 OPEN_APPROVALS = 20
 
 
-async def talk(member: Member, taken: list[float]) -> None:
+async def talk(member: LoadAgent, taken: list[float]) -> None:
     """Send heartbeats at a good agent's pace."""
     for number in range(BEATS):
-        taken.append(await member.send(member.beat([work(number)])))
+        taken.append(await member.send(member.beat([sample_event(number)])))
         await asyncio.sleep(PAUSE_S)
 
 
-async def flood_log(member: Member) -> None:
+async def flood_log(member: LoadAgent) -> None:
     """Send heartbeats full of events, one after the other."""
     while True:
-        await member.send(member.beat([work(number) for number in range(FLOOD)]))
+        await member.send(member.beat([sample_event(number) for number in range(FLOOD)]))
 
 
-async def flood_approvals(member: Member, refused: list[int]) -> None:
+async def flood_approvals(member: LoadAgent, refused: list[int]) -> None:
     """Ask for one decision after the other, on a connection of its own."""
     line = await connect(member.socket)
     try:
@@ -50,7 +50,7 @@ async def flood_approvals(member: Member, refused: list[int]) -> None:
         line.close()
 
 
-async def block(crowd: Crowd, taken: list[float]) -> None:
+async def block(crowd: LoadTest, taken: list[float]) -> None:
     await asyncio.gather(*(talk(member, taken) for member in crowd.members[:GOOD]))
 
 
@@ -59,7 +59,7 @@ async def test_good_agents_go_on_beside_a_runaway() -> None:
     beside: list[float] = []
     asked: list[int] = []
     async with running_postgres() as postgres:
-        async with running_crowd(GOOD + 1, postgres.dsn, PASSWORD) as crowd:
+        async with running_load(GOOD + 1, postgres.dsn, PASSWORD) as crowd:
             bad, start = crowd.members[GOOD], time.monotonic()
             await block(crowd, [])
             for _ in range(BLOCKS):
@@ -75,7 +75,7 @@ async def test_good_agents_go_on_beside_a_runaway() -> None:
                 bad.line = await connect(bad.socket)
             told, seconds = bad.head.rev, time.monotonic() - start
     # one heartbeat of each block may be cut off before it is paid for
-    assert told <= BURST + EVENTS_PER_S * seconds + (BLOCKS + 1) * FLOOD
+    assert told <= BURST_EVENTS + EVENTS_PER_S * seconds + (BLOCKS + 1) * FLOOD
     assert len(beside) == len(quiet) == GOOD * BEATS * BLOCKS
     assert 0 < asked.count(200) <= OPEN_APPROVALS * (BLOCKS + 1) and len(asked) > OPEN_APPROVALS
     for share in (0.5, 0.99):

@@ -12,10 +12,10 @@ from choir_common.wire.events import (
     MemoryWriteCommitted,
     ToolCallCommitted,
     ToolResultCommitted,
-    payload_of,
+    parse_payload,
 )
-from tests.support.replay import check_replay
-from tests.support.stack import Stack, read_log, sessions_of, verify
+from tests.support.replay import assert_replay_is_deterministic
+from tests.support.stack import EmbeddedStack, read_log, sessions_of, verify
 
 SCORE = Path(__file__).parent / "scores" / "first_conversation.json"
 NOTE = "The spare key is under the third pot."
@@ -50,18 +50,18 @@ def serving_a_page() -> Iterator[str]:
         server.server_close()
 
 
-def leave_a_note(stack: Stack) -> None:
+def leave_a_note(stack: EmbeddedStack) -> None:
     """Put the note into the agent's workspace."""
     (stack.home / "workspaces" / "main" / "notes.txt").write_text(NOTE)
 
 
-async def restart_agent(stack: Stack) -> None:
+async def restart_agent(stack: EmbeddedStack) -> None:
     """Close the session in good order and open the next."""
     await asyncio.to_thread(stack.run, "agent", "stop", "main")
     await asyncio.to_thread(stack.run, "agent", "start", "main")
 
 
-async def hold_conversation(stack: Stack, ask: Ask, page: str) -> None:
+async def hold_conversation(stack: EmbeddedStack, ask: Ask, page: str) -> None:
     """Read, remember, recall in a new session, browse; assert each answer."""
     assert NOTE in await ask("Please read the note for me")
     assert "remember" in await ask(f"Remember that {TEA}")
@@ -70,7 +70,7 @@ async def hold_conversation(stack: Stack, ask: Ask, page: str) -> None:
     assert "ferry leaves at seven" in await ask(f"browse http://{page}/harbour")
 
 
-async def check_logs(stack: Stack) -> None:
+async def check_logs(stack: EmbeddedStack) -> None:
     """Assert that both sessions' logs hold every call with its result, and verify."""
     newest, before = (await sessions_of(stack))[:2]
     assert newest["continues"] == before["session_id"]
@@ -80,15 +80,15 @@ async def check_logs(stack: Stack) -> None:
         assert verdict.events == verdict.head_rev > 0
     first = await read_log(stack, before["session_id"])
     second = await read_log(stack, newest["session_id"])
-    check_replay(first)
-    check_replay(second)
+    assert_replay_is_deterministic(first)
+    assert_replay_is_deterministic(second)
     assert _finished_tools(first) == ["choir.fs.read", "choir.memory.upsert"]
     assert _finished_tools(second) == ["choir.memory.query", "choir.web.browse"]
-    assert any(isinstance(payload_of(event), MemoryWriteCommitted) for event in first)
+    assert any(isinstance(parse_payload(event), MemoryWriteCommitted) for event in first)
 
 
 def _finished_tools(log: list[Event]) -> list[str]:
-    payloads = [payload_of(event) for event in log]
+    payloads = [parse_payload(event) for event in log]
     committed = [p.call_id for p in payloads if isinstance(p, ToolCallCommitted)]
     results = [p for p in payloads if isinstance(p, ToolResultCommitted)]
     assert committed == [result.call_id for result in results]

@@ -16,10 +16,10 @@ from choir_common.wire.events import (
     Reply,
     ReportBegun,
     ToolResultCommitted,
-    payload_of,
+    parse_payload,
 )
-from tests.support.replay import check_replay
-from tests.support.stack import Stack, read_log, sessions_of, verify
+from tests.support.replay import assert_replay_is_deterministic
+from tests.support.stack import EmbeddedStack, read_log, sessions_of, verify
 
 SCORE = Path(__file__).parents[2] / "docs" / "demo" / "core-jobs.score.json"
 FRUIT, TOOLS = "pear\napple\nfig\napple\n", "saw\naxe\nhammer\n"
@@ -52,7 +52,7 @@ class Talk:
                 self._waiting.append(await self._hear())
 
 
-def leave_the_lists(stack: Stack) -> Path:
+def leave_the_lists(stack: EmbeddedStack) -> Path:
     """Put both lists into the agent's workspace; return it."""
     workspace = stack.home / "workspaces" / "main"
     (workspace / "fruit.txt").write_text(FRUIT)
@@ -74,7 +74,7 @@ async def work_while_talking(talk: Talk) -> None:
     await talk.hears("'watch-harbour' was cancelled")
 
 
-async def check_the_work(stack: Stack) -> None:
+async def check_the_work(stack: EmbeddedStack) -> None:
     """Assert what stands in the files and in the log."""
     workspace = stack.home / "workspaces" / "main"
     assert (workspace / "fruit.txt").read_text() == "apple\nfig\npear\n"
@@ -84,11 +84,11 @@ async def check_the_work(stack: Stack) -> None:
     verdict = await verify(stack, session["session_id"])
     assert verdict.ok, verdict
     events = await read_log(stack, session["session_id"])
-    state = check_replay(events)
+    state = assert_replay_is_deterministic(events)
     meanwhile = next(e.rev for e in events if "Forty-two" in str(e.payload.get("text", "")))
     assert meanwhile < min(e.rev for e in events if e.type == "core_stopped")
     assert (state.jobs, state.due, state.turn) == ((), (), None)
-    check_the_jobs([payload_of(event) for event in events])
+    check_the_jobs([parse_payload(event) for event in events])
 
 
 def check_the_jobs(log: list[EventPayload]) -> None:

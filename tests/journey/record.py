@@ -9,7 +9,14 @@ from pathlib import Path
 
 from tests.journey.jobs import SCORE, Talk, check_the_work, leave_the_lists, work_while_talking
 from tests.journey.test_core_jobs import Ears
-from tests.support.stack import Stack, User, read_log, sessions_of, starting_stack, user_at
+from tests.support.stack import (
+    ConsoleUser,
+    EmbeddedStack,
+    console_user,
+    read_log,
+    running_stack_in_thread,
+    sessions_of,
+)
 
 PAGE = SCORE.parent / "core-jobs.md"
 HEAD = Path(__file__).parent / "core-jobs.head.md"
@@ -22,7 +29,7 @@ SHOWN = (
 class Recorder:
     """Writes down what is said and heard, with the seconds since the beginning."""
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: ConsoleUser) -> None:
         self._user, self._ears = user, Ears(user)
         self._start = time.perf_counter()
         self.lines: list[str] = []
@@ -47,9 +54,9 @@ class Recorder:
 
 async def record() -> None:
     """Hold the conversation, check it, and write the page."""
-    async with starting_stack(SCORE) as stack:
+    async with running_stack_in_thread(SCORE) as stack:
         workspace = leave_the_lists(stack)
-        async with user_at(stack.endpoint) as user:
+        async with console_user(stack.endpoint) as user:
             recorder = Recorder(user)
             await work_while_talking(Talk(recorder.say, recorder.hear))
         await check_the_work(stack)
@@ -64,7 +71,7 @@ async def record() -> None:
     PAGE.write_text(HEAD.read_text().format_map(parts))
 
 
-async def shown_events(stack: Stack, session_id: str) -> list[str]:
+async def shown_events(stack: EmbeddedStack, session_id: str) -> list[str]:
     """Return the log's events that tell of jobs and words, one line each."""
     return [
         f"{event.rev:4}  {event.lane:19} {event.type:21} {told(event.payload)}".rstrip()

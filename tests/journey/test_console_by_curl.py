@@ -11,9 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.wire.events import UserMsg, payload_of
+from choir_common.wire.events import UserMessageStarted, parse_payload
 from choir_common.wire.messages import OutboundMessage
-from tests.support.stack import Stack, User, read_log, running_stack, sessions_of, user_at
+from tests.support.stack import (
+    ConsoleUser,
+    EmbeddedStack,
+    console_user,
+    read_log,
+    running_stack,
+    sessions_of,
+)
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "console.md"
 PLAN = {"path": ".choirtmp/send/plan.md"}
@@ -26,7 +33,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack() as stack:
         yield stack
 
@@ -40,7 +47,7 @@ def examples() -> dict[str, str]:
     return found
 
 
-async def run(stack: Stack, folder: Path, code: str, **env: str) -> str:
+async def run(stack: EmbeddedStack, folder: Path, code: str, **env: str) -> str:
     """Run an example in a folder; return what it printed."""
     prelude = examples()["# The console over HTTP"]
 
@@ -68,7 +75,7 @@ def parts(printed: str) -> list[dict[str, object]]:
     return found
 
 
-async def hears(user: User, what: str) -> OutboundMessage:
+async def hears(user: ConsoleUser, what: str) -> OutboundMessage:
     """Wait for a message with `attachments` or `buttons`."""
     async with asyncio.timeout(WITHIN_S), user.arrived:
         while True:
@@ -78,17 +85,19 @@ async def hears(user: User, what: str) -> OutboundMessage:
             await user.arrived.wait()
 
 
-async def user_messages(stack: Stack) -> list[UserMsg]:
+async def user_messages(stack: EmbeddedStack) -> list[UserMessageStarted]:
     (session,) = await sessions_of(stack)
-    words = [payload_of(event) for event in await read_log(stack, session["session_id"])]
-    return [it for it in words if isinstance(it, UserMsg)]
+    words = [parse_payload(event) for event in await read_log(stack, session["session_id"])]
+    return [it for it in words if isinstance(it, UserMessageStarted)]
 
 
-async def test_words_are_said_corrected_and_replied_to(stack: Stack, tmp_path: Path) -> None:
-    async with user_at(stack.endpoint) as user:
+async def test_words_are_said_corrected_and_replied_to(
+    stack: EmbeddedStack, tmp_path: Path
+) -> None:
+    async with console_user(stack.endpoint) as user:
         printed = parts(await run(stack, tmp_path, examples()["Say something"]))
         for accepted in printed:
-            await user.hears_answer(str(accepted["inbox_id"]))
+            await user.wait_for_answer(str(accepted["inbox_id"]))
         first = examples()["Say something"].partition("\n")[0]
         (again,) = parts(await run(stack, tmp_path, first))
     assert (again["inbox_id"], again["duplicate"]) == (printed[0]["inbox_id"], True)
@@ -97,8 +106,8 @@ async def test_words_are_said_corrected_and_replied_to(stack: Stack, tmp_path: P
     assert said["What do you mean?"].reply_to == "its words, or a part of them"
 
 
-async def test_what_is_said_is_heard_and_read_again(stack: Stack, tmp_path: Path) -> None:
-    async with user_at(stack.endpoint) as user:
+async def test_what_is_said_is_heard_and_read_again(stack: EmbeddedStack, tmp_path: Path) -> None:
+    async with console_user(stack.endpoint) as user:
         answer = await user.asks("hello")
     follow, read = examples()["Hear"].strip().split("\n")
     # an endless stream: cut once it has said something
@@ -108,12 +117,12 @@ async def test_what_is_said_is_heard_and_read_again(stack: Stack, tmp_path: Path
     assert answer in [it["text"] for it in page["messages"]]  # type: ignore[attr-defined]
 
 
-async def test_files_go_both_ways(stack: Stack, tmp_path: Path) -> None:
+async def test_files_go_both_ways(stack: EmbeddedStack, tmp_path: Path) -> None:
     (tmp_path / "numbers.txt").write_text("4711")
     put_and_say, get = examples()["Files"].rsplit("\nchoir", 1)
-    async with user_at(stack.endpoint) as user:
+    async with console_user(stack.endpoint) as user:
         (accepted,) = parts(await run(stack, tmp_path, put_and_say))
-        await user.hears_answer(str(accepted["inbox_id"]))
+        await user.wait_for_answer(str(accepted["inbox_id"]))
         (file,) = [f for it in await user_messages(stack) for f in it.attachments]
         assert (stack.home / "workspaces" / "main" / file.path).read_text() == "4711"
         await user.asks(f"/tool choir.fs.write {json.dumps({**PLAN, 'content': 'the plan'})}")
@@ -124,8 +133,8 @@ async def test_files_go_both_ways(stack: Stack, tmp_path: Path) -> None:
     assert (tmp_path / "received.bin").read_text() == "the plan"
 
 
-async def test_a_request_is_decided(stack: Stack, tmp_path: Path) -> None:
-    async with user_at(stack.endpoint) as user:
+async def test_a_request_is_decided(stack: EmbeddedStack, tmp_path: Path) -> None:
+    async with console_user(stack.endpoint) as user:
         await user.asks(f"/tool choir.propose.config_change {json.dumps(CHANGE)}")
         asked = await hears(user, "buttons")
         names = {"NUMBER": str(asked.outbox_id), "DATA": asked.buttons[0].data}

@@ -3,13 +3,13 @@
 from choir_common.testing.telegram import run_fake_telegram
 from tests.journey.jobs import SCORE, Talk, check_the_work, leave_the_lists, work_while_talking
 from tests.journey.phone import BOT_TOKEN, TELEGRAM_USER, Prepare
-from tests.support.stack import User, starting_stack, user_at
+from tests.support.stack import ConsoleUser, console_user, running_stack_in_thread
 
 
 class Ears:
     """Hears one message of a console after the other."""
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: ConsoleUser) -> None:
         self._user, self._heard = user, 0
 
     async def hear(self) -> str:
@@ -20,21 +20,21 @@ class Ears:
 
 
 async def test_the_edge_lane_answers_while_core_jobs_work_and_one_hangs() -> None:
-    async with starting_stack(SCORE) as stack:
+    async with running_stack_in_thread(SCORE) as stack:
         leave_the_lists(stack)
-        async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+        async with console_user(stack.url, token=stack.secret("operator-token")) as user:
             await work_while_talking(Talk(user.says, Ears(user).hear))
         await check_the_work(stack)
 
 
 async def test_the_same_through_telegram() -> None:
     async with run_fake_telegram() as telegram:
-        async with starting_stack(SCORE, prepare=Prepare(telegram.api_url)) as stack:
+        async with running_stack_in_thread(SCORE, prepare=Prepare(telegram.api_url)) as stack:
             leave_the_lists(stack)
             person = telegram.user(TELEGRAM_USER, BOT_TOKEN)
 
             async def hear() -> str:
-                return str((await person.hears(60)).text)
+                return str((await person.receive(60)).text)
 
-            await work_while_talking(Talk(person.says, hear))
+            await work_while_talking(Talk(person.send, hear))
             await check_the_work(stack)

@@ -20,11 +20,11 @@ from tests.journey.conversation import (
 from tests.journey.phone import BOT_TOKEN, TELEGRAM_USER, Prepare
 from tests.support.chromium import needs_chromium
 from tests.support.stack import (
-    Stack,
+    EmbeddedStack,
+    console_user,
     running_stack,
+    running_stack_in_thread,
     sessions_of,
-    starting_stack,
-    user_at,
     verify,
 )
 
@@ -36,15 +36,15 @@ def page() -> Iterator[str]:
 
 
 @pytest.fixture
-def stack(page: str) -> Iterator[Stack]:
+def stack(page: str) -> Iterator[EmbeddedStack]:
     with running_stack(SCORE, env={"CHOIR_BROWSER_ALLOW": page}) as stack:
         leave_a_note(stack)
         yield stack
 
 
 @needs_chromium
-async def test_over_the_socket_and_a_flipped_bit_is_found(stack: Stack, page: str) -> None:
-    async with user_at(stack.endpoint) as user:
+async def test_over_the_socket_and_a_flipped_bit_is_found(stack: EmbeddedStack, page: str) -> None:
+    async with console_user(stack.endpoint) as user:
         await hold_conversation(stack, user.asks, page)
     await check_logs(stack)
 
@@ -68,15 +68,15 @@ async def test_over_the_socket_and_a_flipped_bit_is_found(stack: Stack, page: st
 
 
 @needs_chromium
-async def test_over_http_with_the_operator_token(stack: Stack, page: str) -> None:
-    async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+async def test_over_http_with_the_operator_token(stack: EmbeddedStack, page: str) -> None:
+    async with console_user(stack.url, token=stack.secret("operator-token")) as user:
         await hold_conversation(stack, user.asks, page)
     await check_logs(stack)
     async with httpx2.AsyncClient(base_url=stack.url, trust_env=False) as stranger:
         assert (await stranger.get("/v1/agents")).status_code == 401
 
 
-async def test_with_choirctl_alone(stack: Stack) -> None:
+async def test_with_choirctl_alone(stack: EmbeddedStack) -> None:
     answer = await asyncio.to_thread(stack.run, "chat", "-m", "read the note")
     assert NOTE in answer
     agents = json.loads(await asyncio.to_thread(stack.run, "agent", "list", "--json"))
@@ -87,15 +87,15 @@ async def test_with_choirctl_alone(stack: Stack) -> None:
 async def test_through_telegram(page: str) -> None:
     async with run_fake_telegram() as telegram:
         prepare = Prepare(telegram.api_url)
-        async with starting_stack(
+        async with running_stack_in_thread(
             SCORE, env={"CHOIR_BROWSER_ALLOW": page}, prepare=prepare
         ) as stack:
             leave_a_note(stack)
             person = telegram.user(TELEGRAM_USER, BOT_TOKEN)
 
             async def ask(text: str) -> str:
-                await person.says(text)
-                return str((await person.hears(60)).text)
+                await person.send(text)
+                return str((await person.receive(60)).text)
 
             await hold_conversation(stack, ask, page)
             await check_logs(stack)

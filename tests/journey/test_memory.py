@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory_sessions import BusSessionMemory
-from choir_common.http.transport import make_client
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.http.client import make_client
 from choir_common.wire.config import MemoryConfig
 from choir_common.wire.events import (
     CarriedEvent,
@@ -20,19 +20,19 @@ from choir_common.wire.events import (
     MemoryCompacted,
     SessionStarted,
     SessionStopped,
-    payload_of,
+    parse_payload,
 )
-from tests.support.replay import check_replay
-from tests.support.sessions import talk
+from tests.support.connection_watch import ConnectionWatch, files_below, watching_connections
+from tests.support.replay import assert_replay_is_deterministic
+from tests.support.sessions import conversation_log
 from tests.support.stack import (
-    Stack,
+    EmbeddedStack,
+    console_user,
     read_log,
     running_stack,
+    running_stack_in_thread,
     sessions_of,
-    starting_stack,
-    user_at,
 )
-from tests.support.watch import ConnectionWatch, files_below, watching_connections
 
 YESTERDAY = {"summary": "Ada planned the blue house.", "topics": []}
 FOLDED = {"memory_delta": {"summary_update": "She likes tea."}}
@@ -53,8 +53,8 @@ def small_window(home: Path) -> None:
     path.write_text(json.dumps({**config, "event_window": 8}))
 
 
-async def payloads(stack: Stack, session_id: str) -> list[EventPayload]:
-    return [payload_of(event) for event in await read_log(stack, session_id)]
+async def payloads(stack: EmbeddedStack, session_id: str) -> list[EventPayload]:
+    return [parse_payload(event) for event in await read_log(stack, session_id)]
 
 
 async def test_a_long_talk_is_folded_and_the_next_session_goes_on_with_the_same_summary(
@@ -62,8 +62,8 @@ async def test_a_long_talk_is_folded_and_the_next_session_goes_on_with_the_same_
 ) -> None:
     score = tmp_path / "score.json"
     score.write_bytes(orjson.dumps(SCORE))
-    async with starting_stack(score, prepare=small_window) as stack:
-        async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+    async with running_stack_in_thread(score, prepare=small_window) as stack:
+        async with console_user(stack.url, token=stack.secret("operator-token")) as user:
             answers = [await user.asks(f"message {number}") for number in range(12)]
             assert answers[0] == "Noted." and answers[-1] == "You like tea."
             stack.run("agent", "stop", "main")
@@ -73,7 +73,7 @@ async def test_a_long_talk_is_folded_and_the_next_session_goes_on_with_the_same_
         first, second = [await payloads(stack, str(s["session_id"])) for s in by_start]
         if not any(isinstance(p, SessionStopped) for p in first):
             first, second = second, first
-        check_replay(await read_log(stack, str(by_start[0]["session_id"])))
+        assert_replay_is_deterministic(await read_log(stack, str(by_start[0]["session_id"])))
     assert any(isinstance(p, MemoryCompacted) and p.through_rev for p in first)
     assert isinstance(first[-1], SessionStopped) and first[-1].summary == YESTERDAY["summary"]
     assert isinstance(second[0], SessionStarted)
@@ -123,25 +123,27 @@ PAST = {
 }
 
 
-async def until_archived(stack: Stack) -> None:
+async def until_archived(stack: EmbeddedStack) -> None:
     """Wait until memory has every ended session."""
     async with asyncio.timeout(60), make_client(stack.endpoint) as client:
         while "choir_sessions_to_archive 0.0" not in (await client.get("/metrics")).text:
             await asyncio.sleep(0.1)
 
 
-async def dinner_and_thirty_later_sessions(stack: Stack) -> None:
+async def dinner_and_thirty_later_sessions(stack: EmbeddedStack) -> None:
     """Archive 31 short sessions of `main`, as control does when a session ends."""
     nats = str(stack.children()["endpoints"]["nats"])
     keep = MemoryConfig().mid_term_sessions
     began = datetime.now(UTC) - timedelta(days=40)
     async with Bus(nats, stack.secret("nats-token"), "control") as bus:
-        memory = BusSessionMemory(bus)
-        dinner = talk("dinner", DINNER, began=began, summary="Ada had a meal.")
+        memory = NatsSessionMemoryClient(bus)
+        dinner = conversation_log("dinner", DINNER, began=began, summary="Ada had a meal.")
         await memory.archive(dinner.page(keep=keep))
         for day in range(1, 31):
             said, later = f"Today ({day}) I watered the plants.", began + timedelta(days=day)
-            script = talk(f"day-{day}", said, began=later, summary="Plants were watered.")
+            script = conversation_log(
+                f"day-{day}", said, began=later, summary="Plants were watered."
+            )
             await memory.archive(script.page(keep=keep))
 
 
@@ -149,7 +151,7 @@ async def dinner_and_thirty_later_sessions(stack: Stack) -> None:
 class Watched:
     """A stack with an empty home directory of its user, and a watch on its connections."""
 
-    stack: Stack
+    stack: EmbeddedStack
     home: Path
     connections: ConnectionWatch
 
@@ -173,7 +175,7 @@ async def test_what_was_said_thirty_sessions_ago_is_found_read_and_reminded_of(
     for more in ([], ["--mode", "text"]):
         search = ("memory", "search", "main", WHERE, "--store", "session", *more)
         assert PLACE in await asyncio.to_thread(stack.run, *search)
-    async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+    async with console_user(stack.url, token=stack.secret("operator-token")) as user:
         assert await user.asks(WHERE) == "At the Taberna, as you said."
         assert DINNER in await user.asks(f"look back: {WHERE}")
         assert "Ada had a meal." in await user.asks("look back: which meal was it?")
@@ -189,8 +191,8 @@ async def test_no_process_leaves_files_of_a_vendor_or_speaks_to_anybody_unasked(
     async with asyncio.timeout(120):  # its vector is made in the background
         while "vector" not in stack.run("memory", "search", "main", "a rusty anchor"):
             await asyncio.sleep(0.2)
-    async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+    async with console_user(stack.url, token=stack.secret("operator-token")) as user:
         assert "error" in await user.asks("open http://169.254.169.254/")
     assert watched.connections.samples > 10
-    assert watched.connections.outside == set()
+    assert watched.connections.remote_connections == set()
     assert files_below(watched.home) == []

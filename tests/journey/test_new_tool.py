@@ -13,10 +13,18 @@ from typing import Any
 
 import pytest
 
-from choir_common.wire.events import SkillStarted, ToolResultCommitted, payload_of
-from choir_common.wire.json import JsonObject
+from choir_common.wire.events import SkillStarted, ToolResultCommitted, parse_payload
+from choir_common.wire.model import JsonObject
 from tests.service.agent.git_servers import HttpsGit, https_git, make_repository, run
-from tests.support.stack import Stack, User, read_log, sessions_of, starting_stack, user_at, verify
+from tests.support.stack import (
+    ConsoleUser,
+    EmbeddedStack,
+    console_user,
+    read_log,
+    running_stack_in_thread,
+    sessions_of,
+    verify,
+)
 
 TOKEN = "ghp_journeyToken0123456789"
 ON: JsonObject = {
@@ -137,11 +145,11 @@ class Private:
         (home / "secrets.json").write_text(json.dumps(secrets))
 
 
-async def choirctl(stack: Stack, *words: str) -> str:
+async def choirctl(stack: EmbeddedStack, *words: str) -> str:
     return await asyncio.to_thread(stack.run, *words)
 
 
-async def approve_the_one(stack: Stack, kind: str) -> dict[str, Any]:
+async def approve_the_one(stack: EmbeddedStack, kind: str) -> dict[str, Any]:
     """Look at the only open request as a human would, approve it, and wait until it is done."""
     [asked] = json.loads(await choirctl(stack, "approval", "list", "--json"))
     assert asked["request_type"] == kind
@@ -158,12 +166,12 @@ async def approve_the_one(stack: Stack, kind: str) -> dict[str, Any]:
             await asyncio.sleep(0.2)
 
 
-async def newest(stack: Stack) -> str:
+async def newest(stack: EmbeddedStack) -> str:
     return str((await sessions_of(stack))[0]["session_id"])
 
 
-async def tools_used(stack: Stack, session: str) -> list[ToolResultCommitted]:
-    found = [payload_of(event) for event in await read_log(stack, session)]
+async def tools_used(stack: EmbeddedStack, session: str) -> list[ToolResultCommitted]:
+    found = [parse_payload(event) for event in await read_log(stack, session)]
     return [payload for payload in found if isinstance(payload, ToolResultCommitted)]
 
 
@@ -172,12 +180,12 @@ def files_of(remote: HttpsGit) -> set[str]:
     return set(listed.split())
 
 
-async def design(stack: Stack, user: User, remote: HttpsGit) -> None:
+async def design(stack: EmbeddedStack, user: ConsoleUser, remote: HttpsGit) -> None:
     """The agent designs with the tool-builder skill; a human approves the design."""
     said = await user.asks("I need a tool that counts lines")
     assert said == "I have proposed lines.count."
     assert "proposed/tools/lines.count.json" not in files_of(remote)  # nothing without a human
-    log = [payload_of(event) for event in await read_log(stack, await newest(stack))]
+    log = [parse_payload(event) for event in await read_log(stack, await newest(stack))]
     assert [p.skill for p in log if isinstance(p, SkillStarted)] == ["tool-builder"]
     await approve_the_one(stack, "tool")
     assert "proposed/tools/lines.count.json" in files_of(remote)
@@ -185,7 +193,7 @@ async def design(stack: Stack, user: User, remote: HttpsGit) -> None:
     assert "tools/lines.count" not in files_of(remote)
 
 
-async def build(stack: Stack, user: User, remote: HttpsGit) -> None:
+async def build(stack: EmbeddedStack, user: ConsoleUser, remote: HttpsGit) -> None:
     """The agent writes the program on a branch of its own; a human approves the merge."""
     session = await newest(stack)
     branch = f"proposal/{session}/lines-count"
@@ -211,14 +219,14 @@ async def test_an_agent_gets_itself_a_tool_and_a_human_decides(
     score = tmp_path / "score.json"
     score.write_text(json.dumps(SCORE))
     trusted = {"GIT_SSL_CAINFO": str(remote.certificate)}
-    async with starting_stack(score, env=trusted, prepare=Private(remote)) as stack:
+    async with running_stack_in_thread(score, env=trusted, prepare=Private(remote)) as stack:
         workspace = stack.home / "workspaces/main"
         workspace.mkdir(parents=True, exist_ok=True)
         (workspace / "fruit.txt").write_text("pear\napple\nfig\n")
         shutil.copy(remote.certificate, workspace / "ca.pem")
         await choirctl(stack, "agent", "build", "main")
         await choirctl(stack, "agent", "start", "main")
-        async with user_at(stack.endpoint) as user:
+        async with console_user(stack.endpoint) as user:
             await design(stack, user, remote)
             await build(stack, user, remote)
             assert await user.asks("how many lines are there?") == "There are 3 lines."

@@ -4,9 +4,9 @@ import asyncio
 import json
 from pathlib import Path
 
-from choir_common.http.transport import make_client
-from tests.support.collector import Collector, SeenSpan, running_collector
-from tests.support.stack import Stack, sessions_of, starting_stack, user_at
+from choir_common.http.client import make_client
+from tests.support.otlp_collector import Collector, ReceivedSpan, running_collector
+from tests.support.stack import EmbeddedStack, console_user, running_stack_in_thread, sessions_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 ABOVE = f"00-{TRACE}-b7ad6b7169203331-01"
@@ -28,7 +28,7 @@ SCORE = {
 }
 
 
-async def says(stack: Stack, text: str) -> str:
+async def says(stack: EmbeddedStack, text: str) -> str:
     """Say something as a client that traces itself would; return the inbox id."""
     async with make_client(stack.endpoint, headers={"traceparent": ABOVE}) as client:
         answer = await client.post("/v1/dms/console/messages", json={"text": text})
@@ -36,11 +36,11 @@ async def says(stack: Stack, text: str) -> str:
         return str(answer.json()["inbox_id"])
 
 
-def paths(spans: list[SeenSpan]) -> set[str]:
+def paths(spans: list[ReceivedSpan]) -> set[str]:
     """Return each span of the trace with all that stands above it."""
     by_id = {span.id: span for span in spans if span.trace == TRACE}
 
-    def path(span: SeenSpan) -> str:
+    def path(span: ReceivedSpan) -> str:
         above = by_id.get(span.parent)
         name = f"{span.service}: {span.name}"
         return f"{path(above)} > {name}" if above else name
@@ -48,7 +48,7 @@ def paths(spans: list[SeenSpan]) -> set[str]:
     return {path(span) for span in by_id.values()}
 
 
-def of(spans: list[SeenSpan], name: str) -> SeenSpan:
+def of(spans: list[ReceivedSpan], name: str) -> ReceivedSpan:
     return next(span for span in spans if span.trace == TRACE and span.name == name)
 
 
@@ -66,15 +66,15 @@ async def test_from_the_message_to_the_answer_and_to_the_job_it_begins(tmp_path:
     score.write_text(json.dumps(SCORE))
     with running_collector() as collector:
         env = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-        async with starting_stack(score, env=env) as stack:
+        async with running_stack_in_thread(score, env=env) as stack:
             await check_an_answer(stack, collector)
             await check_a_job(stack, collector)
-    assert b"private" not in collector.told()
+    assert b"private" not in collector.raw_bodies()
 
 
-async def check_an_answer(stack: Stack, collector: Collector) -> None:
-    async with user_at(stack.endpoint) as user:
-        answer = await user.hears_answer(await says(stack, "a very private question"))
+async def check_an_answer(stack: EmbeddedStack, collector: Collector) -> None:
+    async with console_user(stack.endpoint) as user:
+        answer = await user.wait_for_answer(await says(stack, "a very private question"))
     assert answer.text == "a very private answer"
 
     remember = (
@@ -106,7 +106,7 @@ async def check_an_answer(stack: Stack, collector: Collector) -> None:
     assert (kept.failed, kept.said["choir.tool.status"]) == (False, "success")
 
 
-async def check_a_job(stack: Stack, collector: Collector) -> None:
+async def check_a_job(stack: EmbeddedStack, collector: Collector) -> None:
     await says(stack, "#spawn job-1: a very private briefing")
     job = f"{TURN} > choir-agent: invoke_agent core"
     spans = await asyncio.to_thread(collector.wait_for, lambda found: job in paths(found), 120)

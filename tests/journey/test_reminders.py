@@ -6,9 +6,9 @@ from pathlib import Path
 
 import orjson
 
-from choir_common.wire.events import Reminded, payload_of
+from choir_common.wire.events import RemindersAdded, parse_payload
 from tests.journey.test_memory import FOLDED, small_window, until_archived
-from tests.support.stack import read_log, sessions_of, starting_stack, user_at
+from tests.support.stack import console_user, read_log, running_stack_in_thread, sessions_of
 
 KITE = "The blue kite lies in the attic."
 SCORE = {
@@ -33,8 +33,8 @@ async def test_the_next_session_knows_what_was_said_without_being_told_to_look(
 ) -> None:
     score = tmp_path / "score.json"
     score.write_bytes(orjson.dumps(SCORE))
-    async with starting_stack(score, prepare=small_window) as stack:
-        async with user_at(stack.url, token=stack.secret("operator-token")) as user:
+    async with running_stack_in_thread(score, prepare=small_window) as stack:
+        async with console_user(stack.url, token=stack.secret("operator-token")) as user:
             assert await user.asks(KITE) == "Noted."
             for number in range(12):
                 # until it has rolled off: what the prompt still shows is not brought up once more
@@ -47,7 +47,7 @@ async def test_the_next_session_knows_what_was_said_without_being_told_to_look(
             assert await user.asks("Please count to a hundred in steps of seven.") == "Noted."
         sessions = {str(one["session_id"]) for one in await sessions_of(stack)}
         (second,) = sessions - {first}
-        told = [payload_of(event) for event in await read_log(stack, second)]
-    reminded = [payload for payload in told if isinstance(payload, Reminded)]
+        told = [parse_payload(event) for event in await read_log(stack, second)]
+    reminded = [payload for payload in told if isinstance(payload, RemindersAdded)]
     assert [[one.text for one in each.reminders] for each in reminded] == [[KITE]]
     assert reminded[0].reminders[0].session_id == first

@@ -75,7 +75,7 @@ async def test_a_new_token_is_taken_without_a_restart_and_nothing_is_lost(town: 
     before = gateway_pid(town)
     town.telegram.renew_token(LOBBY, NEW_LOBBY)
     phone = town.phone(BEN, NEW_LOBBY)
-    after, unheard = phone.newest, await phone.user.says("who are you?")
+    after, unheard = phone.newest, await phone.user.send("who are you?")
     keep_secrets(town.stack.home, {"lobby-token": NEW_LOBBY})
     await asyncio.to_thread(town.stack.run, "secret", "apply")
     await phone.user.until_confirmed(unheard, 120)
@@ -88,7 +88,7 @@ async def test_a_new_token_is_taken_without_a_restart_and_nothing_is_lost(town: 
 async def test_a_bot_is_added_and_removed_by_the_configuration_alone(town: Town) -> None:
     before = gateway_pid(town)
     phone = town.phone(ADA, TOWER)
-    update = await phone.user.says("/status")
+    update = await phone.user.send("/status")
     bot = {"type": "telegram", "secret": "tower-token", "api_url": town.telegram.api_url}
 
     def add(config: dict[str, Any]) -> None:
@@ -107,10 +107,10 @@ async def test_a_bot_is_added_and_removed_by_the_configuration_alone(town: Town)
     assert "main: running" in await phone.asks("/agent list", "main: ")
     town.configure(remove)
     await apply_config(town)
-    unheard = await phone.user.says("/agent list")
+    unheard = await phone.user.send("/agent list")
     await answers(town.cleo)
     assert not town.telegram.bot(TOWER).mailbox.is_confirmed(unheard)
-    assert phone.user.chat.said()[-1].startswith("aide: ")
+    assert phone.user.chat.bot_texts()[-1].startswith("aide: ")
     assert gateway_pid(town) == before
 
 

@@ -8,26 +8,28 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from choir_common.http.transport import make_client
-from choir_control.commands.row import Scope
-from choir_control.commands.table import TABLE
+from choir_common.http.client import make_client
+from choir_control.conversations.commands.spec import CommandScope
+from choir_control.conversations.commands.table import CHAT_COMMANDS
 from tests.journey.town import LOBBY, Phone, Town, founding_town
-from tests.support.repositories import Repository
+from tests.support.repositories import GitRepository
 from tests.support.stack import read_log, sessions_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-ADMINS = sorted(row.typed for row in TABLE if row.typed and row.scope is Scope.ADMIN)
+ADMINS = sorted(
+    row.typed_form for row in CHAT_COMMANDS if row.typed_form and row.scope is CommandScope.ADMIN
+)
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    made = Repository(tmp_path_factory.mktemp("repos") / "aide.git")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> GitRepository:
+    made = GitRepository(tmp_path_factory.mktemp("repos") / "aide.git")
     made.commit({"identity/SOUL.md": "You are the aide."})
     return made
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def town(repository: Repository) -> AsyncIterator[Town]:
+async def town(repository: GitRepository) -> AsyncIterator[Town]:
     def edit(config: dict[str, Any]) -> None:
         config["agents"]["aide"]["repo"] = {"url": str(repository.path)}
 
@@ -75,9 +77,9 @@ async def test_strangers_are_ignored_in_silence_and_so_are_commands_over_another
     from_elsewhere = town.phone(9, LOBBY)  # Cleo is known to the other bot alone
     for stranger in (from_elsewhere, town.phone(666, LOBBY)):
         for text in ("/status", "/stop main", "hello?"):
-            update = await stranger.user.says(text)
+            update = await stranger.user.send(text)
         await stranger.user.until_confirmed(update, 60)
-        assert stranger.user.chat.said() == []
+        assert stranger.user.chat.bot_texts() == []
     assert (await view(town, "main"))["state"] == "running"
 
 
@@ -140,15 +142,15 @@ async def test_a_job_is_shown_and_cancelled_by_its_name(town: Town) -> None:
     await town.ben.sees("'harbour' was cancelled", after)
     # a job that has ended stays in the list for a minute
     await sees_in_time(town.ben, "/cores", "No jobs.", "- harbour: terminated")
-    await town.ben.user.until(lambda _: card.text.startswith("⛔ harbour: cancelled"), 120)
+    await town.ben.user.wait_until(lambda _: card.text.startswith("⛔ harbour: cancelled"), 120)
 
 
 async def test_words_are_injected_into_a_turn_at_work_and_what_was_said_is_summed_up(
     town: Town,
 ) -> None:
     after = town.ben.newest
-    await town.ben.user.says("Please count slowly")
-    await town.ben.user.until(lambda chat: bool(chat.actions), 120)
+    await town.ben.user.send("Please count slowly")
+    await town.ben.user.wait_until(lambda chat: bool(chat.actions), 120)
     await town.ben.asks("/inject say it in verse", "reads it at its next step")
     (town.workspace("helper") / "told").touch()
     await town.ben.sees("In verse it is.", after)
@@ -181,7 +183,7 @@ async def test_an_admin_stops_and_restarts_any_agent(town: Town) -> None:
     await refuses(town.ada, "/start helper colour", "is not name=value")
 
 
-async def test_an_admin_builds_and_updates(town: Town, repository: Repository) -> None:
+async def test_an_admin_builds_and_updates(town: Town, repository: GitRepository) -> None:
     repository.commit({"identity/SOUL.md": "You are the aide, and kind."})
     before, after = (await view(town, "aide"))["session_id"], town.ada.newest
     begun = await town.ada.asks("/update aide", "aide is being updated")

@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 
 from choir_common.testing.telegram import (
-    DropAfter,
-    DropBefore,
-    Flood,
-    Pass,
-    Refuse,
+    DisconnectAfter,
+    DisconnectBefore,
+    ErrorResponse,
+    NoFault,
+    TooManyRequests,
 )
 from tests.journey.town import EVERYTHING, LOBBY, OGG, Town, founding_town, sha256
 from tests.support.chromium import needs_chromium
@@ -66,12 +66,12 @@ async def town(flags: str) -> AsyncIterator[Town]:
 
 async def test_a_correction_and_a_reply_say_what_they_are_about(town: Town) -> None:
     await town.ben.asks("lunch at noon", "Lunch is noted.")
-    mine, after = town.ben.user.last_said(), town.ben.newest
-    await town.ben.user.edits(mine, "lunch at eleven")
+    mine, after = town.ben.user.last_sent(), town.ben.newest
+    await town.ben.user.edit(mine, "lunch at eleven")
     await town.ben.sees("Moved from noon to eleven.", after)
     await town.ben.asks("who are you?", "An agent of the town.")
     answered = await town.ben.sees("An agent of the town.", after)
-    await town.ben.user.replies(answered, "really?")
+    await town.ben.user.reply(answered, "really?")
     await town.ben.sees("So you mean me.", after)
 
 
@@ -88,7 +88,7 @@ async def test_an_agent_reads_what_a_person_sends(
     town: Town, kind: str, name: str, content: bytes
 ) -> None:
     after = town.cleo.newest
-    await town.cleo.user.sends_file(kind, name, content, "What is in it?")
+    await town.cleo.user.send_file(kind, name, content, "What is in it?")
     digest = (await town.cleo.sees("Its digest is", after)).text
     assert digest.split()[3] == sha256(content)
     received = list((town.workspace("aide") / ".choirtmp" / "recv").iterdir())
@@ -108,7 +108,7 @@ async def test_what_an_agent_sends_comes_as_what_it_is_with_a_caption(
     town: Town, kind: str, name: str, content: bytes
 ) -> None:
     after = town.cleo.newest
-    await town.cleo.user.sends_file("document", name, content, f"Send it back as {name}")
+    await town.cleo.user.send_file("document", name, content, f"Send it back as {name}")
     back = await town.cleo.finds(lambda m: m.file_kind is not None, after, "a file")
     assert (back.file_kind, back.text) == (kind, f"This is {name}.")
     assert back.file_bytes == content
@@ -126,7 +126,7 @@ async def test_an_agent_speaks(town: Town) -> None:
 
 
 async def test_a_file_that_telegram_no_longer_has_is_said_and_not_waited_for(town: Town) -> None:
-    await town.ben.user.sends_file("document", "gone.txt", b"x", "Is it there?")
+    await town.ben.user.send_file("document", "gone.txt", b"x", "Is it there?")
     town.telegram.bot(LOBBY).forget_files()
     told = await town.ben.sees("you do not have it")
     assert "gone.txt" in told.text
@@ -180,7 +180,7 @@ async def test_a_picture_of_a_page_reaches_the_phone_and_shows_that_page(
     town: Town, flags: str
 ) -> None:
     after = town.ada.newest
-    await town.ada.user.says(f"Show me http://{flags}/two")
+    await town.ada.user.send(f"Show me http://{flags}/two")
     photo = await town.ada.finds(lambda m: m.file_kind is not None, after, "a picture")
     await town.ada.sees("Shown.", after)
     assert (photo.file_kind, photo.text) == ("photo", "This is what I see.")
@@ -206,7 +206,7 @@ async def test_a_picture_of_a_page_reaches_the_phone_and_shows_that_page(
 async def read_everything(town: Town) -> list[str]:
     """Ask for the long answer; return its parts once the last word is there."""
     after = town.ada.newest
-    await town.ada.user.says("Please tell me everything")
+    await town.ada.user.send("Please tell me everything")
     last = EVERYTHING.split()[-1]
     await town.ada.finds(lambda m: m.text.endswith(last), after, last)
     return [
@@ -218,8 +218,13 @@ async def test_a_long_answer_arrives_once_in_order_and_complete_under_limits_and
     town: Town,
 ) -> None:
     faults = (
-        *(Flood(1), Pass(), DropBefore(), Flood(2), Pass()),
-        *(Refuse(500, "Internal Server Error"), Pass(), Flood(1), DropAfter()),
+        *(TooManyRequests(1), NoFault(), DisconnectBefore(), TooManyRequests(2), NoFault()),
+        *(
+            ErrorResponse(500, "Internal Server Error"),
+            NoFault(),
+            TooManyRequests(1),
+            DisconnectAfter(),
+        ),
     )
     town.telegram.script("sendMessage", *faults, token=LOBBY)
     parts = await read_everything(town)
@@ -233,7 +238,7 @@ async def test_a_long_answer_arrives_once_in_order_and_complete_under_limits_and
 
 
 async def test_a_long_answer_goes_on_where_a_killed_gateway_stopped(town: Town) -> None:
-    town.telegram.script("sendMessage", Pass(), Pass(), Flood(30), token=LOBBY)
+    town.telegram.script("sendMessage", NoFault(), NoFault(), TooManyRequests(30), token=LOBBY)
     calls = town.telegram.bot(LOBBY).calls
     before, asking = len(calls), asyncio.create_task(read_everything(town))
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from choir_common.testing.telegram import FakeTelegram, FakeUser, SentMessage, run_fake_telegram
-from tests.support.stack import Stack, starting_stack
-from tests.support.web_services import KEY, WebService, running_elevenlabs
+from tests.support.fake_web_services import KEY, FakeWebService, fake_elevenlabs
+from tests.support.stack import EmbeddedStack, running_stack_in_thread
 
 SCORE = Path(__file__).parent / "scores" / "town.json"
 LOBBY, ANNEX = "111:token-of-the-lobby", "222:token-of-the-annex"
@@ -41,7 +41,7 @@ class Phone:
     async def asks(self, text: str, words: str = "") -> str:
         """Say something; return the first message after it that holds `words`."""
         after = self.newest
-        await self.user.says(text)
+        await self.user.send(text)
         return (await self.sees(words, after)).text
 
     async def sees(self, words: str, after: int = 0) -> SentMessage:
@@ -58,9 +58,9 @@ class Phone:
             return [m for m in said if m.from_bot and m.message_id > after and is_it(m)]
 
         try:
-            await self.user.until(lambda _: bool(found()), PATIENCE_S)
+            await self.user.wait_until(lambda _: bool(found()), PATIENCE_S)
         except TimeoutError:
-            raise AssertionError(f"no {what!r} in {self.user.chat.said()}") from None
+            raise AssertionError(f"no {what!r} in {self.user.chat.bot_texts()}") from None
         return found()[0]
 
     @property
@@ -73,9 +73,9 @@ class Phone:
 class Town:
     """The whole of it."""
 
-    stack: Stack
+    stack: EmbeddedStack
     telegram: FakeTelegram
-    voice: WebService
+    voice: FakeWebService
 
     @property
     def ada(self) -> Phone:
@@ -128,7 +128,7 @@ async def founding_town(
     secrets: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Town]:
     """Start it; all three have opened their chats. `edit` and `secrets` change what it starts with."""
-    async with run_fake_telegram() as telegram, running_elevenlabs(OGG) as voice:
+    async with run_fake_telegram() as telegram, fake_elevenlabs(OGG) as voice:
 
         def prepare(home: Path) -> None:
             configure(home, lambda config: _settle(config, home, telegram.api_url, voice.endpoint))
@@ -139,10 +139,10 @@ async def founding_town(
         with tempfile.TemporaryDirectory(prefix="choir-town-") as place:
             score = Path(place) / "score.json"
             score.write_text(SCORE.read_text().replace("EVERYTHING", json.dumps(EVERYTHING)[1:-1]))
-            async with starting_stack(score, env=env, prepare=prepare) as stack:
+            async with running_stack_in_thread(score, env=env, prepare=prepare) as stack:
                 town = Town(stack, telegram, voice)
                 for phone in (town.ada, town.ben, town.cleo):
-                    assert phone.user.chat.said() == []
+                    assert phone.user.chat.bot_texts() == []
                 yield town
 
 

@@ -57,7 +57,7 @@ def make_certificate(root: Path, *, names: str = "DNS:localhost,IP:127.0.0.1") -
 
 
 @dataclass
-class Postman:
+class SmtpHandler:
     """Handler of the SMTP server: records messages, and answers as scripted per recipient and message."""
 
     port: int = 0
@@ -103,9 +103,9 @@ def _authenticate(
 @contextlib.asynccontextmanager
 async def running_smtp(
     certificate: Certificate | None, security: Security, *, size_limit: int = 30_000_000
-) -> AsyncIterator[Postman]:
+) -> AsyncIterator[SmtpHandler]:
     """Serve SMTP with login on a free port while the block runs."""
-    postman = Postman()
+    postman = SmtpHandler()
     context = certificate.server_context() if certificate else None
 
     def make() -> SMTP:
@@ -218,7 +218,7 @@ class ImapServer:
     log: Path
     delivered: int = 0
 
-    def put(self, message: EmailMessage | bytes) -> None:
+    def deliver(self, message: EmailMessage | bytes) -> None:
         """Deliver a message into the inbox."""
         self.delivered += 1
         content = message if isinstance(message, bytes) else message.as_bytes()
@@ -232,7 +232,7 @@ class ImapServer:
         return [name.partition(":2,")[2] for name in sorted(names)]
 
 
-def _dialect() -> str:
+def _config_template() -> str:
     """Return the configuration template for the installed version of dovecot."""
     program = shutil.which("dovecot", path=PROGRAMS) or "dovecot"
     said = subprocess.run([program, "--version"], check=True, capture_output=True, text=True)
@@ -262,7 +262,7 @@ def _write_conf(root: Path, certificate: Certificate, server: ImapServer, open_l
     (root / "users").write_text(f"{USER}:{{PLAIN.b64}}{hidden}\n")
     conf = root / "dovecot.conf"
     conf.write_text(
-        _dialect().format(
+        _config_template().format(
             root=root,
             identities=identities,
             cert=certificate.cert,

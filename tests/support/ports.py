@@ -23,7 +23,7 @@ def free_port() -> int:
     places.mkdir(mode=0o700, exist_ok=True)
     for _ in range(TRIES):
         port = random.randrange(FIRST, LAST)
-        if _reserve(places / str(port)) and _nobody_listens(port):
+        if _reserve(places / str(port)) and _is_free(port):
             return port
     raise AssertionError(f"no port from {FIRST} to {LAST} is free: see {places}")
 
@@ -40,7 +40,7 @@ def _reserve(path: Path) -> bool:
     return True
 
 
-def _nobody_listens(port: int) -> bool:
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -26,11 +26,11 @@ class PostgresProxy:
     """The address to use instead of the server's."""
     delay_s: float = 0.0
     round_trips: int = 0
-    flowing: asyncio.Event = field(default_factory=asyncio.Event)
+    forwarding: asyncio.Event = field(default_factory=asyncio.Event)
     """While cleared, no response is forwarded, as on a half-open connection."""
     _pipes: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def cut(self) -> None:
+    def break_connections(self) -> None:
         """Break every open connection."""
         for pipe in list(self._pipes):
             pipe.cancel()
@@ -43,7 +43,7 @@ async def postgres_proxy(dsn: str) -> AsyncIterator[PostgresProxy]:
     parts = urlsplit(dsn)
     behind = Path(parse_qs(parts.query)["host"][0]) / SOCKET
     proxy = PostgresProxy(f"{dsn.partition('?')[0]}?host={directory}")
-    proxy.flowing.set()
+    proxy.forwarding.set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -63,7 +63,7 @@ async def postgres_proxy(dsn: str) -> AsyncIterator[PostgresProxy]:
     finally:
         server.close()
         pipes = list(proxy._pipes)
-        proxy.cut()
+        proxy.break_connections()
         await asyncio.wait(pipes or [asyncio.create_task(asyncio.sleep(0))], timeout=2)
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -105,6 +105,6 @@ async def _back(
     while piece := await reader.read(PIECE):
         if proxy.delay_s:
             await asyncio.sleep(proxy.delay_s)
-        await proxy.flowing.wait()
+        await proxy.forwarding.wait()
         writer.write(piece)
         await writer.drain()

@@ -14,7 +14,7 @@ IDENTITY = {
 }
 
 
-class Repository:
+class GitRepository:
     """A bare repository with a branch `main`; commits are made without a work tree."""
 
     def __init__(self, path: Path) -> None:

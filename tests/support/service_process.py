@@ -17,8 +17,8 @@ from pathlib import Path
 
 import httpx2
 
-from choir_common.http.transport import make_client
-from choir_common.wire.json import JsonObject
+from choir_common.http.client import make_client
+from choir_common.wire.model import JsonObject
 from choir_local.nats import EmbeddedNats
 from tests.support.ports import free_port
 
@@ -26,7 +26,7 @@ NATS_TOKEN = "bus-token"
 
 
 @contextlib.asynccontextmanager
-async def make_home() -> AsyncIterator[Path]:
+async def short_home() -> AsyncIterator[Path]:
     """Create a temporary state directory with a path that is short enough for Unix sockets."""
     root = Path(tempfile.mkdtemp(prefix="choir-"))
     try:
@@ -38,7 +38,7 @@ async def make_home() -> AsyncIterator[Path]:
 @contextlib.asynccontextmanager
 async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server; it keeps its port after a restart."""
-    async with make_home() as root:
+    async with short_home() as root:
         server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, free_port())
         try:
             await server.start()
@@ -122,11 +122,11 @@ class ServiceProcess:
 
 
 @contextlib.asynccontextmanager
-async def make_process(
+async def service_process(
     module: str, nats_url: str, env: dict[str, str] | None = None
 ) -> AsyncIterator[ServiceProcess]:
     """Create a service process with its own state directory, not started yet; kill it after the block."""
-    async with make_home() as home:
+    async with short_home() as home:
         place = home / "socks" / f"{module.removeprefix('choir_')}.sock"
         process = ServiceProcess(module, home, nats_url, place, env or {})
         try:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from choir_common.eventlog.chain import Head, link
+from choir_common.eventlog.chain import LogHead, link_event
 from choir_common.wire.events import (
     CarriedEvent,
     Event,
@@ -19,34 +19,34 @@ from choir_common.wire.events import (
     ToolCallRequested,
     ToolResultCommitted,
     ToolStatus,
-    UserMsg,
+    UserMessageStarted,
 )
-from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
-from choir_common.wire.summaries import LaneSummary, ReferenceSummary
+from choir_common.wire.model import JsonObject
+from choir_common.wire.session_events import LaneSummary, ReferenceSummary
 
 BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @dataclass
-class Script:
+class LogBuilder:
     """Builds a session's log, with one second between events."""
 
     session_id: str = "s1"
     agent_id: str = "main"
-    began: datetime = BEGAN
+    started_at: datetime = BEGAN
     events: list[Event] = field(default_factory=list)
 
     def add(self, payload: EventPayload, lane: str = "edge") -> Event:
-        head = Head(self.events[-1].rev, self.events[-1].hash) if self.events else Head()
-        at = self.began + timedelta(seconds=len(self.events))
-        self.events.append(link(head, self.session_id, lane, payload, at))
+        head = LogHead(self.events[-1].rev, self.events[-1].hash) if self.events else LogHead()
+        at = self.started_at + timedelta(seconds=len(self.events))
+        self.events.append(link_event(head, self.session_id, lane, payload, at))
         return self.events[-1]
 
     def start(self) -> None:
         self.add(SessionStarted(agent_id=self.agent_id, epoch=1), "session")
 
-    def go_on(self, earlier: "Script", *, copies: bool = True) -> None:
+    def go_on(self, earlier: "LogBuilder", *, copies: bool = True) -> None:
         """Start as the successor of another session: with its summary, or with copies of its events."""
         summary = ReferenceSummary(summary="What was.", referenced_sessions=(earlier.session_id,))
         seed = () if copies else (LaneSummary(lane="edge", summary=summary),)
@@ -76,16 +76,18 @@ class Script:
         self.add(SessionStopped(reason="done", summary=summary, topics=parts), "session")
 
     def user(self, text: str, turn: str = "t1") -> Event:
-        return self.add(UserMsg(turn_id=turn, inbox_id=f"i{turn}", dm="console", text=text))
+        return self.add(
+            UserMessageStarted(turn_id=turn, inbox_id=f"i{turn}", dm="console", text=text)
+        )
 
     def reply(self, text: str, turn: str = "t1") -> Event:
         return self.add(Reply(turn_id=turn, dm="console", text=text, kind="answer"))
 
-    def thought(self, text: str, turn: str = "t1", lane: str = "edge") -> Event:
+    def model_output(self, text: str, turn: str = "t1", lane: str = "edge") -> Event:
         output = ModelOutput(turn_id=turn, text=text, model="m", finish_reason="stop")
         return self.add(output, lane)
 
-    def ask(
+    def tool_call(
         self, call: str, tool: str, given: JsonObject, turn: str = "t1", lane: str = "edge"
     ) -> Event:
         request = ToolCallRequested(turn_id=turn, call_id=call, tool=tool, input=given)
@@ -114,7 +116,7 @@ class Script:
         return self.add(done, lane)
 
     def tool(self, call: str, tool: str, output: JsonObject, turn: str = "t1") -> None:
-        self.ask(call, tool, {"of": call}, turn)
+        self.tool_call(call, tool, {"of": call}, turn)
         self.result(call, tool, output, turn)
 
     def page(self, first: int = 0, last: int | None = None, keep: int | None = None) -> ArchivePage:
@@ -122,22 +124,22 @@ class Script:
         end = None
         if keep is not None:
             end = SessionEnd(
-                at=self.began + timedelta(seconds=len(self.events)), mid_term_sessions=keep
+                at=self.started_at + timedelta(seconds=len(self.events)), mid_term_sessions=keep
             )
         return ArchivePage(
             agent_id=self.agent_id,
             session_id=self.session_id,
-            started_at=self.began,
+            started_at=self.started_at,
             events=tuple(self.events[first:last]),
             end=end,
         )
 
 
-def talk(
+def conversation_log(
     session_id: str, *said: str, began: datetime = BEGAN, summary: str | None = None
-) -> Script:
+) -> LogBuilder:
     """Return the log of a session in which the user sent these messages and each was answered."""
-    script = Script(session_id, began=began)
+    script = LogBuilder(session_id, started_at=began)
     script.start()
     for number, text in enumerate(said):
         script.user(text, f"t{number}")

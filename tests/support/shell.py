@@ -1,6 +1,6 @@
 """Runs choirctl commands against a running stack, as a person or a script does.
 
-Only `succeeds` and `data` count as coverage of a command (`tests/support/tried.py`), because both require
+Only `succeeds` and `data` count as coverage of a command (`tests/support/coverage.py`), because both require
 exit code 0. Commands run in forks of a process with choirctl loaded (`preloaded_choirctl`).
 """
 
@@ -12,11 +12,11 @@ from typing import Any
 
 from tests.support.preloaded_choirctl import run_choirctl
 
-WITHIN_S = 180
+TIMEOUT_S = 180
 
 
 @dataclass
-class Shell:
+class ChoirctlRunner:
     """Runs choirctl with CHOIR_HOME set to a stack's state directory."""
 
     home: Path
@@ -41,4 +41,4 @@ class Shell:
         return " ".join(done.stderr.split())
 
     def _run(self, words: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
-        return run_choirctl(*words, home=self.home, env=self.env, given=given, timeout_s=WITHIN_S)
+        return run_choirctl(*words, home=self.home, env=self.env, given=given, timeout_s=TIMEOUT_S)

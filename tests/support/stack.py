@@ -18,11 +18,11 @@ from typing import Any
 
 import httpx2
 
-from choir_common.http import sse
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
+from choir_common.http.sse_read import parse_events
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
-from choir_common.wire.operator import Verification
+from choir_common.wire.operator import LogVerification
 from tests.support.ports import free_port
 from tests.support.preloaded_choirctl import run_choirctl
 
@@ -30,7 +30,7 @@ START_TIMEOUT_S = 240
 
 
 @dataclass
-class Stack:
+class EmbeddedStack:
     """An embedded stack in a temporary state directory."""
 
     home: Path
@@ -106,7 +106,7 @@ class Stack:
 
 
 @dataclass
-class User:
+class ConsoleUser:
     """A user at a console DM, who sends messages and receives everything that is delivered to the DM."""
 
     client: httpx2.AsyncClient
@@ -131,7 +131,7 @@ class User:
                 raise AssertionError("the message was not accepted in time")
             await asyncio.sleep(0.1)
 
-    async def hears_answer(self, inbox_id: str, timeout_s: float = 120) -> OutboundMessage:
+    async def wait_for_answer(self, inbox_id: str, timeout_s: float = 120) -> OutboundMessage:
         """Wait for the message that answers `inbox_id` and return it."""
         async with asyncio.timeout(timeout_s), self.arrived:
             while True:
@@ -142,7 +142,7 @@ class User:
 
     async def asks(self, text: str, timeout_s: float = 120) -> str:
         """Send a message and return the text of its answer."""
-        return (await self.hears_answer(await self.says(text), timeout_s)).text
+        return (await self.wait_for_answer(await self.says(text), timeout_s)).text
 
     async def listen(self) -> None:
         """Follow the DM's event stream until cancelled; resume it after a lost connection."""
@@ -156,7 +156,7 @@ class User:
                     timeout=httpx2.Timeout(10, read=40),
                 ) as response:
                     if response.status_code == 200:
-                        async for event in sse.read(response.aiter_bytes()):
+                        async for event in parse_events(response.aiter_bytes()):
                             if event.event == "message":
                                 last = event.id
                                 await self._take(OutboundMessage.model_validate_json(event.data))
@@ -169,13 +169,13 @@ class User:
 
 
 @contextlib.asynccontextmanager
-async def user_at(
+async def console_user(
     endpoint: str, dm: str = "console", token: str | None = None, ca_pem: str | None = None
-) -> AsyncIterator[User]:
+) -> AsyncIterator[ConsoleUser]:
     """Connect a user to a DM; the event stream is being opened before the block starts."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with make_client(endpoint, headers=headers, ca_pem=ca_pem) as client:
-        user = User(client, dm)
+        user = ConsoleUser(client, dm)
         listening = asyncio.create_task(user.listen())
         try:
             await asyncio.sleep(0.05)
@@ -185,7 +185,7 @@ async def user_at(
             await asyncio.gather(listening, return_exceptions=True)
 
 
-async def read_log(stack: Stack, session_id: str) -> list[Event]:
+async def read_log(stack: EmbeddedStack, session_id: str) -> list[Event]:
     """Return the complete stored log of a session."""
     events: list[Event] = []
     async with make_client(stack.endpoint) as client:
@@ -201,7 +201,7 @@ async def read_log(stack: Stack, session_id: str) -> list[Event]:
                 return events
 
 
-async def sessions_of(stack: Stack, agent: str = "main") -> list[dict[str, Any]]:
+async def sessions_of(stack: EmbeddedStack, agent: str = "main") -> list[dict[str, Any]]:
     """Return an agent's sessions, newest first."""
     async with make_client(stack.endpoint) as client:
         answer = await client.get("/v1/sessions", params={"agent_id": agent})
@@ -210,11 +210,11 @@ async def sessions_of(stack: Stack, agent: str = "main") -> list[dict[str, Any]]
         return items
 
 
-async def verify(stack: Stack, session_id: str) -> Verification:
+async def verify(stack: EmbeddedStack, session_id: str) -> LogVerification:
     """Return control's verification of a session's log."""
     async with make_client(stack.endpoint) as client:
         answer = await client.get(f"/v1/sessions/{session_id}/verify", timeout=60)
-        return Verification.model_validate_json(answer.content)
+        return LogVerification.model_validate_json(answer.content)
 
 
 @contextlib.contextmanager
@@ -222,14 +222,15 @@ def running_stack(
     score: Path | None = None,
     env: Mapping[str, str] | None = None,
     prepare: Callable[[Path], None] | None = None,
-) -> Iterator[Stack]:
-    """Start a stack in a new state directory and remove it afterwards; `prepare` may edit its config.json."""
+) -> Iterator[EmbeddedStack]:
+    """Start a stack in a new state directory and remove it afterwards; `prepare` may edit its
+    config.json."""
     # not in pytest's temporary directory: a Unix socket path has 107 bytes at most
     home = Path(tempfile.mkdtemp(prefix="choir-"))
     port = free_port()
     # the developer's API keys must not replace the rehearsal model
     clean = {key: "" for key in ("OPENROUTER_API_KEY", "OPENAI_API_KEY") if os.environ.get(key)}
-    stack = Stack(home, port, {"CHOIR_HTTP_PORT": str(port), **clean, **(env or {})})
+    stack = EmbeddedStack(home, port, {"CHOIR_HTTP_PORT": str(port), **clean, **(env or {})})
     try:
         if prepare:
             stack.run("init")
@@ -242,11 +243,11 @@ def running_stack(
 
 
 @contextlib.asynccontextmanager
-async def starting_stack(
+async def running_stack_in_thread(
     score: Path | None = None,
     env: Mapping[str, str] | None = None,
     prepare: Callable[[Path], None] | None = None,
-) -> AsyncIterator[Stack]:
+) -> AsyncIterator[EmbeddedStack]:
     """Run `running_stack` in a thread, for tests whose event loop serves fakes that the stack connects to."""
     running = running_stack(score, env, prepare)
     stack = await asyncio.to_thread(running.__enter__)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.support.preloaded_choirctl import CHOIRCTL
-from tests.support.shell import Shell
+from tests.support.shell import ChoirctlRunner
 
 ROWS = 50
 PATIENCE_S = 120.0
@@ -25,7 +25,7 @@ BLOCK = 65_536
 
 
 @dataclass
-class Typed:
+class TerminalCommand:
     """A command that runs on its own pseudo-terminal."""
 
     process: subprocess.Popen[bytes]
@@ -67,7 +67,9 @@ class Typed:
 
 
 @contextlib.contextmanager
-def typing(shell: Shell, *words: str, columns: int = 100, **env: str) -> Iterator[Typed]:
+def run_on_terminal(
+    shell: ChoirctlRunner, *words: str, columns: int = 100, **env: str
+) -> Iterator[TerminalCommand]:
     """Run a command on a terminal with `columns` columns; kill it after the block."""
     screen, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
@@ -91,7 +93,7 @@ def typing(shell: Shell, *words: str, columns: int = 100, **env: str) -> Iterato
     finally:
         os.close(inside)
     try:
-        yield Typed(process, screen)
+        yield TerminalCommand(process, screen)
     finally:
         if process.poll() is None:
             process.kill()

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from choir_common.logs.file import LogFile
-from choir_common.logs.limits import LogLimits
-from choir_common.logs.pump import Clean, LineWriter, Pump
+from choir_common.logs.pump import LineWriter, PipeReader, RedactFunction
+from choir_common.logs.retention import LogLimits
 
 SETTLED_S = 1.0
 
@@ -16,33 +16,33 @@ class ChildLog:
     def __init__(
         self,
         path: Path,
-        clean: Clean = str,
+        clean: RedactFunction = str,
         limits: Callable[[], LogLimits] = LogLimits,
     ) -> None:
         """Configure `<source>.log`; `clean` is the redactor, `limits` return how much is retained."""
         self.path = path
         self._file = LogFile(path.parent, path.stem, limits)
         self._clean = clean
-        self._pump: Pump | None = None
+        self._pump: PipeReader | None = None
 
-    async def pipe(self) -> int:
+    async def open_pipe(self) -> int:
         """Return the write end of a pipe for a new child; the caller closes it once the child has it.
 
         Raises OSError.
         """
         self._file.open()
         writer = LineWriter(self._file, self.path.stem, self._clean)
-        self._pump, write_end = await Pump.open(writer)
+        self._pump, write_end = await PipeReader.open(writer)
         return write_end
 
-    async def settled(self) -> None:
+    async def wait_complete(self) -> None:
         """Wait briefly until the last output of a child that ended is in the file."""
         if self._pump is not None:
             await self._pump.settled(SETTLED_S)
 
     async def close(self) -> None:
         """Read the remaining output and close the file."""
-        await self.settled()
+        await self.wait_complete()
         if self._pump is not None:
             self._pump.close()
         self._file.close()

@@ -3,7 +3,8 @@
 `launch.py` runs this file as a script (`python -I -S child_start.py …`), so it imports only the standard
 library. It runs between fork and exec because `preexec_fn` may deadlock in a process with threads.
 
-Arguments: parent pid, death signal, identity (`same`, `mapped:UID:GID` or `lowered:UID:GID`), then the
+Arguments: parent pid, death signal, identity (`same`, `mapped:UID:GID` or `lowered:UID:GID`), then
+the
 program and its arguments; without a program it only tests the identity.
 """
 
@@ -51,7 +52,7 @@ def lower_user(libc: ctypes.CDLL, uid: int, gid: int) -> None:
         libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0)
 
 
-def take_identity(libc: ctypes.CDLL, identity: str) -> None:
+def set_user(libc: ctypes.CDLL, identity: str) -> None:
     """Become the user that `identity` names."""
     kind, *ids = identity.split(":")
     if kind == "mapped":
@@ -63,7 +64,7 @@ def take_identity(libc: ctypes.CDLL, identity: str) -> None:
 def start(parent: int, death_signal: int, identity: str, argv: list[str]) -> None:
     """Take the identity, tie this process's life to the parent's and execute `argv`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    take_identity(libc, identity)
+    set_user(libc, identity)
     if sys.platform == "linux":
         # After the identity: a change of credentials clears the death signal.
         libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)

@@ -15,7 +15,7 @@ from pathlib import Path
 from choir_common.errors import StartupError
 from choir_local.home import Home
 from choir_local.launch import open_log
-from choir_local.log_tail import tail
+from choir_local.log_tail import read_log_tail
 from choir_local.settings import LocalSettings
 from choir_local.stack import OnChange
 from choir_local.stack_state import StackState, read_state
@@ -49,7 +49,7 @@ async def start_detached(
             if state is not None and state.phase == "ready":
                 return state
             if process.poll() is not None:
-                reason = state.error if state and state.error else tail(log)
+                reason = state.error if state and state.error else read_log_tail(log)
                 raise StartupError(reason or f"The stack ended at once; see {log}.")
             await asyncio.sleep(POLL_S)
         raise StartupError(

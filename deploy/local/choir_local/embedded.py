@@ -1,6 +1,7 @@
 """Base class of embedded servers that can run without a supervisor; shared by Postgres and NATS.
 
-`database.reach` and tests start servers directly; the supervisor uses `prepare` and `command` of the same
+`database.reach` and tests start servers directly; the supervisor uses `prepare` and `command` of the
+same
 ones.
 """
 
@@ -13,7 +14,7 @@ from typing import ClassVar
 
 from choir_local.child_log import ChildLog
 from choir_local.launch import Command, launch
-from choir_local.running import await_ready, end
+from choir_local.running import stop_child, wait_ready
 
 
 class EmbeddedServer(ABC):
@@ -55,7 +56,7 @@ class EmbeddedServer(ABC):
         process = await launch(self.command(), log)
         self._process = process
         try:
-            await await_ready(self.name, process, self.is_ready, self.ready_within, log)
+            await wait_ready(self.name, process, self.is_ready, self.ready_within, log)
         except BaseException:
             await self.stop()
             raise
@@ -70,4 +71,4 @@ class EmbeddedServer(ABC):
         """Shut down; kill the server if that takes too long, which loses no acknowledged data."""
         process, self._process = self._process, None
         if process is not None:
-            await end(process, self.stop_signal, self.stop_within)
+            await stop_child(process, self.stop_signal, self.stop_within)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from choir_local import child_start
 from choir_local.child_log import ChildLog
-from choir_local.identity import SAME_USER, Identity
+from choir_local.process_user import SAME_USER, ProcessUser
 
 PIPE_ROOM = 60_000  # bytes; a Linux pipe takes 64 KiB before a writer blocks
 INHERITED = (
@@ -39,7 +39,7 @@ class Command:
     env: Mapping[str, str] = field(default_factory=clean_environment)
     stdin: bytes = b""
     fds: tuple[int, ...] = ()
-    identity: Identity = SAME_USER
+    identity: ProcessUser = SAME_USER
     death_signal: signal.Signals = signal.SIGTERM
     """Sent by the kernel to the child when this process dies, however it dies."""
 
@@ -55,7 +55,7 @@ async def launch(command: Command, log: ChildLog) -> Process:
 
     Raises OSError if it cannot be forked.
     """
-    output = await log.pipe()
+    output = await log.open_pipe()
     try:
         return await _spawn(command, output)
     finally:

@@ -14,7 +14,7 @@ from choir_local.running import Ready
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class LivenessProbe:
     """Liveness check of a child.
 
     Failed probes are counted instead of seconds: after a suspend of the machine or a pause of the supervisor,
@@ -35,7 +35,7 @@ class ReplacementBudget:
     within: timedelta = timedelta(minutes=10)
     _taken: deque[float] = field(default_factory=deque)
 
-    def take(self) -> bool:
+    def try_use(self) -> bool:
         """Use one replacement; return False when all of the last `within` are used up."""
         now = time.monotonic()
         while self._taken and now - self._taken[0] > self.within.total_seconds():
@@ -46,7 +46,7 @@ class ReplacementBudget:
         return True
 
 
-async def await_hang(process: Process, probe: Probe) -> bool:
+async def wait_for_hang(process: Process, probe: LivenessProbe) -> bool:
     """Return True once the child fails its probes, False once it has ended."""
     ended = asyncio.ensure_future(process.wait())
     failed = 0

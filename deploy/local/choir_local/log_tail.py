@@ -7,7 +7,7 @@ from pathlib import Path
 TAIL_BYTES = 4096
 
 
-def tail(log: Path, lines: int = 4) -> str:
+def read_log_tail(log: Path, lines: int = 4) -> str:
     """Return the last `lines` lines of `log` joined in one line, or "" if there are none."""
     try:
         with log.open("rb") as file:

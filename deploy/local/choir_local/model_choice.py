@@ -1,4 +1,4 @@
-"""Selection of the model for `default`. Called by `Stack` at every start.
+"""Selection of the model for `default`. Called by `EmbeddedStack` at every start.
 
 The first available of: a score (rehearsal model), an OpenRouter key, an OpenAI key, a local Ollama with a
 model that supports tools, the rehearsal model. A key may be in the environment or in secrets.json.
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import ModelConfig
-from choir_local.probe import ask
+from choir_local.http_probe import send_probe
 from choir_local.settings import LocalSettings
 
 OPENROUTER_SECRET = "openrouter-key"  # noqa: S105 - a secret's name
@@ -28,7 +28,7 @@ class ModelChoice:
     """The chosen model, its description for users, and the secret values it needs."""
 
     config: ModelConfig
-    words: str
+    description: str
     rehearsal: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict)
 
@@ -145,14 +145,14 @@ async def _ollama(settings: LocalSettings) -> ModelChoice | None:
 
 async def _ollama_model(host: str, wanted: str) -> str | None:
     """Return the first model that supports tools, or `wanted` if it exists."""
-    listed = await ask(host, "/api/tags", ASK_S)
+    listed = await send_probe(host, "/api/tags", ASK_S)
     if listed is None or listed.status != HTTPStatus.OK:
         return None
     names = [model.name for model in _OllamaModels.model_validate_json(listed.body).models]
     if wanted:
         return wanted if wanted in names else None
     for name in names:
-        shown = await ask(host, "/api/show", ASK_S, json.dumps({"model": name}).encode())
+        shown = await send_probe(host, "/api/show", ASK_S, json.dumps({"model": name}).encode())
         if shown is not None and shown.status == HTTPStatus.OK:
             details = _OllamaDetails.model_validate_json(shown.body)
             if "tools" in details.capabilities:

@@ -1,6 +1,7 @@
 """Record of the real model of the last start: `data/model.json`.
 
-Written at each start with a real model: by `Stack`, and in containers by `deploy/docker/prepare.py`. Without
+Written at each start with a real model: by `EmbeddedStack`, and in containers by
+`deploy/docker/prepare.py`. Without
 it, a key that was once set in the environment could be missing unnoticed, and the scripted rehearsal model
 would answer in place of the real one.
 """
@@ -23,7 +24,7 @@ class ModelRecord(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    words: str
+    description: str
     """Description of the model for users."""
     config: ModelConfig
     keep_declined: bool = False
@@ -50,11 +51,14 @@ def record_choice(path: Path, choice: ModelChoice) -> None:
     before = read_record(path)
     declined = before is not None and before.keep_declined and before.config == choice.config
     write_record(
-        path, ModelRecord(words=choice.words, config=choice.config, keep_declined=declined)
+        path,
+        ModelRecord(description=choice.description, config=choice.config, keep_declined=declined),
     )
 
 
-def missing_model(path: Path, choice: ModelChoice, settings: LocalSettings) -> ModelRecord | None:
+def find_missing_model(
+    path: Path, choice: ModelChoice, settings: LocalSettings
+) -> ModelRecord | None:
     """Return the real model of the last start if only the rehearsal model is available now.
 
     Return None if the rehearsal model was requested, with a score or CHOIR_MODEL_SOURCE.
@@ -63,7 +67,7 @@ def missing_model(path: Path, choice: ModelChoice, settings: LocalSettings) -> M
     return None if asked_for or not choice.rehearsal else read_record(path)
 
 
-def refuse_stand_in(record: ModelRecord) -> StartupError:
+def rehearsal_replaces_model_error(record: ModelRecord) -> StartupError:
     """Return the error for a start in which the rehearsal model would replace the real one."""
     name = record.config.secret
     mend = (
@@ -72,7 +76,7 @@ def refuse_stand_in(record: ModelRecord) -> StartupError:
         else "Make it reachable again"
     )
     return StartupError(
-        f"The last start here was with {record.words}, which cannot be had now. {mend}, or add "
+        f"The last start here was with {record.description}, which cannot be had now. {mend}, or add "
         "`models.default` to config.json. The scripted rehearsal model does not answer in its place; "
         "CHOIR_MODEL_SOURCE=rehearsal starts that on purpose."
     )

@@ -1,6 +1,6 @@
 """Embedded nats-server: loopback only, with a token, and JetStream that fsyncs.
 
-Used by `Stack` and tests. Postgres has all data that must survive; the bus only transports it.
+Used by `EmbeddedStack` and tests. Postgres has all data that must survive; the bus only transports it.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from choir_common.errors import StartupError
 from choir_local.embedded import EmbeddedServer
 from choir_local.launch import Command, clean_environment
 from choir_local.private_file import write_private
-from choir_local.socket_paths import check_port_free
+from choir_local.sockets import check_port_free
 
 HOST = "127.0.0.1"
 CONNECT_S = 1.0

@@ -19,7 +19,7 @@ PROC = Path("/proc")
 ENDED_WITHIN_S = 5.0
 POLL_S = 0.01
 # Set by choir_agent for each tool, and by choir_control for each git process.
-MARKS = (b"CHOIR_CALL_ID=", b"CHOIR_STARTED_BY=")
+MARKER_VARIABLES = (b"CHOIR_CALL_ID=", b"CHOIR_STARTED_BY=")
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def adopting_orphans() -> Iterator[None]:
         libc.prctl(PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
-class Orphans:
+class OrphanReaper:
     """The processes that this process adopted."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Orphans:
         """
         killed: set[int] = set()
         deadline = time.monotonic() + ENDED_WITHIN_S
-        while strays := {pid for pid in _adopted(launched) if _is_stray(pid)}:
+        while strays := {pid for pid in _adopted(launched) if _is_leftover(pid)}:
             for pid in strays:
                 # Only this process can reap it, so the pid cannot belong to another process yet.
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -98,13 +98,13 @@ def _session(pid: int) -> int | None:
     return None
 
 
-def _is_stray(pid: int) -> bool:
+def _is_leftover(pid: int) -> bool:
     """Return whether an agent or control started this process, directly or not."""
     if _no_new_privileges(str(pid)) and not _no_new_privileges("self"):
         return True  # every process of an agent gave up privileges permanently; services do not
     with contextlib.suppress(OSError):
         environment = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        return any(entry.startswith(MARKS) for entry in environment)
+        return any(entry.startswith(MARKER_VARIABLES) for entry in environment)
     return False
 
 

@@ -1,6 +1,6 @@
 """Embedded PostgreSQL server: Unix socket only, durable, ends with its parent process.
 
-Used by `Stack`, `database.reach` and tests. `postgres_cluster` creates and checks the data directory.
+Used by `EmbeddedStack`, `database.reach` and tests. `postgres_cluster` creates and checks the data directory.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ from pathlib import Path
 import psutil
 
 from choir_local.embedded import EmbeddedServer
-from choir_local.identity import unprivileged_identity
 from choir_local.launch import Command, clean_environment
 from choir_local.postgres_binaries import find_postgres_binaries
 from choir_local.postgres_cluster import (
     DATABASE,
     SUPERUSER,
     Cluster,
-    check_major,
-    read_major,
+    check_major_version,
+    read_major_version,
     release_directory,
 )
-from choir_local.socket_paths import check_socket_path
+from choir_local.process_user import unprivileged_identity
+from choir_local.sockets import check_socket_path
 
 PORT = 5432  # part of the socket's file name; there is no TCP port
 SOCKET_FILE = f".s.PGSQL.{PORT}"
@@ -34,17 +34,17 @@ SMALL_SHM = 256 * 1024 * 1024  # bytes; Docker's default /dev/shm is 64 MiB
 MB = 1024 * 1024
 
 MAX_CONNECTIONS = 100
-LEAST_LOCKS = 128
+MIN_LOCKS = 128
 """Twice Postgres' default, for 1.6 MB: enough for 2,400 agents until the next start."""
 SHARE_OF_MEMORY = 16
-LEAST_CACHE_MB, MOST_CACHE_MB = 48, 2048
+MIN_CACHE_MB, MAX_CACHE_MB = 48, 2048
 """The maximum fits a million vectors and their index. Each 100 MB need 1.6 MB of bookkeeping."""
-FILES_A_TABLE = 4
+FILES_PER_TABLE = 4
 """A table with its indexes, its TOAST table and that table's index; agents' tables have at least these."""
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresPlaces:
+class PostgresPaths:
     """Paths of a server's data, socket and log; `binaries` is CHOIR_PG_BIN."""
 
     data_dir: Path
@@ -61,7 +61,7 @@ class EmbeddedPostgres(EmbeddedServer):
     ready_within = timedelta(minutes=2)  # crash recovery after a long run replays the log first
     stop_within = timedelta(seconds=15)
 
-    def __init__(self, places: PostgresPlaces, password: str) -> None:
+    def __init__(self, places: PostgresPaths, password: str) -> None:
         super().__init__(places.log)
         self._places = places
         self._password = password
@@ -79,18 +79,18 @@ class EmbeddedPostgres(EmbeddedServer):
         """
         places = self._places
         check_socket_path(places.socket_dir / f"{SOCKET_FILE}.lock")
-        found = read_major(places.data_dir)
+        found = read_major_version(places.data_dir)
         if self._cluster is None:
             binaries = await asyncio.to_thread(find_postgres_binaries, places.binaries, found)
             identity = await asyncio.to_thread(unprivileged_identity)
             self._cluster = Cluster(places.data_dir, binaries, identity)
         if found is None:
             places.data_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            await self._cluster.make(self._password)
+            await self._cluster.create(self._password)
         else:
-            check_major(places.data_dir, found, self._cluster.binaries)
+            check_major_version(places.data_dir, found, self._cluster.binaries)
             await release_directory(places.data_dir)
-            self._cluster.own(places.data_dir)
+            self._cluster.change_owner(places.data_dir)
             if reset_password:
                 await self._cluster.set_password(self._password)
         self._prepare_sockets(self._cluster)
@@ -99,7 +99,7 @@ class EmbeddedPostgres(EmbeddedServer):
         directory = self._places.socket_dir
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
-        cluster.own(directory)
+        cluster.change_owner(directory)
         for left in (SOCKET_FILE, f"{SOCKET_FILE}.lock"):
             (directory / left).unlink(missing_ok=True)
 
@@ -108,7 +108,9 @@ class EmbeddedPostgres(EmbeddedServer):
         if self._cluster is None:
             raise RuntimeError("prepare() comes before command()")
         settings = _settings(
-            self._places.socket_dir, self._cluster.binaries.major, locks_for(self._places.data_dir)
+            self._places.socket_dir,
+            self._cluster.binaries.major,
+            max_locks_per_transaction(self._places.data_dir),
         )
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return Command(
@@ -131,7 +133,7 @@ class EmbeddedPostgres(EmbeddedServer):
         return len(lines) >= 8 and lines[0] == str(pid) and lines[-1].strip() == "ready"
 
 
-def locks_for(data_dir: Path) -> int:
+def max_locks_per_transaction(data_dir: Path) -> int:
     """Return max_locks_per_transaction for the number of tables in the data directory.
 
     A backup locks every table at once, and each agent has eight: from about 1,400 agents on, Postgres'
@@ -139,17 +141,17 @@ def locks_for(data_dir: Path) -> int:
     230 bytes even if it is not used, so there are slots for 1.5 times the present number of tables.
     """
     files = sum(1 for _ in data_dir.glob("base/*/*"))
-    return max(LEAST_LOCKS, files * 3 // 2 // FILES_A_TABLE // MAX_CONNECTIONS)
+    return max(MIN_LOCKS, files * 3 // 2 // FILES_PER_TABLE // MAX_CONNECTIONS)
 
 
-def cache_mb() -> int:
+def shared_buffers_mb() -> int:
     """Return the size of shared_buffers in megabytes: a sixteenth of the machine's memory, within limits.
 
     Postgres allocates only what it has read. If an agent's vectors do not fit, each step of a vector search
     asks the system for a page: with 48 MB a search in 100,000 vectors took two and a half times the CPU.
     """
     return min(
-        max(psutil.virtual_memory().total // MB // SHARE_OF_MEMORY, LEAST_CACHE_MB), MOST_CACHE_MB
+        max(psutil.virtual_memory().total // MB // SHARE_OF_MEMORY, MIN_CACHE_MB), MAX_CACHE_MB
     )
 
 
@@ -162,7 +164,7 @@ def _settings(socket_dir: Path, major: int, locks: int) -> dict[str, str]:
         "password_encryption": "scram-sha-256",
         "max_connections": str(MAX_CONNECTIONS),
         "max_locks_per_transaction": str(locks),
-        "shared_buffers": f"{cache_mb()}MB",
+        "shared_buffers": f"{shared_buffers_mb()}MB",
         "work_mem": "4MB",
         "maintenance_work_mem": "64MB",
         "max_wal_size": "512MB",

@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 
 from choir_common.errors import StartupError
-from choir_local.identity import Identity
 from choir_local.launch import Command, clean_environment, run_to_end
 from choir_local.postgres_binaries import PostgresBinaries
 from choir_local.private_file import sync_directory
+from choir_local.process_user import ProcessUser
 
 SUPERUSER = "choir"
 DATABASE = "choir"
@@ -33,9 +33,9 @@ class Cluster:
 
     data_dir: Path
     binaries: PostgresBinaries
-    identity: Identity
+    identity: ProcessUser
 
-    async def make(self, password: str) -> None:
+    async def create(self, password: str) -> None:
         """Create the cluster with the database `choir` and pgvector, atomically.
 
         Raises StartupError with the output of initdb.
@@ -53,7 +53,7 @@ class Cluster:
         for left in self.data_dir.parent.glob(f"{name}*"):
             shutil.rmtree(left, ignore_errors=True)
         partial = Path(tempfile.mkdtemp(prefix=name, dir=self.data_dir.parent))
-        self.own(partial)
+        self.change_owner(partial)
         return partial
 
     def _finish(self, partial: Path) -> None:
@@ -66,7 +66,7 @@ class Cluster:
         statement = f"ALTER ROLE {SUPERUSER} PASSWORD '{quoted}';\n"
         await self._run_single(self.data_dir, statement, DATABASE)
 
-    def own(self, path: Path) -> None:
+    def change_owner(self, path: Path) -> None:
         """Give `path` and everything below it to the user the server runs as, unless that user owns it."""
         uid, gid = self.identity.owner_uid, self.identity.owner_gid
         if uid is None or gid is None or path.stat().st_uid == uid:
@@ -113,7 +113,7 @@ class Cluster:
             raise StartupError(f"Could not {deed} in {self.data_dir}: {said}")
 
 
-def read_major(data_dir: Path) -> int | None:
+def read_major_version(data_dir: Path) -> int | None:
     """Return the major version of the cluster in `data_dir`, or None if there is none.
 
     Raises StartupError if the directory contains something else.
@@ -129,7 +129,7 @@ def read_major(data_dir: Path) -> int | None:
         ) from error
 
 
-def check_major(data_dir: Path, found: int, binaries: PostgresBinaries) -> None:
+def check_major_version(data_dir: Path, found: int, binaries: PostgresBinaries) -> None:
     """Raise StartupError for data of another major version.
 
     The error names the directory, both versions and what to do.

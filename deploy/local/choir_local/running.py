@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from choir_common.errors import StartupError
 from choir_local.child_log import ChildLog
-from choir_local.log_tail import tail
+from choir_local.log_tail import read_log_tail
 
 POLL_FIRST_S = 0.005
 POLL_MOST_S = 0.05
@@ -17,7 +17,7 @@ Ready = Callable[[int], Awaitable[bool]]
 """Returns whether the child with this pid is ready; called repeatedly."""
 
 
-async def await_ready(
+async def wait_ready(
     name: str, process: Process, ready: Ready, within: timedelta, log: ChildLog
 ) -> None:
     """Return when `ready` returns True.
@@ -29,21 +29,21 @@ async def await_ready(
         async with asyncio.timeout(within.total_seconds()):
             while not await ready(process.pid):
                 if process.returncode is not None:
-                    await log.settled()
+                    await log.wait_complete()
                     raise StartupError(
                         f"{name} ended with code {process.returncode} before it was ready. "
-                        f"It said: {tail(log.path) or 'nothing'} (log: {log.path})"
+                        f"It said: {read_log_tail(log.path) or 'nothing'} (log: {log.path})"
                     )
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.3, POLL_MOST_S)
     except TimeoutError as error:
         raise StartupError(
             f"{name} was not ready within {within.total_seconds():g} s. "
-            f"It said last: {tail(log.path) or 'nothing'} (log: {log.path})"
+            f"It said last: {read_log_tail(log.path) or 'nothing'} (log: {log.path})"
         ) from error
 
 
-async def end(process: Process, stop_signal: signal.Signals, within: timedelta) -> None:
+async def stop_child(process: Process, stop_signal: signal.Signals, within: timedelta) -> None:
     """Send the stop signal; kill the child if it takes longer than `within`."""
     if process.returncode is None:
         process.send_signal(stop_signal)

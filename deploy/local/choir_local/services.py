@@ -1,6 +1,7 @@
 """Table of the children: the processes of the embedded stack, with their settings and secrets.
 
-Used by `Stack`, run by `Supervisor`. A service gets its settings as `CHOIR_*` variables, and only the secrets
+Used by `EmbeddedStack`, run by `Supervisor`. A service gets its settings as `CHOIR_*` variables, and only
+the secrets
 it needs, as one JSON object on its standard input.
 """
 
@@ -18,25 +19,25 @@ import orjson
 from choir_common.errors import ChoirError
 from choir_common.postgres.configured import PostgresAddress
 from choir_common.secret_file import read_secret_file
-from choir_common.wire.json import JsonObject
-from choir_local.config_names import embedding_told, gateway_secrets, memory_told
+from choir_common.wire.model import JsonObject
+from choir_local.config_values import embedding_settings, gateway_secrets, memory_settings
 from choir_local.home import Home
+from choir_local.http_probe import UNIX, send_probe
 from choir_local.launch import Command, clean_environment
-from choir_local.liveness import Probe
+from choir_local.liveness import LivenessProbe
 from choir_local.model_choice import ModelChoice
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres
-from choir_local.probe import UNIX, ask
 from choir_local.running import Ready
 from choir_local.settings import LocalSettings
 from choir_local.stack_secrets import (
     NATS_TOKEN,
     OPERATOR_TOKEN,
-    OWN,
     POSTGRES_ADMIN,
+    STACK_SECRETS,
     StackSecrets,
 )
-from choir_local.supervisor import Child
+from choir_local.supervisor import ChildSpec
 
 POSTGRES = "postgres"
 ASK_S = 5.0
@@ -46,7 +47,7 @@ PYTHON = (sys.executable, "-P", "-m")  # -P: the working directory is not search
 
 
 @dataclass(slots=True)
-class Parts:
+class StackParts:
     """Inputs for building the children."""
 
     home: Home
@@ -85,20 +86,20 @@ class Parts:
             values: Mapping[str, str] = read_secret_file(self.home.secrets_file)
         except ChoirError:
             values = self.secrets.values
-        return {name: value for name, value in values.items() if name not in OWN}
+        return {name: value for name, value in values.items() if name not in STACK_SECRETS}
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ServiceSpec:
     """One of Choir's own processes."""
 
     name: str
     module: str
     depends_on: tuple[str, ...]
-    endpoint: Callable[[Parts], str]
+    endpoint: Callable[[StackParts], str]
     """Address where it answers /livez and /readyz."""
-    env: Callable[[Parts], Mapping[str, str]]
-    secrets: Callable[[Parts], JsonObject]
+    env: Callable[[StackParts], Mapping[str, str]]
+    secrets: Callable[[StackParts], JsonObject]
     stops_before: tuple[str, ...] = ()
     ready_within: timedelta = timedelta(seconds=60)
     stop_within: timedelta = timedelta(seconds=10)
@@ -106,7 +107,7 @@ class Service:
     """Name of its log; defaults to its own name."""
 
 
-def build_children(parts: Parts, services: Sequence[Service]) -> tuple[Child, ...]:
+def build_children(parts: StackParts, services: Sequence[ServiceSpec]) -> tuple[ChildSpec, ...]:
     """Return the whole table."""
     rehearsal = (_rehearsal(parts),) if parts.model.rehearsal else ()
     own_postgres = (_postgres(parts),) if parts.configured_postgres is None else ()
@@ -118,15 +119,15 @@ def build_children(parts: Parts, services: Sequence[Service]) -> tuple[Child, ..
     )
 
 
-def _postgres(parts: Parts) -> Child:
+def _postgres(parts: StackParts) -> ChildSpec:
     async def command() -> Command:
         # A newly created password is not the one that an existing cluster has.
-        lost = POSTGRES_ADMIN in parts.secrets.fresh and not parts.postgres_prepared
+        lost = POSTGRES_ADMIN in parts.secrets.created and not parts.postgres_prepared
         await parts.postgres.prepare(reset_password=lost)
         parts.postgres_prepared = True
         return parts.postgres.command()
 
-    return Child(
+    return ChildSpec(
         name=POSTGRES,
         command=command,
         ready=parts.postgres.is_ready,
@@ -136,23 +137,23 @@ def _postgres(parts: Parts) -> Child:
     )
 
 
-def _nats(parts: Parts) -> Child:
+def _nats(parts: StackParts) -> ChildSpec:
     async def command() -> Command:
         await parts.nats.prepare()
         return parts.nats.command()
 
     nats = parts.nats
-    return Child(
+    return ChildSpec(
         "nats",
         command,
         nats.is_ready,
         ready_within=nats.ready_within,
-        probe=Probe(nats.is_ready),
+        probe=LivenessProbe(nats.is_ready),
         stop_within=nats.stop_within,
     )
 
 
-def _rehearsal(parts: Parts) -> Child:
+def _rehearsal(parts: StackParts) -> ChildSpec:
     score = parts.settings.score
     options = ("--score", str(score.absolute())) if score else ()
 
@@ -163,27 +164,27 @@ def _rehearsal(parts: Parts) -> Child:
         return Command(argv, fds=(fd,))
 
     endpoint = parts.rehearsal_url.removesuffix("/v1")
-    return Child(
+    return ChildSpec(
         "rehearsal",
         command,
         _answers(endpoint, "/livez"),
-        probe=Probe(_lives(endpoint)),
+        probe=LivenessProbe(_lives(endpoint)),
         stop_within=timedelta(seconds=4),
     )
 
 
-def _service(parts: Parts, service: Service) -> Child:
+def _service(parts: StackParts, service: ServiceSpec) -> ChildSpec:
     async def command() -> Command:
         env = clean_environment(**{**_shared_settings(parts), **service.env(parts)})
         stdin = orjson.dumps(service.secrets(parts))
         return Command((*PYTHON, service.module), env, stdin, death_signal=signal.SIGTERM)
 
-    return Child(
+    return ChildSpec(
         name=service.name,
         command=command,
         ready=_answers(service.endpoint(parts), "/readyz"),
         ready_within=service.ready_within,
-        probe=Probe(_lives(service.endpoint(parts))),
+        probe=LivenessProbe(_lives(service.endpoint(parts))),
         depends_on=_run_here(parts, service.depends_on),
         stops_before=service.stops_before,
         stop_within=service.stop_within,
@@ -191,12 +192,12 @@ def _service(parts: Parts, service: Service) -> Child:
     )
 
 
-def _run_here(parts: Parts, names: Sequence[str]) -> tuple[str, ...]:
+def _run_here(parts: StackParts, names: Sequence[str]) -> tuple[str, ...]:
     """Return the children among these names that this stack runs itself."""
     return tuple(name for name in names if name != POSTGRES or parts.configured_postgres is None)
 
 
-def _shared_settings(parts: Parts) -> dict[str, str]:
+def _shared_settings(parts: StackParts) -> dict[str, str]:
     """Return the settings of every service; the caller's CHOIR_ and OTEL_ variables are passed on."""
     passed = {n: value for n, value in os.environ.items() if n.startswith(("CHOIR_", "OTEL_"))}
     return passed | {
@@ -216,7 +217,7 @@ def _answers(endpoint: str, path: str) -> Ready:
     unready_since: dict[int, float] = {}
 
     async def ready(pid: int) -> bool:
-        heard = await ask(endpoint, path, ASK_S)
+        heard = await send_probe(endpoint, path, ASK_S)
         if heard is None:
             return False
         if heard.status == HTTPStatus.OK:
@@ -231,31 +232,31 @@ def _lives(endpoint: str) -> Ready:
     """Return a check that requests /livez, which only requires a working process."""
 
     async def lives(_: int) -> bool:
-        heard = await ask(endpoint, "/livez", PROBE_WITHIN_S)
+        heard = await send_probe(endpoint, "/livez", PROBE_WITHIN_S)
         return heard is not None and heard.status == HTTPStatus.OK
 
     return lives
 
 
-def _health_socket(name: str) -> Callable[[Parts], str]:
+def _health_socket(name: str) -> Callable[[StackParts], str]:
     return lambda parts: f"{UNIX}{parts.home.sockets / f'{name}.sock'}"
 
 
-def _bus_secrets(parts: Parts) -> JsonObject:
+def _bus_secrets(parts: StackParts) -> JsonObject:
     return {"nats_token": parts.secrets.values[NATS_TOKEN]}
 
 
-def _database_secrets(parts: Parts) -> JsonObject:
+def _database_secrets(parts: StackParts) -> JsonObject:
     return {**_bus_secrets(parts), "postgres_password": parts.postgres_password}
 
 
-def _memory_secrets(parts: Parts) -> JsonObject:
+def _memory_secrets(parts: StackParts) -> JsonObject:
     config_file, named = parts.home.config_file, parts.named_secrets()
-    told = {**embedding_told(config_file, named), **memory_told(config_file, named)}
+    told = {**embedding_settings(config_file, named), **memory_settings(config_file, named)}
     return {**_database_secrets(parts), **told}
 
 
-def _gateway_secrets(parts: Parts) -> JsonObject:
+def _gateway_secrets(parts: StackParts) -> JsonObject:
     """Return the bots' tokens; other secrets are not passed to the gateway."""
     named = gateway_secrets(parts.home.config_file)
     values = parts.named_secrets()
@@ -264,7 +265,7 @@ def _gateway_secrets(parts: Parts) -> JsonObject:
     return {**_bus_secrets(parts), **operator, "secrets": tokens}
 
 
-def _control_secrets(parts: Parts) -> JsonObject:
+def _control_secrets(parts: StackParts) -> JsonObject:
     named = parts.named_secrets()
     # from the environment, not the file: reading the file again must not lose it
     found = {n: v for n, v in parts.model.secrets.items() if named.get(n) != v}
@@ -276,7 +277,7 @@ def _control_secrets(parts: Parts) -> JsonObject:
     }
 
 
-def _postgres_env(parts: Parts) -> dict[str, str]:
+def _postgres_env(parts: StackParts) -> dict[str, str]:
     return {"CHOIR_POSTGRES_DSN": parts.postgres_dsn}
 
 
@@ -287,7 +288,7 @@ FOR_GIT = (
 )
 
 
-def _control_env(parts: Parts) -> dict[str, str]:
+def _control_env(parts: StackParts) -> dict[str, str]:
     rehearsal = {"CHOIR_REHEARSAL_URL": parts.rehearsal_url} if parts.model.rehearsal else {}
     return {
         **_postgres_env(parts),
@@ -300,7 +301,7 @@ def _control_env(parts: Parts) -> dict[str, str]:
 
 
 SERVICES = (
-    Service(
+    ServiceSpec(
         name="memory",
         module="choir_memory",
         depends_on=("postgres", "nats"),
@@ -308,7 +309,7 @@ SERVICES = (
         env=_postgres_env,
         secrets=_memory_secrets,
     ),
-    Service(
+    ServiceSpec(
         name="browser",
         module="choir_browser",
         depends_on=("nats",),
@@ -316,7 +317,7 @@ SERVICES = (
         env=lambda parts: {},
         secrets=_bus_secrets,
     ),
-    Service(
+    ServiceSpec(
         name="control",
         module="choir_control",
         source="choird",  # the log is named after the program
@@ -329,7 +330,7 @@ SERVICES = (
         stops_before=("gateway", "memory", "browser", "rehearsal"),
         stop_within=timedelta(seconds=65),
     ),
-    Service(
+    ServiceSpec(
         name="gateway",
         module="choir_gateway",
         depends_on=("nats",),

@@ -16,26 +16,26 @@ from datetime import UTC, datetime, timedelta
 import psutil
 
 from choir_common.errors import StartupError
-from choir_common.http.tcp_address import client_address, speaks_tls
-from choir_common.logs.limits import FileLimits
-from choir_common.postgres.configured import configured_postgres
+from choir_common.http.tcp_address import client_url, uses_tls
+from choir_common.logs.retention import LogLimitsReader
+from choir_common.postgres.configured import read_postgres_address
 from choir_common.redactor import Redactor
-from choir_local.config_names import read_config
+from choir_local.config_values import read_config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model
 from choir_local.model_record import (
     configured_model,
-    missing_model,
+    find_missing_model,
     record_choice,
-    refuse_stand_in,
+    rehearsal_replaces_model_error,
 )
 from choir_local.nats import EmbeddedNats
-from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
-from choir_local.services import SERVICES, Parts, Service, build_children
+from choir_local.postgres import EmbeddedPostgres, PostgresPaths
+from choir_local.services import SERVICES, ServiceSpec, StackParts, build_children
 from choir_local.settings import LocalSettings
-from choir_local.socket_paths import check_socket_path, listen
-from choir_local.stack_lock import hold_home, is_held
-from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN, load_or_make_secrets
+from choir_local.sockets import check_socket_path, listen
+from choir_local.stack_lock import is_locked, lock_home
+from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN, load_or_create_secrets
 from choir_local.stack_state import ChildState, Phase, StackState, read_state, write_state
 from choir_local.supervisor import Supervisor
 
@@ -54,7 +54,7 @@ class Stack:
         self,
         settings: LocalSettings,
         on_change: OnChange | None = None,
-        services: Sequence[Service] = SERVICES,
+        services: Sequence[ServiceSpec] = SERVICES,
     ) -> None:
         """`on_change` is called with the state whenever it changes."""
         self.home = Home(settings.home.expanduser().absolute())
@@ -84,9 +84,9 @@ class Stack:
         Raises StartupError, after stopping what had started, if something does not start.
         """
         self.home.make()
-        with hold_home(self.home):
+        with lock_home(self.home):
             try:
-                await self._run_held()
+                await self._run_locked()
                 self._set_phase("stopped")
             except StartupError as error:
                 self._set_phase("failed", error.message)
@@ -96,10 +96,10 @@ class Stack:
                 self._set_phase("failed", failure.message)
                 raise failure from error
 
-    async def _run_held(self) -> None:
+    async def _run_locked(self) -> None:
         # Checked here, so that a bad path gives a clear error instead of a failure during the start.
         check_socket_path(self.home.sockets / LONGEST_AGENT_SOCKET)
-        await await_predecessors(read_state(self.home.state_file))
+        await wait_for_old_children(read_state(self.home.state_file))
         # Chosen once, so that control keeps its port across restarts.
         with listen(LOOPBACK, self._settings.http_port, "CHOIR_HTTP_PORT") as free:
             self._http_port = int(free.getsockname()[1])
@@ -115,30 +115,30 @@ class Stack:
                 return
             await self._supervisor.run(lambda: self._become_ready(parts))
 
-    def _supervise(self, parts: Parts) -> Supervisor:
+    def _supervise(self, parts: StackParts) -> Supervisor:
         # output of third-party servers is redacted only here
         redactor = Redactor()
-        redactor.learn(parts.secrets.values.values())
+        redactor.add_secrets(parts.secrets.values.values())
         return Supervisor(
             build_children(parts, self._services),
             self.home.logs,
             self._children_changed,
-            redactor.clean,
-            FileLimits(self.home.config_file),
+            redactor.redact,
+            LogLimitsReader(self.home.config_file),
         )
 
-    async def _make_parts(self, rehearsal: socket.socket) -> Parts:
+    async def _make_parts(self, rehearsal: socket.socket) -> StackParts:
         home, settings = self.home, self._settings
-        secrets = load_or_make_secrets(home.secrets_file)
+        secrets = load_or_create_secrets(home.secrets_file)
         rehearsal_url = f"http://{LOOPBACK}:{rehearsal.getsockname()[1]}/v1"
         model = await self._choose_model(secrets.values, rehearsal_url)
-        places = PostgresPlaces(
+        places = PostgresPaths(
             home.data / "postgres",
             home.postgres_sockets,
             home.logs / "postgres.log",
             settings.pg_bin,
         )
-        return Parts(
+        return StackParts(
             home=home,
             settings=settings,
             secrets=secrets,
@@ -154,7 +154,7 @@ class Stack:
             rehearsal_url=rehearsal_url,
             rehearsal_fd=rehearsal.fileno(),
             http_port=self._http_port,
-            configured_postgres=configured_postgres(home.config_file, secrets.values),
+            configured_postgres=read_postgres_address(home.config_file, secrets.values),
         )
 
     async def _choose_model(self, secrets: Mapping[str, str], rehearsal_url: str) -> ModelChoice:
@@ -166,12 +166,12 @@ class Stack:
         demanded = settings.score is not None or settings.model_source != "auto"
         own = None if demanded else configured_model(read_config(self.home.config_file), settings)
         choice = own or await choose_model(settings, secrets, rehearsal_url)
-        missing = missing_model(record, choice, settings)
+        missing = find_missing_model(record, choice, settings)
         if missing is not None:
-            raise refuse_stand_in(missing)
+            raise rehearsal_replaces_model_error(missing)
         return choice
 
-    def _become_ready(self, parts: Parts) -> None:
+    def _become_ready(self, parts: StackParts) -> None:
         # only a help for the next start: a failure must not prevent this one
         with contextlib.suppress(OSError):
             record_choice(self.home.model_file, parts.model)
@@ -179,7 +179,7 @@ class Stack:
         self._set_phase("ready")
         self.ready.set()
 
-    def _describe(self, parts: Parts) -> None:
+    def _describe(self, parts: StackParts) -> None:
         """Publish the addresses; the bus has one only after its start."""
         endpoints = {
             "control": f"unix://{self.home.control_socket}",
@@ -194,13 +194,13 @@ class Stack:
             ),
         }
         self._change(
-            self.state.model_copy(update={"endpoints": endpoints, "model": parts.model.words})
+            self.state.model_copy(update={"endpoints": endpoints, "model": parts.model.description})
         )
 
     def _http_address(self) -> str:
         settings = self._settings
-        tls = speaks_tls(settings.tls, settings.tls_cert, settings.http_host)
-        return client_address(settings.http_host, self._http_port, tls=tls)
+        tls = uses_tls(settings.tls, settings.tls_cert, settings.http_host)
+        return client_url(settings.http_host, self._http_port, tls=tls)
 
     def _children_changed(self, children: dict[str, ChildState]) -> None:
         stopping = any(child.phase == "stopping" for child in children.values())
@@ -222,7 +222,7 @@ class Stack:
 async def run_until_signal(stack: Stack) -> None:
     """Run `stack` until SIGINT or SIGTERM; a second signal kills what still runs.
 
-    Raises StartupError as `Stack.run` does.
+    Raises StartupError as `EmbeddedStack.run` does.
     """
     loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
@@ -239,11 +239,11 @@ async def run_until_signal(stack: Stack) -> None:
 async def running_stack(
     settings: LocalSettings,
     on_change: OnChange | None = None,
-    services: Sequence[Service] = SERVICES,
+    services: Sequence[ServiceSpec] = SERVICES,
 ) -> AsyncIterator[Stack]:
     """Run a stack during the block, which begins when everything is ready.
 
-    Raises StartupError as `Stack.run` does.
+    Raises StartupError as `EmbeddedStack.run` does.
     """
     stack = Stack(settings, on_change, services)
     running = asyncio.create_task(stack.run())
@@ -265,11 +265,11 @@ async def stop_stack(home: Home, within: timedelta = timedelta(seconds=120)) -> 
 
     Raises StartupError if it does not stop in time.
     """
-    if not is_held(home):
+    if not is_locked(home):
         return False
-    pid = _tell_to_stop(home)
+    pid = _send_stop_signal(home)
     deadline = time.monotonic() + within.total_seconds()
-    while is_held(home):
+    while is_locked(home):
         if time.monotonic() > deadline:
             raise StartupError(
                 f"Choir in {home.root} (process {pid}) did not stop within "
@@ -279,13 +279,13 @@ async def stop_stack(home: Home, within: timedelta = timedelta(seconds=120)) -> 
     return True
 
 
-def hurry_stack(home: Home) -> None:
+def kill_stack(home: Home) -> None:
     """Make a stopping stack kill what still runs."""
-    if is_held(home):
-        _tell_to_stop(home)
+    if is_locked(home):
+        _send_stop_signal(home)
 
 
-def _tell_to_stop(home: Home) -> int:
+def _send_stop_signal(home: Home) -> int:
     """Send the supervisor SIGTERM, which means hurry if it was sent before; return its pid."""
     state = read_state(home.state_file)
     pid = state.supervisor_pid if state else int(home.lock_file.read_text() or 0)
@@ -294,7 +294,7 @@ def _tell_to_stop(home: Home) -> int:
     return pid
 
 
-async def await_predecessors(state: StackState | None) -> None:
+async def wait_for_old_children(state: StackState | None) -> None:
     """Wait until the children of a killed stack have ended, and kill those that remain.
 
     The kernel sent them their stop signal when their supervisor died.
@@ -315,7 +315,10 @@ def _alive(child: ChildState) -> list[psutil.Process]:
     try:
         process = psutil.Process(child.pid)
         # psutil computes it from the boot time, which clock corrections shift slightly.
-        same = child.born is None or abs(process.create_time() - child.born) < CLOCK_SLACK_S
+        same = (
+            child.process_started_at is None
+            or abs(process.create_time() - child.process_started_at) < CLOCK_SLACK_S
+        )
         # In a container without an init, a process that has ended stays a zombie.
         ended = process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:

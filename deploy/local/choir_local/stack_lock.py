@@ -10,7 +10,7 @@ from choir_local.home import Home
 
 
 @contextlib.contextmanager
-def hold_home(home: Home) -> Iterator[None]:
+def lock_home(home: Home) -> Iterator[None]:
     """Lock the home during the block.
 
     Raises StartupError naming the process that has the lock.
@@ -32,7 +32,7 @@ def hold_home(home: Home) -> Iterator[None]:
         os.close(fd)
 
 
-def is_held(home: Home) -> bool:
+def is_locked(home: Home) -> bool:
     """Return whether a stack runs in this home."""
     try:
         fd = os.open(home.lock_file, os.O_RDWR)

@@ -5,21 +5,21 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from choir_common.wire.model import Moment, Wire
+from choir_common.wire.model import AwareTime, WireModel
 from choir_local.private_file import write_private
 
 Phase = Literal["waiting", "starting", "ready", "restarting", "stopping", "stopped", "failed"]
 
 
-class ChildState(Wire):
+class ChildState(WireModel):
     """Current state of one child."""
 
     phase: Phase = "waiting"
     pid: int | None = None
-    born: float | None = None
+    process_started_at: float | None = None
     """Start time of the process by the kernel (Unix seconds); distinguishes a reused pid."""
     restarts: int = 0
-    since: Moment
+    since: AwareTime
     """Start time of `phase`."""
     last_exit: int | None = None
     """Exit code of the last process that ended; negative for the signal that killed it."""
@@ -28,14 +28,14 @@ class ChildState(Wire):
     log: str
 
 
-class StackState(Wire):
+class StackState(WireModel):
     """State of the whole stack; the phases `waiting` and `restarting` are for children only."""
 
     version: Literal[1] = 1
     phase: Phase
     supervisor_pid: int
     """The supervisor runs as long as `run/stack.lock` is locked."""
-    started_at: Moment
+    started_at: AwareTime
     home: str
     error: str = ""
     """Reason of a failure: one paragraph for the user."""

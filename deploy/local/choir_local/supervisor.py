@@ -1,6 +1,7 @@
 """Supervisor that starts children in order, restarts them, and stops them in reverse order.
 
-Used by `Stack` with a table of `Child`. A child that dies is restarted alone: those that depend on it keep
+Used by `EmbeddedStack` with a table of `ChildSpec`. A child that dies is restarted alone: those that depend
+on it keep
 running and reconnect. If one fails its first start, all are stopped and the reason is raised. Processes that
 agents or control leave behind become children of the supervisor (`orphans`) and are killed before control is
 started again.
@@ -20,17 +21,17 @@ from typing import TypeVar
 import psutil
 
 from choir_common.errors import StartupError
-from choir_common.logs.limits import LogLimits
-from choir_common.logs.pump import Clean
+from choir_common.logs.pump import RedactFunction
+from choir_common.logs.retention import LogLimits
 from choir_local.child_log import ChildLog
 from choir_local.launch import Command, launch
-from choir_local.liveness import Probe, ReplacementBudget, await_hang
-from choir_local.orphans import Orphans, adopting_orphans
-from choir_local.running import Ready, await_ready, end
+from choir_local.liveness import LivenessProbe, ReplacementBudget, wait_for_hang
+from choir_local.orphans import OrphanReaper, adopting_orphans
+from choir_local.running import Ready, stop_child, wait_ready
 from choir_local.stack_state import ChildState, Phase
 
 FIRST_PAUSE_S = 0.1
-MOST_PAUSE_S = 5.0
+MAX_PAUSE_S = 5.0
 REAP_EVERY_S = 5.0
 # seconds; a child that was ready for less time lengthens the pause before the next start
 STABLE_S = 1.0
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class ChildSpec:
     """A row of the table of children."""
 
     name: str
@@ -50,7 +51,7 @@ class Child:
     """
     ready: Ready
     ready_within: timedelta = timedelta(seconds=30)
-    probe: Probe | None = None
+    probe: LivenessProbe | None = None
     """Liveness check while it runs; a hung child is killed and restarted."""
     depends_on: tuple[str, ...] = ()
     """Children that must have been ready once before this one starts; they stop after it."""
@@ -67,10 +68,10 @@ class Supervisor:
 
     def __init__(
         self,
-        children: Sequence[Child],
+        children: Sequence[ChildSpec],
         logs: Path,
         report: Callable[[dict[str, ChildState]], None],
-        clean: Clean = str,
+        clean: RedactFunction = str,
         limits: Callable[[], LogLimits] = LogLimits,
     ) -> None:
         """`report` is called with all states whenever one changes; the other parameters are for the logs."""
@@ -78,9 +79,9 @@ class Supervisor:
         self._hurry = asyncio.Event()
         self._failure: StartupError | None = None
         self._report = report
-        self._orphans = Orphans()
+        self._orphans = OrphanReaper()
         self._keepers = {
-            child.name: _Keeper(
+            child.name: _ChildRunner(
                 child,
                 ChildLog(logs / f"{child.source or child.name}.log", clean, limits),
                 self,
@@ -111,7 +112,7 @@ class Supervisor:
             for keeper in self._keepers.values():
                 tasks.create_task(keeper.keep())
             for keeper in self._keepers.values():
-                await self.unless_stopped(keeper.was_ready.wait())
+                await self.run_unless_stopped(keeper.was_ready.wait())
             if not self._stop.is_set():
                 on_ready()
 
@@ -120,7 +121,7 @@ class Supervisor:
             await asyncio.sleep(REAP_EVERY_S)
             self._orphans.reap(self._launched())
 
-    async def end_strays(self) -> int:
+    async def kill_leftovers(self) -> int:
         """Kill the processes that agents and control left running; return their number."""
         return await self._orphans.end_strays(self._launched())
 
@@ -142,30 +143,30 @@ class Supervisor:
         return self._stop.is_set()
 
     @property
-    def hurry(self) -> asyncio.Event:
+    def kill_requested(self) -> asyncio.Event:
         """Return the event that is set when there is no time for a clean stop."""
         return self._hurry
 
-    async def unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
+    async def run_unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
         """Return the result of `work`, or None if the stop comes first."""
         return await _first(work, self._stop)
 
-    async def dependencies_ready(self, child: Child) -> None:
+    async def dependencies_ready(self, child: ChildSpec) -> None:
         """Wait until all dependencies of `child` were ready once, or until the stop."""
         for name in child.depends_on:
-            await self.unless_stopped(self._keepers[name].was_ready.wait())
+            await self.run_unless_stopped(self._keepers[name].was_ready.wait())
 
-    async def dependents_stopped(self, child: Child) -> None:
+    async def dependents_stopped(self, child: ChildSpec) -> None:
         """Wait until all children that depend on `child` have ended."""
         for keeper in self._keepers.values():
             if child.name in (*keeper.child.depends_on, *keeper.child.stops_before):
                 await keeper.ended.wait()
 
 
-class _Keeper:
+class _ChildRunner:
     """Loop that runs and restarts one child."""
 
-    def __init__(self, child: Child, log: ChildLog, supervisor: Supervisor) -> None:
+    def __init__(self, child: ChildSpec, log: ChildLog, supervisor: Supervisor) -> None:
         self.child = child
         self.was_ready = asyncio.Event()
         self.ended = asyncio.Event()
@@ -180,25 +181,25 @@ class _Keeper:
         try:
             await self._supervisor.dependencies_ready(self.child)
             while not self._supervisor.stopping:
-                await self._live_once()
+                await self._run_once()
                 if not self._supervisor.stopping:
                     self._count_restart()
-                    await self._supervisor.unless_stopped(asyncio.sleep(self._pause_s))
+                    await self._supervisor.run_unless_stopped(asyncio.sleep(self._pause_s))
             self._set("stopped", note="", pid=None)
         finally:
             self.ended.set()
             await self._log.close()
 
-    async def _live_once(self) -> None:
+    async def _run_once(self) -> None:
         """Start the child and wait until it has ended."""
         self._set("starting")
         try:
-            command = await self._supervisor.unless_stopped(_as_coroutine(self.child.command()))
+            command = await self._supervisor.run_unless_stopped(_as_coroutine(self.child.command()))
             if command is None:
                 return
             process = await launch(command, self._log)
         except (StartupError, OSError) as error:
-            self._not_started(error)
+            self._handle_failed_start(error)
             return
         try:
             self._set("starting", pid=process.pid, born=_born(process.pid))
@@ -210,33 +211,33 @@ class _Keeper:
         """Wait until the child is ready, then until it ends or the supervisor stops."""
         child, supervisor = self.child, self._supervisor
         try:
-            await supervisor.unless_stopped(
-                await_ready(child.name, process, child.ready, child.ready_within, self._log)
+            await supervisor.run_unless_stopped(
+                wait_ready(child.name, process, child.ready, child.ready_within, self._log)
             )
         except StartupError as error:
-            self._not_started(error)
+            self._handle_failed_start(error)
             return
         if supervisor.stopping:
             return
         started = asyncio.get_running_loop().time()
         self._set("ready", note="")
         self.was_ready.set()
-        await supervisor.unless_stopped(self._until_gone(process))
+        await supervisor.run_unless_stopped(self._wait_until_exit(process))
         if asyncio.get_running_loop().time() - started > STABLE_S:
             self._pause_s = 0.0
 
-    async def _until_gone(self, process: Process) -> None:
+    async def _wait_until_exit(self, process: Process) -> None:
         """Return once the child has ended; kill it if it hangs."""
         probe = self.child.probe
-        while probe is not None and await await_hang(process, probe):
-            if self._replacements.take():
+        while probe is not None and await wait_for_hang(process, probe):
+            if self._replacements.try_use():
                 self._set("ready", note="it did not answer any more, and was killed")
                 process.kill()
                 break
             self._set("ready", note="it does not answer, and was replaced too often already")
         await process.wait()
 
-    def _not_started(self, error: StartupError | OSError) -> None:
+    def _handle_failed_start(self, error: StartupError | OSError) -> None:
         """Fail the supervisor if this was the first start; otherwise the start is retried."""
         if not self.was_ready.is_set():
             reason = error if isinstance(error, StartupError) else StartupError(str(error))
@@ -248,15 +249,15 @@ class _Keeper:
         if self._supervisor.stopping and process.returncode is None:
             self._set("stopping")
             await self._supervisor.dependents_stopped(self.child)
-        stopping = end(process, self.child.stop_signal, self.child.stop_within)
-        await _first(stopping, self._supervisor.hurry)
+        stopping = stop_child(process, self.child.stop_signal, self.child.stop_within)
+        await _first(stopping, self._supervisor.kill_requested)
         if process.returncode is None:
             process.kill()
         code = await process.wait()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         # Before the next start: the new process closes their calls and grants their locks to others.
-        await self._supervisor.end_strays()
+        await self._supervisor.kill_leftovers()
         self.state = self.state.model_copy(update={"last_exit": code, "pid": None, "born": None})
 
     def _count_restart(self) -> None:
@@ -264,7 +265,7 @@ class _Keeper:
         self.state = self.state.model_copy(update={"restarts": self.state.restarts + 1})
         self._set("restarting", note=note)
         # Short for a child that was killed once, and longer each time for one that keeps failing.
-        self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), MOST_PAUSE_S)
+        self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), MAX_PAUSE_S)
 
     def _set(self, phase: Phase, **more: str | float | None) -> None:
         changes = {"phase": phase, "since": _now(), **more}

@@ -26,7 +26,7 @@ class SystemClock:
         return time.monotonic()
 
 
-class SteadyTime:
+class SteadyClock:
     """Wall time that is not affected when the system clock is set.
 
     It reads the wall clock once and then advances with the monotonic clock.

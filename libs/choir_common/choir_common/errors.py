@@ -1,14 +1,14 @@
 """The error hierarchy of Choir. Each HTTP route, bus endpoint and command renders it in its own format.
 
   ChoirError                     500 internal
-  ├── BadInput                   400 bad_input          the caller must change the request
+  ├── InvalidRequest                   400 bad_input          the caller must change the request
   ├── Unauthorized               401 unauthorized       no or wrong token
   ├── Forbidden                  403 forbidden          known, but not allowed
   ├── NotFound                   404 not_found
   ├── Conflict                   409 conflict           the state does not allow it
   │   └── Fenced                 409 fenced             an old epoch or a fork: the agent must stop
   ├── TooLarge                   413 too_large
-  ├── TooSlow                    408 too_slow           the request did not arrive in time
+  ├── RequestTimeout                    408 too_slow           the request did not arrive in time
   ├── RateLimited                429 rate_limited       retry after `retry_after_s`
   ├── Unavailable                503 unavailable        a dependency is down: nothing happened, retry
   │   └── OutcomeUnknown         503 outcome_unknown    it may have happened: retry with the same key
@@ -49,7 +49,7 @@ class ChoirError(Exception):
         return ErrorEnvelope(code=self.code, message=self.message, retry_after_s=self.retry_after_s)
 
 
-class BadInput(ChoirError):
+class InvalidRequest(ChoirError):
     """The request is not valid."""
 
     code, status, exit_code = "bad_input", 400, 2
@@ -91,7 +91,7 @@ class TooLarge(ChoirError):
     code, status, exit_code = "too_large", 413, 2
 
 
-class TooSlow(ChoirError):
+class RequestTimeout(ChoirError):
     """The request did not arrive in time; send the whole request again."""
 
     code, status, exit_code = "too_slow", 408, 6

@@ -16,8 +16,8 @@ from prometheus_client import (
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Seconds: QUICK suits local requests (Unix socket), SLOW suits model calls.
-QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
-SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+FAST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+SLOW_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class Metrics:
@@ -33,12 +33,12 @@ class Metrics:
             "choir_http_requests", "HTTP requests answered.", "method", "route", "status"
         )
         self._seconds = self.histogram(
-            "choir_http_request_seconds", "Time to the head of the answer.", QUICK, "route"
+            "choir_http_request_seconds", "Time to the head of the answer.", FAST_BUCKETS, "route"
         )
 
-    def counter(self, name: str, text: str, *labels: str) -> Counter:
+    def counter(self, name: str, description: str, *labels: str) -> Counter:
         """Return a new counter; Prometheus appends `_total` to its name."""
-        return Counter(name, text, labels, registry=self.registry)
+        return Counter(name, description, labels, registry=self.registry)
 
     def gauge(self, name: str, text: str, *labels: str) -> Gauge:
         """Return a new gauge."""
@@ -50,7 +50,7 @@ class Metrics:
         """Return a new histogram."""
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
-    def note_request(self, method: str, route: str, status: int, seconds: float) -> None:
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an HTTP request; `route` is the route template, not the requested path."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)

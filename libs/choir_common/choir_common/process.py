@@ -11,12 +11,12 @@ import uvloop
 
 from choir_common.errors import StartupError
 
-GARBAGE_AFTER = (10_000, 20, 20)
+GC_THRESHOLDS = (10_000, 20, 20)
 """Arguments of gc.set_threshold(): allocations before gen 0; gen-0 runs before gen 1, gen-1 runs before
 gen 2."""
 
 
-def run_process(serve: Callable[[], Coroutine[None, None, None]]) -> int:
+def run_service_process(serve: Callable[[], Coroutine[None, None, None]]) -> int:
     """Run `serve` until it ends and return the exit code.
 
     Imported objects are excluded from garbage collection, and collections run less often than by default:
@@ -25,7 +25,7 @@ def run_process(serve: Callable[[], Coroutine[None, None, None]]) -> int:
     A StartupError is printed to standard error, also when it is wrapped in an exception group.
     """
     gc.freeze()
-    gc.set_threshold(*GARBAGE_AFTER)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         uvloop.run(serve())
     except StartupError as error:

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 MASK = "[redacted]"
 # Shorter values would mask ordinary words.
-SHORTEST_SECRET = 6
+MIN_SECRET_LENGTH = 6
 # A part is only assumed to be secret, so it must be longer than an ordinary word.
-SHORTEST_PASSWORD = 8
-SHORTEST_KEY_LINE = 16
+MIN_PASSWORD_LENGTH = 8
+MIN_KEY_LINE_LENGTH = 16
 
 
 class Redactor:
@@ -23,21 +23,21 @@ class Redactor:
     def __init__(self) -> None:
         self._values: tuple[str, ...] = ()
 
-    def learn(self, values: Iterable[str]) -> None:
+    def add_secrets(self, values: Iterable[str]) -> None:
         """Add secret values; values shorter than six characters are ignored.
 
         For `user:password` the password is added as well, for a private key each of its lines.
         """
         known = set(self._values)
         for value in values:
-            if len(value) >= SHORTEST_SECRET:
-                known |= _forms(value)
+            if len(value) >= MIN_SECRET_LENGTH:
+                known |= _encodings(value)
                 for part in _parts(value):
-                    known |= _forms(part)
+                    known |= _encodings(part)
         # Longest first, so that masking a secret inside another one leaves no remainder.
         self._values = tuple(sorted(known, key=len, reverse=True))
 
-    def clean(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return `text` with every known secret masked."""
         for value in self._values:
             if value in text:
@@ -48,34 +48,36 @@ class Redactor:
         self, _: object, __: str, event: MutableMapping[str, object]
     ) -> Mapping[str, object]:
         """Clean a log line; a structlog processor that must run after the traceback is rendered."""
-        return {key: self.clean_deep(value) for key, value in event.items()}
+        return {key: self.redact_json(value) for key, value in event.items()}
 
-    def clean_deep(self, value: object) -> object:
+    def redact_json(self, value: object) -> object:
         """Return a JSON value with every known secret masked, in keys as well."""
         match value:
             case str():
-                return self.clean(value)
+                return self.redact(value)
             case dict():
-                return {self.clean_deep(key): self.clean_deep(item) for key, item in value.items()}
+                return {
+                    self.redact_json(key): self.redact_json(item) for key, item in value.items()
+                }
             case list() | tuple():
-                return [self.clean_deep(item) for item in value]
+                return [self.redact_json(item) for item in value]
             case bool() | int() | float() | None:
                 return value
             case _:
-                return self.clean(str(value))
+                return self.redact(str(value))
 
 
-def masked(text: str, *secrets: str | None) -> str:
+def redact_secrets(text: str, *secrets: str | None) -> str:
     """Return `text` without these secrets in any form. Use it before text is truncated.
 
     Truncation could otherwise leave a part of a secret that redaction no longer recognizes.
     """
     redactor = Redactor()
-    redactor.learn(secret for secret in secrets if secret)
-    return redactor.clean(text)
+    redactor.add_secrets(secret for secret in secrets if secret)
+    return redactor.redact(text)
 
 
-def _forms(value: str) -> set[str]:
+def _encodings(value: str) -> set[str]:
     """Return a value as it appears in plain text, URLs, headers (base64) and JSON."""
     encoded = base64.b64encode(value.encode()).decode().rstrip("=")
     escaped = {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
@@ -90,7 +92,7 @@ def _parts(value: str) -> list[str]:
         return [
             line
             for line in map(str.strip, lines)
-            if len(line) >= SHORTEST_KEY_LINE and not line.startswith("-----")
+            if len(line) >= MIN_KEY_LINE_LENGTH and not line.startswith("-----")
         ]
     password = value.partition(":")[2]
-    return [password] if len(password) >= SHORTEST_PASSWORD else []
+    return [password] if len(password) >= MIN_PASSWORD_LENGTH else []

@@ -14,34 +14,34 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from choir_common.errors import BadInput, Conflict, Forbidden, NotFound, Unavailable
+from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
 
 MODE = 0o600
 MAX_BYTES = 4_000_000
 MAX_VALUE_BYTES = 100_000
 LOCK_NAME = ".secrets.lock"
-LOCK_PATIENCE_S = 5.0
-LOCK_LOOK_S = 0.05
+LOCK_TIMEOUT_S = 5.0
+LOCK_POLL_S = 0.05
 
 
 def read_secret_file(path: Path) -> dict[str, str]:
     """Return all secrets by name.
 
-    Raises NotFound if there is no file, Forbidden if others may open it, BadInput if it is not a JSON
+    Raises NotFound if there is no file, Forbidden if others may open it, InvalidRequest if it is not a JSON
     object of strings, Unavailable if it cannot be read.
     """
     return _parse(path, _read(path))
 
 
 @contextlib.contextmanager
-def changing(path: Path) -> Iterator[dict[str, str]]:
+def edit_secret_file(path: Path) -> Iterator[dict[str, str]]:
     """Yield the secrets as a dict; its state at the end of the block replaces the file.
 
     Nothing is written if the block raises or changes nothing. Raises the errors of `read_secret_file` (a
     missing file counts as empty), and Conflict if another writer keeps the lock for five seconds.
     """
     with _locked(path.parent / LOCK_NAME):
-        _clear_leftovers(path)
+        _remove_partial_files(path)
         try:
             before = read_secret_file(path)
         except NotFound:
@@ -67,7 +67,7 @@ def _read(path: Path) -> bytes:
         _check_owner(path, os.fstat(file.fileno()))
         text = file.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
-        raise BadInput(f"{path} is larger than {MAX_BYTES} bytes; that holds no secrets.")
+        raise InvalidRequest(f"{path} is larger than {MAX_BYTES} bytes; that holds no secrets.")
     return text
 
 
@@ -88,18 +88,18 @@ def _parse(path: Path, text: bytes) -> dict[str, str]:
     try:
         values: object = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadInput(
+        raise InvalidRequest(
             f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}). Correct it; "
             "nothing was changed."
         ) from None
     except (UnicodeDecodeError, RecursionError):
-        raise BadInput(f"{path} is no JSON text in UTF-8. Correct it.") from None
+        raise InvalidRequest(f"{path} is no JSON text in UTF-8. Correct it.") from None
     if not isinstance(values, dict):
-        raise BadInput(f"{path} must hold one JSON object of names and texts. Correct it.")
+        raise InvalidRequest(f"{path} must hold one JSON object of names and texts. Correct it.")
     found: dict[str, str] = {}
     for name, value in values.items():
         if not isinstance(value, str) or not value:
-            raise BadInput(
+            raise InvalidRequest(
                 f"{path}, {name[:64]!r}: a secret is a text that is not empty. Correct it; nothing was "
                 "changed."
             )
@@ -125,7 +125,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _wait_for(descriptor: int, path: Path) -> None:
-    give_up = time.monotonic() + LOCK_PATIENCE_S
+    give_up = time.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,10 +135,10 @@ def _wait_for(descriptor: int, path: Path) -> None:
                 raise Conflict(
                     f"Somebody else is changing the secrets ({path} is locked). Try again."
                 ) from None
-            time.sleep(LOCK_LOOK_S)
+            time.sleep(LOCK_POLL_S)
 
 
-def _clear_leftovers(path: Path) -> None:
+def _remove_partial_files(path: Path) -> None:
     """Remove temporary files of a writer that was killed: they contain secret values."""
     for left in path.parent.glob(f".{path.name}.{'[0-9a-f]' * 16}"):
         left.unlink(missing_ok=True)

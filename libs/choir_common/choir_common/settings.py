@@ -43,16 +43,16 @@ class ServiceSettings(BaseSettings):
         try:
             return cls()
         except ValidationError as error:
-            raise StartupError(_paragraph("The environment does not fit", error)) from error
+            raise StartupError(_format_errors("The environment does not fit", error)) from error
 
-    def read_secrets(self, shape: type[S]) -> S:
+    def read_secrets(self, model: type[S]) -> S:
         """Read this service's secrets into the model `shape`.
 
         Raises StartupError that names the file and the field, never a value.
         """
         try:
             text = self.secrets_file.read_text() if self.secrets_file else "{}"
-            return shape.model_validate_json(text or "{}")
+            return model.model_validate_json(text or "{}")
         except OSError as error:
             raise StartupError(
                 f"Cannot read the secrets of this service from {self.secrets_file}: "
@@ -61,18 +61,18 @@ class ServiceSettings(BaseSettings):
         except ValidationError as error:
             where = f"The secrets in {self.secrets_file} do not fit"
             # `from None`: pydantic's own message quotes the value.
-            raise StartupError(_paragraph(where, error)) from None
+            raise StartupError(_format_errors(where, error)) from None
 
 
-def _paragraph(where: str, error: ValidationError) -> str:
+def _format_errors(where: str, error: ValidationError) -> str:
     faults = "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc']) or 'value'}: {_words(fault)}"
+        f"{'.'.join(str(part) for part in fault['loc']) or 'value'}: {_error_message(fault)}"
         for fault in error.errors(include_input=False, include_url=False)
     )
     return f"{where}: {faults}."
 
 
-def _words(fault: ErrorDetails) -> str:
+def _error_message(fault: ErrorDetails) -> str:
     """Return the message for an invalid setting, without quoting the regular expression."""
     if fault["type"] != "string_pattern_mismatch":
         return fault["msg"]

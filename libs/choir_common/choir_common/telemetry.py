@@ -24,7 +24,7 @@ __all__ = ["MASK", "Redactor", "configure_logging"]
 
 
 def configure_logging(
-    source: str, level: str, redactor: Redactor, keep: Callable[[bytes], None] | None = None
+    source: str, level: str, redactor: Redactor, on_line: Callable[[bytes], None] | None = None
 ) -> None:
     """Log JSON lines to standard error: timestamp, level, source, message.
 
@@ -42,13 +42,13 @@ def configure_logging(
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(_Lines(keep)),  # type: ignore[arg-type] # it only writes
+        logger_factory=structlog.WriteLoggerFactory(_StderrWriter(on_line)),  # type: ignore[arg-type] # it only writes
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, handlers=[_ToStructlog()], force=True)
+    logging.basicConfig(level=logging.WARNING, handlers=[_StructlogHandler()], force=True)
 
 
-class _Lines:
+class _StderrWriter:
     """Standard error as a log target; write errors are ignored if the reader is gone."""
 
     def __init__(self, keep: Callable[[bytes], None] | None) -> None:
@@ -65,7 +65,7 @@ class _Lines:
             sys.stderr.flush()
 
 
-class _ToStructlog(logging.Handler):
+class _StructlogHandler(logging.Handler):
     """Logging handler that forwards the log records of libraries to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:

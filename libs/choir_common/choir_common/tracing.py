@@ -1,4 +1,4 @@
-"""Spans across HTTP, NATS and the agent's work, linked by W3C `traceparent`. Used by all services.
+"""Spans across HTTP, NATS and the agent's work, linked by W3C `current_traceparent`. Used by all services.
 
 A span names a route, a subject, a model or a tool, and its result. It never contains an address, user text
 or an error message, so there is nothing to redact. Without a collector each call here is nearly free: the
@@ -23,12 +23,13 @@ Attributes = Mapping[str, str | int | float | tuple[str, ...]]
 
 
 @contextlib.contextmanager
-def exporting(
+def export_spans(
     service: str, endpoint: str | None, about: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """Export this process's spans to the collector at `endpoint` (OTLP over HTTP), if it is set.
 
-    `about` is added to every span as resource attributes. The last spans are flushed at the end of the
+    `about` is added to every span as resource attributes. The last spans are flushed at the
+    end of the
     block, which may take some seconds.
     """
     if not endpoint:
@@ -42,27 +43,27 @@ def exporting(
         close()
 
 
-def is_exporting() -> bool:
+def is_export_enabled() -> bool:
     """Return whether this process exports spans."""
     return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
 
 
 @contextlib.contextmanager
-def calling(name: str, system: str) -> Iterator[dict[str, str]]:
+def client_span(name: str, system: str) -> Iterator[dict[str, str]]:
     """Trace a request to another service; yield the headers to send with it."""
     with _span(name, SpanKind.CLIENT, {"rpc.system": system}, None):
-        yield carried()
+        yield trace_headers()
 
 
 @contextlib.contextmanager
-def answering(name: str, system: str, headers: Mapping[str, str]) -> Iterator[Span]:
+def server_span(name: str, system: str, headers: Mapping[str, str]) -> Iterator[Span]:
     """Trace the handling of a request that came with `headers`."""
     with _span(name, SpanKind.SERVER, {"rpc.system": system}, headers) as span:
         yield span
 
 
 @contextlib.contextmanager
-def working(
+def work_span(
     name: str,
     attributes: Attributes,
     *,
@@ -75,7 +76,7 @@ def working(
 
 
 @contextlib.contextmanager
-def continuing(parent: str | None) -> Iterator[None]:
+def use_parent_span(parent: str | None) -> Iterator[None]:
     """Make spans inside the block children of the span that `parent` (a traceparent) names."""
     if not parent:
         yield
@@ -85,19 +86,19 @@ def continuing(parent: str | None) -> Iterator[None]:
         yield
 
 
-def carried() -> dict[str, str]:
+def trace_headers() -> dict[str, str]:
     """Return the headers that propagate the current trace; empty outside a trace."""
     headers: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(headers)
     return headers
 
 
-def traceparent() -> str | None:
+def current_traceparent() -> str | None:
     """Return the current span as a traceparent string, which may be stored; None outside a trace."""
-    return carried().get(TRACEPARENT)
+    return trace_headers().get(TRACEPARENT)
 
 
-def failed(span: Span, kind: str) -> None:
+def mark_failed(span: Span, kind: str) -> None:
     """Mark a span as failed; `kind` is one of a small set of names, never a message."""
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR))
@@ -122,5 +123,5 @@ def _span(
         try:
             yield span
         except BaseException as error:
-            failed(span, type(error).__name__)
+            mark_failed(span, type(error).__name__)
             raise

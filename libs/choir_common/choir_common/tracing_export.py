@@ -10,12 +10,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import NoOpTracer, Tracer
 
-OURS = "choir"
+TRACER_NAME = "choir"
 TIMEOUT_S = 5
-QUEUE = 2_048  # spans; more are dropped while the collector is unavailable
+MAX_QUEUED_SPANS = 2_048  # spans; more are dropped while the collector is unavailable
 
 
-class OurSpans(TracerProvider):
+class ChoirTracerProvider(TracerProvider):
     """Tracer provider that exports only spans made by Choir.
 
     Libraries that make spans put addresses and message texts into theirs.
@@ -23,15 +23,15 @@ class OurSpans(TracerProvider):
 
     def get_tracer(self, instrumenting_module_name: str, *more: Any, **named: Any) -> Tracer:
         """Return a tracer; libraries other than Choir get one that does nothing."""
-        if instrumenting_module_name != OURS:
+        if instrumenting_module_name != TRACER_NAME:
             return NoOpTracer()
         return super().get_tracer(instrumenting_module_name, *more, **named)
 
 
-def install(service: str, endpoint: str, about: Mapping[str, str]) -> Callable[[], None]:
+def install_exporter(service: str, endpoint: str, about: Mapping[str, str]) -> Callable[[], None]:
     """Start to export this process's spans; return the function that flushes and stops the export."""
-    provider = OurSpans(resource=Resource({"service.name": service, **about}))
+    provider = ChoirTracerProvider(resource=Resource({"service.name": service, **about}))
     exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=TIMEOUT_S)
-    provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=QUEUE))
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=MAX_QUEUED_SPANS))
     trace.set_tracer_provider(provider)
     return provider.shutdown

@@ -12,7 +12,7 @@ import typer
 from typer.models import OptionInfo
 
 from choir_common.errors import ChoirError
-from choir_common.wire.configuring import ConfigView
+from choir_common.wire.config_api import ConfigView
 from choirctl.api.control import ControlClient, connect, parse_response
 from choirctl.api.target import Target, find_target
 from choirctl.output.views import CORE

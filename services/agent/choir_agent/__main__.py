@@ -1,4 +1,4 @@
-"""Run one agent: `python -m choir_agent`, with one line of JSON (AgentBoot) on standard input.
+"""Run one agent: `python -m choir_agent`, with one line of JSON (AgentStartParameters) on standard input.
 
 Started by control's runtimes. Exit codes: 0 orderly shutdown, 1 startup or final flush failed, 3 control
 ended the session.
@@ -15,13 +15,13 @@ import gc  # noqa: E402
 
 import structlog  # noqa: E402
 
-from choir_agent import spans  # noqa: E402
+from choir_agent import tracing_spans  # noqa: E402
 from choir_agent.app import run_agent  # noqa: E402
-from choir_agent.boot import harden, read_boot  # noqa: E402
+from choir_agent.process_startup import harden_process, read_boot_message  # noqa: E402
 from choir_agent.settings import AgentProcessSettings  # noqa: E402
 from choir_common.errors import StartupError  # noqa: E402
 from choir_common.telemetry import Redactor, configure_logging  # noqa: E402
-from choir_common.tracing import exporting  # noqa: E402
+from choir_common.tracing import export_spans  # noqa: E402
 
 COLLECT_AFTER = (700, 10, 10)
 """Python's own thresholds of garbage collection."""
@@ -33,15 +33,17 @@ def main() -> int:
     gc.set_threshold(*COLLECT_AFTER)
     redactor = Redactor()
     try:
-        harden()
+        harden_process()
         settings = AgentProcessSettings.load()
-        boot = read_boot()
-        redactor.learn([boot.lease_token])
+        boot = read_boot_message()
+        redactor.add_secrets([boot.lease_token])
         configure_logging(f"agent.{boot.agent_id}", settings.log_level, redactor)
-        with exporting(spans.SERVICE, settings.otlp_endpoint, spans.about(boot)):
+        with export_spans(
+            tracing_spans.SERVICE, settings.otlp_endpoint, tracing_spans.resource_attributes(boot)
+        ):
             return asyncio.run(run_agent(boot, settings, redactor))
     except StartupError as error:
-        sys.stderr.write(f"choir_agent cannot start. {redactor.clean(error.message)}\n")
+        sys.stderr.write(f"choir_agent cannot start. {redactor.redact(error.message)}\n")
         return error.exit_code
     except Exception:
         # Outermost frame of the process: log any error through the redactor.

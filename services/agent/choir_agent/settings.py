@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from choir_common.errors import StartupError
 from choir_common.wire.config import AgentSettings
 
-LEVELS = ("debug", "info", "warning", "error")
-USUAL_TMP_DIR = "/tmp"  # noqa: S108 - where the runtime names none
+LOG_LEVELS = ("debug", "info", "warning", "error")
+DEFAULT_TMP_DIR = "/tmp"  # noqa: S108 - where the runtime names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class AgentProcessSettings:
     state."""
     otlp_endpoint: str | None = None
     """OTLP/HTTP endpoint for spans. If None, the OpenTelemetry SDK is not loaded."""
-    tmp_dir: str = USUAL_TMP_DIR
+    tmp_dir: str = DEFAULT_TMP_DIR
     """Directory for temporary files of commands; in the process runtime /tmp itself is not accessible."""
-    hello_patience_s: float = 60.0
+    hello_timeout_s: float = 60.0
     """Seconds to wait for control at startup. If we exit, the runtime starts us again."""
     stop_grace_s: float = 15.0
     """Seconds that a turn may continue after the shutdown signal; control waits 20 s."""
-    hurry_grace_s: float = 1.0
+    sigterm_grace_s: float = 1.0
     """Seconds that a turn may continue after SIGTERM; the runtime kills the process after 3 s."""
     flush_grace_s: float = 1.5
     """Seconds for the last events to become durable at shutdown; events that miss it are handled as
@@ -43,14 +43,14 @@ class AgentProcessSettings:
         Raises StartupError for an unknown log level.
         """
         level = os.environ.get("CHOIR_LOG_LEVEL", "info").lower()
-        if level not in LEVELS:
+        if level not in LOG_LEVELS:
             raise StartupError(
-                f"CHOIR_LOG_LEVEL is {level!r}; it takes one of {', '.join(LEVELS)}."
+                f"CHOIR_LOG_LEVEL is {level!r}; it takes one of {', '.join(LOG_LEVELS)}."
             )
         return cls(
             log_level=level,
             otlp_endpoint=os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"),
-            tmp_dir=os.environ.get("TMPDIR", USUAL_TMP_DIR),
+            tmp_dir=os.environ.get("TMPDIR", DEFAULT_TMP_DIR),
         )
 
 

@@ -16,10 +16,10 @@ from choir_browser.pages.chromium_program import find_chromium
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
-from choir_common.http.service_app import Readiness, make_service_app
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest
-from choir_common.wire.messages import Nothing
-from choir_common.wire.operator import PartStatus
+from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.wire.browser import BrowseRequest, BrowseResponse, CloseContext
+from choir_common.wire.messages import Empty
+from choir_common.wire.operator import ComponentStatus
 
 VERSION = "0.1.0"
 
@@ -29,19 +29,19 @@ def bus_endpoints(
 ) -> Sequence[Endpoint]:
     """Return the service's bus endpoints."""
 
-    async def close_context(request: ContextRequest) -> Nothing:
+    async def close_context(request: CloseContext) -> Empty:
         await rooms.close(request.agent_id)
-        return Nothing()
+        return Empty()
 
-    async def browse(request: BrowseRequest) -> BrowsedPage:
+    async def browse(request: BrowseRequest) -> BrowseResponse:
         return await rooms.browse(request)
 
-    async def status(_: Nothing) -> PartStatus:
-        return PartStatus(name="browser", ok=True, detail=_chromium_state(keeper, chromium))
+    async def status(_: Empty) -> ComponentStatus:
+        return ComponentStatus(name="browser", ok=True, detail=_chromium_state(keeper, chromium))
 
     return (
-        Endpoint(subjects.browser_status(), Nothing, status),
-        Endpoint(subjects.close_context(), ContextRequest, close_context),
+        Endpoint(subjects.browser_status(), Empty, status),
+        Endpoint(subjects.close_context(), CloseContext, close_context),
         Endpoint(subjects.browse_page(), BrowseRequest, browse),
     )
 
@@ -50,7 +50,7 @@ def make_http_app(
     bus: Bus, shelf: BlobStore, keeper: EngineManager, chromium: Path | None
 ) -> FastAPI:
     """Build the HTTP app with /livez, /readyz and the blob route."""
-    readiness = Readiness(_readiness(bus, keeper, chromium))
+    readiness = ReadinessCheck(_readiness(bus, keeper, chromium))
     app = make_service_app("Choir browser", VERSION, readiness)
 
     @app.get("/v1/blobs/{blob_id}", response_class=StreamingResponse)
@@ -65,12 +65,12 @@ def make_http_app(
 
 def _readiness(
     bus: Bus, keeper: EngineManager, chosen: Path | None
-) -> Callable[[], Awaitable[Sequence[PartStatus]]]:
-    async def check() -> Sequence[PartStatus]:
+) -> Callable[[], Awaitable[Sequence[ComponentStatus]]]:
+    async def check() -> Sequence[ComponentStatus]:
         return (
-            PartStatus(name="nats", ok=not bus.trouble, detail=bus.trouble),
+            ComponentStatus(name="nats", ok=not bus.failure_reason, detail=bus.failure_reason),
             # A missing Chromium is no failure of this service: browse requests report it.
-            PartStatus(name="chromium", ok=True, detail=_chromium_state(keeper, chosen)),
+            ComponentStatus(name="chromium", ok=True, detail=_chromium_state(keeper, chosen)),
         )
 
     return check

@@ -15,91 +15,94 @@ from fastapi import APIRouter
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
-from choir_common.clients.browser import BusBrowser
-from choir_common.clients.memory import BusMemory
-from choir_common.clients.memory_collections import BusCollectionMemory
-from choir_common.clients.memory_operator import BusOperatorMemory
-from choir_common.clients.memory_sessions import BusSessionMemory
+from choir_common.clients.browser import NatsBrowserClient
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.clients.memory_collections import NatsCollectionsClient
+from choir_common.clients.memory_operator import NatsMemoryAdminClient
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
 from choir_common.clock import Clock, SystemClock
+from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.service_app import Readiness
-from choir_common.http.transport import make_client
+from choir_common.http.service_app import ReadinessCheck
+from choir_common.keyed_lock import KeyedLock
 from choir_common.metrics import Metrics
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.telemetry import Redactor
-from choir_common.wire.messages import Nothing
+from choir_common.wire.messages import Empty
 from choir_control import VERSION
-from choir_control.approvals import expire
-from choir_control.approvals.decide import Desk
-from choir_control.archiving.archivist import Archivist
-from choir_control.archiving.rehearsals import Rehearsals
-from choir_control.archiving.store import ArchiveStore
-from choir_control.bus_doors.conversations import Conversations, Ways
-from choir_control.bus_doors.endpoints import bus_endpoints
-from choir_control.commands.choices import Choices
-from choir_control.commands.errands import Errands
-from choir_control.commands.hands import Hands
-from choir_control.commands.obey import Obedience
-from choir_control.configuration.current import Configuration, Snapshot
-from choir_control.configuration.opening import read_at_start
-from choir_control.configuration.version_store import ConfigVersionStore
-from choir_control.doors import AgentDoor, AgentSockets, make_agent_app, make_host_app
-from choir_control.eventlog.recovery_store import RecoveryStore
-from choir_control.eventlog.search_store import LogSearchStore
-from choir_control.eventlog.store import EventStore
-from choir_control.evolution import workshop
-from choir_control.evolution.in_force import InForce
-from choir_control.evolution.renewal import Renewal
-from choir_control.hosttools.browse import make_browse_tool
-from choir_control.hosttools.execute import HostTools, tool_table
-from choir_control.hosttools.memory import MemoryTools
-from choir_control.images.foundry import Foundry
-from choir_control.images.pending import PendingImages
-from choir_control.inbox.accept import Inbox
-from choir_control.leases.guard import LeaseGuard
-from choir_control.leases.store import LeaseStore
-from choir_control.metrics.gauge_store import GaugeStore
-from choir_control.metrics.meter import Meter
-from choir_control.operations.run import Operations
-from choir_control.operations.store import OperationStore
-from choir_control.operator.admission import Admission
-from choir_control.operator.agents import agent_routes, signal_routes
-from choir_control.operator.approvals import approval_routes
-from choir_control.operator.choices import choice_routes
-from choir_control.operator.collections import CollectionRoom, collection_routes
-from choir_control.operator.configuring import Configuring, Ends
-from choir_control.operator.descent import descends_from_us
-from choir_control.operator.memory import MemoryRoom, memory_routes
-from choir_control.operator.operations import operation_routes, rollout_routes
-from choir_control.operator.outbox import outbox_routes
-from choir_control.operator.sessions import session_routes
-from choir_control.operator.system import (
+from choir_control.agents.host_tools.browse import make_browse_tool
+from choir_control.agents.host_tools.execute import HostToolExecutor, make_host_tools
+from choir_control.agents.host_tools.log_search import LogSearchStore
+from choir_control.agents.host_tools.memory import MemoryTools
+from choir_control.agents.operations.service import OperationService
+from choir_control.agents.operations.store import OperationStore
+from choir_control.agents.rollout.service import AgentRedeployer, UpdateService
+from choir_control.agents.rollout.update import AgentUpdater
+from choir_control.agents.runtimes.port import AgentRuntime
+from choir_control.agents.sessions.handshake import HandshakeService
+from choir_control.agents.sessions.launch import LaunchImageResolver
+from choir_control.agents.sessions.reports import LaneStatusRegistry
+from choir_control.api.bus import make_bus_endpoints
+from choir_control.api.http_apps import (
+    AgentApiDependencies,
+    AgentSockets,
+    make_agent_app,
+    make_host_app,
+)
+from choir_control.api.log_stream import LogStreamer
+from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
+from choir_control.api.operator.approvals import approval_routes
+from choir_control.api.operator.authentication import OperatorAuthentication, is_descendant
+from choir_control.api.operator.memory import (
+    CollectionRouteDependencies,
+    MemoryRouteDependencies,
+    collection_routes,
+    memory_routes,
+)
+from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
+from choir_control.api.operator.outbox import outbox_routes
+from choir_control.api.operator.sessions import session_routes
+from choir_control.api.operator.system import (
     command_routes,
     dm_routes,
     status_routes,
 )
-from choir_control.operator.workspaces import workspace_routes
-from choir_control.readiness import Parts
-from choir_control.repos.keys import Keys
-from choir_control.retention import job
-from choir_control.rollout.begin import Rollout
-from choir_control.rollout.update import Updater
-from choir_control.rounds import every
-from choir_control.rpc.verbs import Verbs
-from choir_control.runtimes.port import AgentRuntime
-from choir_control.sessions.hello import Greeting
-from choir_control.sessions.household import Household, Surroundings
-from choir_control.sessions.outfit import Outfitter
-from choir_control.sessions.reports import StatusBoard
-from choir_control.sessions.roster import Roster
-from choir_control.sessions.stream import LogStreams
+from choir_control.api.readiness import ReadinessChecks
+from choir_control.api.rpc.verbs import AgentApi
+from choir_control.api.transports.listener import TcpListener
+from choir_control.approvals import service
+from choir_control.approvals.proposals.config_proposal import ConfigApplier
+from choir_control.approvals.service import ApprovalService
+from choir_control.configuration.current import ConfigService, ConfigSnapshot
+from choir_control.configuration.startup import read_startup_config
+from choir_control.configuration.version_store import ConfigVersionStore
+from choir_control.conversations.commands.context import BackgroundCommands, CommandContext
+from choir_control.conversations.commands.dialogue import DialogueState
+from choir_control.conversations.commands.handler import CommandHandler
+from choir_control.conversations.inbox.service import InboxService
+from choir_control.conversations.services import ConversationDependencies, ConversationServices
+from choir_control.conversations.session_overview import AgentOverview
+from choir_control.images.outdated_agents import OutdatedImages
+from choir_control.images.repositories.credentials import GitCredentials
+from choir_control.log.archiving.archiver import SessionArchiver
+from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
+from choir_control.log.archiving.store import ArchiveStore
+from choir_control.log.eventlog.recovery_store import LogTailReader
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.leases.authentication import LeaseAuthenticator
+from choir_control.log.leases.store import LeaseStore
+from choir_control.log.metrics.meter import ControlMetrics, GaugeStore
+from choir_control.log.retention import job
+from choir_control.log.signals.notifier import Notifier
+from choir_control.log.signals.store import SignalStore
+from choir_control.log.signals.streams import SignalStreams
+from choir_control.periodic import run_periodically
 from choir_control.settings import ControlSecrets, ControlSettings
-from choir_control.signals.bell import Bell
-from choir_control.signals.follow import Followers
-from choir_control.signals.order import SignalOrder
-from choir_control.signals.store import SignalStore
-from choir_control.transports.tcp import TcpDoor
+from choir_control.wiring import proposals
+from choir_control.wiring.configuration import ConfigurationDependencies, ConfigurationServices
+from choir_control.wiring.images import ImageServices
+from choir_control.wiring.sessions import SessionDependencies, SessionServices
 
 log = structlog.get_logger("choir.control")
 
@@ -107,8 +110,9 @@ SERVICE = "choir-control"
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - a secret's name
 
 
-class Control:
-    """The choird application: the constructor builds it without any I/O; `run` opens and serves it."""
+class ControlApp:
+    """The choird application: the constructor builds it without any I/O; `run` opens and serves
+    it."""
 
     def __init__(
         self,
@@ -126,81 +130,85 @@ class Control:
         self._runtime = runtime
         self._started = False
         self.database = Database(
-            *settings.postgres(secrets),
+            *settings.database_address(secrets),
             size=settings.database_connections,
             application=SERVICE,
         )
         self._bus = Bus(settings.nats_url, secrets.nats_token, SERVICE)
-        self._memory = BusMemory(self._bus)
+        self._memory = NatsMemoryClient(self._bus)
         self._memory_tools = MemoryTools(self._memory, self._redactor)
         self._gateway = make_client(
-            settings.console_endpoint, headers=_bearer(secrets.operator_token)
+            settings.gateway_address, headers=_bearer(secrets.operator_token)
         )
-        self.configuration = Configuration(
+        self.configuration = ConfigService(
             settings.config_file, settings.default_model, ConfigVersionStore(self.database)
         )
-        self._build_rooms()
-        self._build_doors()
+        self._build_services()
+        self._build_http_apps()
 
-    def _build_rooms(self) -> None:
-        bell, signals = Bell(), SignalStore(self.database)
-        self._tcp = TcpDoor(self._settings)
-        self._guard = LeaseGuard(LeaseStore(self.database))
-        ways = Ways(
+    def _build_services(self) -> None:
+        bell, signals = Notifier(), SignalStore(self.database)
+        self._tcp = TcpListener(self._settings)
+        self._guard = LeaseAuthenticator(LeaseStore(self.database))
+        ways = ConversationDependencies(
             self._settings.home, self.database, self.configuration, self._bus, self._gateway
         )
-        talks = self._talks = Conversations(ways)
+        talks = self._conversations = ConversationServices(ways)
         self._outbox = talks.outbox
-        self._followers = Followers(signals, bell, self._guard.is_current, talks.fetching.bring)
-        self._board, order = StatusBoard(self._clock), SignalOrder()
+        self._followers = SignalStreams(signals, bell, self._guard.is_current, talks.fetching.bring)
+        self._status_board, order = LaneStatusRegistry(self._clock), KeyedLock()
         self._events, self._log_search = EventStore(self.database), LogSearchStore(self.database)
         self._retention = job.RetentionJob(self.database, self._events, self.configuration)
         self._metrics = Metrics(SERVICE)
-        self._meter = Meter(self._metrics, GaugeStore(self.database).waiting)
+        self._meter = ControlMetrics(self._metrics, GaugeStore(self.database).read_pending)
         self._approvals = talks.approvals
-        self._desk = Desk(
-            self._approvals, order.of, bell.ring, self._outbox.rescan, self._carry_out
+        self._approval_service = ApprovalService(
+            self._approvals, order.of, bell.ring, self._outbox.rescan, self._wake_proposal_worker
         )
-        self._expiry = expire.Expiry(
-            self._approvals, self._desk, self._approval_patience, self._clock
+        self._expiry = service.ApprovalExpiry(
+            self._approvals, self._approval_service, self._approval_timeout, self._clock
         )
         self._archives = ArchiveStore(self.database)
         self.archivist = self._make_archivist()
-        self._browser = BusBrowser(self._bus)
+        self._browser = NatsBrowserClient(self._bus)
         self._browse = make_browse_tool(self._browser, self._settings, self.configuration)
-        self._keys = Keys(self._secret, self._settings.known_hosts)
-        self._foundry = Foundry(self._settings, self.configuration, self._keys)
-        self._operations = Operations(
+        self._keys = GitCredentials(self._secret_value, self._settings.known_hosts)
+        self._images = ImageServices(self._settings, self.configuration, self._keys)
+        self._operations = OperationService(
             OperationStore(self.database), self._outbox.rescan, talks.activity.show
         )
-        self._household = self._make_household(signals, order, bell)
+        self._sessions = self._make_sessions(signals, order, bell)
         self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
-        self._configuring = self._make_configuring(signals, order, bell)
-        self._roster = Roster(
+        self._configuration_wiring = self._make_configuration(signals, order, bell)
+        self._roster = AgentOverview(
             self.configuration,
-            self._household.store,
-            self._talks.inbox_store,
-            self._board,
+            self._sessions.store,
+            self._conversations.inbox_store,
+            self._status_board,
             self._runtime,
-            self._household.vitals,
-            self._configuring.news.version_of,
+            self._sessions.vitals,
+            self._configuration_wiring.config_notifier.version_of,
         )
         self._rollout = self._make_rollout()
-        self._workshop = self._make_workshop(order, bell)
-        obey = Obedience(talks.inbox_store, self._hands(), bell.ring, order.of).obey
-        self._inbox = Inbox(
+        self._proposals = self._make_proposals(order, bell)
+        obey = CommandHandler(
+            talks.inbox_store, self._command_context(), bell.ring, order.of
+        ).handle
+        self._inbox = InboxService(
             talks.inbox_store, self.configuration, obey, bell.ring, order.of, self._redactor
         )
 
-    def _make_archivist(self) -> Archivist:
-        sessions, config = BusSessionMemory(self._bus), self.configuration
-        rehearsals = Rehearsals(self.database, sessions, BusOperatorMemory(self._bus))
+    def _make_archivist(self) -> SessionArchiver:
+        sessions, config = NatsSessionMemoryClient(self._bus), self.configuration
+        rehearsals = RehearsalEraser(self.database, sessions, NatsMemoryAdminClient(self._bus))
         current = lambda: config.current.config  # noqa: E731
-        return Archivist(self._archives, self._events, sessions, current, rehearsals)
+        return SessionArchiver(self._archives, self._events, sessions, current, rehearsals)
 
-    def _make_household(self, signals: SignalStore, order: SignalOrder, bell: Bell) -> Household:
-        return Household(
-            Surroundings(
+    def _make_sessions(
+        self, signals: SignalStore, order: KeyedLock, bell: Notifier
+    ) -> SessionServices:
+        return SessionServices(
+            SessionDependencies(
                 settings=self._settings,
                 database=self.database,
                 configuration=self.configuration,
@@ -210,61 +218,61 @@ class Control:
                 order=order,
                 bell=bell,
                 clock=self._clock,
-                outfitter=Outfitter(
+                outfitter=LaunchImageResolver(
                     self._settings.home,
                     self.configuration,
-                    self._foundry.shelf,
-                    self._foundry.builder,
+                    self._images.image_store,
+                    self._images.builder,
                 ),
                 operations=self._operations,
                 rescan=self._outbox.rescan,
-                release=self._browse.release,
+                release=self._browse.close_context,
                 archive=self.archivist,
-                way=self._tcp.way_of_agents,
+                way=self._tcp.agent_endpoint,
             )
         )
 
-    def _make_configuring(
-        self, signals: SignalStore, order: SignalOrder, bell: Bell
-    ) -> Configuring:
-        foundry = self._foundry
-        pending = PendingImages(foundry.mirrors, foundry.shelf, self._live_agents)
-        ends = Ends(
+    def _make_configuration(
+        self, signals: SignalStore, order: KeyedLock, bell: Notifier
+    ) -> ConfigurationServices:
+        foundry = self._images
+        pending = OutdatedImages(foundry.mirrors, foundry.image_store, self._live_agents)
+        ends = ConfigurationDependencies(
             configuration=self.configuration,
-            sessions=self._household.store,
+            sessions=self._sessions.store,
             signals=signals,
-            order=order,
-            bell=bell,
+            signal_locks=order,
+            notifier=bell,
             clock=self._clock,
             redactor=self._redactor,
             gateway=self._gateway,
-            trust=self._tcp.trust,
-            open_doors=self._agent_sockets.opened,
+            control_ca=self._tcp.trust,
+            open_sockets=self._agent_sockets.open_for,
             survey=foundry.surveyor.survey,
-            behind=pending.changes,
+            image_changes=pending.changes,
             publish=self._publish_channels,
         )
         held = self._secrets
-        return Configuring(ends, self._settings.secrets_json, held.secrets, held.supplied)
+        return ConfigurationServices(ends, self._settings.secrets_json, held.secrets, held.supplied)
 
     async def _live_agents(self) -> frozenset[str]:
-        return frozenset(row.agent_id for row in await self._household.store.live())
+        return frozenset(row.agent_id for row in await self._sessions.store.list_live())
 
-    def _make_rollout(self) -> Rollout:
-        sessions, foundry = self._household, self._foundry
-        updater = Updater(
+    def _make_rollout(self) -> UpdateService:
+        sessions, foundry = self._sessions, self._images
+        updater = AgentUpdater(
             self.configuration,
-            foundry.images,
-            foundry.shelf,
+            foundry.build_service,
+            foundry.image_store,
             sessions.store,
             sessions.starter,
             sessions.stopper,
         )
-        return Rollout(self.configuration, updater, self._operations)
+        return UpdateService(self.configuration, updater, self._operations)
 
-    def _make_workshop(self, order: SignalOrder, bell: Bell) -> workshop.Workshop:
-        return workshop.Workshop(
-            workshop.Surroundings(
+    def _make_proposals(self, order: KeyedLock, bell: Notifier) -> proposals.ProposalServices:
+        return proposals.ProposalServices(
+            proposals.ProposalDependencies(
                 home=self._settings.home,
                 config_file=self._settings.config_file,
                 environment=os.environ,
@@ -272,95 +280,103 @@ class Control:
                 configuration=self.configuration,
                 approvals=self._approvals,
                 clock=self._clock,
-                order=order.of,
-                ring=bell.ring,
-                said=self._outbox.rescan,
-                put_in_force=InForce(self._configuring.staging.put_file_in_force),
-                renew=Renewal(self._rollout, self._operations),
-                keys=self._keys,
+                conversation_locks=order.of,
+                notify_session=bell.ring,
+                notify_conversation=self._outbox.rescan,
+                config_applier=ConfigApplier(self._configuration_wiring.staging),
+                redeployer=AgentRedeployer(self._rollout, self._operations),
+                credentials=self._keys,
             )
         )
 
-    def _secret(self, name: str) -> str | None:
-        return self._configuring.vault.pick((name,)).get(name)
+    def _secret_value(self, name: str) -> str | None:
+        return self._configuration_wiring.vault.get_known((name,)).get(name)
 
-    def _carry_out(self) -> None:
-        self._workshop.evolution.wake()
+    def _wake_proposal_worker(self) -> None:
+        self._proposals.worker.wake()
 
-    def _hands(self) -> Hands:
-        sessions = self._household
-        return Hands(
+    def _command_context(self) -> CommandContext:
+        sessions = self._sessions
+        return CommandContext(
             configuration=self.configuration,
-            staging=self._configuring.staging,
-            vault=self._configuring.vault,
+            staging=self._configuration_wiring.staging,
+            vault=self._configuration_wiring.vault,
             roster=self._roster,
             starter=sessions.starter,
             stopper=sessions.stopper,
-            changes=sessions.changes,
+            session_settings=sessions.changes,
             sessions=sessions.store,
             events=self._events,
             approvals=self._approvals,
-            desk=self._desk,
-            outbox=self._talks.outbox_store,
+            approval_service=self._approval_service,
+            outbox=self._conversations.outbox_store,
             rollout=self._rollout,
             operations=self._operations,
             workspaces=sessions.workspaces,
-            errands=Errands(self._operations),
-            choices=Choices(),
+            background=BackgroundCommands(self._operations),
+            dialogue=DialogueState(),
         )
 
-    def _build_doors(self) -> None:
-        self._parts = Parts(
+    def _build_http_apps(self) -> None:
+        self._readiness = ReadinessChecks(
             self.database,
             self._bus,
             self._memory,
             self._browser,
             self._gateway,
-            self._runtime.trouble,
+            self._runtime.unavailable_reason,
             lambda: self._started,
-            self._archives.waiting,
+            self._archives.describe_backlog,
         )
-        door = AgentDoor(self._guard, self._verbs(), self._followers, self._metrics)
-        admission = Admission(self._secrets.operator_token, descends_from_us)
-        self.agent_app = make_agent_app(VERSION, Readiness(self._parts.needed), door)
+        door = AgentApiDependencies(self._guard, self._verbs(), self._followers, self._metrics)
+        admission = OperatorAuthentication(self._secrets.operator_token, is_descendant)
+        self.agent_app = make_agent_app(
+            VERSION, ReadinessCheck(self._readiness.required_statuses), door
+        )
         self.host_app = make_host_app(
             VERSION,
-            self._parts,
+            self._readiness,
             door,
             admission,
             self._gateway,
-            self._operator_rooms(),
+            self._operator_routers(),
             self._meter,
-            lambda: self._secret(METRICS_TOKEN),
+            lambda: self._secret_value(METRICS_TOKEN),
         )
 
-    def _verbs(self) -> Verbs:
-        sessions = self._household
-        return Verbs(
-            greeting=Greeting(
+    def _verbs(self) -> AgentApi:
+        sessions = self._sessions
+        return AgentApi(
+            greeting=HandshakeService(
                 sessions.store,
-                RecoveryStore(self.database, self._events),
+                LogTailReader(self.database, self._events),
                 self.configuration,
-                self._foundry.shelf,
+                self._images.image_store,
             ),
             configuration=self.configuration,
-            vault=self._configuring.vault,
-            news=self._configuring.news,
-            appender=self._talks.appender(self._events, self._meter),
-            approvals=self._workshop.intake,
-            board=self._board,
+            vault=self._configuration_wiring.vault,
+            news=self._configuration_wiring.config_notifier,
+            appender=self._conversations.appender(self._events, self._meter),
+            approvals=self._proposals.intake,
+            board=self._status_board,
             stopper=sessions.stopper,
             vitals=sessions.vitals,
-            hosttools=HostTools(tool_table(self._memory_tools, self._browse, self._log_search)),
+            hosttools=HostToolExecutor(
+                make_host_tools(self._memory_tools, self._browse, self._log_search)
+            ),
         )
 
-    def _operator_rooms(self) -> Sequence[APIRouter]:
-        sessions, roster = self._household, self._roster
+    def _operator_routers(self) -> Sequence[APIRouter]:
+        sessions, roster = self._sessions, self._roster
         return (
             status_routes(
-                self._settings.home, VERSION, self.configuration, roster, self._parts.all
+                self._settings.home,
+                VERSION,
+                self.configuration,
+                roster,
+                self._readiness.all_statuses,
             ),
-            approval_routes(self._approvals, self._desk, self._workshop.evolution),
+            approval_routes(self._approvals, self._approval_service, self._proposals.worker),
             dm_routes(self.configuration, sessions.store),
             command_routes(self.configuration),
             agent_routes(self.configuration, roster, sessions.starter, sessions.stopper),
@@ -371,34 +387,34 @@ class Control:
             rollout_routes(self._rollout),
             workspace_routes(sessions.workspaces),
             memory_routes(
-                MemoryRoom(
+                MemoryRouteDependencies(
                     self.configuration,
                     self._memory_tools,
                     self._memory,
-                    BusOperatorMemory(self._bus),
-                    BusSessionMemory(self._bus),
+                    NatsMemoryAdminClient(self._bus),
+                    NatsSessionMemoryClient(self._bus),
                 )
             ),
             collection_routes(
-                CollectionRoom(
+                CollectionRouteDependencies(
                     self.configuration,
                     self._memory_tools,
-                    BusCollectionMemory(self._bus),
+                    NatsCollectionsClient(self._bus),
                     self._redactor,
                 )
             ),
-            outbox_routes(self._talks.outgoing),
-            *self._configuring.routes(),
+            outbox_routes(self._conversations.outgoing),
+            *self._configuration_wiring.routes(),
         )
 
     async def _publish_channels(self) -> None:
-        await self._bus.publish(subjects.channels_changed(), Nothing())
+        await self._bus.publish(subjects.channels_changed(), Empty())
 
-    def _log_streams(self) -> LogStreams:
-        store = self._household.store
-        return LogStreams(store, self._events, lambda: self._followers.closing)
+    def _log_streams(self) -> LogStreamer:
+        store = self._sessions.store
+        return LogStreamer(store, self._events, lambda: self._followers.closing)
 
-    def _approval_patience(self) -> timedelta:
+    def _approval_timeout(self) -> timedelta:
         return timedelta(milliseconds=self.configuration.current.config.approval_timeout_ms)
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event | None = None) -> None:
@@ -407,7 +423,7 @@ class Control:
         The agents are stopped first, which may take `agents_stop_s` seconds; `hurry` cuts that short.
         Raises StartupError when it cannot start.
         """
-        found = read_at_start(self.configuration)
+        found = read_startup_config(self.configuration)
         async with contextlib.AsyncExitStack() as stack:
             host = self._bind(stack, found.agents)
             stack.push_async_callback(self._gateway.aclose)
@@ -417,24 +433,24 @@ class Control:
             files = read_migrations("choir_control.migrations")
             applied = await migrate(self.database, "choir_control", files)
             log.info("database schema ready", applied=applied)
-            candidate = await found.or_last_good(self.configuration)
+            candidate = await found.or_last_valid(self.configuration)
             self._agent_sockets.bind(sorted(candidate.config.agents))
             snapshot = await self.configuration.put_in_force(candidate)
-            await self._configuring.secrets.note_own()
+            await self._configuration_wiring.secrets.remember_startup_values()
             stack.push_async_callback(self._runtime.close)
             await self._operations.put_in_order()
-            orphans, stale = await self._household.boot.put_in_order()
+            orphans, stale = await self._sessions.boot.put_in_order()
             log.info("sessions in order", orphans_removed=orphans, stale_sessions=stale)
             async with asyncio.TaskGroup() as tasks:
                 closed = asyncio.Event()
                 tasks.create_task(self._tcp.serve(self.host_app, closed))
                 tasks.create_task(serve(self.host_app, host, closed))
-                self._agent_sockets.serve_in(tasks, self.agent_app, closed)
-                work = tasks.create_task(self._work(snapshot))
+                self._agent_sockets.start_serving(tasks, self.agent_app, closed)
+                work = tasks.create_task(self._run_background_tasks(snapshot))
                 await stop.wait()
                 log.info("choird stops")
                 most_s = self._settings.agents_stop_s
-                await self._household.shut_down.run(most_s, hurry or asyncio.Event())
+                await self._sessions.shut_down.run(most_s, hurry or asyncio.Event())
                 closed.set()
                 self._followers.close()
                 work.cancel()
@@ -460,35 +476,41 @@ class Control:
         )
         return host
 
-    async def _work(self, snapshot: Snapshot) -> None:
+    async def _run_background_tasks(self, snapshot: ConfigSnapshot) -> None:
         """Run the background tasks, then start the agents."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._outbox.run(), name="outbox")
-            tasks.create_task(self._talks.activity.run(), name="activity")
+            tasks.create_task(self._conversations.activity.run(), name="activity")
             tasks.create_task(self._followers.poll(), name="signal poll")
-            tasks.create_task(self._household.mender.run(), name="mender")
+            tasks.create_task(self._sessions.mender.run(), name="mender")
             for interval_s, what, work in (
-                (job.EVERY_S, "retention", self._retention.sweep),
-                (expire.EVERY_S, "expiry of approvals", self._expiry.expire_overdue),
-                (job.EVERY_S / 6, "tidying of clones", self._workshop.tidy),
-                (job.EVERY_S, "tidying of files", self._talks.tidy),
+                (job.INTERVAL_S, "retention", self._retention.sweep),
+                (service.INTERVAL_S, "expiry of approvals", self._expiry.expire_overdue),
+                (job.INTERVAL_S / 6, "tidying of clones", self._proposals.remove_idle_clones),
+                (job.INTERVAL_S, "tidying of files", self._conversations.tidy),
             ):
-                tasks.create_task(every(interval_s, what, work), name=what)
-            tasks.create_task(self._workshop.evolution.run(), name="what was approved")
+                tasks.create_task(run_periodically(interval_s, what, work), name=what)
+            tasks.create_task(self._proposals.worker.run(), name="what was approved")
             tasks.create_task(self._operations.run(), name="operations")
             tasks.create_task(self.archivist.run(), name="archiving")
-            tasks.create_task(self._configuring.courier.run(), name="tokens for the gateway")
-            tasks.create_task(self._listen_to_bus(), name="bus")
-            await self._household.boot.start_agents()
+            tasks.create_task(
+                self._configuration_wiring.token_publisher.run(), name="tokens for the gateway"
+            )
+            tasks.create_task(self._serve_bus(), name="bus")
+            await self._sessions.boot.start_agents()
             self._started = True
             agents = len(snapshot.config.agents)
             log.info("choird ready", config_version=snapshot.version, agents=agents)
 
-    async def _listen_to_bus(self) -> None:
+    async def _serve_bus(self) -> None:
         """Serve the gateway over NATS once it is reachable. Until then agents work and messages wait."""
-        buttons = self._talks.buttons(self._desk, self._meter.note_press_refused)
-        heard = self._configuring.courier.heard
-        endpoints = bus_endpoints(self._inbox, self._talks, self.configuration, heard, buttons)
+        buttons = self._conversations.buttons(
+            self._approval_service, self._meter.count_refused_press
+        )
+        heard = self._configuration_wiring.token_publisher.heard
+        endpoints = make_bus_endpoints(
+            self._inbox, self._conversations, self.configuration, heard, buttons
+        )
         async with self._bus, self._bus.serve(SERVICE, VERSION, *endpoints):
             log.info("bus connected")
             self.archivist.wake()

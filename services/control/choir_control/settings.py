@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, Json
 
 from choir_common.errors import StartupError
 from choir_common.http.tcp_address import TlsMode, is_loopback
-from choir_common.postgres.configured import configured_postgres
+from choir_common.postgres.configured import read_postgres_address
 from choir_common.settings import ServiceSettings
 from choir_common.wire.config import ModelConfig
 
@@ -68,21 +68,21 @@ class ControlSettings(ServiceSettings):
     """Value of `models.default` when config.json has none: a detected provider, or the rehearsal model."""
 
     @property
-    def console_endpoint(self) -> str:
+    def gateway_address(self) -> str:
         """Return the gateway's address."""
         return self.gateway_endpoint or f"unix://{self.home}/socks/gateway.sock"
 
     @property
-    def browser_door(self) -> str:
+    def browser_address(self) -> str:
         """Return the browser service's address."""
         return self.browser_endpoint or f"unix://{self.home}/socks/browser.sock"
 
-    def postgres(self, secrets: "ControlSecrets") -> tuple[str, str | None]:
+    def database_address(self, secrets: "ControlSecrets") -> tuple[str, str | None]:
         """Return the database's address and password; `postgres` in config.json takes precedence.
 
         Raises StartupError for an invalid section, or when its secret is not set.
         """
-        found = configured_postgres(self.config_file, secrets.secrets)
+        found = read_postgres_address(self.config_file, secrets.secrets)
         return (
             (found.dsn, found.password) if found else (self.postgres_dsn, secrets.postgres_password)
         )

@@ -10,7 +10,7 @@ from datetime import timedelta
 import structlog
 
 from choir_common.bus.client import Bus
-from choir_common.clients.control import BusControlInbox
+from choir_common.clients.control import NatsControlClient
 from choir_common.errors import StartupError
 from choir_common.http.listen import bind_tcp, bind_unix, serve
 from choir_common.ids import new_id
@@ -36,13 +36,13 @@ async def run_gateway(
     """
     sockets = _bind(settings, secrets)
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
-    control = BusControlInbox(bus, new_id("gw"))
+    control = NatsControlClient(bus, new_id("gw"))
     files = ControlFileClient(settings.control, secrets.operator_token)
     hub = ConsoleChannel(control, _spool(settings), files)
     roster = ChannelRegistry(control, files, hub, secrets.secrets)
     # Behind the Unix socket alone, file permissions are sufficient, as on control's own socket.
     token = secrets.operator_token if settings.gateway_http else None
-    trust = ControlTrust(secrets.operator_token, redactor.learn, files.trust)
+    trust = ControlTrust(secrets.operator_token, redactor.add_secrets, files.trust)
     app = make_gateway_app(bus, roster, hub, token, trust)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))

@@ -12,19 +12,18 @@ import structlog
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
-from choir_common.clients.control import ControlInbox
-from choir_common.clients.outbox_files import OutboxFiles
+from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import ChoirError, NotFound, Unavailable
 from choir_common.wire.activity import DmActivity
-from choir_common.wire.configuring import BotTokens
+from choir_common.wire.config_api import BotTokens
 from choir_common.wire.messages import (
     ChannelTable,
+    DeliveryReceipt,
     DmBinding,
     GatewayBinding,
     OutboundMessage,
-    Receipt,
 )
-from choir_common.wire.operator import PartStatus
+from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels import factory
 from choir_gateway.channels.console.channel import ConsoleChannel
 from choir_gateway.channels.interface import Channel, ChannelDependencies, ConversationDirectory
@@ -44,8 +43,8 @@ class ChannelRegistry:
 
     def __init__(
         self,
-        control: ControlInbox,
-        files: OutboxFiles,
+        control: ControlClient,
+        files: OutboxFilesClient,
         hub: ConsoleChannel,
         secrets: Mapping[str, str],
     ) -> None:
@@ -69,8 +68,8 @@ class ChannelRegistry:
         async def on_change() -> None:
             self._changed.set()
 
-        await bus.follow(subjects.channels_changed(), on_change)
-        await bus.hear(subjects.dm_activity(), DmActivity, self._show)
+        await bus.subscribe(subjects.channels_changed(), on_change)
+        await bus.subscribe_events(subjects.dm_activity(), DmActivity, self._show)
         async with asyncio.TaskGroup() as tasks:
             while True:
                 # before the refresh: its answer may not contain a change that comes meanwhile
@@ -87,7 +86,7 @@ class ChannelRegistry:
         self._tokens, self._tokens_version = dict(tokens.tokens), tokens.version
         self._changed.set()
 
-    async def deliver(self, message: OutboundMessage) -> Receipt:
+    async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         """Deliver a message through the channel of its DM.
 
         Raises NotFound if the DM is not configured, and the errors of the channel.
@@ -137,17 +136,21 @@ class ChannelRegistry:
         if not self._is_console(dm):
             raise NotFound(f"The DM {dm!r} is not on a console gateway.")
 
-    def state(self) -> Sequence[PartStatus]:
+    def state(self) -> Sequence[ComponentStatus]:
         """Return the state of the connection to control and of each channel.
 
         A failing bot is reported but does not make the gateway unready. The console and the other
         bots work, and the stack must start even if Telegram cannot be reached.
         """
         if self._table is None:
-            return (PartStatus(name="channels", ok=False, detail="Control has not told them yet."),)
-        control = PartStatus(name="control", ok=not self._control_error, detail=self._control_error)
+            return (
+                ComponentStatus(name="channels", ok=False, detail="Control has not told them yet."),
+            )
+        control = ComponentStatus(
+            name="control", ok=not self._control_error, detail=self._control_error
+        )
         missing = [
-            PartStatus(name=name, ok=True, detail=why) for name, why in self._missing.items()
+            ComponentStatus(name=name, ok=True, detail=why) for name, why in self._missing.items()
         ]
         return (control, *missing, *(bot.state() for bot in self._bots.values()))
 

@@ -7,8 +7,8 @@ others.
 import contextlib
 from collections.abc import AsyncIterator
 
-from choir_common.clients.outbox_files import HttpOutboxFiles
-from choir_common.http.transport import make_client
+from choir_common.clients.control import HttpOutboxFilesClient
+from choir_common.http.client import make_client
 
 
 class ControlFileClient:
@@ -30,6 +30,6 @@ class ControlFileClient:
         # One client per file: files are rare, and the trusted certificates may change in between.
         async with (
             make_client(self._endpoint, headers=self._headers, ca_pem=self._ca_pem) as client,
-            HttpOutboxFiles(client).open(outbox_id, ref) as pieces,
+            HttpOutboxFilesClient(client).open(outbox_id, ref) as pieces,
         ):
             yield pieces

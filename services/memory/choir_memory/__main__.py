@@ -8,9 +8,9 @@ import socket
 import sys
 
 from choir_common.http.listen import bind_tcp, bind_unix, stop_on_signals
-from choir_common.process import run_process
+from choir_common.process import run_service_process
 from choir_common.telemetry import Redactor, configure_logging
-from choir_common.tracing import exporting
+from choir_common.tracing import export_spans
 from choir_memory.app import MemoryService
 from choir_memory.settings import MemorySecrets, MemorySettings
 
@@ -19,10 +19,10 @@ async def serve_until_stopped() -> None:
     """Read the settings and serve until SIGTERM or SIGINT."""
     settings = MemorySettings.load()
     secrets = settings.read_secrets(MemorySecrets)
-    settings = settings.told(secrets.embedding)
+    settings = settings.with_config(secrets.embedding)
     _configure_logging(settings, secrets)
     service = MemoryService(settings, secrets)
-    with exporting("choir-memory", settings.otlp_endpoint):
+    with export_spans("choir-memory", settings.otlp_endpoint):
         await service.run([_listen(settings)], stop_on_signals())
 
 
@@ -32,7 +32,7 @@ def _configure_logging(settings: MemorySettings, secrets: MemorySecrets) -> None
         *(secrets.postgres_password, secrets.nats_token),
         *(secrets.embedding_key, secrets.model_key),
     )
-    redactor.learn(secret.get_secret_value() for secret in known if secret is not None)
+    redactor.add_secrets(secret.get_secret_value() for secret in known if secret is not None)
     configure_logging("choir-memory", settings.log_level, redactor)
 
 
@@ -44,4 +44,4 @@ def _listen(settings: MemorySettings) -> socket.socket:
 
 
 if __name__ == "__main__":
-    sys.exit(run_process(serve_until_stopped))
+    sys.exit(run_service_process(serve_until_stopped))

@@ -14,48 +14,45 @@ import structlog
 from pydantic import SecretStr
 
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.clients.memory_orders import BusMemoryOrders
+from choir_common.clients.control import NatsMemorySettingsClient
 from choir_common.clock import SystemClock
 from choir_common.http.listen import serve
-from choir_common.http.service_app import Readiness, make_service_app
+from choir_common.http.service_app import ReadinessCheck, make_service_app
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
-from choir_common.wire.memory_orders import MemoryOrders
+from choir_common.wire.memory_settings import MemoryServiceConfig
 from choir_memory import VERSION
+from choir_memory.admin.export_import import MemoryTransfer
+from choir_memory.admin.read import MemoryReader
+from choir_memory.admin.write import MemoryWriter
 from choir_memory.audit.store import AuditStore
-from choir_memory.embedding.choose import choose
-from choir_memory.embedding.embedders import Embedders
-from choir_memory.embedding.figures import EmbeddingFigures
-from choir_memory.embedding.queue import EmbeddingQueue, Pace
-from choir_memory.embedding.rebuild import Rebuild
-from choir_memory.endpoints.agents import AgentDoor
-from choir_memory.endpoints.collections import CollectionDoor
-from choir_memory.endpoints.hints import HintDoor
-from choir_memory.endpoints.operator import OperatorDoor
-from choir_memory.endpoints.reminders import ReminderDoor
-from choir_memory.endpoints.sessions import SessionDoor
-from choir_memory.grains.errands import Errands, OwnModel
-from choir_memory.grains.rounds import Rounds
-from choir_memory.growth.upkeep import Habits, Upkeep
-from choir_memory.health import Health
-from choir_memory.knowledge.upsert import Knowledge
-from choir_memory.layers.collections import Collections
-from choir_memory.layers.episodes import remember_episode
-from choir_memory.layers.openai_model import OpenAiModel
-from choir_memory.layers.reminders import Reminding
-from choir_memory.layers.tool_errors import ToolErrors, remember_troubles
-from choir_memory.operator.carry import Carry
-from choir_memory.operator.change import Change
-from choir_memory.operator.look import Look
-from choir_memory.schema.lease_store import Leases
-from choir_memory.schema.spaces import Spaces
-from choir_memory.schema.store import SpaceStore
-from choir_memory.search.recall import Recall
-from choir_memory.sessions.archive import Archive
-from choir_memory.sessions.erase import Eraser
-from choir_memory.sessions.promote import Promotion
-from choir_memory.sessions.record import Recorder
+from choir_memory.collections.service import CollectionService
+from choir_memory.embedding.factory import choose_model
+from choir_memory.embedding.metrics import EmbeddingMetrics
+from choir_memory.embedding.queue import EmbeddingQueue, QueueIntervals
+from choir_memory.embedding.reembedding import Reembedding
+from choir_memory.embedding.registry import EmbedderRegistry
+from choir_memory.endpoints.admin import AdminEndpoints
+from choir_memory.endpoints.agents import AgentEndpoints, HintEndpoints, ReminderEndpoints
+from choir_memory.endpoints.collections import CollectionEndpoints
+from choir_memory.endpoints.sessions import SessionEndpoints
+from choir_memory.health import HealthCheck
+from choir_memory.knowledge.upsert import KnowledgeService
+from choir_memory.llm.model import OpenAiLanguageModel
+from choir_memory.maintenance.database_upkeep import DatabaseUpkeep, UpkeepSettings
+from choir_memory.maintenance.scheduler import MaintenanceScheduler
+from choir_memory.maintenance.tasks import ConfiguredLanguageModel, MaintenanceTasks
+from choir_memory.reminders.service import ReminderService
+from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.schema.store import SpaceRegistry, SpaceStore
+from choir_memory.search.service import SearchService
+from choir_memory.sessions.archive import SessionArchive
+from choir_memory.sessions.erasure import SessionEraser
+from choir_memory.sessions.promotion import SessionPromoter
+from choir_memory.sessions.recorder import UnitRecorder
 from choir_memory.settings import MemorySecrets, MemorySettings
+from choir_memory.summaries.episodes import store_episode
+from choir_memory.tool_errors.service import ToolErrorService, store_failures
 
 log = structlog.get_logger("choir.memory")
 
@@ -74,56 +71,60 @@ class MemoryService:
         )
         self._bus = Bus(settings.nats_url, _shown(secrets.nats_token), SERVICE)
         store = SpaceStore(self._database)
-        self._spaces = Spaces(store)
+        self._spaces = SpaceRegistry(store)
         deadline_s = settings.query_embedding_deadline_s
-        choice = choose(settings, secrets.embedding_key)
-        self._embedders = Embedders(self._database, choice, SystemClock(), deadline_s)
+        choice = choose_model(settings, secrets.embedding_key)
+        self._embedders = EmbedderRegistry(self._database, choice, SystemClock(), deadline_s)
         self._queue = EmbeddingQueue(self._database, self._spaces, self._embedders, _pace(settings))
         self._metrics = Metrics(SERVICE)
-        self._figures = EmbeddingFigures(self._metrics, self._queue, self._embedders)
-        self._rebuild = Rebuild(
+        self._figures = EmbeddingMetrics(self._metrics, self._queue, self._embedders)
+        self._rebuild = Reembedding(
             self._database,
             self._spaces,
             self._embedders,
-            self._queue.announce,
+            self._queue.notify,
             settings.embedding_poll_s,
             settings.embedding_grace_s,
         )
         database, spaces, audit = self._database, self._spaces, AuditStore(self._database)
-        knowledge = Knowledge(database, spaces, self._queue.announce)
-        recall = Recall(database, spaces, self._embedders, SystemClock())
-        self._agents = AgentDoor(spaces, knowledge, recall, self._queue, self._embedders, audit)
-        self._reminders = ReminderDoor(Reminding(database, spaces, recall, SystemClock()))
-        self._operators = OperatorDoor(
-            Look(database, spaces, recall, audit),
-            Change(database, spaces, knowledge),
-            Carry(database, spaces, audit, self._queue.announce),
+        knowledge = KnowledgeService(database, spaces, self._queue.notify)
+        recall = SearchService(database, spaces, self._embedders, SystemClock())
+        self._agents = AgentEndpoints(
+            spaces, knowledge, recall, self._queue, self._embedders, audit
+        )
+        self._reminders = ReminderEndpoints(
+            ReminderService(database, spaces, recall, SystemClock())
+        )
+        self._operators = AdminEndpoints(
+            MemoryReader(database, spaces, recall, audit),
+            MemoryWriter(database, spaces, knowledge),
+            MemoryTransfer(database, spaces, audit, self._queue.notify),
         )
         self._sessions = self._session_door()
         self._errands = self._make_errands(secrets)
-        self._rounds = Rounds(store.agents, self._errands.make, settings.round_s)
-        self._upkeep = Upkeep(self._database, _habits(settings))
-        self._health = Health(self._database, self._bus, self._embedders)
+        self._rounds = MaintenanceScheduler(store.list_agents, self._errands.make, settings.round_s)
+        self._upkeep = DatabaseUpkeep(self._database, _habits(settings))
+        self._health = HealthCheck(self._database, self._bus, self._embedders)
 
-    def _session_door(self) -> SessionDoor:
-        database, spaces, announce = self._database, self._spaces, self._queue.announce
-        return SessionDoor(
-            Recorder(database, spaces, announce),
-            Archive(
+    def _session_door(self) -> SessionEndpoints:
+        database, spaces, announce = self._database, self._spaces, self._queue.notify
+        return SessionEndpoints(
+            UnitRecorder(database, spaces, announce),
+            SessionArchive(
                 database,
                 spaces,
-                Promotion(database, announce),
+                SessionPromoter(database, announce),
                 announce,
-                remember_troubles,
-                remember_episode,
+                store_failures,
+                store_episode,
             ),
-            Eraser(database, spaces),
+            SessionEraser(database, spaces),
         )
 
     async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
         """Serve until `stop` is set; raises StartupError (in an exception group) when the service
         cannot start."""
-        readiness = Readiness(self._health.check)
+        readiness = ReadinessCheck(self._health.check)
         http = make_service_app(SERVICE, VERSION, readiness, metrics=self._metrics)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(http, sockets, stop))
@@ -151,26 +152,28 @@ class MemoryService:
                 tasks.create_task(self._rounds.run())
 
     def _tables(self) -> tuple[Endpoint, ...]:
-        hints = HintDoor(ToolErrors(self._database, self._spaces, SystemClock()))
-        brought = CollectionDoor(Collections(self._database, self._spaces, self._queue.announce))
+        hints = HintEndpoints(ToolErrorService(self._database, self._spaces, SystemClock()))
+        brought = CollectionEndpoints(
+            CollectionService(self._database, self._spaces, self._queue.notify)
+        )
         doors = (self._agents, self._sessions, self._operators, self._reminders, hints, brought)
         return tuple(endpoint for door in doors for endpoint in door.table())
 
-    def _make_errands(self, secrets: MemorySecrets) -> Errands:
+    def _make_errands(self, secrets: MemorySecrets) -> MaintenanceTasks:
         key = _shown(secrets.model_key)
-        return Errands(
+        return MaintenanceTasks(
             self._database,
             self._spaces,
-            Leases(self._database, uuid4().hex),
+            LeaseStore(self._database, uuid4().hex),
             SystemClock(),
             self._embedders.embed_query,
-            self._queue.announce,
-            OwnModel(
-                lambda wanted: OpenAiModel(wanted, key if wanted.secret else None),
+            self._queue.notify,
+            ConfiguredLanguageModel(
+                lambda wanted: OpenAiLanguageModel(wanted, key if wanted.secret else None),
                 secrets.model.secret if secrets.model else None,
             ),
-            BusMemoryOrders(self._bus).read,
-            MemoryOrders(model=secrets.model, retention=secrets.retention),
+            NatsMemorySettingsClient(self._bus).read,
+            MemoryServiceConfig(model=secrets.model, retention=secrets.retention),
         )
 
     async def _warm(self) -> None:
@@ -180,8 +183,8 @@ class MemoryService:
             await self._embedders.warm()
 
 
-def _habits(settings: MemorySettings) -> Habits:
-    return Habits(
+def _habits(settings: MemorySettings) -> UpkeepSettings:
+    return UpkeepSettings(
         upkeep_s=settings.upkeep_s,
         index_from=settings.index_from,
         index_build_mb=settings.index_build_mb,
@@ -191,8 +194,8 @@ def _habits(settings: MemorySettings) -> Habits:
     )
 
 
-def _pace(settings: MemorySettings) -> Pace:
-    return Pace(
+def _pace(settings: MemorySettings) -> QueueIntervals:
+    return QueueIntervals(
         tick_s=settings.embedding_tick_s,
         poll_s=settings.embedding_poll_s,
         retry_s=settings.embedding_retry_s,

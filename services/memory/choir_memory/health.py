@@ -6,30 +6,32 @@ from dataclasses import dataclass
 
 from choir_common.bus.client import Bus
 from choir_common.postgres.pool import Database
-from choir_common.wire.operator import PartStatus
-from choir_memory.embedding.embedders import Embedders
+from choir_common.wire.operator import ComponentStatus
+from choir_memory.embedding.registry import EmbedderRegistry
 
 CHECK_S = 2.0
 
 
 @dataclass(slots=True)
-class Health:
+class HealthCheck:
     """Readiness of the service. A failing embedder is reported but does not fail readiness: full
     text works without it."""
 
     database: Database
     bus: Bus
-    embedders: Embedders
+    embedders: EmbedderRegistry
 
-    async def check(self) -> Sequence[PartStatus]:
+    async def check(self) -> Sequence[ComponentStatus]:
         """Return the status of each dependency: Postgres, NATS and the embedder."""
         postgres = await self._postgres()
         return (
-            PartStatus(
+            ComponentStatus(
                 name="postgres", ok=postgres, detail="" if postgres else "It does not answer."
             ),
-            PartStatus(name="nats", ok=not self.bus.trouble, detail=self.bus.trouble),
-            PartStatus(name="embedder", ok=True, detail=self._embedder()),
+            ComponentStatus(
+                name="nats", ok=not self.bus.failure_reason, detail=self.bus.failure_reason
+            ),
+            ComponentStatus(name="embedder", ok=True, detail=self._embedder()),
         )
 
     def _embedder(self) -> str:
@@ -40,6 +42,6 @@ class Health:
     async def _postgres(self) -> bool:
         try:
             async with asyncio.timeout(CHECK_S):
-                return await self.database.reachable()
+                return await self.database.is_reachable()
         except TimeoutError:
             return False

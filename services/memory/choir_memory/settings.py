@@ -39,7 +39,7 @@ class MemorySecrets(BaseModel):
 
 
 class MemorySettings(ServiceSettings):
-    """Settings of the memory service; each is set as `CHOIR_<NAME>`."""
+    """Settings of the memory service; each is set as `CHOIR_<FILE_NAME_PATTERN>`."""
 
     postgres_dsn: str = "postgresql://choir@127.0.0.1:5432/choir"
     """Address of Postgres with pgvector, without the password."""
@@ -112,7 +112,7 @@ class MemorySettings(ServiceSettings):
             )
         return self
 
-    def told(self, embedding: EmbeddingConfig | None) -> Self:
+    def with_config(self, embedding: EmbeddingConfig | None) -> Self:
         """Return these settings with the embedding section of config.json, unless the environment
         sets an endpoint."""
         if embedding is None or self.embedding_endpoint is not None:

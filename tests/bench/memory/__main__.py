@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.memory.crowd import measure_crowd
-from tests.bench.memory.figures import Results
+from tests.bench.memory.environment import bench_environment
+from tests.bench.memory.figures import MemoryBenchResults
+from tests.bench.memory.many_agents import measure_many_agents
 from tests.bench.memory.schemas import measure_schemas
 from tests.bench.memory.spaces import measure_space
-from tests.bench.memory.stage import set_stage
 from tests.bench.memory.writing import measure_ingest
 
 OUT = Path(".bench/memory.json")
@@ -22,9 +22,9 @@ SIZES = "1000,10000,100000"
 FULL_SIZES = "1000,10000,100000,1000000"
 
 
-async def measure(options: argparse.Namespace, results: Results) -> None:
+async def measure(options: argparse.Namespace, results: MemoryBenchResults) -> None:
     """Fill `results`, and write them after each step, so that an interrupted run is not lost."""
-    async with set_stage(options.keep) as stage:
+    async with bench_environment(options.keep) as stage:
 
         def note() -> None:
             results.service_mb, results.postgres_mb = stage.service_mb(), stage.postgres_mb()
@@ -40,11 +40,11 @@ async def measure(options: argparse.Namespace, results: Results) -> None:
             results.spaces.append(await measure_space(stage, size, options.questions))
             note()
         if options.agents:
-            results.crowd = await measure_crowd(stage, options.agents, options.searches)
+            results.crowd = await measure_many_agents(stage, options.agents, options.searches)
         note()
 
 
-def show(results: Results) -> None:
+def show(results: MemoryBenchResults) -> None:
     """Print the figures as tables."""
     console = Console()
     single = [("schemas", results.schemas), ("ingest", results.ingest), ("crowd", results.crowd)]
@@ -77,7 +77,7 @@ def main() -> None:
     options.sizes = [int(size) for size in sizes.split(",") if size]
     if options.agents is None:
         options.agents = 1_000 if options.full else 50
-    results, start = Results(), time.monotonic()
+    results, start = MemoryBenchResults(), time.monotonic()
     asyncio.run(measure(options, results))
     show(results)
     print(f"{options.out}, {time.monotonic() - start:.0f} s")

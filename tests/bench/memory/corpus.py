@@ -21,7 +21,7 @@ TOPIC_SHARE = 0.4
 """Share of a document's words that come from its topic; the others follow a Zipf distribution."""
 MEAN_WORDS = 30
 SHORTEST, LONGEST = 4, 150
-MEANINGS = 48
+WORD_DIMENSIONS = 48
 """Dimensions of the subspace that contains the words' vectors."""
 NOISE = 0.1
 """Length of the random part of a document's vector, relative to the part from its words."""
@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class WordSequence:
     """A text as a sequence of word numbers."""
 
     words: tuple[int, ...]
@@ -48,13 +48,13 @@ class Corpus:
     @cached_property
     def _meanings(self) -> Floats:
         random = np.random.default_rng(7)
-        meanings = random.standard_normal((WORDS, MEANINGS)).astype(np.float32)
+        meanings = random.standard_normal((WORDS, WORD_DIMENSIONS)).astype(np.float32)
         return np.asarray(meanings * self._information[:, None])
 
     @cached_property
     def _spread(self) -> Floats:
         random = np.random.default_rng(8)
-        return np.asarray(random.standard_normal((MEANINGS, DIMENSIONS)).astype(np.float32))
+        return np.asarray(random.standard_normal((WORD_DIMENSIONS, DIMENSIONS)).astype(np.float32))
 
     @cached_property
     def _noise(self) -> Floats:
@@ -77,7 +77,7 @@ class Corpus:
         # without the most common words, which belong to every topic
         return np.random.default_rng(11).integers(300, WORDS, (TOPICS, TOPIC_WORDS))
 
-    def documents(self, count: int, seed: int) -> Iterator[Text]:
+    def documents(self, count: int, seed: int) -> Iterator[WordSequence]:
         """Yield `count` documents."""
         random = np.random.default_rng(seed)
         lengths = random.lognormal(np.log(MEAN_WORDS), 0.6, count).clip(SHORTEST, LONGEST)
@@ -90,9 +90,11 @@ class Corpus:
                 *topic[random.integers(TOPIC_WORDS, size=of_topic)].tolist(),
                 *common[start : start + length - of_topic].tolist(),
             )
-            yield Text(words)
+            yield WordSequence(words)
 
-    def questions(self, documents: Sequence[Text], count: int, seed: int) -> list[Text]:
+    def questions(
+        self, documents: Sequence[WordSequence], count: int, seed: int
+    ) -> list[WordSequence]:
         """Return questions, each with some words of one of the `documents` and some common words."""
         random = np.random.default_rng(seed)
         made = []
@@ -100,10 +102,10 @@ class Corpus:
             words = documents[at].words
             told = random.choice(words, size=min(6, len(words)), replace=False).tolist()
             asked = random.choice(WORDS, 3, p=self._shares).tolist()
-            made.append(Text((*told, *asked)))
+            made.append(WordSequence((*told, *asked)))
         return made
 
-    def vectors(self, texts: Sequence[Text]) -> Floats:
+    def vectors(self, texts: Sequence[WordSequence]) -> Floats:
         """Return one unit vector per text."""
         lengths = [len(one.words) for one in texts]
         words = np.fromiter(chain.from_iterable(one.words for one in texts), np.int64, sum(lengths))
@@ -115,7 +117,7 @@ class Corpus:
         return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True))
 
 
-def parse(text: str) -> Text:
+def parse(text: str) -> WordSequence:
     """Parse a text of this corpus; an empty text becomes the most common word."""
     words = tuple(int(word[1:-1]) for word in text.split() if word[1:-1].isdecimal())
-    return Text(words or (0,))
+    return WordSequence(words or (0,))

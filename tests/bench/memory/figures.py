@@ -58,7 +58,7 @@ class IngestFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class CrowdFigures:
+class ConcurrentFigures:
     """Concurrent searches over the memories of several agents, alternating with the baseline."""
 
     agents: int
@@ -95,13 +95,13 @@ class SchemaFigures:
 
 
 @dataclass(slots=True)
-class Results:
+class MemoryBenchResults:
     """All figures of one run."""
 
     schemas: SchemaFigures | None = None
     ingest: IngestFigures | None = None
     spaces: list[SpaceFigures] = field(default_factory=list)
-    crowd: CrowdFigures | None = None
+    crowd: ConcurrentFigures | None = None
     service_mb: float = 0
     postgres_mb: float = 0
 

@@ -14,9 +14,9 @@ from uuid import UUID, uuid5
 import asyncpg
 import numpy as np
 
-from choir_memory.growth.upkeep import LOCK
-from choir_memory.words.tokens import document_tokens, tsvector
-from tests.bench.memory.corpus import DIMENSIONS, Corpus, Text
+from choir_memory.maintenance.database_upkeep import ADVISORY_LOCK_KEY
+from choir_memory.text.tokens import document_tokens, tsvector
+from tests.bench.memory.corpus import DIMENSIONS, Corpus, WordSequence
 
 NAMES = UUID("5d6e7f80-0000-4000-8000-000000000000")
 CHUNK = 5_000
@@ -24,9 +24,9 @@ TURNS = 50
 """Documents per session."""
 
 
-async def fill(
+async def load_documents(
     held: "asyncpg.Connection[Any]", agent_id: str, corpus: Corpus, count: int
-) -> list[Text]:
+) -> list[WordSequence]:
     """Store `count` documents, skipping those that exist already; return the first ten thousand."""
     await held.set_type_codec(
         "halfvec", schema="public", encoder=bytes, decoder=bytes, format="binary"
@@ -35,11 +35,11 @@ async def fill(
     model = await held.fetchval(
         "SELECT id FROM choir_memory.embedding_models WHERE state = 'active'"
     )
-    schema, kept = f"choir_{agent_id}", list[Text]()
+    schema, kept = f"choir_{agent_id}", list[WordSequence]()
     there = await held.fetchval(f'SELECT count(*) FROM "{schema}".memory_documents')
     documents = corpus.documents(count, _seed(agent_id))
     # this lock stops maintenance, which would build an index over a part of the data
-    await held.execute("SELECT pg_advisory_lock($1)", LOCK)
+    await held.execute("SELECT pg_advisory_lock($1)", ADVISORY_LOCK_KEY)
     for start in range(0, count, CHUNK):
         chunk = list(islice(documents, CHUNK))
         if len(kept) < 10_000:
@@ -57,7 +57,7 @@ async def fill(
             )
     if there < count:
         await held.execute(f'ANALYZE "{schema}".memory_documents, "{schema}".memory_embeddings')
-    await held.execute("SELECT pg_advisory_unlock($1)", LOCK)
+    await held.execute("SELECT pg_advisory_unlock($1)", ADVISORY_LOCK_KEY)
     return kept
 
 
@@ -66,7 +66,7 @@ async def _documents(
     schema: str,
     start: int,
     ids: Sequence[UUID],
-    chunk: Sequence[Text],
+    chunk: Sequence[WordSequence],
 ) -> None:
     texts = [one.text for one in chunk]
     tokens = [[_token(word) for word in one.words] for one in chunk]
@@ -87,12 +87,12 @@ async def _documents(
 
 @cache
 def _token(word: int) -> str:
-    (token,) = document_tokens(Text((word,)).text)
+    (token,) = document_tokens(WordSequence((word,)).text)
     return token
 
 
 def _vectors(
-    ids: Sequence[UUID], model: int, corpus: Corpus, chunk: Sequence[Text]
+    ids: Sequence[UUID], model: int, corpus: Corpus, chunk: Sequence[WordSequence]
 ) -> Iterator[tuple[UUID, int, int, bytes]]:
     head = DIMENSIONS.to_bytes(2, "big") + b"\0\0"
     halves = corpus.vectors(chunk).astype(np.dtype(">f2"))

@@ -3,9 +3,9 @@
 import asyncio
 import time
 
-from choir_common.wire.memories import EnsureSpace, MemoryQuery
+from choir_common.wire.memory_search import EnsureSpace, MemoryQuery
+from tests.bench.memory.environment import CONNECTIONS, BenchEnvironment
 from tests.bench.memory.figures import SchemaFigures, p50_and_p99
-from tests.bench.memory.stage import CONNECTIONS, Stage
 
 _SIZE = "SELECT pg_database_size(current_database())"
 _CATALOG = """
@@ -16,7 +16,7 @@ _RELATIONS = "SELECT count(*) FROM pg_class"
 LAST = 100
 
 
-async def measure_schemas(stage: Stage, count: int) -> SchemaFigures:
+async def measure_schemas(stage: BenchEnvironment, count: int) -> SchemaFigures:
     """Create `count` agents' schemas one after the other, search in each, then restart the service."""
     before, effort = await _standing(stage), stage.efforts()
     taken = []
@@ -45,11 +45,11 @@ async def measure_schemas(stage: Stage, count: int) -> SchemaFigures:
     )
 
 
-async def _standing(stage: Stage) -> list[int]:
+async def _standing(stage: BenchEnvironment) -> list[int]:
     return [await stage.admin.fetchval(sql) for sql in (_SIZE, _CATALOG, _RELATIONS)]
 
 
-async def _touch(stage: Stage, count: int) -> None:
+async def _touch(stage: BenchEnvironment, count: int) -> None:
     numbers = iter(range(count))
 
     async def search() -> None:

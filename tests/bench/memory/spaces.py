@@ -3,13 +3,13 @@
 import asyncio
 import time
 
-from choir_common.wire.memories import EnsureSpace
-from tests.bench.memory.asking import ask_at_once, ask_floor, search
+from choir_common.wire.memory_search import EnsureSpace
 from tests.bench.memory.corpus import Corpus
+from tests.bench.memory.environment import BenchEnvironment
 from tests.bench.memory.figures import SpaceFigures, p50_and_p99
-from tests.bench.memory.load import fill
+from tests.bench.memory.load import load_documents
 from tests.bench.memory.recall import recall_at_10
-from tests.bench.memory.stage import Stage
+from tests.bench.memory.searching import search, search_baseline, search_concurrently
 
 WARM = 20
 RECALL_QUESTIONS = 100
@@ -29,27 +29,27 @@ WHERE indrelid = '{schema}.memory_embeddings'::regclass AND indexprs IS NOT NULL
 """
 
 
-async def measure_space(stage: Stage, size: int, questions: int) -> SpaceFigures:
+async def measure_space(stage: BenchEnvironment, size: int, questions: int) -> SpaceFigures:
     """Fill a memory, wait for its index if it gets one, and search in it and with the baseline."""
     agent, corpus = f"space_{size}", Corpus()
     await stage.client.ensure(EnsureSpace(agent_id=agent))
-    documents = await fill(stage.admin, agent, corpus, size)
+    documents = await load_documents(stage.admin, agent, corpus, size)
     index_s = await _until_indexed(stage, agent, size)
     asked = [(agent, one) for one in corpus.questions(documents, questions + WARM, size)]
     for one in asked[:WARM]:
         await search(stage, one)
-        await ask_floor(stage, stage.admin, one)
+        await search_baseline(stage, stage.admin, one)
     choir, floor, found, effort = [], [], 0, stage.efforts()
     for one in asked[WARM:]:
         start = time.perf_counter()
         texts = await search(stage, one)
         middle = time.perf_counter()
-        await ask_floor(stage, stage.admin, one)
+        await search_baseline(stage, stage.admin, one)
         choir.append(middle - start)
         floor.append(time.perf_counter() - middle)
         found += any(set(one[1].words[:6]) <= set(_words(text)) for text in texts)
     cpu_ms = stage.efforts().each_ms(effort, questions)
-    at_once = await ask_at_once(stage, asked, 1, size)
+    at_once = await search_concurrently(stage, asked, 1, size)
     some = [question for _, question in asked[:RECALL_QUESTIONS]]
     recall = await recall_at_10(stage, agent, some)
     sizes = await stage.admin.fetchrow(_SIZES.format(schema=f"choir_{agent}"))
@@ -73,7 +73,7 @@ async def measure_space(stage: Stage, size: int, questions: int) -> SpaceFigures
     )
 
 
-async def _until_indexed(stage: Stage, agent: str, size: int) -> float:
+async def _until_indexed(stage: BenchEnvironment, agent: str, size: int) -> float:
     """Wait until the service's maintenance has built the index; return the seconds it took."""
     if size < INDEXED_FROM:
         return 0.0

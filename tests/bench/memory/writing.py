@@ -10,21 +10,21 @@ from uuid import UUID, uuid5
 
 import asyncpg
 
-from choir_common.clients.memory_sessions import BusSessionMemory
-from choir_common.wire.memories import EnsureSpace, MemoryUpsert
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.wire.memory_search import EnsureSpace, MemoryUpsert
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
-from choir_memory.embedding.port import render
+from choir_memory.embedding.embedder import to_pgvector
 from tests.bench.memory.corpus import DIMENSIONS, Corpus
+from tests.bench.memory.environment import BenchEnvironment
 from tests.bench.memory.figures import IngestFigures, p50_and_p99
-from tests.bench.memory.stage import Stage
 
 WRITERS = 4
 UNITS = 64
 """Units per call, as from a session of typical length."""
-ROUND = WRITERS * UNITS * 3
+BLOCK_DOCUMENTS = WRITERS * UNITS * 3
 """Documents in one of the alternating blocks."""
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
-ALONE = 200
+SINGLE_WRITES = 200
 NAMES = UUID("5d6e7f80-0000-4000-8000-000000000001")
 
 # the baseline without Choir: a table with a vector index, with pgvector's default settings
@@ -42,12 +42,12 @@ Write = Callable[[int, Sequence[str]], Awaitable[object]]
 """Writes texts; the first argument is the number of the first text, from which their ids are derived."""
 
 
-async def measure_ingest(stage: Stage, count: int) -> IngestFigures:
+async def measure_ingest(stage: BenchEnvironment, count: int) -> IngestFigures:
     """Record `count` session units and wait for their vectors; then write single notes."""
-    documents = [one.text for one in Corpus().documents(count + ALONE, 99)]
+    documents = [one.text for one in Corpus().documents(count + SINGLE_WRITES, 99)]
     await stage.client.ensure(EnsureSpace(agent_id="writer"))
     await stage.admin.execute(f"DROP TABLE IF EXISTS plain_documents; {_PLAIN}")
-    sessions = BusSessionMemory(stage.memory.bus)
+    sessions = NatsSessionMemoryClient(stage.memory.bus)
 
     async def record(first: int, texts: Sequence[str]) -> None:
         units = tuple(
@@ -59,8 +59,8 @@ async def measure_ingest(stage: Stage, count: int) -> IngestFigures:
 
     acknowledged = complete = plain = 0.0
     async with stage.floor_pool() as pool:
-        for first in range(0, count, ROUND):
-            block = documents[first : min(first + ROUND, count)]
+        for first in range(0, count, BLOCK_DOCUMENTS):
+            block = documents[first : min(first + BLOCK_DOCUMENTS, count)]
             start = time.perf_counter()
             await _in_calls(record, first, block)
             acknowledged += time.perf_counter() - start
@@ -69,7 +69,7 @@ async def measure_ingest(stage: Stage, count: int) -> IngestFigures:
             start = time.perf_counter()
             await _in_calls(lambda at, texts: _plain(stage, pool, at, texts), first, block)
             plain += time.perf_counter() - start
-        alone, plain_alone = await _alone(stage, pool, documents[count:])
+        alone, plain_alone = await _measure_single_writes(stage, pool, documents[count:])
     return IngestFigures(
         count,
         round(count / complete),
@@ -80,8 +80,8 @@ async def measure_ingest(stage: Stage, count: int) -> IngestFigures:
     )
 
 
-async def _alone(
-    stage: Stage, pool: "asyncpg.Pool[Any]", texts: Sequence[str]
+async def _measure_single_writes(
+    stage: BenchEnvironment, pool: "asyncpg.Pool[Any]", texts: Sequence[str]
 ) -> tuple[list[float], list[float]]:
     numbers, alone, plain = itertools.count(1_000_000), list[float](), list[float]()
     for text in texts:
@@ -99,8 +99,10 @@ async def _alone(
     return alone, plain
 
 
-async def _plain(stage: Stage, pool: "asyncpg.Pool[Any]", first: int, texts: Sequence[str]) -> None:
-    vectors = [render(one) for one in await stage.embedder.embed(texts)]
+async def _plain(
+    stage: BenchEnvironment, pool: "asyncpg.Pool[Any]", first: int, texts: Sequence[str]
+) -> None:
+    vectors = [to_pgvector(one) for one in await stage.embedder.embed(texts)]
     ids = [uuid5(NAMES, str(first + at)) for at in range(len(texts))]
     await pool.execute(_PUT, ids, list(texts), vectors)
 
@@ -115,6 +117,6 @@ async def _in_calls(write: Write, first: int, texts: Sequence[str]) -> None:
     await asyncio.gather(*(writer(work) for _ in range(WRITERS)))
 
 
-async def _until_embedded(stage: Stage) -> None:
+async def _until_embedded(stage: BenchEnvironment) -> None:
     while (await stage.client.status()).queued:
         await asyncio.sleep(0.01)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.prompt.assemble import Assembler, Prompt
-from choir_agent.prompt.identity import read_static_prompts
+from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_common.wire.events import (
     ContextBundle,
     CoreReported,
@@ -40,7 +40,7 @@ def session(tmp_path: Path) -> ToldSession:
     (tmp_path / "SOUL-CORE.md").write_text("Thorough.")
     told = ToldSession()
     static = read_static_prompts(tmp_path, SKILLS)
-    told.assembler = Assembler(told.memory, static, lambda name: name.replace(".", "_"))
+    told.assembler = PromptAssembler(told.memory, static, lambda name: name.replace(".", "_"))
     tell_the_story(told)
     return told
 
@@ -107,7 +107,7 @@ def work_on_it(session: ToldSession) -> None:
 def fold(session: ToldSession, lane: str) -> None:
     window = session.memory.window(lane)
     assert window is not None
-    pieces = list(window.usual_pieces())
+    pieces = list(window.removable_pieces())
     compacted = MemoryCompacted(
         target=lane,
         through_rev=pieces[-1].last_rev,

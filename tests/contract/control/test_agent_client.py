@@ -8,15 +8,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from choir_agent.control.client import Control
-from choir_agent.control.follow import follow_signals
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.control_client.signal_stream import follow_signals
 from choir_common.errors import Fenced, Unavailable
-from choir_common.http.transport import make_client
-from choir_common.wire.rpc import ConfigRequest, HelloRequest
-from choir_common.wire.runtime import AgentBoot
-from choir_control.runtimes.port import LaunchSpec
-from choir_control.transports.authority import issue
-from choir_control.transports.own_files import OwnFiles
+from choir_common.http.client import make_client
+from choir_common.wire.rpc import AgentStartParameters, ConfigRequest, HelloRequest
+from choir_control.agents.runtimes.port import LaunchSpec
+from choir_control.api.transports.authority import issue_certificate
+from choir_control.api.transports.own_files import CertificateFiles
 from tests.service.control.world import OPERATOR_TOKEN, World
 
 
@@ -25,9 +24,9 @@ def door(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def boot_of(spec: LaunchSpec) -> AgentBoot:
-    way = spec.way(str(spec.socket_dir))
-    return AgentBoot(
+def boot_of(spec: LaunchSpec) -> AgentStartParameters:
+    way = spec.control_address(str(spec.socket_dir))
+    return AgentStartParameters(
         agent_id=spec.agent_id,
         session_id=spec.session_id,
         epoch=spec.epoch,
@@ -52,7 +51,7 @@ def hello_of(spec: LaunchSpec) -> HelloRequest:
 
 async def test_calls_signals_and_the_end_are_the_same(world: World) -> None:
     spec = (await world.agent()).spec
-    control = Control(boot_of(spec))
+    control = ControlClient(boot_of(spec))
     try:
         assert (await control.hello(hello_of(spec))).status == "fresh"
         assert (await control.fetch_config(ConfigRequest(current_config_version=0))).config
@@ -69,16 +68,16 @@ async def test_another_authority_is_refused_before_a_token_is_sent(
     world: World, tmp_path: Path
 ) -> None:
     spec = (await world.agent()).spec
-    other = OwnFiles(tmp_path / "other")
-    issue(other, ["127.0.0.1"], datetime.datetime.now(datetime.UTC))
+    other = CertificateFiles(tmp_path / "other")
+    issue_certificate(other, ["127.0.0.1"], datetime.datetime.now(datetime.UTC))
     boot = boot_of(spec)
     for trusted in (other.authority.read_text(), ""):  # "": the system's authorities
-        control = Control(boot.model_copy(update={"ca_pem": trusted}))
+        control = ControlClient(boot.model_copy(update={"ca_pem": trusted}))
         with pytest.raises(Unavailable, match="certificate"):
             await control.hello(hello_of(spec))
         await control.close()
     elsewhere = boot.endpoint.replace("127.0.0.1", "127.0.0.2")
-    control = Control(boot.model_copy(update={"endpoint": elsewhere}))
+    control = ControlClient(boot.model_copy(update={"endpoint": elsewhere}))
     with pytest.raises(Unavailable):
         await control.hello(hello_of(spec))
     await control.close()
@@ -88,7 +87,7 @@ async def test_another_authority_is_refused_before_a_token_is_sent(
 async def test_what_is_made_for_tls_is_for_its_owner_alone_and_the_authority_stays(
     world: World,
 ) -> None:
-    files = OwnFiles(world.settings.tls_dir)
+    files = CertificateFiles(world.settings.tls_dir)
     trusted = files.authority.read_text()
     assert files.directory.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in files.directory.iterdir()} == {0o600}
@@ -111,7 +110,7 @@ async def test_a_fenced_epoch_hears_so_on_every_transport(world: World) -> None:
     await (await world.agent()).begin()
     world.runtime.die("main")
     await world.agent(starts=2)
-    control = Control(boot_of(first))
+    control = ControlClient(boot_of(first))
     with pytest.raises(Fenced):
         await control.hello(hello_of(first))
     await control.close()

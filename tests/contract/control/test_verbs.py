@@ -8,9 +8,9 @@ import pytest
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest, OpenPage
-from choir_common.wire.memories import EnsureSpace, MemoryUpsert, MemoryWritten
-from choir_common.wire.messages import Nothing
+from choir_common.wire.browser import BrowseRequest, BrowseResponse, OpenPage
+from choir_common.wire.memory_search import EnsureSpace, MemoryUpsert, MemoryWritten
+from choir_common.wire.messages import Empty
 from choir_common.wire.rpc import VERBS
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import MODEL_KEY, World
@@ -100,18 +100,18 @@ async def test_execute_host_tool_acts_for_the_agent_of_the_lease(
 ) -> None:
     seen: list[object] = []
 
-    async def ensure(space: EnsureSpace) -> Nothing:
-        return Nothing()
+    async def ensure(space: EnsureSpace) -> Empty:
+        return Empty()
 
     async def upsert(write: MemoryUpsert) -> MemoryWritten:
         seen.append((write.agent_id, write.text))
         return MemoryWritten(document_id="d", key=None, operation="inserted", embedded="queued")
 
-    async def browse(request: BrowseRequest) -> BrowsedPage:
+    async def browse(request: BrowseRequest) -> BrowseResponse:
         assert isinstance(request.action, OpenPage)
         url = request.action.url
         seen.append((request.agent_id, url))
-        return BrowsedPage(url=url, status=200, title="t", text="words", truncated=False)
+        return BrowseResponse(url=url, status=200, title="t", text="words", truncated=False)
 
     async with bus.serve(
         "choir-stand-in",

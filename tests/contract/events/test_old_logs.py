@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 import pytest
 
-from choir_common.eventlog.chain import Head, first_break, head_of, link
-from choir_common.wire.events import Event, EventPayload, payload_of, render_payload
+from choir_common.eventlog.chain import LogHead, find_break, head_of, link_event
+from choir_common.wire.events import Event, EventPayload, parse_payload, render_payload
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 GOLDEN = Path(__file__).parent / "golden.jsonl"
@@ -44,7 +44,7 @@ def within(small: Any, large: Any) -> bool:
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line["type"])
 def test_an_event_of_an_old_log_loads_and_loses_nothing(line: dict[str, Any]) -> None:
-    loaded = payload_of(event(line))
+    loaded = parse_payload(event(line))
     assert loaded.type == line["type"]
     assert within(line["payload"], render_payload(loaded))
 
@@ -56,8 +56,8 @@ def test_every_type_of_event_has_its_golden_lines() -> None:
 
 
 def test_the_chain_of_all_of_them_holds() -> None:
-    head, events = Head(), []
+    head, events = LogHead(), []
     for line in LINES:
-        events.append(link(head, "ses_1", "edge", payload_of(event(line)), NOW))
+        events.append(link_event(head, "ses_1", "edge", parse_payload(event(line)), NOW))
         head = head_of(events[-1])
-    assert first_break(events, Head()) is None
+    assert find_break(events, LogHead()) is None

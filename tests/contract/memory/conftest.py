@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory import BusMemory, Memory
+from choir_common.clients.memory import MemoryClient, NatsMemoryClient
 from choir_common.testing.fake_memory import FakeMemory
 from tests.service.memory.servers import (
     NATS_TOKEN,
@@ -14,7 +14,7 @@ from tests.service.memory.servers import (
     make_directory,
     running_nats,
 )
-from tests.support.servers import running_postgres
+from tests.support.postgres import running_postgres
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -30,9 +30,11 @@ async def service() -> AsyncIterator[MemoryProcess]:
 
 
 @pytest.fixture(params=["service", "fake"])
-async def memory(request: pytest.FixtureRequest, service: MemoryProcess) -> AsyncIterator[Memory]:
+async def memory(
+    request: pytest.FixtureRequest, service: MemoryProcess
+) -> AsyncIterator[MemoryClient]:
     if request.param == "fake":
         yield FakeMemory()
         return
     async with Bus(service.nats_url, NATS_TOKEN, "contract") as bus:
-        yield BusMemory(bus)
+        yield NatsMemoryClient(bus)

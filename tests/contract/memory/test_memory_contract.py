@@ -5,11 +5,15 @@ from uuid import uuid4
 
 import pytest
 
-from choir_common.clients.memory import Memory
-from choir_common.errors import BadInput, Conflict, NotFound
-from choir_common.wire.memories import EnsureSpace, MemoryQuery, MemoryUpsert, ReadReceipt
-from choir_common.wire.memory_hints import HintsWanted, ToolHints
-from choir_common.wire.memory_reminders import RemindersWanted
+from choir_common.clients.memory import MemoryClient
+from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.wire.memory_recall import ReadHints, ReadReminders, ToolHints
+from choir_common.wire.memory_search import (
+    EnsureSpace,
+    MemoryQuery,
+    MemoryUpsert,
+    ReadSearchReceipt,
+)
 
 
 @pytest.fixture
@@ -27,7 +31,7 @@ def ask(agent_id: str, query: str = "walnut", **more: object) -> MemoryQuery:
 
 
 async def test_what_was_written_is_found_with_key_times_and_metadata(
-    memory: Memory, agent_id: str
+    memory: MemoryClient, agent_id: str
 ) -> None:
     made = await memory.upsert(
         put(agent_id, "The walnut tree fell.", key="garden.tree", metadata={"tags": ["garden"]})
@@ -49,7 +53,7 @@ async def test_what_was_written_is_found_with_key_times_and_metadata(
 
 
 async def test_update_by_key_makes_then_replaces_then_leaves_alone(
-    memory: Memory, agent_id: str
+    memory: MemoryClient, agent_id: str
 ) -> None:
     done = [
         await memory.upsert(put(agent_id, text, operation="update", key="k"))
@@ -63,7 +67,7 @@ async def test_update_by_key_makes_then_replaces_then_leaves_alone(
     assert hits[0].updated_at > hits[0].created_at
 
 
-async def test_update_and_delete_work_by_id_too(memory: Memory, agent_id: str) -> None:
+async def test_update_and_delete_work_by_id_too(memory: MemoryClient, agent_id: str) -> None:
     made = await memory.upsert(put(agent_id, "walnut"))
     name = made.document_id
     changed = await memory.upsert(put(agent_id, "hazel", operation="update", document_id=name))
@@ -74,7 +78,7 @@ async def test_update_and_delete_work_by_id_too(memory: Memory, agent_id: str) -
 
 
 async def test_what_is_not_there_cannot_be_changed_or_deleted(
-    memory: Memory, agent_id: str
+    memory: MemoryClient, agent_id: str
 ) -> None:
     for operation, text in (("update", "x"), ("delete", None)):
         with pytest.raises(NotFound):
@@ -83,7 +87,7 @@ async def test_what_is_not_there_cannot_be_changed_or_deleted(
         await memory.upsert(put(agent_id, operation="delete", key="nothing-here"))
 
 
-async def test_a_call_id_is_one_write(memory: Memory, agent_id: str) -> None:
+async def test_a_call_id_is_one_write(memory: MemoryClient, agent_id: str) -> None:
     write = put(agent_id, "walnut")
     assert await memory.upsert(write) == await memory.upsert(write)
     assert len((await memory.query(ask(agent_id))).hits) == 1
@@ -91,7 +95,7 @@ async def test_a_call_id_is_one_write(memory: Memory, agent_id: str) -> None:
         await memory.upsert(put(agent_id, "other", call_id=write.call_id))
 
 
-async def test_a_call_id_belongs_to_its_agent(memory: Memory, agent_id: str) -> None:
+async def test_a_call_id_belongs_to_its_agent(memory: MemoryClient, agent_id: str) -> None:
     call_id = uuid4().hex
     await memory.upsert(put(agent_id, "walnut", call_id=call_id))
     other = await memory.upsert(put(f"{agent_id}b", "walnut", call_id=call_id))
@@ -99,7 +103,7 @@ async def test_a_call_id_belongs_to_its_agent(memory: Memory, agent_id: str) -> 
 
 
 async def test_a_refused_write_may_be_corrected_under_its_call_id(
-    memory: Memory, agent_id: str
+    memory: MemoryClient, agent_id: str
 ) -> None:
     call_id = uuid4().hex
     with pytest.raises(NotFound):
@@ -108,14 +112,16 @@ async def test_a_refused_write_may_be_corrected_under_its_call_id(
     assert done.operation == "inserted"
 
 
-async def test_a_taken_key_is_not_overwritten_by_insert(memory: Memory, agent_id: str) -> None:
+async def test_a_taken_key_is_not_overwritten_by_insert(
+    memory: MemoryClient, agent_id: str
+) -> None:
     await memory.upsert(put(agent_id, "walnut", key="k"))
     with pytest.raises(Conflict, match="update"):
         await memory.upsert(put(agent_id, "hazel", key="k"))
 
 
 async def test_another_agent_is_read_when_asked_for_and_else_not(
-    memory: Memory, agent_id: str
+    memory: MemoryClient, agent_id: str
 ) -> None:
     other = f"{agent_id}b"
     await memory.upsert(put(other, "walnut"))
@@ -126,7 +132,7 @@ async def test_another_agent_is_read_when_asked_for_and_else_not(
 
 
 async def test_an_ensured_space_is_empty_and_may_be_ensured_again(
-    memory: Memory, agent_id: str
+    memory: MemoryClient, agent_id: str
 ) -> None:
     for _ in range(2):
         await memory.ensure(EnsureSpace(agent_id=agent_id))
@@ -136,26 +142,26 @@ async def test_an_ensured_space_is_empty_and_may_be_ensured_again(
         ).hits == ()
 
 
-async def test_the_limit_is_kept(memory: Memory, agent_id: str) -> None:
+async def test_the_limit_is_kept(memory: MemoryClient, agent_id: str) -> None:
     for number in range(4):
         await memory.upsert(put(agent_id, f"walnut {number}"))
     assert len((await memory.query(ask(agent_id, limit=2))).hits) == 2
 
 
 async def test_every_search_leaves_a_receipt_with_the_memory_that_was_searched(
-    memory: Memory, agent_id: str
+    memory: MemoryClient, agent_id: str
 ) -> None:
     other = f"{agent_id}b"
     await memory.upsert(put(other, "walnut"))
     found = await memory.query(ask(agent_id, target_agent=other))
     assert found.receipt_id
-    kept = await memory.receipt(ReadReceipt(agent_id=other, receipt_id=found.receipt_id))
+    kept = await memory.receipt(ReadSearchReceipt(agent_id=other, receipt_id=found.receipt_id))
     assert (kept.agent_id, kept.asked_by) == (other, agent_id)
     assert (kept.receipt["store"], kept.receipt["mode"]) == ("knowledge", "semantic")
     for wrong in (
-        ReadReceipt(agent_id=agent_id, receipt_id=found.receipt_id),
-        ReadReceipt(agent_id=other, receipt_id=str(uuid4())),
-        ReadReceipt(agent_id=other, receipt_id="nonsense"),
+        ReadSearchReceipt(agent_id=agent_id, receipt_id=found.receipt_id),
+        ReadSearchReceipt(agent_id=other, receipt_id=str(uuid4())),
+        ReadSearchReceipt(agent_id=other, receipt_id="nonsense"),
     ):
         with pytest.raises(NotFound):
             await memory.receipt(wrong)
@@ -175,9 +181,9 @@ async def test_every_search_leaves_a_receipt_with_the_memory_that_was_searched(
     ],
 )
 async def test_a_write_that_does_not_fit_is_bad_input(
-    memory: Memory, agent_id: str, more: dict[str, object]
+    memory: MemoryClient, agent_id: str, more: dict[str, object]
 ) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await memory.upsert(put(**{"agent_id": agent_id, "text": "walnut", **more}))
 
 
@@ -191,20 +197,22 @@ async def test_a_write_that_does_not_fit_is_bad_input(
     ],
 )
 async def test_a_query_that_does_not_fit_is_bad_input(
-    memory: Memory, agent_id: str, more: dict[str, object]
+    memory: MemoryClient, agent_id: str, more: dict[str, object]
 ) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await memory.query(ask(agent_id, **more))
 
 
-async def test_the_status_counts_what_waits_for_a_vector(memory: Memory) -> None:
+async def test_the_status_counts_what_waits_for_a_vector(memory: MemoryClient) -> None:
     status = await memory.status()
     assert status.embedder
     assert status.queued >= 0
     assert status.failed == 0
 
 
-async def test_a_write_may_say_which_version_it_stands_on(memory: Memory, agent_id: str) -> None:
+async def test_a_write_may_say_which_version_it_stands_on(
+    memory: MemoryClient, agent_id: str
+) -> None:
     first = await memory.upsert(
         put(agent_id, "walnut", operation="update", key="k", expected_version=0)
     )
@@ -219,15 +227,17 @@ async def test_a_write_may_say_which_version_it_stands_on(memory: Memory, agent_
             await memory.upsert(
                 put(agent_id, "beech", operation="update", key="k", expected_version=stale)
             )
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await memory.upsert(put(agent_id, "beech", key="new", expected_version=1))
     gone = await memory.upsert(put(agent_id, operation="delete", key="k", expected_version=2))
     assert (gone.operation, gone.version) == ("deleted", None)
 
 
-async def test_what_is_known_about_a_message_comes_once(memory: Memory, agent_id: str) -> None:
+async def test_what_is_known_about_a_message_comes_once(
+    memory: MemoryClient, agent_id: str
+) -> None:
     made = await memory.upsert(put(agent_id, "The walnut tree fell."))
-    wanted = RemindersWanted(agent_id=agent_id, session_id="s1", text="What about the walnut?")
+    wanted = ReadReminders(agent_id=agent_id, session_id="s1", text="What about the walnut?")
     found = await memory.remind(wanted)
     assert [one.document_id for one in found.reminders] == [made.document_id]
     assert found.reminders[0].text == "The walnut tree fell." and found.receipts
@@ -236,15 +246,17 @@ async def test_what_is_known_about_a_message_comes_once(memory: Memory, agent_id
 
 
 async def test_what_was_written_after_strangers_were_read_is_found_but_never_comes_unasked(
-    memory: Memory, agent_id: str
+    memory: MemoryClient, agent_id: str
 ) -> None:
     await memory.upsert(put(agent_id, "Walnuts are to be sent to Mallory.", outside=True))
     (hit,) = (await memory.query(ask(agent_id, "walnuts"))).hits
     assert hit.trust == 10
-    wanted = RemindersWanted(agent_id=agent_id, session_id="s1", text="walnuts to be sent")
+    wanted = ReadReminders(agent_id=agent_id, session_id="s1", text="walnuts to be sent")
     assert (await memory.remind(wanted)).reminders == ()
 
 
-async def test_a_failure_that_nobody_has_met_is_told_nothing(memory: Memory, agent_id: str) -> None:
-    wanted = HintsWanted(agent_id=agent_id, tool="choir.exec", said="exit code 1: no such file")
+async def test_a_failure_that_nobody_has_met_is_told_nothing(
+    memory: MemoryClient, agent_id: str
+) -> None:
+    wanted = ReadHints(agent_id=agent_id, tool="choir.exec", said="exit code 1: no such file")
     assert await memory.hints(wanted) == ToolHints(hints=())

@@ -6,32 +6,34 @@ from uuid import uuid4
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory_sessions import BusSessionMemory, SessionMemory
-from choir_common.errors import BadInput, NotFound
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient, SessionMemoryClient
+from choir_common.errors import InvalidRequest, NotFound
 from choir_common.testing.fake_memory_sessions import FakeSessionMemory
 from choir_common.wire.memory_sessions import EraseSession, RecordUnits, SessionUnit
 from tests.service.memory.servers import NATS_TOKEN, MemoryProcess
-from tests.support.sessions import BEGAN, Script, talk
+from tests.support.sessions import BEGAN, LogBuilder, conversation_log
 
 
 @pytest.fixture(params=["service", "fake"])
 async def sessions(
     request: pytest.FixtureRequest, service: MemoryProcess
-) -> AsyncIterator[SessionMemory]:
+) -> AsyncIterator[SessionMemoryClient]:
     if request.param == "fake":
         yield FakeSessionMemory()
         return
     async with Bus(service.nats_url, NATS_TOKEN, "contract") as bus:
-        yield BusSessionMemory(bus)
+        yield NatsSessionMemoryClient(bus)
 
 
-def make_talk() -> Script:
-    script = talk("s1", "one", "two")
+def make_talk() -> LogBuilder:
+    script = conversation_log("s1", "one", "two")
     script.agent_id = f"a{uuid4().hex[:12]}"
     return script
 
 
-async def test_pages_bring_a_session_to_its_end_and_may_come_twice(sessions: SessionMemory) -> None:
+async def test_pages_bring_a_session_to_its_end_and_may_come_twice(
+    sessions: SessionMemoryClient,
+) -> None:
     script = make_talk()
     for _ in range(2):
         answer = await sessions.archive(script.page(0, 3))
@@ -41,28 +43,30 @@ async def test_pages_bring_a_session_to_its_end_and_may_come_twice(sessions: Ses
         assert (answer.through_rev, answer.ended) == (6, True)
 
 
-async def test_an_empty_page_may_tell_of_the_end(sessions: SessionMemory) -> None:
+async def test_an_empty_page_may_tell_of_the_end(sessions: SessionMemoryClient) -> None:
     script = make_talk()
     await sessions.archive(script.page())
     answer = await sessions.archive(script.page(6, 6, 10))
     assert (answer.through_rev, answer.ended) == (6, True)
 
 
-async def test_a_gap_is_answered_by_where_memory_is(sessions: SessionMemory) -> None:
+async def test_a_gap_is_answered_by_where_memory_is(sessions: SessionMemoryClient) -> None:
     script = make_talk()
     await sessions.archive(script.page(0, 2))
     answer = await sessions.archive(script.page(4, 6, 10))
     assert (answer.through_rev, answer.ended) == (2, False)
 
 
-async def test_events_that_do_not_follow_each_other_are_refused(sessions: SessionMemory) -> None:
+async def test_events_that_do_not_follow_each_other_are_refused(
+    sessions: SessionMemoryClient,
+) -> None:
     page = make_talk().page()
     events = (page.events[0], page.events[2])
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await sessions.archive(page.model_copy(update={"events": events}))
 
 
-async def test_units_are_recorded_once_and_erased_for_good(sessions: SessionMemory) -> None:
+async def test_units_are_recorded_once_and_erased_for_good(sessions: SessionMemoryClient) -> None:
     agent = f"a{uuid4().hex[:12]}"
     unit = SessionUnit(id="u1", text="An otter.", at=BEGAN, position=0)
     given = RecordUnits(agent_id=agent, session_id="s1", units=(unit,))

@@ -5,7 +5,7 @@ import sys
 
 PROBE = """
 import ctypes
-from choir_agent.boot import harden
+from choir_agent.process_startup import harden
 harden()
 libc = ctypes.CDLL(None)
 PR_GET_DUMPABLE, PR_GET_NO_NEW_PRIVS = 3, 39

@@ -24,11 +24,11 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.http.listen import bind_tcp, serve
 from choir_common.postgres.pool import Database
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest, OpenPage
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import EnsureSpace, MemoryHits, MemoryQuery
-from choir_common.wire.messages import Nothing
-from choir_control.runtimes.process.runtime import ProcessRuntime
+from choir_common.wire.browser import BrowseRequest, BrowseResponse, OpenPage
+from choir_common.wire.memory_search import EnsureSpace, MemoryHits, MemoryQuery
+from choir_common.wire.messages import Empty
+from choir_common.wire.model import JsonObject
+from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_local.nats import EmbeddedNats
 from tests.service.control.world import World, make_world, until
 from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
@@ -40,7 +40,7 @@ from tests.support.mail import (
     make_certificate,
     running_imap,
 )
-from tests.support.servers import PASSWORD as DATABASE_PASSWORD
+from tests.support.postgres import PASSWORD as DATABASE_PASSWORD
 
 __all__ = ["bus", "database", "dsn", "nats", "postgres"]
 pytestmark = pytest.mark.skipif(bool(dovecot_missing()), reason=dovecot_missing())
@@ -233,13 +233,13 @@ def _configure(world: World, model_port: int, mailbox: ImapServer) -> None:
 
 
 def _strangers(scene: Scene) -> tuple[Endpoint, ...]:
-    async def browse(request: BrowseRequest) -> BrowsedPage:
+    async def browse(request: BrowseRequest) -> BrowseResponse:
         assert isinstance(request.action, OpenPage)
         url = request.action.url
-        return BrowsedPage(url=url, status=200, title="t", text=scene.page, truncated=False)
+        return BrowseResponse(url=url, status=200, title="t", text=scene.page, truncated=False)
 
-    async def ensure(space: EnsureSpace) -> Nothing:
-        return Nothing()
+    async def ensure(space: EnsureSpace) -> Empty:
+        return Empty()
 
     async def query(query: MemoryQuery) -> MemoryHits:
         hit: JsonObject = {
@@ -288,7 +288,7 @@ async def test_what_it_reads_makes_proposals_at_most_and_a_human_decides(scene: 
         ),
         cte="8bit",
     )
-    scene.mailbox.put(mail)
+    scene.mailbox.deliver(mail)
     await scene.read(do("choir_email_receive", {"uid": 1}))
     asked = await scene.approvals()
     kinds = sorted(str(found["request_type"]) for found in asked)

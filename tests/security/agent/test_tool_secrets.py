@@ -12,7 +12,7 @@ from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import agent_process
-from tests.support.web_services import KEY, running_brave
+from tests.support.fake_web_services import KEY, fake_brave
 
 TELLTALE = """
 import base64, json, sys
@@ -56,7 +56,7 @@ async def test_a_tools_key_is_in_no_event_no_file_and_no_log() -> None:
         {"rules": [], "otherwise": [{"call": CALLS}, {"say": "done: {result.output}"}]}
     )
     async with (
-        running_brave() as brave,
+        fake_brave() as brave,
         run_rehearsal(steps) as model,
         run_control(model) as control,
     ):

@@ -16,19 +16,18 @@ from pathlib import Path
 import orjson
 import pytest
 
-from choir_agent.arbiter.rule import check
-from choir_agent.arbiter.rulings import Refuse
-from choir_agent.tools.artifacts import Artifacts
-from choir_agent.tools.beneath import Beneath
-from choir_agent.tools.builtin.fs_read import FsRead
-from choir_agent.tools.builtin.fs_search import FsSearch
-from choir_agent.tools.builtin.fs_write import FsWrite
-from choir_agent.tools.builtin.tts_speak import TtsSpeak
-from choir_agent.tools.child import Children
-from choir_agent.tools.registry import Registry
-from choir_agent.tools.staging import ARTIFACTS, SEND, make_staging
+from choir_agent.arbiter.rulings import RefuseCall, check_call
+from choir_agent.tools.api_client import ApiClient
+from choir_agent.tools.artifacts import ArtifactStore
+from choir_agent.tools.builtin.fs_read import FsReadTool
+from choir_agent.tools.builtin.fs_search import FsSearchTool
+from choir_agent.tools.builtin.fs_write import FsWriteTool
+from choir_agent.tools.builtin.tts_speak import TtsSpeakTool
+from choir_agent.tools.program_runner import ProgramRunner
+from choir_agent.tools.registry import ToolRegistry
+from choir_agent.tools.safe_open import SafeOpener
+from choir_agent.tools.staging import ARTIFACTS, SEND, create_staging
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed
-from choir_agent.tools.web_client import WebClient
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.config import (
     AgentSettings,
@@ -39,8 +38,8 @@ from choir_common.wire.config import (
     VoiceProfileConfig,
 )
 from choir_common.wire.events import ToolCall
-from choir_common.wire.json import JsonObject
-from tests.support.web_services import KEY, running_elevenlabs
+from choir_common.wire.model import JsonObject
+from tests.support.fake_web_services import KEY, fake_elevenlabs
 
 CANARY = "outside-canary"
 # Each writes to the disk and waits for it; `make nightly` goes on for longer.
@@ -174,28 +173,28 @@ class Place:
         self.workspace.replace_file(self.workspace.canonical(self.path(vector)), b"overwritten")
 
     async def use(
-        self, tool: Tool, registry: Registry, vector: str, **arguments: str
+        self, tool: Tool, registry: ToolRegistry, vector: str, **arguments: str
     ) -> JsonObject:
         """Take a call the way the arbiter does; raises ToolFailed for what it refuses."""
         given: JsonObject = {"path": self.path(vector), **arguments}
         call = ToolCall(
             call_id="call_1", tool=tool.manifest.name, arguments=orjson.dumps(given).decode()
         )
-        permit = check(call, registry, self.workspace)
-        if isinstance(permit, Refuse):
+        permit = check_call(call, registry, self.workspace)
+        if isinstance(permit, RefuseCall):
             raise ToolFailed(str(permit.error["code"]), str(permit.error["message"]))
         context = CallContext("call_1", "edge", permit.path)
         return (await tool.run(context, permit.arguments)).output
 
     def tools(self) -> list[tuple[Tool, dict[str, str]]]:
         """Return every tool that takes a path, with what else it needs."""
-        children = Children(self.root, str(self.root))
+        children = ProgramRunner(self.root, str(self.root))
         return [
-            (FsRead(self.workspace), {}),
-            (FsWrite(self.workspace), {"content": "overwritten"}),
-            (FsWrite(self.workspace), {"content": "overwritten", "mode": "append"}),
-            (FsWrite(self.workspace), {"content": "overwritten", "mode": "create"}),
-            (FsSearch(self.workspace, children), {"pattern": "."}),
+            (FsReadTool(self.workspace), {}),
+            (FsWriteTool(self.workspace), {"content": "overwritten"}),
+            (FsWriteTool(self.workspace), {"content": "overwritten", "mode": "append"}),
+            (FsWriteTool(self.workspace), {"content": "overwritten", "mode": "create"}),
+            (FsSearchTool(self.workspace, children), {"pattern": "."}),
         ]
 
     def outside_is_untouched(self) -> bool:
@@ -236,7 +235,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
             workspace._beneath.uses_openat2 = False
         elif not workspace._beneath.uses_openat2:
             pytest.skip("this kernel has no openat2")
-        make_staging(workspace)
+        create_staging(workspace)
         yield Place(root, outside, workspace)
         workspace.close()
         bound.close()
@@ -259,7 +258,7 @@ def test_no_path_leads_out(place: Place, vector: str) -> None:
 
 async def test_no_tool_takes_a_path_that_leads_out(place: Place) -> None:
     for tool, arguments in place.tools():
-        registry = Registry([tool])
+        registry = ToolRegistry([tool])
         for vector in ESCAPES:
             with pytest.raises(ToolFailed) as caught:
                 await place.use(tool, registry, vector, **arguments)
@@ -342,7 +341,7 @@ def test_a_directory_that_is_swapped_all_the_time_never_leads_out(place: Place) 
 )
 def test_opening_itself_refuses_ways_out(place: Place, path: str) -> None:
     descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY)
-    beneath = Beneath(descriptor)
+    beneath = SafeOpener(descriptor)
     beneath.uses_openat2 = place.workspace._beneath.uses_openat2
     with pytest.raises(OSError):
         os.close(beneath.open(path, os.O_RDONLY))
@@ -367,14 +366,14 @@ def speaking(endpoint: str) -> CallContext:
 
 @pytest.mark.parametrize("name", TTS_NAMES)
 async def test_no_name_of_a_recording_leads_out(place: Place, name: str) -> None:
-    tool = TtsSpeak(place.workspace, WebClient())
+    tool = TtsSpeakTool(place.workspace, ApiClient())
     call = ToolCall(
         call_id="c", tool=tool.manifest.name,
         arguments=orjson.dumps({"text": "x", "name": name}).decode(),
     )  # fmt: skip
-    permit = check(call, Registry([tool]), place.workspace)
+    permit = check_call(call, ToolRegistry([tool]), place.workspace)
     # the schema's pattern lets one line break pass at the end, as regular expressions do
-    assert isinstance(permit, Refuse) or name == "a\n"
+    assert isinstance(permit, RefuseCall) or name == "a\n"
     with pytest.raises(ToolFailed) as caught:
         await tool.run(speaking("http://127.0.0.1:1"), {"text": "x", "name": name})
     assert caught.value.kind == "bad_input"
@@ -386,9 +385,9 @@ async def test_a_recording_is_not_written_through_a_link(place: Place, swapped: 
     (place.outside / "send").mkdir()
     (place.root / swapped).rename(place.root / "moved")
     (place.root / swapped).symlink_to(place.outside)
-    async with running_elevenlabs() as service:
+    async with fake_elevenlabs() as service:
         with pytest.raises(ToolFailed):
-            await TtsSpeak(place.workspace, WebClient()).run(
+            await TtsSpeakTool(place.workspace, ApiClient()).run(
                 speaking(service.endpoint), {"text": "x", "name": "secret"}
             )
     assert not service.asked
@@ -408,9 +407,9 @@ async def test_a_recording_never_goes_into_what_took_its_place(place: Place, kin
             taken.mkdir()
         case "hardlink":
             taken.hardlink_to(place.outside / "secret")
-    async with running_elevenlabs() as service:
+    async with fake_elevenlabs() as service:
         with suppress(ToolFailed):
-            await TtsSpeak(place.workspace, WebClient()).run(
+            await TtsSpeakTool(place.workspace, ApiClient()).run(
                 speaking(service.endpoint), {"text": "x", "name": "n"}
             )
     assert place.outside_is_untouched()
@@ -424,7 +423,7 @@ async def test_writing_where_a_hard_link_is_leaves_the_other_name_alone(
     lines = {"start_line": 1, "end_line": 1}
     context = CallContext("c", "edge", "hard")
     given: JsonObject = {"path": "hard", "content": "overwritten", "mode": mode, **lines}
-    await FsWrite(place.workspace).run(context, given)
+    await FsWriteTool(place.workspace).run(context, given)
     assert (place.root / "hard").read_text() != CANARY
     assert place.outside_is_untouched()
 
@@ -433,7 +432,7 @@ def test_hard_and_symbolic_links_swapped_all_the_time_are_never_written_through(
     place: Place,
 ) -> None:
     stop = threading.Event()
-    artifacts = Artifacts(place.workspace, str, max_total_bytes=2_000)
+    artifacts = ArtifactStore(place.workspace, str, max_total_bytes=2_000)
     (place.root / "plain").write_text("inside")
     away = place.root / "away"
 

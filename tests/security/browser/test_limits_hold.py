@@ -16,7 +16,7 @@ from choir_browser.egress.dialer import Dialer
 from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_browser.limits.processes import chromium_processes
 from choir_common.errors import Unavailable
-from choir_common.wire.browsing import BrowseRequest, ReadPage
+from choir_common.wire.browser import BrowseRequest, ReadPage
 from tests.security.browser.hostile import HOGS, MILLION, WORDS
 from tests.security.browser.visiting import MakeRooms, ask_proxy, asking_proxy, browse, make_proxy
 from tests.security.browser.web import Answer, Site, html

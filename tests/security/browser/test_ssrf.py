@@ -10,7 +10,7 @@ import pytest
 from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_browser.egress.allowlist import Allowlist, parse_allowlist
 from choir_browser.egress.dialer import Dialer
-from choir_common.errors import BadInput, ChoirError, Forbidden
+from choir_common.errors import ChoirError, Forbidden, InvalidRequest
 from tests.security.browser.vectors import HEADS, HOSTS, PAGES, SCHEMES
 from tests.security.browser.visiting import (
     FlippingResolver,
@@ -117,7 +117,7 @@ async def test_a_url_to_a_private_address_is_forbidden(
 async def test_only_the_web_can_be_opened(make_rooms: MakeRooms) -> None:
     async with make_rooms("") as rooms:
         for url in SCHEMES:
-            with pytest.raises((Forbidden, BadInput)):
+            with pytest.raises((Forbidden, InvalidRequest)):
                 await browse(rooms, url)
 
 
@@ -136,7 +136,7 @@ async def test_a_redirect_to_a_private_address_is_refused_and_said(
                 with pytest.raises(Forbidden, match="private, local or reserved"):
                     await browse(rooms, site.url + path)
         site.paths["/file"] = redirect("file:///etc/passwd")
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidRequest):
             await browse(rooms, f"{site.url}/file")
         site.paths["/metadata"] = redirect("http://169.254.169.254/latest/meta-data/")
         with pytest.raises(Forbidden):

@@ -13,7 +13,7 @@ from choir_browser.egress.dialer import Dialer, SystemResolver
 from choir_browser.egress.proxy import EgressProxy
 from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_common.clock import SystemClock
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest, OpenPage
+from choir_common.wire.browser import BrowseRequest, BrowseResponse, OpenPage
 
 MakeRooms = Callable[..., AbstractAsyncContextManager[BrowserContexts]]
 
@@ -61,7 +61,7 @@ def open_request(agent_id: str, url: str, timeout_ms: int = 60_000) -> BrowseReq
 
 async def browse(
     rooms: BrowserContexts, url: str, agent_id: str = "main", timeout_ms: int = 60_000
-) -> BrowsedPage:
+) -> BrowseResponse:
     """Open a page in an agent's room."""
     return await rooms.browse(open_request(agent_id, url, timeout_ms))
 

@@ -9,14 +9,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from choir_common.wire.events import ApprovalDecided, Cancelled, Reply, UserMsg
+from choir_common.wire.events import ApprovalDecided, Cancelled, Reply, UserMessageStarted
 from choir_common.wire.rpc import VERBS
-from choir_memory.embedding.model_store import settle
+from choir_memory.embedding.model_store import register_model
 from choir_memory.schema.store import SpaceStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import MODEL_KEY, World
-from tests.support.crowd import work
-from tests.support.servers import PASSWORD
+from tests.support.load import sample_event
+from tests.support.postgres import PASSWORD
 
 OWNED = ("sessions", "session_epochs", "session_events", "leases", "pending_approvals", "signals")
 
@@ -114,7 +114,7 @@ async def test_a_body_that_names_another_agent_or_session_is_refused(
     for forged in (
         own.model_copy(update={"agent_id": "never"}),
         victim.heartbeat([]),
-        victim.heartbeat([victim.add(work())]),
+        victim.heartbeat([victim.add(sample_event())]),
     ):
         answer = await attacker.post("HEARTBEAT", forged.model_dump_json().encode())
         assert answer.status_code in (400, 409), answer.text
@@ -131,7 +131,7 @@ async def test_events_about_anothers_things_change_only_the_own_log(
         victim.spec.session_id,
     )
     seqs = await world.database.fetch("SELECT seq FROM choir_control.signals")
-    attacker.add(UserMsg(turn_id="t", inbox_id=inbox_id, dm="second", text="mine"))
+    attacker.add(UserMessageStarted(turn_id="t", inbox_id=inbox_id, dm="second", text="mine"))
     attacker.say("answered for them", answers=inbox_id)
     attacker.add(ApprovalDecided(approval_id=approval, status="approved", what="x", dm="console"))
     for row in seqs:
@@ -164,10 +164,10 @@ async def test_an_agents_role_reaches_no_table_but_its_own(
 ) -> None:
     """Every table there is, also those that are added later, by every way to read or write it."""
     spaces = SpaceStore(world.database)
-    await spaces.prepare()
-    await settle(world.database, "model", 3, "test")
+    await spaces.migrate_shared_schema()
+    await register_model(world.database, "model", 3, "test")
     for name in ("main", "never"):
-        await spaces.make(name)
+        await spaces.create(name)
     tables = await world.database.fetch(
         "SELECT format('%I.%I', schemaname, tablename) AS name FROM pg_tables "
         "WHERE schemaname LIKE 'choir%' AND schemaname <> 'choir_main'"

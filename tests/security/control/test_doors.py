@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from choir_common.wire.rpc import VERBS
-from choir_control.operator.descent import descends_from_us
+from choir_control.api.operator.authentication import is_descendant
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import MODEL_KEY, OPERATOR_TOKEN, World
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 ASK = """
 import socket, sys
@@ -100,13 +100,13 @@ async def test_a_process_below_control_may_not_use_the_operator_socket(world: Wo
 
 
 def test_descent_is_told_from_the_process_table() -> None:
-    assert not descends_from_us(os.getpid())
-    assert not descends_from_us(os.getppid())
-    assert not descends_from_us(1)
+    assert not is_descendant(os.getpid())
+    assert not is_descendant(os.getppid())
+    assert not is_descendant(1)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert descends_from_us(child.pid)
+    assert is_descendant(child.pid)
     child.communicate(b"\n")
-    assert descends_from_us(2**22)
+    assert is_descendant(2**22)
 
 
 async def test_sockets_are_for_their_owner_alone(world: World) -> None:

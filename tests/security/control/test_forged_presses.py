@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from choir_common.clients.control import BusControlInbox
-from choir_common.wire.messages import OutboundMessage, Press
-from choir_control.approvals.press import NEUTRAL
+from choir_common.clients.control import NatsControlClient
+from choir_common.wire.messages import ButtonPress, OutboundMessage
+from choir_control.approvals.buttons import REFUSED
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_notices import ask
 from tests.service.control.world import World, until
@@ -15,10 +15,10 @@ from tests.service.control.world import World, until
 FORGED = 1_000
 
 
-def a_press(data: str, callback_id: str = "cb", **other: str) -> Press:
+def a_press(data: str, callback_id: str = "cb", **other: str) -> ButtonPress:
     """Make a press by the conversation's own user."""
     said = {"gateway": "console", "user_id": "operator", "chat_id": "operator", **other}
-    return Press(data=data, callback_id=callback_id, message_id="m1", **said)
+    return ButtonPress(data=data, callback_id=callback_id, message_id="m1", **said)
 
 
 async def asked_with_buttons(world: World, agent: AgentHand) -> tuple[str, OutboundMessage]:
@@ -32,7 +32,7 @@ async def status_of(world: World, approval: str) -> str:
     return str((await world.get(f"/v1/approvals/{approval}")).json()["status"])
 
 
-def forgeries(yes: str) -> Sequence[Press]:
+def forgeries(yes: str) -> Sequence[ButtonPress]:
     """Return presses that nobody was offered, near misses first."""
     near = [
         a_press(yes, user_id="stranger", chat_id="stranger"),
@@ -57,17 +57,17 @@ async def test_a_thousand_forged_presses_decide_nothing_and_are_counted(
 ) -> None:
     approval, message = await asked_with_buttons(world, agent)
     yes, no = (button.data for button in message.buttons)
-    control = BusControlInbox(world.bus)
+    control = NatsControlClient(world.bus)
     answers = {(await control.press(press)).answer for press in forgeries(yes)}
-    assert answers == {NEUTRAL.answer}, "whatever was wrong, the words are the same"
+    assert answers == {REFUSED.answer}, "whatever was wrong, the words are the same"
     assert await status_of(world, approval) == "pending"
     figures = (await world.get("/metrics")).text
     assert f"choir_presses_refused_total {FORGED}.0" in figures
     # and the true one still works, once; the other button is dead with it
     assert (await control.press(a_press(yes, "true"))).answer == "Approved."
     assert (await control.press(a_press(yes, "true"))).answer == "Approved.", "the same press again"
-    assert await control.press(a_press(yes, "another")) == NEUTRAL
-    assert await control.press(a_press(no, "another")) == NEUTRAL
+    assert await control.press(a_press(yes, "another")) == REFUSED
+    assert await control.press(a_press(no, "another")) == REFUSED
     decided = (await world.get(f"/v1/approvals/{approval}")).json()
     assert decided["decided_by"] == "dm console" and decided["status"] == "approved"
 
@@ -76,7 +76,7 @@ async def test_a_press_edits_what_asked_and_says_nothing_anew(
     world: World, agent: AgentHand
 ) -> None:
     approval, message = await asked_with_buttons(world, agent)
-    answer = await BusControlInbox(world.bus).press(a_press(message.buttons[1].data))
+    answer = await NatsControlClient(world.bus).press(a_press(message.buttons[1].data))
     assert answer.answer == "Rejected."
 
     async def edited() -> bool:
@@ -102,7 +102,7 @@ async def test_a_decision_made_elsewhere_edits_the_message_and_kills_its_buttons
         return any(said.edits is not None for said in world.gateway.delivered)
 
     await until(edited)
-    assert await BusControlInbox(world.bus).press(a_press(message.buttons[0].data)) == NEUTRAL
+    assert await NatsControlClient(world.bus).press(a_press(message.buttons[0].data)) == REFUSED
     assert await status_of(world, approval) == "rejected"
 
 
@@ -112,7 +112,7 @@ async def test_a_button_from_before_a_restart_decides_after_it(
     approval, message = await asked_with_buttons(world, agent)
     await world.stop()
     await world.start()
-    answer = await BusControlInbox(world.bus).press(a_press(message.buttons[0].data))
+    answer = await NatsControlClient(world.bus).press(a_press(message.buttons[0].data))
     assert answer.answer == "Approved."
     assert await status_of(world, approval) in ("approved", "executed", "executing", "failed")
 

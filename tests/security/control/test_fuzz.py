@@ -1,13 +1,14 @@
 """Whatever a request holds, choird answers it and changes no schema: rows S1 and S7 of the fault matrix.
 
-The cases come from choird's own OpenAPI document. A few per route here; twenty thousand by `make nightly`.
+The cases come from choird's own OpenAPI document. A few per route here; twenty thousand by `make
+nightly`.
 """
 
 import json
 from typing import Any
 from urllib.parse import quote
 
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from choir_common.postgres.pool import Database
 from tests.security.doors.fuzz import CASES, Case, Fuzz, operations_in
 from tests.service.control.world import OPERATOR_TOKEN, World

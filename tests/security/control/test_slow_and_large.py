@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from httpx2 import Response
 
-from choir_common.http.peer import HEAD_WITHIN_S, MAX_HEAD
+from choir_common.http.http_protocol import HEAD_TIMEOUT_S, MAX_HEAD_BYTES
 from choir_common.wire.rpc import VERBS
-from choir_control.rpc.limits import CLASSES
+from choir_control.api.rpc.rate_limits import VERB_LIMITS
 from tests.security.doors.raw import Raw
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
@@ -58,7 +58,7 @@ async def test_slow_heads_and_slow_bodies_are_answered_408_while_others_are_serv
 
     async def silent() -> int:
         async with Raw(world.settings.http_port) as raw:
-            return await raw.status(HEAD_WITHIN_S + 5)
+            return await raw.status(HEAD_TIMEOUT_S + 5)
 
     async def slow_body() -> int:
         async with Raw(world.settings.http_port) as raw:
@@ -86,7 +86,9 @@ async def test_endless_heads_are_answered_431_and_cost_no_memory(world: World) -
                 with contextlib.suppress(ConnectionError):
                     assert await raw.drip(piece, 0.001) in (400, 431)
     async with Raw(world.settings.http_port) as raw:
-        raw.writer.write(b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD + 1) + b"\r\n\r\n")
+        raw.writer.write(
+            b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD_BYTES + 1) + b"\r\n\r\n"
+        )
         assert await raw.status() == 431
     assert resident() - before <= 10 * MIB
 
@@ -125,7 +127,7 @@ async def test_every_verb_has_a_limit_of_its_own_on_its_body(
     world: World, agent: AgentHand
 ) -> None:
     for verb in VERBS:
-        large = await agent.post(verb, b" " * (CLASSES[verb].max_body + 1))
+        large = await agent.post(verb, b" " * (VERB_LIMITS[verb].max_body + 1))
         assert (large.status_code, large.json()["code"]) == (413, "too_large"), verb
 
 
@@ -133,7 +135,7 @@ async def test_too_many_calls_are_answered_429_with_the_time_to_wait_and_heartbe
     world: World, agent: AgentHand
 ) -> None:
     refused: list[Response] = []
-    at_once = CLASSES["REQUEST_APPROVAL"].at_once
+    at_once = VERB_LIMITS["REQUEST_APPROVAL"].at_once
     while not refused:  # one after the other, a busy machine never comes near the limit
         calls = (agent.post("REQUEST_APPROVAL", b"{}") for _ in range(at_once))
         answers = await asyncio.gather(*calls)

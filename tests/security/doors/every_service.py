@@ -16,8 +16,8 @@ from choir_common.bus.client import Bus
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.control_stand_in import channel_table, running_control
 from tests.service.memory.servers import NATS_TOKEN, MemoryProcess
-from tests.support.servers import running_postgres
-from tests.support.service_process import make_process, running_bus_server
+from tests.support.postgres import running_postgres
+from tests.support.service_process import running_bus_server, service_process
 
 SERVICES = ("gateway", "memory", "browser")
 OPERATOR_TOKEN = "operator-token-of-the-test"
@@ -56,7 +56,7 @@ async def _plain(service: str, nats: EmbeddedNats) -> AsyncIterator[Door]:
     async with (
         Bus(nats.url, NATS_TOKEN, "control") as bus,
         running_control(bus, channel_table()),
-        make_process(f"choir_{service}", nats.url) as process,
+        service_process(f"choir_{service}", nats.url) as process,
     ):
         if service == "gateway":
             process.secrets = {"operator_token": OPERATOR_TOKEN}

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from choir_common.http.service_app import BODY_WITHIN_S
+from choir_common.http.service_app import BODY_TIMEOUT_S
 
 
 class Raw:
@@ -41,7 +41,7 @@ class Raw:
 
         sending = asyncio.create_task(send())
         try:
-            return await self.status(BODY_WITHIN_S + 10)
+            return await self.status(BODY_TIMEOUT_S + 10)
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)

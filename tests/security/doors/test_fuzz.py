@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from tests.security.doors.every_service import SERVICES, running_door
 from tests.security.doors.fuzz import CASES, Case, Fuzz, operations_in
 

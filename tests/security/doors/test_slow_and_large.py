@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from choir_common.http.peer import HEAD_WITHIN_S, MAX_HEAD
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
+from choir_common.http.http_protocol import HEAD_TIMEOUT_S, MAX_HEAD_BYTES
 from tests.security.doors.every_service import SERVICES, Door, running_door
 from tests.security.doors.raw import Raw
 
@@ -32,7 +32,7 @@ async def slow_head(door: Door) -> int:
 
 async def silent(door: Door) -> int:
     async with Raw(door.socket) as raw:
-        return await raw.status(HEAD_WITHIN_S + 10)
+        return await raw.status(HEAD_TIMEOUT_S + 10)
 
 
 async def slow_body(door: Door) -> int:
@@ -61,7 +61,9 @@ async def endless_heads(door: Door) -> None:
                 with contextlib.suppress(ConnectionError, IndexError):
                     assert await raw.drip(piece, 0.001) in (400, 431)
     async with Raw(door.socket) as raw:
-        raw.writer.write(b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD + 1) + b"\r\n\r\n")
+        raw.writer.write(
+            b"GET /livez HTTP/1.1\r\nX-B: " + b"b" * (MAX_HEAD_BYTES + 1) + b"\r\n\r\n"
+        )
         assert await raw.status() == 431
 
 

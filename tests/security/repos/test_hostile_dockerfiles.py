@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from choir_common.errors import BadInput
-from choir_control.images.docker import BuildLimits, DockerImages
+from choir_common.errors import InvalidRequest
+from choir_control.images.docker_builder import BuildLimits, DockerImageBuilder
 from tests.service.control.world import until
 from tests.service.images.forge import Forge, Told
 from tests.service.runtimes.containers import PYTHON_IMAGE, connect
 
 CANARY = "canary-of-the-builder-Zq81"
-LIMITS = BuildLimits(memory_bytes=256 << 20, within_s=180)
+LIMITS = BuildLimits(memory_bytes=256 << 20, timeout_s=180)
 LOOK = """
 RUN (env; cat /proc/1/environ; cat /proc/mounts; ls -la /var/run /run /; \\
      find / -name '*.sock' -o -name 'secrets*.json' -o -name 'config.json'; \\
@@ -36,7 +36,7 @@ def client() -> Iterator[Any]:
 def forge(tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forge]:
     """An installation with secrets on disk and in control's own environment."""
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
-    forge = Forge(tmp_path, DockerImages(tmp_path / "home", PYTHON_IMAGE, LIMITS))
+    forge = Forge(tmp_path, DockerImageBuilder(tmp_path / "home", PYTHON_IMAGE, LIMITS))
     forge.home.mkdir(exist_ok=True)
     (forge.home / "secrets.json").write_text(json.dumps({"key": CANARY}))
     (forge.home / "config.json").write_text("{}")
@@ -72,9 +72,9 @@ async def test_a_build_sees_no_secret_no_socket_and_no_file_of_ours(
 async def test_a_build_that_never_ends_is_ended(forge: Forge, client: Any, silent: bool) -> None:
     words = "sleep 600" if silent else "while :; do echo more; sleep 0.1; done"
     forge.fill_own(Dockerfile=f"FROM choir-base\nRUN : {forge.home}; {words}\n")
-    hasty = DockerImages(forge.home, PYTHON_IMAGE, BuildLimits(within_s=5))
+    hasty = DockerImageBuilder(forge.home, PYTHON_IMAGE, BuildLimits(timeout_s=5))
     forge.images._builder = hasty
-    with pytest.raises(BadInput, match="takes too long"):
+    with pytest.raises(InvalidRequest, match="takes too long"):
         await forge.images.build("main", Told())
 
     async def ended() -> bool:
@@ -82,13 +82,13 @@ async def test_a_build_that_never_ends_is_ended(forge: Forge, client: Any, silen
         return not [one for one in listed if str(forge.home) in json.dumps(one.attrs["Config"])]
 
     await until(ended, 90)
-    assert forge.shelf.current("main") is None
+    assert forge.shelf.get_current("main") is None
 
 
 async def test_a_build_that_wants_all_memory_fails_alone(forge: Forge) -> None:
     hoard = 'python3 -c "x = bytearray(1 << 30); print(len(x))"'
     forge.fill_own(Dockerfile=f"FROM choir-base\nRUN {hoard}\n")
-    with pytest.raises(BadInput, match="returned a non-zero code: 137"):
+    with pytest.raises(InvalidRequest, match="returned a non-zero code: 137"):
         await forge.images.build("main", Told())
 
 
@@ -112,21 +112,21 @@ async def test_what_would_reach_further_than_a_build_is_refused_before_it(
     text = f"{head}FROM choir-base\n{TRICKS[trick]}\n"
     forge = Forge(tmp_path)
     forge.fill_own(Dockerfile=text)
-    with pytest.raises(BadInput, match="line [0-9]: (ADD|VOLUME|a text begun with <<)"):
+    with pytest.raises(InvalidRequest, match="line [0-9]: (ADD|VOLUME|a text begun with <<)"):
         await forge.images.build("main", Told())
 
 
 async def test_add_as_a_word_of_a_command_is_nobodys_concern(tmp_path: Path) -> None:
     forge = Forge(tmp_path)
     forge.fill_own(Dockerfile="FROM choir-base\nRUN apk \\\n  add \\\n  volume-tools\n")
-    assert (await forge.images.build("main", Told())).fresh
+    assert (await forge.images.build("main", Told())).is_new
 
 
 async def test_a_volume_would_be_writable_and_is_refused(forge: Forge, client: Any) -> None:
     """As a base has it that somebody else made."""
     with_volume = f"FROM {PYTHON_IMAGE}\nVOLUME /usr/lib\nLABEL choir.built_for={forge.home}\n"
     base, _ = client.images.build(fileobj=io.BytesIO(with_volume.encode()), rm=True)
-    forge.images._builder = DockerImages(forge.home, base.id, LIMITS)
-    with pytest.raises(BadInput, match="VOLUME /usr/lib"):
+    forge.images._builder = DockerImageBuilder(forge.home, base.id, LIMITS)
+    with pytest.raises(InvalidRequest, match="VOLUME /usr/lib"):
         await forge.images.build("main", Told())
-    assert forge.shelf.current("main") is None
+    assert forge.shelf.get_current("main") is None

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.errors import BadInput, ChoirError
+from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.wire.config import RepoConfig
-from choir_control.repos.git import Git
-from choir_control.repos.mirrors import Mirrors
-from choir_control.repos.source import Source, source_of
-from choir_control.repos.tree import MAX_FILE_BYTES, parse_listing, path_fault
-from tests.support.repositories import Repository
+from choir_control.images.repositories.git import Git
+from choir_control.images.repositories.mirrors import Mirrors
+from choir_control.images.repositories.source import RepositorySource, parse_source
+from choir_control.images.repositories.tree import MAX_FILE_BYTES, find_path_fault, parse_listing
+from tests.support.repositories import GitRepository
 
 
 class Stage:
     """A hostile remote, our mirrors, and the trap."""
 
     def __init__(self, top: Path) -> None:
-        self.remote = Repository(top / "remote.git")
+        self.remote = GitRepository(top / "remote.git")
         self.trap = top / "TRAP"
         self.out = top / "home/out/tree"
         (top / "user").mkdir()
@@ -49,15 +49,15 @@ class Stage:
             (hooks / name).chmod(0o755)
 
     @property
-    def source(self) -> Source:
+    def source(self) -> RepositorySource:
         """What config.json names."""
-        found = source_of("main", RepoConfig(url=f"file://{self.remote.path}"))
+        found = parse_source("main", RepoConfig(url=f"file://{self.remote.path}"))
         assert found is not None
         return found
 
     async def take(self) -> None:
         """Do all that is ever done with a repository."""
-        await self.mirrors.read(await self.mirrors.fetch(self.source), self.out)
+        await self.mirrors.write_files(await self.mirrors.fetch(self.source), self.out)
 
 
 @pytest.fixture
@@ -70,11 +70,11 @@ async def test_hooks_of_the_remote_and_of_the_user_do_not_run(stage: Stage) -> N
     stage.remote.commit({"a": "1"})
     await stage.take()
     assert (stage.out / "a").read_text() == "1"
-    stage.plant(stage.mirrors.directory("main"))
-    (stage.mirrors.directory("main") / "hooks").mkdir()
-    stage.plant(stage.mirrors.directory("main") / "hooks")
+    stage.plant(stage.mirrors.directory_of("main"))
+    (stage.mirrors.directory_of("main") / "hooks").mkdir()
+    stage.plant(stage.mirrors.directory_of("main") / "hooks")
     stage.remote.commit({"b": "1"})
-    assert not (await stage.mirrors.fetch(stage.source)).stale
+    assert not (await stage.mirrors.fetch(stage.source)).is_stale
     assert not stage.trap.exists()
 
 
@@ -110,7 +110,7 @@ async def test_a_symbolic_link_is_refused_and_nothing_is_written_through_it(stag
     link = stage.remote.blob(str(stage.trap.parent).encode())
     inside = stage.remote.blob(b"x")
     stage.remote.commit_index(f"120000 {link}\ttools\n100644 {inside}\tother\n".encode())
-    with pytest.raises(BadInput, match="symbolic link"):
+    with pytest.raises(InvalidRequest, match="symbolic link"):
         await stage.take()
     assert not stage.trap.exists() and not stage.out.exists()
 
@@ -148,29 +148,29 @@ async def test_paths_that_lead_out_are_refused(stage: Stage, name: str) -> None:
     "path", ["../a", "a/../b", "/etc/x", "a//b", "./a", ".git/config", "a/.Git/x", "a\\b", "a\nb", "x" * 500]
 )  # fmt: skip
 def test_our_own_check_refuses_them_whatever_git_lets_through(path: str) -> None:
-    assert path_fault(path)
-    with pytest.raises(BadInput):
+    assert find_path_fault(path)
+    with pytest.raises(InvalidRequest):
         parse_listing(f"100644 blob {'0' * 40}       1\t{path}".encode() + b"\0", "it")
 
 
 async def test_a_huge_file_is_refused_before_it_is_written(stage: Stage) -> None:
     stage.remote.commit({"big": bytes(MAX_FILE_BYTES + 1)})
-    with pytest.raises(BadInput, match="MiB"):
+    with pytest.raises(InvalidRequest, match="MiB"):
         await stage.take()
     assert not stage.out.exists()
 
 
 def test_too_many_files_and_too_many_bytes_are_refused() -> None:
     line = b"100644 blob " + b"0" * 40 + b" %d\tf%d\0"
-    with pytest.raises(BadInput, match="files"):
+    with pytest.raises(InvalidRequest, match="files"):
         parse_listing(b"".join(line % (1, n) for n in range(20_001)), "it")
-    with pytest.raises(BadInput, match="MiB"):
+    with pytest.raises(InvalidRequest, match="MiB"):
         parse_listing(b"".join(line % (60 << 20, n) for n in range(9)), "it")
 
 
 def test_names_that_differ_in_case_only_are_refused() -> None:
     line = b"100644 blob " + b"0" * 40 + b" 1\t%s\0"
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         parse_listing(line % b"tools/a" + line % b"TOOLS/a", "it")
 
 
@@ -197,8 +197,8 @@ def test_names_that_differ_in_case_only_are_refused() -> None:
     ],
 )
 def test_an_address_that_git_would_take_for_more_than_one_is_refused(url: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        source_of("main", RepoConfig(url=url))
+    with pytest.raises(InvalidRequest) as caught:
+        parse_source("main", RepoConfig(url=url))
     assert "secret" not in caught.value.message.split("holds no secrets")[0]
 
 
@@ -206,28 +206,28 @@ def test_an_address_that_git_would_take_for_more_than_one_is_refused(url: str) -
     "ref", ["--upload-pack=x", "-x", "a..b", "a b", "+main", "main:x", "", "a*", "^x"]
 )
 def test_a_ref_that_is_more_than_a_name_is_refused(ref: str) -> None:
-    with pytest.raises(BadInput):
-        source_of("main", RepoConfig(url="https://example.org/a.git", ref=ref or "/"))
+    with pytest.raises(InvalidRequest):
+        parse_source("main", RepoConfig(url="https://example.org/a.git", ref=ref or "/"))
 
 
 @pytest.mark.parametrize(
     "url", ["git@github.com:org/a.git", "https://github.com/org/a.git", "ssh://git@host:22/a", "/srv/a.git", "file:///srv/a"]
 )  # fmt: skip
 def test_the_usual_addresses_are_taken(url: str) -> None:
-    found = source_of("main", RepoConfig(url=url))
+    found = parse_source("main", RepoConfig(url=url))
     assert found is not None and found.url == url
 
 
 async def test_git_may_use_no_transport_but_that_of_the_address(stage: Stage) -> None:
     stage.remote.commit({"a": "1"})
     await stage.take()
-    mirror = stage.mirrors.directory("main")
+    mirror = stage.mirrors.directory_of("main")
     for url, configured in (
         (f"ext::sh -c touch% {stage.trap}", "https://example.org/x"),
         (f"file://{stage.remote.path}", "https://example.org/x"),
         (f"file://{stage.remote.path}", ""),
     ):
-        remote = source_of("main", RepoConfig(url=configured))
+        remote = parse_source("main", RepoConfig(url=configured))
         with pytest.raises(ChoirError, match="not allowed"):
             await stage.git.run(mirror, "fetch", url, "main", remote=remote)
     assert not stage.trap.exists()

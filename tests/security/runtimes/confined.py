@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from choir_control.runtimes.port import AgentExit, LaunchSpec
-from choir_control.runtimes.process.runtime import ProcessRuntime
+from choir_control.agents.runtimes.port import AgentExit, LaunchSpec
+from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 
 TOKEN = "lease-token-that-nobody-may-see"
 DEADLINE_S = 60.0
@@ -64,7 +64,7 @@ class Place:
         for _ in range(int(DEADLINE_S / 0.02)):
             if path.exists():
                 return json.loads(path.read_text())
-            if not any(agent.agent_id == agent_id for agent in await self.runtime.running()):
+            if not any(agent.agent_id == agent_id for agent in await self.runtime.list_running()):
                 break
             await asyncio.sleep(0.02)
         if path.exists():

@@ -4,20 +4,20 @@ import sys
 
 import pytest
 
-from choir_control.runtimes.process import confine
+from choir_control.agents.runtimes.process import confine
 from tests.security.runtimes.confined import confining
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or confine.landlock_abi(confine.Kernel()) == 0,
+    sys.platform != "linux" or confine.landlock_abi(confine.SystemCalls()) == 0,
     reason="NO LANDLOCK IN THIS KERNEL: the confinement of agents is not tested here",
 )
 
 CODE = """
 import asyncio
-from choir_agent.credentials.git import GitAccess
+from choir_agent.credentials.git_access import GitAccess
 from choir_agent.settings import CurrentSettings
 from choir_agent.tools.builtin.shell import Shell
-from choir_agent.tools.child import Children
+from choir_agent.tools.program_runner import Children
 from choir_agent.tools.tool import CallContext
 from choir_common.wire.config import AgentSettings, Budgets, GitIdentityConfig, ModelConfig
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from choir_control.images.docker import DockerImages
-from choir_control.runtimes.docker.container import (
+from choir_control.agents.runtimes.docker.container import (
     ContainerLimits,
-    Site,
+    Installation,
     boot_line,
+    container_create_request,
     container_name,
-    describe_container,
 )
-from choir_control.runtimes.port import LaunchSpec
+from choir_control.agents.runtimes.port import LaunchSpec
+from choir_control.images.docker_builder import DockerImageBuilder
 from tests.security.runtimes.confined import PRELUDE, TOKEN
 from tests.service.images.forge import Forge, Told
 from tests.service.runtimes.containers import PYTHON_IMAGE, image_that_runs, owner, yard_for
@@ -35,21 +35,23 @@ SPEC = LaunchSpec(
     choir_dir=HOME / "agents/main/choir",
     socket_dir=HOME / "socks/agents/main",
 )
-SITE = Site(HOME, "choir-agent:local", "choir_agents", 1000, 1000, "info", ContainerLimits())
+SITE = Installation(
+    HOME, "choir-agent:local", "choir_agents", 1000, 1000, "info", ContainerLimits()
+)
 
 
 def test_the_create_request_is_the_one_that_was_reviewed() -> None:
     """A change here moves the boundary: review it against docs/design/security.md, then update the file."""
-    assert describe_container(SITE, SPEC) == json.loads(GOLDEN.read_text())
+    assert container_create_request(SITE, SPEC) == json.loads(GOLDEN.read_text())
 
 
 def test_the_lease_token_is_not_in_the_create_request() -> None:
-    assert TOKEN not in json.dumps(describe_container(SITE, SPEC))
+    assert TOKEN not in json.dumps(container_create_request(SITE, SPEC))
     assert TOKEN.encode() in boot_line(SPEC)
 
 
 def test_installations_on_one_engine_do_not_meet() -> None:
-    other = Site(Path("/home/bob/.choir.d"), "x", "y", 1, 1, "info", ContainerLimits())
+    other = Installation(Path("/home/bob/.choir.d"), "x", "y", 1, 1, "info", ContainerLimits())
     assert container_name(SITE, "main") != container_name(other, "main")
 
 
@@ -162,7 +164,7 @@ async def test_a_built_image_is_held_as_hard_whatever_its_dockerfile_says(tmp_pa
         "attempt(lambda: subprocess.check_output(['setuid-sh', '-p', '-c', 'id -u'], text=True))"
     )
     look = PROBE.replace("report({", f"report({{'setuid': {setuid},", 1)
-    forge = Forge(tmp_path, DockerImages(tmp_path / "home", PYTHON_IMAGE))
+    forge = Forge(tmp_path, DockerImageBuilder(tmp_path / "home", PYTHON_IMAGE))
     forge.own.commit(
         {"Dockerfile": NASTY, "probe": f"#!/usr/local/bin/python\n{PRELUDE}{look}"}, ("probe",)
     )
@@ -269,7 +271,7 @@ async def test_a_container_of_another_user_could_not_open_the_socket_directory()
 def test_an_agent_is_told_of_a_collector_only_where_there_is_one() -> None:
     """Its environment is otherwise the same: what else a collector may need is not an agent's to know."""
     name = "OTEL_EXPORTER_OTLP_ENDPOINT"
-    plain = describe_container(SITE, SPEC)
-    told = describe_container(replace(SITE, otlp_endpoint="http://collector:4318"), SPEC)
+    plain = container_create_request(SITE, SPEC)
+    told = container_create_request(replace(SITE, otlp_endpoint="http://collector:4318"), SPEC)
     assert name not in json.dumps(plain)
     assert told["Env"] == [*plain["Env"], f"{name}=http://collector:4318"]  # type: ignore[misc]

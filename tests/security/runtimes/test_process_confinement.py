@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from choir_control.runtimes.process import confine
+from choir_control.agents.runtimes.process import confine
 from tests.security.runtimes.confined import TOKEN, confining
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or confine.landlock_abi(confine.Kernel()) == 0,
+    sys.platform != "linux" or confine.landlock_abi(confine.SystemCalls()) == 0,
     reason="NO LANDLOCK IN THIS KERNEL: the confinement of agents is not tested here",
 )
 
@@ -192,7 +192,7 @@ report({
         pytest.skip("NO MOUNT NAMESPACES HERE: other sockets are guarded by their owners alone")
     assert report["operator"][0] == "refused"
     assert report["other"][0] == "refused"
-    if confine.landlock_abi(confine.Kernel()) >= 6:
+    if confine.landlock_abi(confine.SystemCalls()) >= 6:
         assert report["abstract"][0] == "refused"
 
 
@@ -201,7 +201,7 @@ async def test_the_environment_of_an_agent_that_hardened_itself_is_closed_to_its
 ):
     """The same user, even root without capabilities, cannot read the process that holds the token."""
     code = """
-from choir_agent.boot import harden
+from choir_agent.process_startup import harden
 harden()
 spy = "import os; print(open(f'/proc/{os.getppid()}/environ', 'rb').read())"
 tool = subprocess.run([sys.executable, '-I', '-c', spy], capture_output=True, text=True)

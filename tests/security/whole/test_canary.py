@@ -23,11 +23,17 @@ import nats
 import psutil
 from nats.aio.msg import Msg
 
-from choir_common.http.transport import make_client
-from choir_local.database.programs import run_program
-from choir_local.database.reach import reach
+from choir_common.http.client import make_client
+from choir_local.database.client_programs import run_program
+from choir_local.database.connection import open_database
 from choir_local.settings import LocalSettings
-from tests.support.stack import Stack, read_log, sessions_of, starting_stack, user_at
+from tests.support.stack import (
+    EmbeddedStack,
+    console_user,
+    read_log,
+    running_stack_in_thread,
+    sessions_of,
+)
 
 SLOTS = (
     "model-key", "tts-key", "notion-key", "brave-key", "git-token", "mail-login", "embed-key",
@@ -65,7 +71,7 @@ class Gossip:
 
 
 @contextlib.asynccontextmanager
-async def wiretap(stack: Stack) -> AsyncIterator[list[bytes]]:
+async def wiretap(stack: EmbeddedStack) -> AsyncIterator[list[bytes]]:
     """Hear every message on the bus, with its subject and headers."""
     taken: list[bytes] = []
 
@@ -182,7 +188,7 @@ def parts(value: str) -> list[str]:
     return [value, *([value.partition(":")[2]] if ":" in value else []), *lines]
 
 
-async def everything(stack: Stack) -> list[tuple[str, bytes]]:
+async def everything(stack: EmbeddedStack) -> list[tuple[str, bytes]]:
     """Return all that Choir wrote or shows, by where it was found."""
     found: list[tuple[str, bytes]] = []
     for path in stack.home.rglob("*"):
@@ -194,7 +200,7 @@ async def everything(stack: Stack) -> list[tuple[str, bytes]]:
             if path.suffix == ".gz":
                 found.append((str(path), gzip.decompress(path.read_bytes())))
     dump = stack.home / "dump.sql"
-    async with reach(LocalSettings(home=stack.home)) as reached:
+    async with open_database(LocalSettings(home=stack.home)) as reached:
         options = ("--format=plain", "--inserts", "--file", str(dump), "choir")
         await run_program(reached, "pg_dump", *options, look=lambda: None)
     found.append(("the database", dump.read_bytes()))
@@ -221,7 +227,7 @@ async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
         url, spans = heard_there.url, heard_there.spans
         async with (
             contextlib.AsyncExitStack() as taps,
-            starting_stack(
+            running_stack_in_thread(
                 score,
                 env={"CHOIR_LOG_LEVEL": "debug", "OTEL_EXPORTER_OTLP_ENDPOINT": url},
                 prepare=lambda home: fill_every_slot(home, url),
@@ -230,8 +236,8 @@ async def test_no_canary_is_anywhere(tmp_path: Path) -> None:
             said: list[str] = []
             wire = await taps.enter_async_context(wiretap(stack))
             for dm in ("console", "other"):
-                async with user_at(stack.endpoint, dm) as user:
-                    said.append((await user.hears_answer(await user.says("go on"), 120)).text)
+                async with console_user(stack.endpoint, dm) as user:
+                    said.append((await user.wait_for_answer(await user.says("go on"), 120)).text)
                     said += [message.text for message in user.heard]
             await asyncio.sleep(6)  # spans are sent every five seconds
             missing, deadline = list(HEARD), time.monotonic() + 60

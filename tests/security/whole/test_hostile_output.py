@@ -20,13 +20,13 @@ import pytest
 import typer
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
-from choir_control.commands.row import Ask
-from choir_control.commands.table import TABLE
+from choir_control.conversations.commands.spec import QueryAction
+from choir_control.conversations.commands.table import CHAT_COMMANDS
 from choirctl.app import COMMANDS, build_app
 from tests.support.preloaded_choirctl import run_choirctl, run_on_terminal
-from tests.support.repositories import Repository
-from tests.support.shell import Shell
-from tests.support.stack import Stack, running_stack
+from tests.support.repositories import GitRepository
+from tests.support.shell import ChoirctlRunner
+from tests.support.stack import EmbeddedStack, running_stack
 
 CONTROLS = "\x1b]52;c;ZWNobw==\x07\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[8m\x9b2J\x85\rover\x08\x7f"
 HIDDEN = "\u202egnp.exe\u202c\u2066\u200b\ufeff\u2028\U000e0041"
@@ -46,7 +46,7 @@ Value = Callable[["Hostile"], str]
 class Hostile:
     """The stack with the hostile agent, and what its commands are given."""
 
-    stack: Stack
+    stack: EmbeddedStack
     ids: dict[str, str]
     spelled: set[str] = field(default_factory=set)
     """The commands that showed what the agent wrote, spelled out."""
@@ -163,12 +163,16 @@ def read_commands() -> list[Command]:
 
 def read_typed() -> list[str]:
     """Return the commands of a conversation that only look at something."""
-    return [row.typed for row in TABLE if row.typed and isinstance(row.does, Ask)]
+    return [
+        row.typed_form
+        for row in CHAT_COMMANDS
+        if row.typed_form and isinstance(row.action, QueryAction)
+    ]
 
 
 def prepare(home: Path) -> None:
     """Add a second agent whose repository holds hostile names, and what the commands name."""
-    repository = Repository(home / "remotes/helper.git")
+    repository = GitRepository(home / "remotes/helper.git")
     repository.commit({"identity/SOUL.md": "x"})
     config = json.loads((home / "config.json").read_text())
     config["workspaces"]["spare"] = {"path": str(home / "workspaces/spare")}
@@ -200,9 +204,9 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hostile]:
         yield Hostile(stack, write_everywhere(stack))
 
 
-def write_everywhere(stack: Stack) -> dict[str, str]:
+def write_everywhere(stack: EmbeddedStack) -> dict[str, str]:
     """Have everybody write hostile text wherever they can; return the ids of what came of it."""
-    shell, home = Shell(stack.home, stack.env), stack.home
+    shell, home = ChoirctlRunner(stack.home, stack.env), stack.home
 
     def call(tool: str, **given: object) -> None:
         shell.succeeds("chat", "-m", f"/tool {tool} {json.dumps(given)}")
@@ -242,7 +246,7 @@ def write_everywhere(stack: Stack) -> dict[str, str]:
     }
 
 
-def note_down(shell: Shell, note: dict[str, str]) -> str:
+def note_down(shell: ChoirctlRunner, note: dict[str, str]) -> str:
     """Have the agent remember something, again where memory was not there yet; return its id."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -253,14 +257,14 @@ def note_down(shell: Shell, note: dict[str, str]) -> str:
         assert time.monotonic() < deadline
 
 
-def repository_of(home: Path) -> Repository:
+def repository_of(home: Path) -> GitRepository:
     """Return the repository that `prepare` made."""
-    found = Repository.__new__(Repository)
+    found = GitRepository.__new__(GitRepository)
     found.path = home / "remotes/helper.git"
     return found
 
 
-def receipt_of(shell: Shell) -> str:
+def receipt_of(shell: ChoirctlRunner) -> str:
     """Return the name of a search's receipt, once there is one."""
     deadline = time.monotonic() + PATIENCE_S
     while True:

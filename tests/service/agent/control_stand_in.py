@@ -17,17 +17,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from choir_common.errors import BadInput, ChoirError, Fenced, RateLimited, Unauthorized, Unavailable
-from choir_common.eventlog.chain import Head, first_break, head_of
+from choir_common.errors import (
+    ChoirError,
+    Fenced,
+    InvalidRequest,
+    RateLimited,
+    Unauthorized,
+    Unavailable,
+)
+from choir_common.eventlog.chain import LogHead, find_break, head_of
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.problems import problem_response, render_choir_error
-from choir_common.http.sse import KEEPALIVE, ServerSentEvent, render, stream
+from choir_common.http.sse import KEEPALIVE, ServerSentEvent, event_stream_response, render_event
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
-from choir_common.wire.events import Event, EventPayload, Reply, UserMsg, payload_of
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Wire
+from choir_common.wire.events import Event, EventPayload, Reply, UserMessageStarted, parse_payload
+from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.rpc import (
     Ack,
+    AgentStartParameters,
     ApprovalRequest,
     ApprovalResponse,
     ConfigRequest,
@@ -44,7 +51,6 @@ from choir_common.wire.rpc import (
     StatusReport,
     TerminateRequest,
 )
-from choir_common.wire.runtime import AgentBoot
 from choir_common.wire.signals import ShutdownSignal, Signal, SignalBody, UserMessageSignal
 
 AGENT = "main"
@@ -105,9 +111,9 @@ class ControlStandIn:
 
     # what a test does
 
-    def boot(self) -> AgentBoot:
+    def boot(self) -> AgentStartParameters:
         """Return what the runtime would hand the agent."""
-        return AgentBoot(
+        return AgentStartParameters(
             agent_id=AGENT,
             session_id=SESSION,
             epoch=self.epoch,
@@ -132,7 +138,7 @@ class ControlStandIn:
 
     def payloads(self) -> list[EventPayload]:
         """Return the durable log's payloads."""
-        return [payload_of(event) for event in self.events]
+        return [parse_payload(event) for event in self.events]
 
     def types(self) -> list[str]:
         """Return the durable log's event types."""
@@ -196,11 +202,11 @@ class ControlStandIn:
         if request.headers.get("x-choir-session-id") != SESSION:
             raise Unauthorized("another session")
         if not request.headers.get("x-choir-request-id"):
-            raise BadInput("X-Choir-Request-Id is needed.")
+            raise InvalidRequest("X-Choir-Request-Id is needed.")
         if self.fenced:
             raise Fenced()
 
-    async def _dispatch(self, verb: str, body: bytes) -> Wire:
+    async def _dispatch(self, verb: str, body: bytes) -> WireModel:
         match verb:
             case "INIT_HELLO":
                 return self._hello(HelloRequest.model_validate_json(body))
@@ -235,7 +241,7 @@ class ControlStandIn:
                 call = HostToolRequest.model_validate_json(body)
                 self.host_calls.append(call)
                 return self.host_tool(call)
-        raise BadInput(f"no verb {verb}")
+        raise InvalidRequest(f"no verb {verb}")
 
     def settings(self) -> AgentSettings:
         """Return the settings as they stand."""
@@ -254,8 +260,8 @@ class ControlStandIn:
         )
         return settings.model_copy(update=self.bound)
 
-    def _head(self) -> Head:
-        return head_of(self.events[-1]) if self.events else Head()
+    def _head(self) -> LogHead:
+        return head_of(self.events[-1]) if self.events else LogHead()
 
     def _tail(self) -> tuple[Event, ...]:
         newest = next((event for event in reversed(self.events) if event.type == "snapshot"), None)
@@ -297,10 +303,10 @@ class ControlStandIn:
         return HeartbeatResponse(ack_rev=request.new_rev, config_version_latest=self.config_version)
 
     def _store(self, request: HeartbeatRequest) -> None:
-        base = Head(request.base_rev, request.hash_prev)
-        broken = first_break(request.patches, base)
+        base = LogHead(request.base_rev, request.hash_prev)
+        broken = find_break(request.patches, base)
         if broken or request.new_rev != request.base_rev + len(request.patches):
-            raise BadInput(f"the patches do not follow their base: {broken}")
+            raise InvalidRequest(f"the patches do not follow their base: {broken}")
         head = self._head()
         if head.rev < base.rev:
             raise Fenced("events are missing")
@@ -309,12 +315,14 @@ class ControlStandIn:
             raise Fenced("a fork")
         for patch in request.patches:
             if patch.rev > head.rev:
-                payload_of(patch)
+                parse_payload(patch)
                 self.events.append(patch)
 
     async def _follow(self, request: Request) -> Response:
         self._authorize(request)
-        return stream(self._signals_after(int(request.headers.get("last-event-id", "0"))))
+        return event_stream_response(
+            self._signals_after(int(request.headers.get("last-event-id", "0")))
+        )
 
     async def _signals_after(self, seen: int) -> AsyncIterator[bytes]:
         yield KEEPALIVE
@@ -324,7 +332,7 @@ class ControlStandIn:
                 seen = signal.seq
                 if not (fresh and self._done(signal)):
                     body = signal.body.model_dump_json()
-                    yield render(ServerSentEvent(str(signal.seq), signal.body.kind, body))
+                    yield render_event(ServerSentEvent(str(signal.seq), signal.body.kind, body))
             fresh = False
             async with self._news:
                 await self._news.wait_for(
@@ -332,7 +340,7 @@ class ControlStandIn:
                 )
 
     def _done(self, signal: Signal) -> bool:
-        taken = {p.inbox_id for p in self.payloads() if isinstance(p, UserMsg)}
+        taken = {p.inbox_id for p in self.payloads() if isinstance(p, UserMessageStarted)}
         return isinstance(signal.body, UserMessageSignal) and signal.body.inbox_id in taken
 
     async def _ring(self) -> None:

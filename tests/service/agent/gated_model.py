@@ -14,7 +14,7 @@ from choir_common.http.listen import bind_tcp, serve
 from choir_local.rehearsal.app import RehearsalModel
 from choir_local.rehearsal.lane import Lane
 from choir_local.rehearsal.score import Score
-from choir_local.rehearsal.turn import ChatRequest, Turn, read_turn
+from choir_local.rehearsal.turn import ChatRequest, RehearsalTurn, read_turn
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Gate:
         """Let every request through, now and from now on."""
         self._open.set()
 
-    async def pass_through(self, turn: Turn) -> None:
+    async def pass_through(self, turn: RehearsalTurn) -> None:
         """Wait for `open` if this request is one that the gate stops."""
         if turn.lane == self.lane and self.contains in turn.user_text:
             self._requests.release()

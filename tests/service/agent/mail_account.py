@@ -11,7 +11,7 @@ import pytest
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.config import AgentSettings, Budgets, EmailConfig, MailSecurity, ModelConfig
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from tests.support.mail import (
     PASSWORD,
     USER,

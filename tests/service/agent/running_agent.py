@@ -18,9 +18,9 @@ async def running_agent(
 ) -> AsyncIterator[asyncio.Task[int]]:
     """Run the agent here; leaving the block kills it without a goodbye."""
     settings = AgentProcessSettings(
-        hello_patience_s=60.0,
+        hello_timeout_s=60.0,
         stop_grace_s=stop_grace_s,
-        hurry_grace_s=0.2,
+        sigterm_grace_s=0.2,
         flush_grace_s=30.0,
     )
     agent = asyncio.create_task(run_agent(control.boot(), settings, Redactor()))

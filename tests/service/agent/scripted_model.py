@@ -13,14 +13,14 @@ from starlette.routing import Route
 
 from choir_common.http.listen import bind_tcp, serve
 from choir_local.rehearsal.lane import Lane
-from choir_local.rehearsal.turn import ChatRequest, Turn, read_turn
+from choir_local.rehearsal.turn import ChatRequest, RehearsalTurn, read_turn
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One request: where its conversation stands, and the how manyeth of its lane it is (from 1)."""
 
-    turn: Turn
+    turn: RehearsalTurn
     number: int
 
     @property

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from starlette.responses import Response
 
-from choir_agent.log.state import SessionState
+from choir_agent.log.session_state import SessionState
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
     CoreStopped,
@@ -22,7 +22,7 @@ from choir_common.wire.events import (
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.scripted_model import Asked, Script, run_scripted, says
-from tests.support.replay import check_replay
+from tests.support.replay import assert_replay_is_deterministic
 
 BUDGETS = Budgets(max_steps_per_turn=6, max_tool_calls_per_turn=20, max_core_jobs=3)
 STILL_THERE = "are you still there?"
@@ -119,7 +119,7 @@ async def survives(
 
 def check_trail(events: list[Event], payloads: list[EventPayload]) -> None:
     """Assert what holds of every log."""
-    state = check_replay(events)
+    state = assert_replay_is_deterministic(events)
     assert max(len(event.model_dump_json()) for event in events) < LARGEST_EVENT
     requested = [p.call_id for p in payloads if isinstance(p, ToolCallRequested)]
     results = [p.call_id for p in payloads if isinstance(p, ToolResultCommitted)]

@@ -7,26 +7,25 @@ from dataclasses import dataclass
 
 import pytest
 
-from choir_agent.arbiter.approvals import Approvals
+from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.arbiter.past_failures import PastFailures
-from choir_agent.arbiter.policy import Policy
-from choir_agent.control.client import Control
-from choir_agent.locks.locks import Locks
+from choir_agent.arbiter.failure_hints import FailureHints
+from choir_agent.arbiter.tool_policy import ToolPolicy
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.locks.lock_manager import LockManager
+from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.state import CallState
-from choir_agent.memory.snapshots import Snapshots
-from choir_agent.memory.working import WorkingMemory
-from choir_agent.replication.replicate import Replication
+from choir_agent.log.session_state import CallState
 from choir_agent.settings import CurrentSettings
-from choir_agent.skills.registry import Skills
+from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.registry import Registry
+from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMemory
 from choir_common.clock import SystemClock
-from choir_common.wire.events import ModelOutput, ToolCall, ToolResultCommitted, UserMsg
-from choir_common.wire.json import JsonObject
+from choir_common.wire.events import ModelOutput, ToolCall, ToolResultCommitted, UserMessageStarted
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalResponse
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, ControlStandIn, run_control
 
@@ -54,7 +53,7 @@ class Desk:
     """An arbiter with a call before it."""
 
     control: ControlStandIn
-    approvals: Approvals
+    approvals: ApprovalClient
     tool: Proposal
     use: asyncio.Task[None]
 
@@ -78,31 +77,31 @@ class Desk:
 @asynccontextmanager
 async def open_desk() -> AsyncIterator[Desk]:
     async with run_control("http://127.0.0.1:1/v1") as stand_in:
-        control, tool = Control(stand_in.boot()), Proposal()
+        control, tool = ControlClient(stand_in.boot()), Proposal()
         log = SessionLog(SESSION, SystemClock(), lambda payload: None, str)
-        replication = Replication(
+        replication = LogReplicator(
             control, log, SystemClock(), AGENT, 1, lambda: 1, lambda: 0.2, lambda: None
         )
-        approvals, workspace = Approvals(control), Workspace(stand_in.workspace)
-        policy, settings = Policy(Registry([tool]), Skills(())), stand_in.settings()
+        approvals, workspace = ApprovalClient(control), Workspace(stand_in.workspace)
+        policy, settings = ToolPolicy(ToolRegistry([tool]), SkillRegistry(())), stand_in.settings()
         arbiter = Arbiter(
             log,
             replication,
             policy,
             workspace,
-            Locks(),
+            LockManager(),
             approvals,
             lambda: CurrentSettings(settings),
-            Snapshots(WorkingMemory()),
-            PastFailures(control),
+            SnapshotWriter(WorkingMemory()),
+            FailureHints(control),
         )
-        arbiter.commit("edge", UserMsg(turn_id="t", inbox_id="i", dm=DM, text="x"))
+        arbiter.commit("edge", UserMessageStarted(turn_id="t", inbox_id="i", dm=DM, text="x"))
         output = ModelOutput(
             turn_id="t", text="", tool_calls=(CALL,), model="m", finish_reason="stop"
         )
         arbiter.commit("edge", output)
         beats = asyncio.create_task(replication.run())
-        use = asyncio.create_task(arbiter.use("edge", "t", (CallState(CALL),)))
+        use = asyncio.create_task(arbiter.run_calls("edge", "t", (CallState(CALL),)))
         yield Desk(stand_in, approvals, tool, use)
         beats.cancel()
         await asyncio.wait({beats})

@@ -6,21 +6,21 @@ from pathlib import Path
 import orjson
 import pytest
 
-from choir_agent.arbiter.execute import Outcome, execute, with_summary
-from choir_agent.arbiter.rulings import Permit
-from choir_agent.locks.keys import overlap
-from choir_agent.tools.artifacts import Artifacts
-from choir_agent.tools.builtin.fs_read import FsRead
-from choir_agent.tools.builtin.shell import Shell
-from choir_agent.tools.caps import capped, fits
-from choir_agent.tools.child import Children
+from choir_agent.arbiter.call_execution import CallOutcome, execute_call, with_summary
+from choir_agent.arbiter.rulings import CheckedCall
+from choir_agent.locks.claim import keys_overlap
+from choir_agent.tools.artifacts import ArtifactStore
+from choir_agent.tools.builtin.fs_read import FsReadTool
+from choir_agent.tools.builtin.shell import ShellTool
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.staging import ARTIFACTS, make_staging
+from choir_agent.tools.program_runner import ProgramRunner
+from choir_agent.tools.staging import ARTIFACTS, create_staging
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed, ToolOutput
+from choir_agent.tools.truncate import fits_limit, truncate_output
 from choir_agent.tools.workspace import Workspace
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import Exposure
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 CANARY = "canary-77aa-secret"
 
@@ -51,16 +51,16 @@ class Says:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     made = Workspace(tmp_path)
-    make_staging(made)
+    create_staging(made)
     return made
 
 
-async def outcome_of(workspace: Workspace, tool: Tool, arguments: JsonObject) -> Outcome:
+async def outcome_of(workspace: Workspace, tool: Tool, arguments: JsonObject) -> CallOutcome:
     redactor = Redactor()
-    redactor.learn([CANARY])
+    redactor.add_secrets([CANARY])
     context = CallContext("call_1", "edge")
-    permit = Permit(tool, arguments, "", ())
-    return await execute(permit, context, Artifacts(workspace, redactor.clean))
+    permit = CheckedCall(tool, arguments, "", ())
+    return await execute_call(permit, context, ArtifactStore(workspace, redactor.redact))
 
 
 async def test_a_small_output_stays_as_it_is_with_its_summary_first(workspace: Workspace) -> None:
@@ -87,7 +87,7 @@ async def test_a_large_output_is_cut_and_can_be_read_whole(
 ) -> None:
     whole: JsonObject = {"text": "begin" + "x" * 100_000 + "end", "items": [*range(9_000)]}
     outcome = await outcome_of(workspace, Says(whole, fails=fails), {})
-    assert fits(outcome.output, 10_000)
+    assert fits_limit(outcome.output, 10_000)
     assert outcome.output["truncated"] is True
     text = str(outcome.output["text"])
     assert text.startswith("begin") and text.endswith("end")
@@ -95,7 +95,7 @@ async def test_a_large_output_is_cut_and_can_be_read_whole(
     assert reference.startswith(".choirtmp/artifacts/")
     kept = orjson.loads((workspace.root / reference).read_bytes())
     assert kept.items() >= whole.items()
-    again = FsRead(workspace)
+    again = FsReadTool(workspace)
     context = CallContext("c", "edge", workspace.canonical(reference))
     read = (await again.run(context, {"path": reference, "offset": 0, "length": 100})).output
     assert "next_offset" in read
@@ -120,7 +120,7 @@ async def test_no_secret_gets_into_an_artifact(workspace: Workspace) -> None:
 
 
 async def test_the_same_output_is_kept_once_and_the_oldest_goes(workspace: Workspace) -> None:
-    artifacts = Artifacts(workspace, str, max_total_bytes=50_000)
+    artifacts = ArtifactStore(workspace, str, max_total_bytes=50_000)
     first = artifacts.keep({"n": 0, "x": "x" * 9_000})
     assert artifacts.keep({"n": 0, "x": "x" * 9_000}) == first
     stranger = workspace.root / ARTIFACTS / "mine.txt"
@@ -138,27 +138,27 @@ async def test_an_artifact_never_leaves_through_a_link(tmp_path: Path, place: st
     (outside / "0123456789abcdef.json").write_text("theirs")
     (tmp_path / "ws").mkdir()
     workspace = Workspace(tmp_path / "ws")
-    make_staging(workspace)
+    create_staging(workspace)
     link = workspace.root / place
     link.rename(workspace.root / "moved")
     link.symlink_to(outside)
-    assert Artifacts(workspace, str, max_total_bytes=10).keep({"x": 1}) is None
-    assert Artifacts(workspace, str).keep({"x": 1}) is None
+    assert ArtifactStore(workspace, str, max_total_bytes=10).keep({"x": 1}) is None
+    assert ArtifactStore(workspace, str).keep({"x": 1}) is None
     assert sorted(path.name for path in outside.rglob("*")) == [
         "0123456789abcdef.json",
         "artifacts",
     ]
     # the next start puts the link aside and goes on
-    make_staging(workspace)
-    assert Artifacts(workspace, str).keep({"x": 1}) is not None
+    create_staging(workspace)
+    assert ArtifactStore(workspace, str).keep({"x": 1}) is not None
     assert sorted(path.name for path in outside.rglob("*.json")) == ["0123456789abcdef.json"]
 
 
 async def test_a_long_commands_output_is_kept(workspace: Workspace) -> None:
-    shell = Shell(Children(workspace.root, "/tmp"))
+    shell = ShellTool(ProgramRunner(workspace.root, "/tmp"))
     arguments: JsonObject = {"command": "seq 1 60000"}
     outcome = await outcome_of(workspace, shell, arguments)
-    assert fits(outcome.output, 60_000)
+    assert fits_limit(outcome.output, 60_000)
     assert str(outcome.output["stdout"]).endswith("60000\n")
     kept = orjson.loads((workspace.root / str(outcome.artifact_ref)).read_bytes())
     assert kept["stdout"].count("\n") == 60_000
@@ -175,10 +175,10 @@ async def test_a_long_commands_output_is_kept(workspace: Workspace) -> None:
     ],
 )
 def test_whatever_is_large_is_made_to_fit(output: JsonObject) -> None:
-    assert fits(capped(output, 10_000), 10_000)
+    assert fits_limit(truncate_output(output, 10_000), 10_000)
 
 
 def test_the_staging_area_has_a_lock_of_its_own() -> None:
     for other in ("workspace", "file:.", "file:.choirtmp", "file:a", "browser_tab"):
-        assert not overlap("choirtmp", other)
-    assert overlap("choirtmp", "choirtmp")
+        assert not keys_overlap("choirtmp", other)
+    assert keys_overlap("choirtmp", "choirtmp")

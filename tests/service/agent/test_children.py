@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.tools import seal
-from choir_agent.tools.child import Children, Program
-from choir_agent.tools.streams import Capture
+from choir_agent.tools import sandbox_exec
+from choir_agent.tools.program_runner import Program, ProgramRunner
+from choir_agent.tools.streams import OutputCapture
 
 PR_SET_CHILD_SUBREAPER = 36
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LOUD: needs Linux's process rules")
@@ -28,7 +28,7 @@ def subreaper() -> Iterator[None]:
 
 
 async def run(
-    children: Children,
+    children: ProgramRunner,
     script: str,
     call_id: str = "call_1",
     timeout_s: float = 20.0,
@@ -38,7 +38,7 @@ async def run(
     readable: tuple[str, ...] = (),
 ) -> tuple[int | None, str, str]:
     """Run a shell script; returns its exit code and what it wrote."""
-    out, err = Capture(100_000), Capture(100_000)
+    out, err = OutputCapture(100_000), OutputCapture(100_000)
     program = Program(
         call_id,
         ["/bin/sh", "-c", script],
@@ -66,19 +66,19 @@ async def gone(pid: int) -> bool:
 
 async def test_a_program_reads_what_it_is_given_to_the_last_byte(tmp_path: Path) -> None:
     given = b"x" * 3_000_000
-    code, out, _ = await run(Children(tmp_path, "/tmp"), "wc -c", stdin=given)
+    code, out, _ = await run(ProgramRunner(tmp_path, "/tmp"), "wc -c", stdin=given)
     assert (code, out.strip()) == (0, "3000000")
 
 
 async def test_a_program_that_reads_nothing_does_not_hang(tmp_path: Path) -> None:
-    code, _, _ = await run(Children(tmp_path, "/tmp"), "exit 7", stdin=b"x" * 3_000_000)
+    code, _, _ = await run(ProgramRunner(tmp_path, "/tmp"), "exit 7", stdin=b"x" * 3_000_000)
     assert code == 7
 
 
 async def test_the_environment_is_clean(tmp_path: Path) -> None:
     os.environ["H4_CANARY"] = "canary"
     try:
-        _, out, _ = await run(Children(tmp_path, "/tmp"), "env")
+        _, out, _ = await run(ProgramRunner(tmp_path, "/tmp"), "env")
     finally:
         del os.environ["H4_CANARY"]
     assert "canary" not in out
@@ -90,14 +90,14 @@ async def test_what_a_command_leaves_ends_with_it(
     tmp_path: Path, subreaper: None, detach: str
 ) -> None:
     script = f"{detach}sleep 300 & echo $!; exit 0"
-    _, out, _ = await run(Children(tmp_path, "/tmp"), f"({script})")
+    _, out, _ = await run(ProgramRunner(tmp_path, "/tmp"), f"({script})")
     assert not alive(int(out))
 
 
 async def test_a_call_that_ends_leaves_another_calls_processes_alone(
     tmp_path: Path, subreaper: None
 ) -> None:
-    children = Children(tmp_path, "/tmp")
+    children = ProgramRunner(tmp_path, "/tmp")
     # its orphan left the session, and is known by its call only
     first = asyncio.create_task(
         run(
@@ -124,7 +124,7 @@ async def test_orphans_that_end_while_a_command_runs_are_reaped(
         "for i in 1 2 3 4 5; do (sleep 0.1 & echo $! >> pids); done; mv pids begun; "
         "while [ ! -e go ]; do sleep 0.05; done"
     )
-    task = asyncio.create_task(run(Children(tmp_path, "/tmp"), script))
+    task = asyncio.create_task(run(ProgramRunner(tmp_path, "/tmp"), script))
     async with asyncio.timeout(60):
         while not (tmp_path / "begun").exists():
             await asyncio.sleep(0.02)
@@ -138,14 +138,14 @@ async def test_orphans_that_end_while_a_command_runs_are_reaped(
 
 
 async def test_a_timeout_kills_and_says_so(tmp_path: Path) -> None:
-    code, out, _ = await run(Children(tmp_path, "/tmp"), "echo begun; sleep 60", timeout_s=0.5)
+    code, out, _ = await run(ProgramRunner(tmp_path, "/tmp"), "echo begun; sleep 60", timeout_s=0.5)
     assert (code, out) == (None, "begun\n")
 
 
 def test_programs_die_with_the_agent_however_it_dies(tmp_path: Path) -> None:
     script = (
         "import asyncio,sys,pathlib\n"
-        "from choir_agent.tools.child import REAP_EVERY_S, Children, Program\n"
+        "from choir_agent.tools.program_runner import REAP_EVERY_S, Children, Program\n"
         "from choir_agent.tools.streams import Capture\n"
         f"c = Children(pathlib.Path({str(tmp_path)!r}), '/tmp')\n"
         "async def one(offline):\n"
@@ -203,24 +203,24 @@ print("done")
 async def test_an_offline_program_and_its_children_can_make_no_socket(tmp_path: Path) -> None:
     (tmp_path / "probe.py").write_text(OFFLINE_PROBE)
     script = f"{sys.executable} -I probe.py; (setsid {sys.executable} -I probe.py)"
-    _, out, err = await run(Children(tmp_path, "/tmp"), script, offline=True)
+    _, out, err = await run(ProgramRunner(tmp_path, "/tmp"), script, offline=True)
     assert (out, err) == ("done\ndone\n", "")
 
 
 async def test_a_program_that_may_only_read_here_reads_nothing_else(tmp_path: Path) -> None:
-    if ctypes.CDLL(None).syscall(seal.SYS_LANDLOCK_CREATE_RULESET, None, 0, 1) < 1:
+    if ctypes.CDLL(None).syscall(sandbox_exec.SYS_LANDLOCK_CREATE_RULESET, None, 0, 1) < 1:
         pytest.skip("LOUD: this kernel has no Landlock")
     inside, outside = tmp_path / "in", tmp_path / "secret"
     inside.mkdir()
     (inside / "file").write_text("inside")
     outside.write_text("canary")
     script = "cat file; cat ../secret; cat /etc/hostname; echo x > file"
-    _, out, err = await run(Children(inside, "/tmp"), script, readable=(".",))
+    _, out, err = await run(ProgramRunner(inside, "/tmp"), script, readable=(".",))
     assert out == "inside"
     assert err.count("ermission denied") == 3
     assert (inside / "file").read_text() == "inside"
 
 
 def test_every_supported_processor_has_a_filter() -> None:
-    for machine in seal.CALLS:
-        assert len(seal.network_filter(machine)) % 8 == 0
+    for machine in sandbox_exec.CALLS:
+        assert len(sandbox_exec.socket_filter(machine)) % 8 == 0

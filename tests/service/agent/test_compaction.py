@@ -8,10 +8,10 @@ import pytest
 from pydantic import JsonValue
 from starlette.responses import Response
 
-from choir_agent.log.committed import Committed
-from choir_agent.log.fold import step
-from choir_agent.log.state import SessionState
-from choir_common.eventlog.chain import Head, head_of, link
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import SessionState
+from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import (
     CarriedEvent,
@@ -24,10 +24,10 @@ from choir_common.wire.events import (
     SessionStopped,
     Snapshot,
     ToolResultCommitted,
-    UserMsg,
-    payload_of,
+    UserMessageStarted,
+    parse_payload,
 )
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.signals import CompactSignal, ShutdownSignal
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
@@ -53,8 +53,10 @@ def compacted(control: ControlStandIn) -> list[MemoryCompacted]:
 def fold(control: ControlStandIn) -> SessionState:
     state = SessionState()
     for event in control.events:
-        payload = payload_of(event)
-        state = step(state, Committed(event.rev, event.hash, event.lane, event.at, payload))
+        payload = parse_payload(event)
+        state = apply_event(
+            state, CommittedEvent(event.rev, event.hash, event.lane, event.at, payload)
+        )
     return state
 
 
@@ -298,15 +300,15 @@ def yesterday() -> list[JsonValue]:
     words = ReferenceSummary(summary=MARK)
     payloads: list[EventPayload] = [
         SessionStarted(agent_id="main", epoch=1),
-        UserMsg(turn_id="t", inbox_id="i", dm=DM, text="what a day"),
+        UserMessageStarted(turn_id="t", inbox_id="i", dm=DM, text="what a day"),
         ModelOutput(turn_id="t", text="indeed", model="m", finish_reason="stop"),
         Reply(turn_id="t", dm=DM, text="indeed", kind="answer", answers="i"),
         MemoryCompacted(target="edge", through_rev=1, delta={}, summary=words),
         SessionStopped(reason="asked"),
     ]
-    head, log = Head(), list[JsonValue]()
+    head, log = LogHead(), list[JsonValue]()
     for payload in payloads:
-        event = link(head, "ses_yesterday", "edge", payload, datetime.now(UTC))
+        event = link_event(head, "ses_yesterday", "edge", payload, datetime.now(UTC))
         head = head_of(event)
         log.append(event.model_dump(mode="json"))
     return log

@@ -5,39 +5,38 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from choir_agent.arbiter.approvals import Approvals
+from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.arbiter.past_failures import PastFailures
-from choir_agent.arbiter.policy import Policy
-from choir_agent.budgets.reserve import Purse
-from choir_agent.control.client import Control
-from choir_agent.lanes.core import CoreJob
-from choir_agent.lanes.jobs import CoreJobs
-from choir_agent.lanes.skill_steps import SkillSteps
-from choir_agent.lanes.think import Thinker
-from choir_agent.locks.locks import Locks
-from choir_agent.log.listeners import Listeners
+from choir_agent.arbiter.failure_hints import FailureHints
+from choir_agent.arbiter.tool_policy import ToolPolicy
+from choir_agent.budgets.token_budget import TokenBudget
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.lanes.core_job import CoreJobRunner
+from choir_agent.lanes.core_job_manager import CoreJobManager
+from choir_agent.lanes.model_caller import ModelCaller
+from choir_agent.lanes.skill_steps import SkillStepper
+from choir_agent.locks.lock_manager import LockManager
+from choir_agent.log.committed_event import EventListeners
+from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.state import JobState, core_lane
-from choir_agent.memory.snapshots import Snapshots
-from choir_agent.memory.tokens import TokenMeter
-from choir_agent.memory.working import WorkingMemory
-from choir_agent.models.metered import MeteredModel
+from choir_agent.log.session_state import JobState, core_lane
+from choir_agent.models.metered_model import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
-from choir_agent.prompt.assemble import Prompt
-from choir_agent.prompt.history import HistoryFormat
-from choir_agent.replication.replicate import Replication
+from choir_agent.prompt.history_format import HistoryFormat
+from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.settings import CurrentSettings
-from choir_agent.skills.registry import Skills
-from choir_agent.skills.shapes import faults
-from choir_agent.tools.registry import Registry
+from choir_agent.skills.shapes import schema_violations
+from choir_agent.skills.skill_registry import SkillRegistry
+from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.workspace import Workspace
+from choir_agent.working_memory.token_estimator import TokenEstimator
+from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMemory
 from choir_common.clock import SystemClock
 from choir_common.wire.events import CoreOutcome, CoreStarted
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, run_control
-from tests.support.uncounted import uncounted
+from tests.support.token_counter import no_token_count
 
 SCORE = Score.model_validate(
     {
@@ -52,7 +51,7 @@ class Office:
     """Core jobs without an edge lane; a job named `broken` has a bug where its prompt is made."""
 
     arbiter: Arbiter
-    jobs: CoreJobs
+    jobs: CoreJobManager
     log: SessionLog
 
     def start(self, name: str) -> None:
@@ -79,30 +78,33 @@ def prompt_of(job: JobState) -> Callable[[HistoryFormat], Prompt]:
 @asynccontextmanager
 async def open_office() -> AsyncIterator[Office]:
     async with run_rehearsal(SCORE) as model_endpoint, run_control(model_endpoint) as stand_in:
-        control, listeners, model = Control(stand_in.boot()), Listeners(), OpenAiModel()
+        control, listeners, model = ControlClient(stand_in.boot()), EventListeners(), OpenAiModel()
         log = SessionLog(SESSION, SystemClock(), listeners.tell, str)
-        replication = Replication(
+        replication = LogReplicator(
             control, log, SystemClock(), AGENT, 1, lambda: 1, lambda: 0.2, lambda: None
         )
-        policy, workspace = Policy(Registry([]), Skills(())), Workspace(stand_in.workspace)
+        policy, workspace = (
+            ToolPolicy(ToolRegistry([]), SkillRegistry(())),
+            Workspace(stand_in.workspace),
+        )
         settings = CurrentSettings(stand_in.settings())
         arbiter = Arbiter(
             log,
             replication,
             policy,
             workspace,
-            Locks(),
-            Approvals(control),
+            LockManager(),
+            ApprovalClient(control),
             lambda: settings,
-            Snapshots(WorkingMemory()),
-            PastFailures(control),
+            SnapshotWriter(WorkingMemory()),
+            FailureHints(control),
         )
-        purse = Purse(lambda: arbiter.state, lambda: settings.settings.budgets)
-        metered = MeteredModel(model, purse, TokenMeter(), uncounted)
-        steps = SkillSteps(arbiter, policy.skills, lambda: settings)
+        purse = TokenBudget(lambda: arbiter.state, lambda: settings.settings.budgets)
+        metered = MeteredModel(model, purse, TokenEstimator(), no_token_count)
+        steps = SkillStepper(arbiter, policy.skills, lambda: settings)
 
-        def make_job(job: JobState) -> CoreJob:
-            thinker = Thinker(
+        def make_job(job: JobState) -> CoreJobRunner:
+            thinker = ModelCaller(
                 job.lane,
                 arbiter,
                 metered,
@@ -110,19 +112,19 @@ async def open_office() -> AsyncIterator[Office]:
                 lambda name: name,
                 lambda: settings,
             )
-            return CoreJob(
+            return CoreJobRunner(
                 job,
                 arbiter,
                 thinker,
                 steps,
                 lambda: settings,
                 SystemClock(),
-                faults,
+                schema_violations,
                 lambda lane, state: None,
             )
 
-        jobs = CoreJobs(arbiter, make_job)
-        listeners.add(jobs.take_in)
+        jobs = CoreJobManager(arbiter, make_job)
+        listeners.add(jobs.on_event)
         yield Office(arbiter, jobs, log)
         await model.close()
         await control.close()

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from choir_agent.log.committed import Committed
-from choir_agent.log.fold import step
-from choir_agent.log.state import SessionState, digest_of, dump, load
-from choir_common.eventlog.chain import Head, first_break, head_of, link
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import SessionState, dump_state, load_state, state_digest
+from choir_common.eventlog.chain import LogHead, find_break, head_of, link_event
 from choir_common.wire.events import (
     CoreStarted,
     CoreStopped,
@@ -18,7 +18,7 @@ from choir_common.wire.events import (
     InjectedInstruction,
     Reply,
     ToolResultCommitted,
-    payload_of,
+    parse_payload,
 )
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
@@ -90,7 +90,7 @@ async def test_a_session_with_a_job_cut_off_after_any_event_ends_with_one_end_an
         assert len([reply for reply in control.replies() if reply.answers]) == 1
         assert len(finished) == len(set(finished)) == 3
         assert ledger(control) == 1
-        assert first_break(control.events) is None
+        assert find_break(control.events) is None
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -154,9 +154,9 @@ def earlier(events: list[Event], by: timedelta) -> list[Event]:
     """Return the same log as if all of it had happened earlier."""
     moved: list[Event] = []
     for event in events:
-        head = head_of(moved[-1]) if moved else Head()
+        head = head_of(moved[-1]) if moved else LogHead()
         at = datetime.fromisoformat(event.at) - by
-        moved.append(link(head, event.session_id, event.lane, payload_of(event), at))
+        moved.append(link_event(head, event.session_id, event.lane, parse_payload(event), at))
     return moved
 
 
@@ -190,16 +190,16 @@ async def test_every_prefix_folds_alike_with_and_without_a_snapshot_in_between()
         events = list(control.events)
     for length in range(len(events) + 1):
         state = fold(SessionState(), events[:length])
-        assert load(dump(state)) == state
-        again = fold(load(dump(state)), events[length:])
-        assert digest_of(again) == digest_of(fold(SessionState(), events))
+        assert load_state(dump_state(state)) == state
+        again = fold(load_state(dump_state(state)), events[length:])
+        assert state_digest(again) == state_digest(fold(SessionState(), events))
     for start in range(len(events)):
         fold(SessionState(), events[start:])
 
 
 def fold(state: SessionState, events: list[Event]) -> SessionState:
     for event in events:
-        state = step(
-            state, Committed(event.rev, event.hash, event.lane, event.at, payload_of(event))
+        state = apply_event(
+            state, CommittedEvent(event.rev, event.hash, event.lane, event.at, parse_payload(event))
         )
     return state

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.eventlog.chain import first_break
+from choir_common.eventlog.chain import find_break
 from choir_common.wire.config import Budgets
 from choir_common.wire.rpc import StatusReport
 from choir_local.rehearsal.run import run_rehearsal
@@ -67,7 +67,7 @@ async def test_lost_answers_and_refusals_of_heartbeats_leave_one_unbroken_log() 
             control.refuse_next = 2
             await control.say("again", "inb_2")
             await control.replied(2)
-    assert first_break(control.events) is None
+    assert find_break(control.events) is None
     assert len(control.replies()) == 2
 
 

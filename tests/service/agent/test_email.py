@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.tools.builtin.email_check import EmailCheck
-from choir_agent.tools.builtin.email_receive import EmailReceive
-from choir_agent.tools.builtin.email_send import EmailSend
-from choir_agent.tools.schemas import Schemas
+from choir_agent.tools.builtin.email_check import EmailCheckTool
+from choir_agent.tools.builtin.email_receive import EmailReceiveTool
+from choir_agent.tools.builtin.email_send import EmailSendTool
+from choir_agent.tools.schemas import InputValidator
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.config import MailSecurity
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from tests.service.agent.mail_account import MAIL, certificate, make_context, trusted, workspace
 from tests.support.mail import (
     PASSWORD,
@@ -32,9 +32,9 @@ __all__ = ["certificate", "trusted", "workspace"]
 
 async def send(workspace: Workspace, context: CallContext, **more: object) -> JsonObject:
     """Send a mail as the arbiter would: its arguments fit the schema."""
-    tool = EmailSend(workspace)
+    tool = EmailSendTool(workspace)
     arguments: JsonObject = {**MAIL, **more}  # type: ignore[dict-item]
-    assert not Schemas({"send": tool.manifest.llm.parameters}).faults("send", arguments)
+    assert not InputValidator({"send": tool.manifest.llm.parameters}).faults("send", arguments)
     return (await tool.run(context, arguments)).output
 
 
@@ -42,7 +42,7 @@ async def fails(workspace: Workspace, context: CallContext, **more: object) -> T
     """Return how sending fails; the account's password is in none of its words."""
     with pytest.raises(ToolFailed) as caught:
         await send(workspace, context, **more)
-    assert PASSWORD not in str(caught.value.output())
+    assert PASSWORD not in str(caught.value.error_output())
     return caught.value
 
 
@@ -224,7 +224,7 @@ async def test_a_wrong_password_is_told_without_being_shown(
     async with running_smtp(certificate, security) as postman:
         context = make_context(postman.port, security, secret=f"{USER}:wrong-password")
         failed = await fails(workspace, context)
-    assert failed.kind == "auth_failed" and "wrong-password" not in str(failed.output())
+    assert failed.kind == "auth_failed" and "wrong-password" not in str(failed.error_output())
 
 
 async def test_a_server_without_starttls_gets_neither_password_nor_mail(
@@ -285,6 +285,6 @@ async def test_a_missing_or_malformed_secret_is_told_without_being_shown(
 
 async def test_without_an_account_the_tools_say_what_is_missing(workspace: Workspace) -> None:
     context = CallContext("call_1", "edge")
-    for tool in (EmailSend(workspace), EmailCheck(), EmailReceive(workspace)):
+    for tool in (EmailSendTool(workspace), EmailCheckTool(), EmailReceiveTool(workspace)):
         with pytest.raises(ToolFailed, match="email_accounts"):
-            await tool.run(context, MAIL if isinstance(tool, EmailSend) else {})
+            await tool.run(context, MAIL if isinstance(tool, EmailSendTool) else {})

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.tools.child import Children
-from choir_agent.tools.external import load_external
+from choir_agent.tools.external_loader import load_external_tools
 from choir_agent.tools.external_tool import ExternalTool
-from choir_agent.tools.registry import Registry
+from choir_agent.tools.program_runner import ProgramRunner
+from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_common.errors import StartupError
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 CANARY = "canary-51ab-secret"
 ECHO = """
@@ -54,7 +54,7 @@ class Place:
         return place
 
     def load(self, taken: tuple[str, ...] = ()) -> list[ExternalTool]:
-        return load_external(self.choir, taken, Children(self.workspace, "/tmp"))
+        return load_external_tools(self.choir, taken, ProgramRunner(self.workspace, "/tmp"))
 
     async def run(self, arguments: JsonObject | None = None, **context: object) -> JsonObject:
         [tool] = self.load()
@@ -156,12 +156,12 @@ def test_the_agents_own_tool_overrides_a_global_one_of_its_name(place: Place) ->
 
 def test_another_program_or_manifest_is_another_set_of_tools(place: Place) -> None:
     place.put(manifest())
-    first = Registry(place.load()).manifest_hash
-    assert Registry(place.load()).manifest_hash == first
+    first = ToolRegistry(place.load()).manifest_hash
+    assert ToolRegistry(place.load()).manifest_hash == first
     place.put(manifest(), ECHO + "#")
-    second = Registry(place.load()).manifest_hash
+    second = ToolRegistry(place.load()).manifest_hash
     place.put(manifest(version="2.0"), ECHO + "#")
-    assert len({first, second, Registry(place.load()).manifest_hash}) == 3
+    assert len({first, second, ToolRegistry(place.load()).manifest_hash}) == 3
 
 
 def test_the_specs_own_spelling_is_read(place: Place) -> None:
@@ -239,4 +239,4 @@ def test_two_tools_of_one_name_in_one_place_stop_the_start(place: Place) -> None
 
 
 def test_a_choir_without_tools_is_fine(tmp_path: Path) -> None:
-    assert load_external(tmp_path, (), Children(tmp_path, "/tmp")) == []
+    assert load_external_tools(tmp_path, (), ProgramRunner(tmp_path, "/tmp")) == []

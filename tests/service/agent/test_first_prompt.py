@@ -6,9 +6,9 @@ from pathlib import Path
 
 import orjson
 
-from choir_agent.credentials.own_children import OwnChildren
+from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.models.tokenizer import Tokenizer
-from choir_control.configuration.identity import lay_out_identity
+from choir_control.configuration.identity_files import write_identity_files
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.strict_providers import lenient, strict_provider
@@ -17,7 +17,7 @@ MOST_TOKENS = 4_000
 
 
 async def test_the_first_prompt_takes_four_thousand_tokens_at_most(tmp_path: Path) -> None:
-    identity = lay_out_identity(tmp_path, "main", "")
+    identity = write_identity_files(tmp_path, "main", "")
     async with strict_provider(lenient()) as provider, run_control(provider.endpoint) as control:
         shutil.copytree(identity, control.choir_dir, dirs_exist_ok=True)
         # no accounts, no repository; the browser and the proposals are there
@@ -29,5 +29,5 @@ async def test_the_first_prompt_takes_four_thousand_tokens_at_most(tmp_path: Pat
     assert "choir_web_browse" in str(body["tools"])
     assert "personal agent that runs on your user's own machine" in str(body["messages"])
     sent = orjson.dumps([body["messages"], body["tools"]]).decode()
-    counts = await Tokenizer(OwnChildren()).count(sent)
+    counts = await Tokenizer(OwnChildProcesses()).count(sent)
     assert counts is not None and counts[0] <= MOST_TOKENS, counts

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.credentials.git import GitAccess
+from choir_agent.credentials.git_access import GitAccess
 from choir_agent.settings import CurrentSettings
-from choir_agent.tools.builtin.shell import Shell
-from choir_agent.tools.child import Children
+from choir_agent.tools.builtin.shell import ShellTool
+from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_common.wire.config import AgentSettings, Budgets, GitIdentityConfig, ModelConfig
 from tests.service.agent.git_servers import SSHD, HttpsGit, https_git, make_repository, ssh_git
@@ -57,8 +57,10 @@ class Place:
         if neighbour is not None:
             # in the test the agent's process has children that no agent has
             self.git.own_children.pids.add(neighbour)
-        self.shell = Shell(
-            Children(root / "ws", str(root / "tmp"), self.git.own_children, self.git.environment)
+        self.shell = ShellTool(
+            ProgramRunner(
+                root / "ws", str(root / "tmp"), self.git.own_children, self.git.environment
+            )
         )
 
     async def run(self, command: str) -> tuple[int, str]:
@@ -105,7 +107,7 @@ async def test_clone_and_push_over_https_work_for_an_allowed_host(place: Path) -
     with https_git(place / "served", TOKEN) as server:
         trust(place, server)
         async with agent_at(place, server.pid) as agent:
-            await agent.git.adopt(current(TOKEN, f"localhost:{server.port}"))
+            await agent.git.apply_settings(current(TOKEN, f"localhost:{server.port}"))
             code, said = await agent.run(f"git clone -q {server.url('localhost')} repo && {CHANGE}")
             assert code == 0, said
             _, author = await agent.run(
@@ -121,12 +123,12 @@ async def test_another_host_is_sent_no_token(place: Path) -> None:
     with https_git(place / "served", TOKEN) as trap:
         trust(place, trap)
         async with agent_at(place, trap.pid) as agent:
-            await agent.git.adopt(current(TOKEN, f"localhost:{trap.port}"))
+            await agent.git.apply_settings(current(TOKEN, f"localhost:{trap.port}"))
             # the very same server under another name, and under another port's name
             code, said = await agent.run(f"git clone {trap.url('127.0.0.1')} repo")
             assert code != 0
             assert "is not for the host" in said
-            await agent.git.adopt(current(TOKEN, "localhost"))
+            await agent.git.apply_settings(current(TOKEN, "localhost"))
             assert (await agent.run(f"git clone {trap.url('localhost')} repo"))[0] != 0
         assert set(trap.seen()) == {""}
 
@@ -135,7 +137,7 @@ async def test_a_helper_of_the_repository_does_not_get_the_token(place: Path) ->
     with https_git(place / "served", TOKEN) as server:
         trust(place, server)
         async with agent_at(place, server.pid) as agent:
-            await agent.git.adopt(current(TOKEN, f"localhost:{server.port}"))
+            await agent.git.apply_settings(current(TOKEN, f"localhost:{server.port}"))
             await agent.run(f"git clone -q {server.url('localhost')} repo")
             await agent.run("cd repo && git config credential.helper store && git pull -q")
             assert agent.holds(TOKEN) == []
@@ -147,18 +149,18 @@ async def test_a_new_token_takes_the_next_question_and_none_is_left_after_it(pla
         async with agent_at(place, server.pid) as agent:
             host = f"localhost:{server.port}"
             clone = f"rm -rf repo; git clone -q {server.url('localhost')} repo"
-            await agent.git.adopt(current("ghp_revoked000", host))
+            await agent.git.apply_settings(current("ghp_revoked000", host))
             assert (await agent.run(clone))[0] != 0
-            await agent.git.adopt(current(TOKEN, host))
+            await agent.git.apply_settings(current(TOKEN, host))
             assert (await agent.run(clone))[0] == 0
-            await agent.git.adopt(current(None))
+            await agent.git.apply_settings(current(None))
             assert (await agent.run(clone))[0] != 0
             assert agent.git.environment() == {}
 
 
 async def test_a_process_that_is_not_ours_gets_nothing(place: Path) -> None:
     async with agent_at(place) as agent:
-        await agent.git.adopt(current(TOKEN, "github.com"))
+        await agent.git.apply_settings(current(TOKEN, "github.com"))
         config = Path(agent.git.environment()["GIT_CONFIG_GLOBAL"])
         door = config.parent / "door"
         assert (door.stat().st_mode & 0o777, config.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -172,7 +174,7 @@ async def test_a_private_key_works_for_an_allowed_host_and_is_offered_to_no_othe
 ) -> None:
     with ssh_git(place / "served") as server:
         async with agent_at(place, server.pid) as agent:
-            await agent.git.adopt(current(server.private_key, "localhost"))
+            await agent.git.apply_settings(current(server.private_key, "localhost"))
             code, said = await agent.run(f"git clone -q {server.url('localhost')} repo && {CHANGE}")
             assert code == 0, said
             offered = server.offered()
@@ -186,7 +188,7 @@ async def test_a_private_key_works_for_an_allowed_host_and_is_offered_to_no_othe
             middle = server.private_key.splitlines()[3]
             assert agent.holds(middle) == []
             assert middle not in (await agent.run("env; cat /proc/*/environ /proc/*/cmdline"))[1]
-            await agent.git.adopt(current(None))
+            await agent.git.apply_settings(current(None))
             assert agent.git.own_children.pids == {server.pid}
 
 
@@ -194,7 +196,7 @@ async def test_a_private_key_works_for_an_allowed_host_and_is_offered_to_no_othe
 async def test_a_key_that_is_none_is_said_and_breaks_nothing(place: Path) -> None:
     async with agent_at(place) as agent:
         broken = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END OPENSSH PRIVATE KEY-----"
-        await agent.git.adopt(current(broken, "localhost"))
+        await agent.git.apply_settings(current(broken, "localhost"))
         assert (await agent.run("git config user.name"))[1].strip() == "Dev"
         with pytest.raises(ToolFailed):
             await agent.shell.run(CallContext("c", "edge"), {"command": "a\0b"})

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from choir_agent.lanes.core_states import ENDS
+from choir_agent.lanes.core_states import FINAL_STATES
 from choir_common.wire.events import Reply
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
@@ -81,7 +81,7 @@ async def test_each_model_call_failed_heartbeat_and_change_of_a_lane_has_its_lin
     }
     assert ("edge", "EDGE_IDLE", "EDGE_CONTEXT_READY") in moves
     assert ("edge", "EDGE_CONTEXT_READY", "EDGE_REASONING") in moves
-    assert any(lane == "core:reader" and state in ENDS for lane, _, state in moves)
+    assert any(lane == "core:reader" and state in FINAL_STATES for lane, _, state in moves)
 
 
 async def test_a_model_call_that_failed_has_its_line_with_the_reason() -> None:

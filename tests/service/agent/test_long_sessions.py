@@ -2,17 +2,22 @@
 
 import asyncio
 
-from choir_agent.control.client import Control
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.replication.replicate import Replication
-from choir_agent.tools.builtin.memory_query import MemoryQuery
+from choir_agent.tools.builtin.memory_query import MemoryQueryTool
 from choir_agent.tools.tool import CallContext
 from choir_common.clock import SystemClock
-from choir_common.eventlog.chain import first_break
-from choir_common.wire.events import UserMsg
-from choir_common.wire.json import JsonObject
-from choir_common.wire.log_search import HOST_TOOL, LogMatches, LogSearch
-from choir_common.wire.rpc import HostToolRequest, HostToolResponse
+from choir_common.eventlog.chain import find_break
+from choir_common.wire.events import UserMessageStarted
+from choir_common.wire.model import JsonObject
+from choir_common.wire.rpc import (
+    HOST_TOOL,
+    HostToolRequest,
+    HostToolResponse,
+    LogMatches,
+    LogSearch,
+)
 from tests.service.agent.control_stand_in import AGENT, SESSION, ControlStandIn, run_control
 
 KEPT = 20_000
@@ -23,16 +28,16 @@ def make_log() -> SessionLog:
     return SessionLog(SESSION, SystemClock(), lambda _: None, str, kept_bytes=KEPT)
 
 
-async def replicate(control: ControlStandIn, client: Control, log: SessionLog) -> None:
+async def replicate(control: ControlStandIn, client: ControlClient, log: SessionLog) -> None:
     """Write many messages into the log and make them durable by heartbeats."""
-    replication = Replication(
+    replication = LogReplicator(
         client, log, SystemClock(), AGENT, 1, lambda: 1, lambda: 0.2, lambda: None
     )
     beating = asyncio.create_task(replication.run())
     try:
         for number in range(MESSAGES):
             text = "the treasure is under the oak" if number == 3 else f"message {number} " * 10
-            said = UserMsg(turn_id="t", inbox_id=f"i{number}", dm="d", text=text)
+            said = UserMessageStarted(turn_id="t", inbox_id=f"i{number}", dm="d", text=text)
             rev = log.append("edge", said)
             if number % 100 == 50:
                 # an answer that is lost: the batch is sent again, unchanged
@@ -68,9 +73,9 @@ def answer_from(control: ControlStandIn) -> None:
     control.host_tool = search
 
 
-async def ask(client: Control, log: SessionLog, **more: str) -> JsonObject:
+async def ask(client: ControlClient, log: SessionLog, **more: str) -> JsonObject:
     given: JsonObject = {"store": "working", **more}
-    return (await MemoryQuery(client, log).run(CallContext("call_1", "edge"), given)).output
+    return (await MemoryQueryTool(client, log).run(CallContext("call_1", "edge"), given)).output
 
 
 def revs(output: JsonObject) -> list[object]:
@@ -81,17 +86,17 @@ def revs(output: JsonObject) -> list[object]:
 
 async def test_events_leave_memory_once_control_has_them_and_the_log_stays_whole() -> None:
     async with run_control("http://127.0.0.1:1/v1") as control:
-        client, log = Control(control.boot()), make_log()
+        client, log = ControlClient(control.boot()), make_log()
         await replicate(control, client, log)
         await client.close()
-    assert len(control.events) == MESSAGES and first_break(control.events) is None
+    assert len(control.events) == MESSAGES and find_break(control.events) is None
     assert 0 < sum(len(entry.wire) for entry in log.entries) <= KEPT
     assert len(log.entries) < MESSAGES / 2
 
 
 async def test_the_working_store_finds_what_left_memory_by_words_and_by_hash() -> None:
     async with run_control("http://127.0.0.1:1/v1") as control:
-        client, log = Control(control.boot()), make_log()
+        client, log = ControlClient(control.boot()), make_log()
         await replicate(control, client, log)
         assert log.entries[0].rev > 4
         answer_from(control)
@@ -106,7 +111,7 @@ async def test_the_working_store_finds_what_left_memory_by_words_and_by_hash() -
 
 async def test_without_control_the_newest_part_is_searched_and_the_answer_says_so() -> None:
     async with run_control("http://127.0.0.1:1/v1") as control:
-        client, log = Control(control.boot()), make_log()
+        client, log = ControlClient(control.boot()), make_log()
         await replicate(control, client, log)
         first = log.entries[0].rev
         found = await ask(client, log, query=f"{MESSAGES - 1}")

@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from choir_agent.control.client import Control
-from choir_agent.tools.builtin.memory_query import MemoryQuery
-from choir_agent.tools.registry import Registry
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.tools.builtin.memory_query import MemoryQueryTool
+from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolFailed
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import MemoryHits
+from choir_common.wire.memory_search import MemoryHits
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.unit.agent.told_session import ToldSession
@@ -40,10 +40,10 @@ def told(count: int) -> ToldSession:
 
 async def run(stand_in: ControlStandIn, session: ToldSession, **arguments: object) -> JsonObject:
     """Use the tool as the arbiter does: arguments that do not fit its schema are refused."""
-    control = Control(stand_in.boot())
-    tool = MemoryQuery(control, session.log)
+    control = ControlClient(stand_in.boot())
+    tool = MemoryQueryTool(control, session.log)
     given: JsonObject = dict(arguments)  # type: ignore[arg-type]
-    assert Registry([tool]).faults(tool.manifest.name, given) == []
+    assert ToolRegistry([tool]).faults(tool.manifest.name, given) == []
     try:
         return (await tool.run(CONTEXT, given)).output
     finally:

@@ -293,5 +293,5 @@ async def test_a_bad_memory_delta_changes_nothing(delta: str) -> None:
         tries = agent.all(MemoryCompacted)
         assert tries
         assert all(tried.failed and tried.through_rev == 0 for tried in tries)
-        summary = fold(agent.control.events).summary("edge")
+        summary = fold(agent.control.events).summary_of("edge")
         assert summary is None or summary.summary == ReferenceSummary()

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from choir_agent.models.completion import CUT
+from choir_agent.models.completion_codec import CUT
 from choir_common.wire.rpc import ModelFailure
 from choir_common.wire.signals import CancelSignal
 from tests.service.agent.control_stand_in import run_control

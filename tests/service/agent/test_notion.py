@@ -5,36 +5,36 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.responses import Response
 
-from choir_agent.tools.builtin.notion_query import NotionQuery
+from choir_agent.tools.api_client import ApiClient
+from choir_agent.tools.builtin.notion_query import NotionQueryTool
 from choir_agent.tools.tool import ToolFailed
-from choir_agent.tools.web_client import WebClient
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from tests.service.agent.web_calls import failure_of, use, with_notion
-from tests.support.web_services import (
+from tests.support.fake_web_services import (
     DATABASE,
     KEY,
     PAGE,
     SOURCE,
     TWO_SOURCES,
-    NotionServer,
-    WebService,
+    FakeNotion,
+    FakeWebService,
     block,
+    fake_notion,
     notion_error,
-    running_notion,
 )
 
 
 @pytest.fixture
-async def notion() -> AsyncIterator[tuple[WebService, NotionServer]]:
-    async with running_notion() as pair:
+async def notion() -> AsyncIterator[tuple[FakeWebService, FakeNotion]]:
+    async with fake_notion() as pair:
         yield pair
 
 
 async def test_notion_is_searched_and_its_rows_are_plain_values(
-    notion: tuple[WebService, NotionServer],
+    notion: tuple[FakeWebService, FakeNotion],
 ) -> None:
     service, _ = notion
-    tool, settings = NotionQuery(WebClient()), with_notion(service.endpoint)
+    tool, settings = NotionQueryTool(ApiClient()), with_notion(service.endpoint)
     found = await use(tool, settings, {"operation": "search", "query": "plans", "limit": 5})
     row = found["found"][0]  # type: ignore[index,call-overload]
     assert (row["id"], row["title"], row["kind"]) == (PAGE, "Plans", "page")
@@ -53,7 +53,7 @@ async def test_notion_is_searched_and_its_rows_are_plain_values(
 
 
 async def test_a_page_is_read_as_markdown_with_what_lies_below(
-    notion: tuple[WebService, NotionServer],
+    notion: tuple[FakeWebService, FakeNotion],
 ) -> None:
     service, server = notion
     server.children[PAGE] = [
@@ -71,7 +71,7 @@ async def test_a_page_is_read_as_markdown_with_what_lies_below(
     ]  # fmt: skip
     server.children["00000007-0000-0000-0000-000000000000"] = [block("bulleted_list_item", "inner")]
     address = f"https://www.notion.so/Plans-{PAGE.replace('-', '')}?pvs=4"
-    tool, settings = NotionQuery(WebClient()), with_notion(service.endpoint)
+    tool, settings = NotionQueryTool(ApiClient()), with_notion(service.endpoint)
     output = await failure_of(tool, settings, {"operation": "read", "id": "no id"})
     assert output.kind == "bad_input"
     page = await use(tool, settings, {"operation": "read", "id": PAGE})
@@ -86,10 +86,10 @@ async def test_a_page_is_read_as_markdown_with_what_lies_below(
 
 
 async def test_a_long_page_is_read_page_by_page_and_bounded(
-    notion: tuple[WebService, NotionServer],
+    notion: tuple[FakeWebService, FakeNotion],
 ) -> None:
     service, server = notion
-    tool, settings = NotionQuery(WebClient()), with_notion(service.endpoint)
+    tool, settings = NotionQueryTool(ApiClient()), with_notion(service.endpoint)
     server.children[PAGE] = [block("paragraph", f"p{n}") for n in range(250)]
     output = await use(tool, settings, {"operation": "read", "id": PAGE})
     assert str(output["text"]).split("\n")[-1] == "p249"
@@ -98,9 +98,11 @@ async def test_a_long_page_is_read_page_by_page_and_bounded(
     assert (str(output["text"]).split("\n")[-1], output["truncated"]) == ("p499", True)
 
 
-async def test_pages_are_made_changed_and_added_to(notion: tuple[WebService, NotionServer]) -> None:
+async def test_pages_are_made_changed_and_added_to(
+    notion: tuple[FakeWebService, FakeNotion],
+) -> None:
     service, server = notion
-    tool, settings = NotionQuery(WebClient()), with_notion(service.endpoint)
+    tool, settings = NotionQueryTool(ApiClient()), with_notion(service.endpoint)
     text = "# H\n- [x] done\n1. one\n> said\n```python\ncode\n```\n---\nlong " + "x" * 4_000
     values: JsonObject = {
         "Status": "Done",
@@ -165,22 +167,22 @@ async def test_pages_are_made_changed_and_added_to(notion: tuple[WebService, Not
     ],
 )
 async def test_what_notion_says_is_a_clear_error(
-    notion: tuple[WebService, NotionServer], answer: Response, kind: str
+    notion: tuple[FakeWebService, FakeNotion], answer: Response, kind: str
 ) -> None:
     service, _ = notion
     service.queued.append(answer)
     asking: JsonObject = {"operation": "search", "query": "x"}
-    error = await failure_of(NotionQuery(WebClient()), with_notion(service.endpoint), asking)
+    error = await failure_of(NotionQueryTool(ApiClient()), with_notion(service.endpoint), asking)
     assert error.kind == kind
 
 
 async def test_a_short_limit_of_notions_is_waited_for(
-    notion: tuple[WebService, NotionServer],
+    notion: tuple[FakeWebService, FakeNotion],
 ) -> None:
     service, _ = notion
     service.queued.append(notion_error(429, "rate_limited", "slow", {"Retry-After": "0"}))
     asking: JsonObject = {"operation": "search", "query": "x"}
-    assert (await use(NotionQuery(WebClient()), with_notion(service.endpoint), asking))["found"]
+    assert (await use(NotionQueryTool(ApiClient()), with_notion(service.endpoint), asking))["found"]
 
 
 @pytest.mark.parametrize(
@@ -193,8 +195,8 @@ async def test_a_short_limit_of_notions_is_waited_for(
     ],
 )
 async def test_an_incomplete_operation_is_refused_before_anything_is_sent(
-    notion: tuple[WebService, NotionServer], arguments: JsonObject
+    notion: tuple[FakeWebService, FakeNotion], arguments: JsonObject
 ) -> None:
     service, _ = notion
-    error = await failure_of(NotionQuery(WebClient()), with_notion(service.endpoint), arguments)
+    error = await failure_of(NotionQueryTool(ApiClient()), with_notion(service.endpoint), arguments)
     assert (error.kind, service.asked) == ("bad_input", [])

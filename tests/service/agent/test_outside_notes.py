@@ -1,6 +1,6 @@
 """What an agent notes down after it read a page or a mail is marked, whatever its model says."""
 
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.wire.events import SkillStopped, ToolResultCommitted, UserMsg
-from choir_common.wire.json import JsonObject
+from choir_common.wire.events import SkillStopped, ToolResultCommitted, UserMessageStarted
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal, CancelSignal, ShutdownSignal
 from choir_local.rehearsal.run import run_rehearsal
@@ -178,7 +178,7 @@ async def test_a_parked_turn_outlives_a_crash_and_a_stop() -> None:
             await decide(control, call_id, "approved")
             replies = await control.replied(3)
     assert (replies[-1].answers, replies[-1].text) == ("inb_1", "the door is open")
-    taken = [p.inbox_id for p in control.payloads() if isinstance(p, UserMsg)]
+    taken = [p.inbox_id for p in control.payloads() if isinstance(p, UserMessageStarted)]
     assert taken == ["inb_1", "inb_2", "inb_3"]
 
 

@@ -1,9 +1,9 @@
 """When a tool fails the agent asks what it went through with it before, and the model reads it there."""
 
-from choir_common.eventlog.chain import first_break
-from choir_common.eventlog.failure import SEEN_BEFORE
+from choir_common.eventlog.chain import find_break
+from choir_common.eventlog.tool_results import SEEN_BEFORE
 from choir_common.wire.events import ToolResultCommitted
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
@@ -39,7 +39,7 @@ async def use(
             await control.say("go")
             await control.replied()
         (result,) = [p for p in control.payloads() if isinstance(p, ToolResultCommitted)]
-        assert first_break(control.events) is None
+        assert find_break(control.events) is None
         return result, control
 
 

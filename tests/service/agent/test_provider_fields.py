@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from choir_agent.models.choice import origin_of
+from choir_agent.models.model import model_id
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput
 from choir_common.wire.signals import ConfigChangedSignal
@@ -138,5 +138,5 @@ async def test_a_request_that_is_refused_however_it_is_written_ends_in_the_provi
 
 def test_an_origin_names_model_and_endpoint() -> None:
     model = ModelConfig(model="m", endpoint="http://x/v1")
-    assert origin_of(model) == "m at http://x/v1"
-    assert origin_of(model.model_copy(update={"endpoint": "http://y/v1"})) != origin_of(model)
+    assert model_id(model) == "m at http://x/v1"
+    assert model_id(model.model_copy(update={"endpoint": "http://y/v1"})) != model_id(model)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.log.committed import Committed
-from choir_agent.log.fold import step
-from choir_agent.log.state import SessionState, digest_of
-from choir_common.eventlog.chain import first_break
-from choir_common.wire.events import Event, ToolResultCommitted, payload_of
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import SessionState, state_digest
+from choir_common.eventlog.chain import find_break
+from choir_common.wire.events import Event, ToolResultCommitted, parse_payload
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
@@ -60,7 +60,7 @@ async def test_a_turn_cut_off_after_any_event_ends_with_one_reply_and_no_doubled
         assert [reply.kind for reply in closing] == ["answer"]
         assert ledger(control) == 1
         assert len(finished) == len(set(finished)) == 3
-        assert first_break(control.events) is None
+        assert find_break(control.events) is None
 
 
 async def test_a_call_whose_outcome_a_crash_hid_is_not_run_again_and_the_model_is_told() -> None:
@@ -114,7 +114,7 @@ async def test_every_prefix_of_a_real_log_folds_and_replay_gives_the_same_state(
         await run_to_the_end(control)
         events = list(control.events)
     for length in range(len(events) + 1):
-        assert digest_of(fold(events[:length])) == digest_of(fold(events[:length]))
+        assert state_digest(fold(events[:length])) == state_digest(fold(events[:length]))
     for start in range(len(events)):
         fold(events[start:])
     assert fold(events).turn is None
@@ -123,8 +123,8 @@ async def test_every_prefix_of_a_real_log_folds_and_replay_gives_the_same_state(
 def fold(events: list[Event]) -> SessionState:
     state = SessionState()
     for event in events:
-        state = step(
-            state, Committed(event.rev, event.hash, event.lane, event.at, payload_of(event))
+        state = apply_event(
+            state, CommittedEvent(event.rev, event.hash, event.lane, event.at, parse_payload(event))
         )
     return state
 

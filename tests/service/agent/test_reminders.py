@@ -2,9 +2,9 @@
 
 import pytest
 
-from choir_common.eventlog.chain import first_break
-from choir_common.wire.events import Reminded
-from choir_common.wire.json import JsonObject
+from choir_common.eventlog.chain import find_break
+from choir_common.wire.events import RemindersAdded
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
@@ -57,8 +57,8 @@ def answer_rubbish(request: HostToolRequest) -> HostToolResponse:
     return HostToolResponse(call_id=request.call_id, status="success", output=output)
 
 
-def reminded(control: ControlStandIn) -> list[Reminded]:
-    return [payload for payload in control.payloads() if isinstance(payload, Reminded)]
+def reminded(control: ControlStandIn) -> list[RemindersAdded]:
+    return [payload for payload in control.payloads() if isinstance(payload, RemindersAdded)]
 
 
 async def test_what_memory_knows_stands_in_the_prompt_once_and_for_as_long_as_the_message() -> None:
@@ -77,7 +77,7 @@ async def test_what_memory_knows_stands_in_the_prompt_once_and_for_as_long_as_th
         assert [one["known"] for one in asked] == [[], ["d1"], ["d1"]]
         assert asked[0]["text"] == "Where is my kite?" and asked[0]["budget_tokens"] == 300
         assert {call.tool_name for call in control.host_calls} == {"choir.memory.remind"}
-        assert first_break(control.events) is None
+        assert find_break(control.events) is None
 
 
 @pytest.mark.parametrize("host_tool", [be_away, answer_rubbish])

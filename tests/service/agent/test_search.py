@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.arbiter.rule import check
-from choir_agent.arbiter.rulings import Permit
-from choir_agent.credentials.own_children import OwnChildren
+from choir_agent.arbiter.rulings import CheckedCall, check_call
+from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools import ripgrep
-from choir_agent.tools.builtin.fs_search import FsSearch
-from choir_agent.tools.child import Children
-from choir_agent.tools.registry import Registry
-from choir_agent.tools.ripgrep import Matches, find_ripgrep
+from choir_agent.tools.builtin.fs_search import FsSearchTool
+from choir_agent.tools.program_runner import ProgramRunner
+from choir_agent.tools.registry import ToolRegistry
+from choir_agent.tools.ripgrep import MatchCollector, find_ripgrep
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.events import LockHold, ToolCall
-from choir_common.wire.json import JsonObject
+from choir_common.wire.events import HeldLock, ToolCall
+from choir_common.wire.model import JsonObject
 
 pytestmark = pytest.mark.skipif(find_ripgrep() is None, reason="LOUD: there is no ripgrep here")
 
@@ -45,7 +44,7 @@ class Place:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.workspace = Workspace(root)
-        self.tool = FsSearch(self.workspace, Children(root, "/tmp"))
+        self.tool = FsSearchTool(self.workspace, ProgramRunner(root, "/tmp"))
 
     def put(self, path: str, text: str) -> None:
         place = self.root / path
@@ -175,7 +174,7 @@ async def test_names_and_lines_that_are_no_unicode_are_shown_all_the_same(place:
 
 
 def test_a_message_beyond_all_bounds_is_dropped_and_the_next_one_read() -> None:
-    sink = Matches(10, files_only=True)
+    sink = MatchCollector(10, files_only=True)
     sink.data_received(b'{"type":"match","data":{"lines":{"text":"')
     for _ in range(30):
         sink.data_received(b"x" * 200_000)
@@ -206,9 +205,9 @@ async def test_a_directory_swapped_while_it_is_searched_never_leads_out(
     swapper = subprocess.Popen(
         [sys.executable, "-IS", "-c", SWAP, str(place.root), str(tmp_path / "out")]
     )
-    own = OwnChildren()
+    own = OwnChildProcesses()
     own.pids.add(swapper.pid)
-    tool = FsSearch(place.workspace, Children(place.root, "/tmp", own))
+    tool = FsSearchTool(place.workspace, ProgramRunner(place.root, "/tmp", own))
     searched = 0
     try:
         # the path as it was resolved and locked, before all this
@@ -241,6 +240,6 @@ async def test_a_directory_swapped_while_it_is_searched_never_leads_out(
 )
 async def test_a_search_locks_what_it_searches(place: Place, arguments: str, resource: str) -> None:
     call = ToolCall(call_id="c", tool="choir.fs.search", arguments=arguments)
-    permit = check(call, Registry([place.tool]), place.workspace)
-    assert isinstance(permit, Permit)
-    assert permit.locks == (LockHold(resource=resource, mode="S"),)
+    permit = check_call(call, ToolRegistry([place.tool]), place.workspace)
+    assert isinstance(permit, CheckedCall)
+    assert permit.locks == (HeldLock(resource=resource, mode="S"),)

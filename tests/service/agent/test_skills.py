@@ -17,12 +17,12 @@ from choir_common.wire.events import (
     SkillTransitioned,
     ToolResultCommitted,
 )
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.signals import CancelSignal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.scripted_model import Asked, calls, run_scripted, says
-from tests.support.replay import check_replay
+from tests.support.replay import assert_replay_is_deterministic
 
 MOVES = ["choir_skill_transition"]
 TEA: JsonObject = {
@@ -129,7 +129,7 @@ async def test_a_skill_is_walked_step_by_step_and_shows_each_step_alone() -> Non
     assert '{"leaf":"green"}' in notes[1]
     assert '{"water":"hot"}' in notes[3]
     assert "- tea: Make tea." in notes[0]
-    check_replay(control.events)
+    assert_replay_is_deterministic(control.events)
 
 
 PROPOSAL = {
@@ -366,7 +366,7 @@ async def test_a_walk_cut_off_after_any_event_goes_each_way_once(kept: int) -> N
     assert statuses <= {"success", "interrupted"}
     by_tool = [r for r in results(control) if r.tool.startswith("choir.skill.")]
     assert [result.status for result in by_tool] == ["success"] * 3
-    check_replay(control.events)
+    assert_replay_is_deterministic(control.events)
 
 
 async def test_a_broken_skill_stops_the_start_with_file_field_and_reason(tmp_path: Path) -> None:

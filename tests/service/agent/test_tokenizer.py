@@ -1,13 +1,13 @@
 """The offline tokenizer: a real child process that counts and is gone."""
 
-from choir_agent.budgets.reserve import Purse
-from choir_agent.credentials.own_children import OwnChildren
-from choir_agent.log.state import SessionState
-from choir_agent.memory.tokens import TokenMeter
-from choir_agent.models.metered import MeteredModel
-from choir_agent.models.model import Thought
+from choir_agent.budgets.token_budget import TokenBudget
+from choir_agent.credentials.child_processes import OwnChildProcesses
+from choir_agent.log.session_state import SessionState
+from choir_agent.models.metered_model import MeteredModel
+from choir_agent.models.model import Completion
 from choir_agent.models.tokenizer import Tokenizer
-from choir_agent.prompt.assemble import Prompt
+from choir_agent.prompt.prompt_assembler import Prompt
+from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
 
 MODEL = ModelConfig(model="m", endpoint="http://nowhere")
@@ -17,8 +17,8 @@ SENTENCE = "The agent proposes, the control plane decides, the log remembers. "
 class Uncounting:
     """A provider that sends no usage."""
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
-        return Thought(
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
+        return Completion(
             text="hello world",
             calls=(),
             model="m",
@@ -33,7 +33,7 @@ class Uncounting:
 
 
 async def test_texts_are_counted_exactly_and_the_child_is_gone() -> None:
-    own = OwnChildren()
+    own = OwnChildProcesses()
     counts = await Tokenizer(own).count("hello world", "", 'a "quoted"\nline', SENTENCE * 200)
     assert counts == (2, 0, 5, 2601)
     assert not own.pids
@@ -44,19 +44,19 @@ async def test_what_a_provider_does_not_count_is_counted_offline_until_the_promp
     None
 ):
     asked: list[int] = []
-    tokenizer = Tokenizer(OwnChildren())
+    tokenizer = Tokenizer(OwnChildProcesses())
 
     async def count(*texts: str) -> tuple[int, ...] | None:
         asked.append(len(texts[0]))
         return await tokenizer.count(*texts)
 
-    purse = Purse(SessionState, Budgets)
-    meter = TokenMeter()
+    purse = TokenBudget(SessionState, Budgets)
+    meter = TokenEstimator()
     metered = MeteredModel(Uncounting(), purse, meter, count)
     for times in (200, 210, 400):
         prompt = Prompt((SENTENCE.encode() * times,), b"")
         meter.asked("edge", len(SENTENCE) * times)
-        async with metered.thought(MODEL, None, prompt, "edge") as thought:
+        async with metered.complete(MODEL, None, prompt, "edge") as thought:
             meter.counted("edge", thought.prompt_tokens)
         assert 13 * times <= thought.prompt_tokens <= 13 * times * 1.3
         assert thought.completion_tokens >= 2

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from choir_common.eventlog.chain import first_break
+from choir_common.eventlog.chain import find_break
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
@@ -30,7 +30,7 @@ async def test_a_message_is_answered_and_the_log_shows_how() -> None:
             reply = (await control.replied())[0]
     assert (reply.text, reply.kind, reply.answers) == ("Good day.", "answer", "inb_1")
     assert control.types() == ["session_started", "user_msg", "model_output", "reply"]
-    assert first_break(control.events) is None
+    assert find_break(control.events) is None
 
 
 async def test_a_tool_call_goes_through_request_commitment_and_result() -> None:
@@ -312,7 +312,7 @@ async def test_characters_no_database_takes_are_replaced_and_the_chain_holds() -
             reply = (await control.replied())[0]
     assert reply.text == "nul: �."
     assert results(control)[0].output["stdout"] == "a�b�"
-    assert first_break(control.events) is None
+    assert find_break(control.events) is None
 
 
 async def test_a_host_tool_whose_part_is_away_for_a_moment_is_tried_again_under_its_key() -> None:

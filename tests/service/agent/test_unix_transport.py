@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from choir_agent.control.unix_transport import UnixTransport
-from choir_common.http.transport import make_client
+from choir_agent.control_client.unix_transport import UnixTransport
+from choir_common.http.client import make_client
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
-from choir_agent.tools.builtin.notion_query import NotionQuery
-from choir_agent.tools.builtin.tts_speak import TtsSpeak
-from choir_agent.tools.builtin.web_search import WebSearch
+from choir_agent.tools.api_client import ApiClient
+from choir_agent.tools.builtin.notion_query import NotionQueryTool
+from choir_agent.tools.builtin.tts_speak import TtsSpeakTool
+from choir_agent.tools.builtin.web_search import WebSearchTool
 from choir_agent.tools.tool import Tool, ToolFailed
-from choir_agent.tools.web_client import WebClient
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from tests.service.agent.web_calls import (
     SETTINGS,
     failure_of,
@@ -23,32 +23,32 @@ from tests.service.agent.web_calls import (
     with_search,
     with_voice,
 )
-from tests.support.web_services import (
+from tests.support.fake_web_services import (
     KEY,
-    WebService,
+    FakeWebService,
     brave_error,
     eleven_error,
-    running_brave,
-    running_elevenlabs,
+    fake_brave,
+    fake_elevenlabs,
 )
 
 
 @pytest.fixture
-async def brave() -> AsyncIterator[WebService]:
-    async with running_brave() as service:
+async def brave() -> AsyncIterator[FakeWebService]:
+    async with fake_brave() as service:
         yield service
 
 
 @pytest.fixture
-async def eleven() -> AsyncIterator[WebService]:
-    async with running_elevenlabs() as service:
+async def eleven() -> AsyncIterator[FakeWebService]:
+    async with fake_elevenlabs() as service:
         yield service
 
 
 # web search
 
 
-async def test_a_search_returns_results_without_markup(brave: WebService) -> None:
+async def test_a_search_returns_results_without_markup(brave: FakeWebService) -> None:
     asking: JsonObject = {
         "query": "a b",
         "count": 2,
@@ -56,7 +56,7 @@ async def test_a_search_returns_results_without_markup(brave: WebService) -> Non
         "freshness": "pw",
         "language": "de",
     }
-    output = await use(WebSearch(WebClient()), with_search(brave.endpoint), asking)
+    output = await use(WebSearchTool(ApiClient()), with_search(brave.endpoint), asking)
     assert output == {
         "summary": "2 results for 'a b'",
         "results": [
@@ -96,10 +96,12 @@ async def test_a_search_returns_results_without_markup(brave: WebService) -> Non
     ],
 )
 async def test_what_brave_says_is_a_clear_error(
-    brave: WebService, answer: Response, kind: str
+    brave: FakeWebService, answer: Response, kind: str
 ) -> None:
     brave.queued.append(answer)
-    error = await failure_of(WebSearch(WebClient()), with_search(brave.endpoint), {"query": "x"})
+    error = await failure_of(
+        WebSearchTool(ApiClient()), with_search(brave.endpoint), {"query": "x"}
+    )
     assert error.kind == kind
     assert len(brave.asked) == 1
 
@@ -114,9 +116,9 @@ async def test_what_brave_says_is_a_clear_error(
         {"query": 3, "web": []},
     ],
 )
-async def test_odd_bodies_are_no_results_and_no_crash(brave: WebService, body: object) -> None:
+async def test_odd_bodies_are_no_results_and_no_crash(brave: FakeWebService, body: object) -> None:
     brave.then(200, body)
-    output = await use(WebSearch(WebClient()), with_search(brave.endpoint), {"query": "x"})
+    output = await use(WebSearchTool(ApiClient()), with_search(brave.endpoint), {"query": "x"})
     assert output["results"] == []
 
 
@@ -127,42 +129,46 @@ async def test_odd_bodies_are_no_results_and_no_crash(brave: WebService, body: o
         {"X-RateLimit-Remaining": "0, 1999", "X-RateLimit-Reset": "0, 2419200"},
     ],
 )
-async def test_a_short_wait_is_waited_once(brave: WebService, headers: dict[str, str]) -> None:
+async def test_a_short_wait_is_waited_once(brave: FakeWebService, headers: dict[str, str]) -> None:
     brave.queued.append(brave_error(429, "RATE_LIMITED", "slow", headers))
-    tool, settings = WebSearch(WebClient()), with_search(brave.endpoint)
+    tool, settings = WebSearchTool(ApiClient()), with_search(brave.endpoint)
     assert (await use(tool, settings, {"query": "x"}))["more"] is True
     brave.queued += [brave_error(429, "RATE_LIMITED", "slow", headers) for _ in range(2)]
     assert (await failure_of(tool, settings, {"query": "x"})).kind == "rate_limited"
     assert len(brave.asked) == 4
 
 
-async def test_a_long_wait_is_left_to_the_model(brave: WebService) -> None:
+async def test_a_long_wait_is_left_to_the_model(brave: FakeWebService) -> None:
     limits = {"X-RateLimit-Remaining": "0, 0", "X-RateLimit-Reset": "1, 86400"}
     brave.queued.append(brave_error(429, "RATE_LIMITED", "slow", limits))
-    error = await failure_of(WebSearch(WebClient()), with_search(brave.endpoint), {"query": "x"})
-    assert error.output()["retry_after_s"] == 86400
+    error = await failure_of(
+        WebSearchTool(ApiClient()), with_search(brave.endpoint), {"query": "x"}
+    )
+    assert error.error_output()["retry_after_s"] == 86400
 
 
-async def test_a_service_that_is_not_there_is_said_to_be(brave: WebService) -> None:
+async def test_a_service_that_is_not_there_is_said_to_be(brave: FakeWebService) -> None:
     settings = with_search("http://127.0.0.1:1")
     assert (
-        await failure_of(WebSearch(WebClient()), settings, {"query": "x"})
+        await failure_of(WebSearchTool(ApiClient()), settings, {"query": "x"})
     ).kind == "unreachable"
 
 
 async def test_a_service_that_never_answers_is_given_up() -> None:
     async with raw_server(b"") as endpoint:
-        error = await failure_of(WebSearch(WebClient(), 0.3), with_search(endpoint), {"query": "x"})
+        error = await failure_of(
+            WebSearchTool(ApiClient(), 0.3), with_search(endpoint), {"query": "x"}
+        )
     assert error.kind == "timeout"
 
 
 # all three
 
 
-@pytest.mark.parametrize("tool", [WebSearch, NotionQuery, TtsSpeak])
+@pytest.mark.parametrize("tool", [WebSearchTool, NotionQueryTool, TtsSpeakTool])
 async def test_what_is_not_configured_is_said_with_what_to_do(tool: type, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    made: Tool = tool(workspace, WebClient()) if tool is TtsSpeak else tool(WebClient())
+    made: Tool = tool(workspace, ApiClient()) if tool is TtsSpeakTool else tool(ApiClient())
     arguments: JsonObject = {"query": "x", "text": "x", "operation": "search"}
     error = await failure_of(made, SETTINGS, arguments)
     assert error.kind == "not_configured"
@@ -178,10 +184,10 @@ async def test_what_is_not_configured_is_said_with_what_to_do(tool: type, tmp_pa
 
 
 async def test_the_key_is_in_no_log_line_whatever_goes_wrong(
-    brave: WebService, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    brave: FakeWebService, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    tool, settings = WebSearch(WebClient()), with_search(brave.endpoint)
+    tool, settings = WebSearchTool(ApiClient()), with_search(brave.endpoint)
     for status in (200, 401, 429, 500):
         brave.then(
             status,
@@ -193,7 +199,7 @@ async def test_the_key_is_in_no_log_line_whatever_goes_wrong(
         try:
             assert KEY not in str(await use(tool, settings, {"query": "x"}))
         except ToolFailed as error:
-            assert KEY not in str(error.output())
+            assert KEY not in str(error.error_output())
     await failure_of(tool, with_search("http://127.0.0.1:1"), {"query": "x"})
     assert KEY not in caplog.text
     assert KEY not in "".join(capfd.readouterr())
@@ -202,9 +208,9 @@ async def test_the_key_is_in_no_log_line_whatever_goes_wrong(
 # speech
 
 
-async def test_speech_is_saved_for_sending(eleven: WebService, tmp_path: Path) -> None:
+async def test_speech_is_saved_for_sending(eleven: FakeWebService, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    tool = TtsSpeak(workspace, WebClient())
+    tool = TtsSpeakTool(workspace, ApiClient())
     output = await use(tool, with_voice(eleven.endpoint), {"text": "Grüße", "name": "hello"})
     place = tmp_path / ".choirtmp/send/hello.ogg"
     assert (output["path"], output["bytes"]) == (".choirtmp/send/hello.ogg", 200_004)
@@ -245,11 +251,11 @@ async def test_speech_is_saved_for_sending(eleven: WebService, tmp_path: Path) -
     ],
 )
 async def test_what_elevenlabs_says_is_a_clear_error_and_leaves_no_file(
-    eleven: WebService, tmp_path: Path, answer: Response, kind: str
+    eleven: FakeWebService, tmp_path: Path, answer: Response, kind: str
 ) -> None:
     eleven.queued.append(answer)
     workspace = Workspace(tmp_path)
-    tool = TtsSpeak(workspace, WebClient(), max_audio_bytes=300_000)
+    tool = TtsSpeakTool(workspace, ApiClient(), max_audio_bytes=300_000)
     error = await failure_of(tool, with_voice(eleven.endpoint), {"text": "x", "name": "n"})
     assert error.kind == kind
     assert list((tmp_path / ".choirtmp/send").iterdir()) == []
@@ -257,24 +263,24 @@ async def test_what_elevenlabs_says_is_a_clear_error_and_leaves_no_file(
 
 
 async def test_a_short_limit_of_the_voice_is_waited_for_once(
-    eleven: WebService, tmp_path: Path
+    eleven: FakeWebService, tmp_path: Path
 ) -> None:
     workspace = Workspace(tmp_path)
-    tool, settings = TtsSpeak(workspace, WebClient()), with_voice(eleven.endpoint)
+    tool, settings = TtsSpeakTool(workspace, ApiClient()), with_voice(eleven.endpoint)
     busy = {"detail": {"status": "system_busy", "message": "busy"}}
     eleven.then(429, busy, {"Retry-After": "0"})
     assert (await use(tool, settings, {"text": "x", "name": "n"}))["bytes"] == 200_004
     eleven.then(429, busy, {"Retry-After": "0"})
     eleven.then(429, busy, {"Retry-After": "7"})
     error = await failure_of(tool, settings, {"text": "x"})
-    assert error.output()["retry_after_s"] == 7
+    assert error.error_output()["retry_after_s"] == 7
     workspace.close()
 
 
 async def test_audio_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 999\r\n\r\nabc"
     workspace = Workspace(tmp_path)
-    tool = TtsSpeak(workspace, WebClient())
+    tool = TtsSpeakTool(workspace, ApiClient())
     async with raw_server(head) as endpoint:
         error = await failure_of(tool, with_voice(endpoint), {"text": "x"})
     assert error.kind == "outcome_unknown"

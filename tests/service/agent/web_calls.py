@@ -17,8 +17,8 @@ from choir_common.wire.config import (
     VoiceBinding,
     VoiceProfileConfig,
 )
-from choir_common.wire.json import JsonObject
-from tests.support.web_services import (
+from choir_common.wire.model import JsonObject
+from tests.support.fake_web_services import (
     KEY,
 )
 
@@ -63,7 +63,7 @@ async def failure_of(
 ) -> ToolFailed:
     with pytest.raises(ToolFailed) as caught:
         await use(tool, settings, arguments, key)
-    assert KEY not in str(caught.value.output())
+    assert KEY not in str(caught.value.error_output())
     return caught.value
 
 

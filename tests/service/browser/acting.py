@@ -13,7 +13,7 @@ from choir_browser.egress.allowlist import parse_allowlist
 from choir_browser.egress.dialer import Dialer
 from choir_browser.settings import BrowserSettings
 from choir_common.clock import SystemClock
-from choir_common.wire.browsing import Action, BrowsedPage, BrowseRequest, OpenPage
+from choir_common.wire.browser import Action, BrowseRequest, BrowseResponse, OpenPage
 from tests.security.browser.web import Site, open_site
 
 
@@ -27,7 +27,7 @@ class Surfer:
     lane: str = "edge"
     text: str = ""
 
-    async def do(self, action: Action, within_s: float = 60) -> BrowsedPage:
+    async def do(self, action: Action, within_s: float = 60) -> BrowseResponse:
         """Do an action and remember the text that came of it."""
         seen = await self.rooms.browse(
             BrowseRequest(
@@ -41,7 +41,7 @@ class Surfer:
         self.text = seen.text or self.text
         return seen
 
-    async def open(self, path: str) -> BrowsedPage:
+    async def open(self, path: str) -> BrowseResponse:
         """Open a page of the site."""
         return await self.do(OpenPage(url=self.site.url + path))
 
@@ -51,7 +51,7 @@ class Surfer:
         assert found, f"nothing is called {words!r} in {self.text}"
         return int(found[1])
 
-    def bytes_of(self, page: BrowsedPage) -> bytes:
+    def bytes_of(self, page: BrowseResponse) -> bytes:
         """Take the file that came of an action."""
         assert page.blob is not None
         return b"".join(self.rooms.blobs.fetch(page.blob.blob_id))

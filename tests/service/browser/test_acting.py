@@ -6,8 +6,8 @@ import psutil
 import pytest
 
 from choir_browser.settings import BrowserSettings
-from choir_common.errors import BadInput, Conflict, DeadlineExceeded, NotFound, Unavailable
-from choir_common.wire.browsing import (
+from choir_common.errors import Conflict, DeadlineExceeded, InvalidRequest, NotFound, Unavailable
+from choir_common.wire.browser import (
     Back,
     Click,
     ReadPage,
@@ -125,11 +125,11 @@ async def test_what_cannot_be_done_is_said_and_leaves_the_page_as_it_is() -> Non
             await surfer.do(Click(ref=surfer.ref("Under")))
         with pytest.raises(Conflict, match="disabled"):
             await surfer.do(TypeText(ref=surfer.ref("off"), text="x"))
-        with pytest.raises(BadInput, match="no field"):
+        with pytest.raises(InvalidRequest, match="no field"):
             await surfer.do(TypeText(ref=surfer.ref("Send it"), text="x"))
         with pytest.raises(NotFound, match="no option 'blue'"):
             await surfer.do(SelectOption(ref=surfer.ref("Colour"), options=("blue",)))
-        with pytest.raises(BadInput, match="no list"):
+        with pytest.raises(InvalidRequest, match="no list"):
             await surfer.do(SelectOption(ref=surfer.ref("Name"), options=("x",)))
         with pytest.raises(NotFound, match="number 999"):
             await surfer.do(Click(ref=999))

@@ -7,9 +7,9 @@ import psutil
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.browser import BusBrowser
-from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, Unavailable
-from choir_common.wire.browsing import BrowsedPage, BrowseRequest, ContextRequest, OpenPage
+from choir_common.clients.browser import NatsBrowserClient
+from choir_common.errors import DeadlineExceeded, Forbidden, InvalidRequest, Unavailable
+from choir_common.wire.browser import BrowseRequest, BrowseResponse, CloseContext, OpenPage
 from choir_local.nats import EmbeddedNats
 from tests.security.browser.web import Answer, Site, html, open_site, redirect
 from tests.service.browser.acting import named_below
@@ -17,8 +17,8 @@ from tests.support.chromium import needs_chromium
 from tests.support.service_process import (
     NATS_TOKEN,
     ServiceProcess,
-    make_process,
     running_bus_server,
+    service_process,
 )
 
 pytestmark = needs_chromium
@@ -38,7 +38,7 @@ async def nats() -> AsyncIterator[EmbeddedNats]:
 
 @pytest.fixture
 async def worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess]:
-    async with make_process("choir_browser", nats.url) as process:
+    async with service_process("choir_browser", nats.url) as process:
         process.env |= {"CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}"}
         await process.start()
         yield process
@@ -46,14 +46,14 @@ async def worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess
 
 
 @pytest.fixture
-async def browser(worker: ServiceProcess, nats: EmbeddedNats) -> AsyncIterator[BusBrowser]:
+async def browser(worker: ServiceProcess, nats: EmbeddedNats) -> AsyncIterator[NatsBrowserClient]:
     async with Bus(nats.url, NATS_TOKEN, "test") as bus:
-        yield BusBrowser(bus)
+        yield NatsBrowserClient(bus)
 
 
 async def read(
-    browser: BusBrowser, url: str, agent_id: str = "main", timeout_ms: int = 60_000
-) -> BrowsedPage:
+    browser: NatsBrowserClient, url: str, agent_id: str = "main", timeout_ms: int = 60_000
+) -> BrowseResponse:
     return await browser.browse(
         BrowseRequest(
             agent_id=agent_id, call_id="c", action=OpenPage(url=url), timeout_ms=timeout_ms
@@ -67,7 +67,7 @@ def chromium_of(worker: ServiceProcess) -> list[psutil.Process]:
 
 
 async def test_a_page_arrives_as_text_with_its_title_and_final_address(
-    browser: BusBrowser, site: Site
+    browser: NatsBrowserClient, site: Site
 ) -> None:
     site.paths["/moved"] = redirect("/hours")
     site.paths["/hours"] = html("<h1>Hours</h1><p>We open at nine.</p>", "The shop")
@@ -77,7 +77,7 @@ async def test_a_page_arrives_as_text_with_its_title_and_final_address(
 
 
 async def test_an_article_arrives_without_its_clutter_and_capped(
-    browser: BusBrowser, site: Site
+    browser: NatsBrowserClient, site: Site
 ) -> None:
     words = "".join(f"<p>Paragraph {n} tells of the river and its bridges.</p>" for n in range(900))
     site.paths["/long"] = html(f"<nav>{'menu ' * 50}</nav><article><h1>R</h1>{words}</article>")
@@ -86,19 +86,23 @@ async def test_an_article_arrives_without_its_clutter_and_capped(
     assert "Paragraph 7 tells" in page.text and "menu menu" not in page.text
 
 
-async def test_a_page_drawn_by_script_is_read_as_drawn(browser: BusBrowser, site: Site) -> None:
+async def test_a_page_drawn_by_script_is_read_as_drawn(
+    browser: NatsBrowserClient, site: Site
+) -> None:
     site.paths["/app"] = html(
         "<div id=a></div><script>setTimeout(()=>a.textContent='Drawn by script.',200)</script>"
     )
     assert "Drawn by script." in (await read(browser, f"{site.url}/app")).text
 
 
-async def test_an_error_page_is_a_page_and_says_its_status(browser: BusBrowser, site: Site) -> None:
+async def test_an_error_page_is_a_page_and_says_its_status(
+    browser: NatsBrowserClient, site: Site
+) -> None:
     assert (await read(browser, f"{site.url}/none")).status == 404
 
 
 async def test_chromium_starts_with_the_first_page_and_not_before(
-    browser: BusBrowser, worker: ServiceProcess, site: Site
+    browser: NatsBrowserClient, worker: ServiceProcess, site: Site
 ) -> None:
     assert chromium_of(worker) == []
     site.paths["/"] = html("hello there")
@@ -107,7 +111,7 @@ async def test_chromium_starts_with_the_first_page_and_not_before(
 
 
 async def test_agents_do_not_share_cookies_and_a_closed_context_forgets(
-    browser: BusBrowser, site: Site
+    browser: NatsBrowserClient, site: Site
 ) -> None:
     kind = "Content-Type: text/html"
     site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=main; Path=/", kind))
@@ -115,13 +119,13 @@ async def test_agents_do_not_share_cookies_and_a_closed_context_forgets(
     await read(browser, f"{site.url}/set", "main")
     assert "who=main" in (await read(browser, site.url, "main")).text
     assert "who=main" not in (await read(browser, site.url, "other")).text
-    await browser.close(ContextRequest(agent_id="main"))
-    await browser.close(ContextRequest(agent_id="main"))
+    await browser.close(CloseContext(agent_id="main"))
+    await browser.close(CloseContext(agent_id="main"))
     assert "who=main" not in (await read(browser, site.url, "main")).text
 
 
 async def test_another_life_of_an_agent_finds_nothing_of_the_one_before(
-    browser: BusBrowser, site: Site
+    browser: NatsBrowserClient, site: Site
 ) -> None:
     kind = "Content-Type: text/html"
     site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=main; Path=/", kind))
@@ -142,7 +146,7 @@ def a_page(url: str, life: str, lane: str = "edge") -> BrowseRequest:
 
 
 async def test_a_page_that_hangs_ends_at_its_deadline_and_harms_no_other(
-    browser: BusBrowser, site: Site
+    browser: NatsBrowserClient, site: Site
 ) -> None:
     site.paths["/never"] = Answer(b"late", delay_s=60)
     site.paths["/busy"] = html("<script>for(;;);</script>")
@@ -155,17 +159,17 @@ async def test_a_page_that_hangs_ends_at_its_deadline_and_harms_no_other(
             await read(browser, site.url + path, timeout_ms=1_500)
         assert "all is well" in (await read(browser, f"{site.url}/fine")).text
     assert "after alerts" in (await read(browser, f"{site.url}/alert")).text
-    with pytest.raises(BadInput, match="redirects without end"):
+    with pytest.raises(InvalidRequest, match="redirects without end"):
         await read(browser, f"{site.url}/loop")
 
 
-async def test_what_is_no_page_is_said_plainly(browser: BusBrowser, site: Site) -> None:
+async def test_what_is_no_page_is_said_plainly(browser: NatsBrowserClient, site: Site) -> None:
     binary = ("Content-Type: application/octet-stream",)
     site.paths["/file"] = Answer(b"\x00" * 1000, headers=binary)
     site.paths["/empty"] = Answer(b"", "204 No Content", ())
     site.paths["/json"] = Answer(b'{"a": 1}', headers=("Content-Type: application/json",))
     for path in ("/file", "/empty"):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidRequest):
             await read(browser, site.url + path)
     assert '"a"' in (await read(browser, f"{site.url}/json")).text
     with pytest.raises(Forbidden, match="CHOIR_BROWSER_ALLOW"):
@@ -175,7 +179,7 @@ async def test_what_is_no_page_is_said_plainly(browser: BusBrowser, site: Site) 
 
 
 async def test_a_killed_chromium_is_replaced_at_the_next_call(
-    browser: BusBrowser, worker: ServiceProcess, site: Site
+    browser: NatsBrowserClient, worker: ServiceProcess, site: Site
 ) -> None:
     site.paths["/"] = html("still here")
     site.paths["/slow"] = Answer(b"slow", delay_s=300)
@@ -191,12 +195,14 @@ async def test_a_killed_chromium_is_replaced_at_the_next_call(
     assert "still here" in (await read(browser, site.url)).text
 
 
-async def expect_crash(browser: BusBrowser, url: str) -> None:
+async def expect_crash(browser: NatsBrowserClient, url: str) -> None:
     with pytest.raises(Unavailable, match="crashed"):
         await read(browser, url)
 
 
-async def test_many_pages_of_many_agents_load_at_once(browser: BusBrowser, site: Site) -> None:
+async def test_many_pages_of_many_agents_load_at_once(
+    browser: NatsBrowserClient, site: Site
+) -> None:
     for number in range(12):
         site.paths[f"/{number}"] = html(f"page number {number}")
 
@@ -209,7 +215,7 @@ async def test_many_pages_of_many_agents_load_at_once(browser: BusBrowser, site:
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
 async def test_no_chromium_outlives_the_worker(
-    browser: BusBrowser, worker: ServiceProcess, site: Site, way: str
+    browser: NatsBrowserClient, worker: ServiceProcess, site: Site, way: str
 ) -> None:
     site.paths["/"] = html("hello there")
     await read(browser, site.url)
@@ -226,7 +232,7 @@ async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
     site.paths["/set"] = Answer(b"set", headers=("Set-Cookie: who=me", "Content-Type: text/html"))
     site.paths["/"] = html("<p id=p></p><script>p.textContent='cookie:'+document.cookie</script>")
     async with (
-        make_process("choir_browser", nats.url) as worker,
+        service_process("choir_browser", nats.url) as worker,
         Bus(nats.url, NATS_TOKEN, "test") as bus,
     ):
         worker.env |= {
@@ -234,11 +240,11 @@ async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
             "CHOIR_BROWSER_IDLE_S": "1",
         }
         await worker.start()
-        await read(BusBrowser(bus), f"{site.url}/set")
+        await read(NatsBrowserClient(bus), f"{site.url}/set")
         async with asyncio.timeout(60):
             while chromium_of(worker):
                 await asyncio.sleep(0.1)
-        assert "who=me" in (await read(BusBrowser(bus), site.url)).text
+        assert "who=me" in (await read(NatsBrowserClient(bus), site.url)).text
         await worker.stop()
 
 
@@ -246,7 +252,7 @@ async def test_without_chromium_the_worker_is_up_and_says_what_is_missing(
     nats: EmbeddedNats, site: Site
 ) -> None:
     async with (
-        make_process("choir_browser", nats.url) as worker,
+        service_process("choir_browser", nats.url) as worker,
         Bus(nats.url, NATS_TOKEN, "test") as bus,
     ):
         worker.env |= {
@@ -255,7 +261,7 @@ async def test_without_chromium_the_worker_is_up_and_says_what_is_missing(
         }
         await worker.start()
         with pytest.raises(Unavailable, match="/nowhere/chromium"):
-            await read(BusBrowser(bus), f"{site.url}/")
-        status = await BusBrowser(bus).status()
+            await read(NatsBrowserClient(bus), f"{site.url}/")
+        status = await NatsBrowserClient(bus).status()
         assert status.ok and "/nowhere/chromium" in status.detail
         await worker.stop()

@@ -9,30 +9,28 @@ import pytest
 
 from choir_browser.settings import BrowserSettings
 from choir_common.bus.client import Bus
-from choir_common.clients.browser import BusBrowser
-from choir_common.errors import BadInput, Forbidden, NotFound, TooLarge
-from choir_common.http.bytes_stream import streamed
-from choir_common.http.transport import make_client
-from choir_common.wire.browsing import (
-    Blob,
-    BrowseOutcome,
+from choir_common.clients.browser import NatsBrowserClient
+from choir_common.errors import Forbidden, InvalidRequest, NotFound, TooLarge
+from choir_common.http.client import make_client, stream_download
+from choir_common.wire.browser import (
     BrowseRequest,
+    BrowseToolOutput,
     Download,
+    DownloadHandle,
     OpenPage,
     Screenshot,
 )
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.hosttools.browse import BrowseTool
-from choir_control.hosttools.takeaway import Takeaway
-from choir_control.leases.store import Lease
+from choir_control.agents.host_tools.browse import ArtifactDownload, BrowseTool
+from choir_control.log.leases.store import Lease
 from tests.security.browser.web import Answer, html, open_site, redirect
 from tests.service.browser.acting import surfing
 from tests.support.chromium import needs_chromium
 from tests.support.service_process import (
     NATS_TOKEN,
     ServiceProcess,
-    make_process,
     running_bus_server,
+    service_process,
 )
 
 pytestmark = needs_chromium
@@ -92,9 +90,9 @@ async def test_a_file_is_fetched_by_address_link_and_button_with_the_cookies_of_
         shown = await surfer.do(Download(url=f"{site.url}/shown"))
         assert shown.blob is not None and shown.blob.name == "shown.html"
         assert b"still a file" in surfer.bytes_of(shown)
-        with pytest.raises(BadInput, match="answered 404"):
+        with pytest.raises(InvalidRequest, match="answered 404"):
             await surfer.do(Download(url=f"{site.url}/none"))
-        with pytest.raises(BadInput, match="either"):
+        with pytest.raises(InvalidRequest, match="either"):
             await surfer.do(Download())
         site.paths["/inside"] = redirect("http://10.0.0.1/secret")
         with pytest.raises(Forbidden, match="CHOIR_BROWSER_ALLOW"):
@@ -114,7 +112,7 @@ async def test_a_file_larger_than_allowed_is_cut_off_whether_announced_or_not() 
 
 @pytest.fixture
 async def worker() -> AsyncIterator[ServiceProcess]:
-    async with running_bus_server() as nats, make_process("choir_browser", nats.url) as process:
+    async with running_bus_server() as nats, service_process("choir_browser", nats.url) as process:
         yield process
         await process.stop()
 
@@ -128,14 +126,16 @@ async def test_control_lays_pictures_and_downloads_into_the_workspace(
         site.paths["/"] = html("<p>a page</p>")
         site.paths["/file"] = Answer(FILE, headers=ATTACHED)
         async with make_client(worker.endpoint) as door:
-            tool = BrowseTool(BusBrowser(bus), Takeaway(door, lambda name: tmp_path / name))
+            tool = BrowseTool(
+                NatsBrowserClient(bus), ArtifactDownload(door, lambda name: tmp_path / name)
+            )
             (tmp_path / "desk").mkdir()
             lease = Lease("s", "main", 1, b"", ResourceBindings(workspace="desk", dm="d", llm="m"))
 
-            async def do(action: OpenPage | Screenshot | Download) -> BrowseOutcome:
+            async def do(action: OpenPage | Screenshot | Download) -> BrowseToolOutput:
                 given = {"action": action.model_dump(mode="json"), "timeout_ms": 60_000}
                 done = await tool.browse(lease, "c", given)
-                assert isinstance(done, BrowseOutcome)
+                assert isinstance(done, BrowseToolOutput)
                 return done
 
             assert (await do(OpenPage(url=f"{site.url}/"))).file is None
@@ -158,7 +158,7 @@ async def test_the_door_gives_a_file_once_and_only_to_who_knows_its_name(
         worker.env["CHOIR_BROWSER_ALLOW"] = f"127.0.0.1:{site.port}"
         await worker.start()
         site.paths["/file"] = Answer(FILE, headers=ATTACHED)
-        page = await BusBrowser(bus).browse(
+        page = await NatsBrowserClient(bus).browse(
             BrowseRequest(
                 agent_id="main",
                 call_id="c",
@@ -166,7 +166,7 @@ async def test_the_door_gives_a_file_once_and_only_to_who_knows_its_name(
                 timeout_ms=60_000,
             )
         )
-        assert isinstance(page.blob, Blob)
+        assert isinstance(page.blob, DownloadHandle)
         async with make_client(worker.endpoint) as door:
             paths = ("/v1/blobs/", "/v1/blobs/x", "/v1/blobs/" + "A" * 43, "/v1/blobs")
             for path in paths:
@@ -177,5 +177,5 @@ async def test_the_door_gives_a_file_once_and_only_to_who_knows_its_name(
             assert sorted((first.status_code, second.status_code)) == [200, 404]
             assert FILE in (first.content, second.content)
             with pytest.raises(NotFound):
-                async with streamed(door, f"/v1/blobs/{page.blob.blob_id}"):
+                async with stream_download(door, f"/v1/blobs/{page.blob.blob_id}"):
                     pass

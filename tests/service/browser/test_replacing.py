@@ -10,7 +10,7 @@ import pytest
 
 from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_common.errors import NotFound, Unavailable
-from choir_common.wire.browsing import ReadPage
+from choir_common.wire.browser import ReadPage
 from tests.security.browser.web import Answer, Site, html
 from tests.service.browser.acting import Surfer, kill_renderers, named_below, surfing
 from tests.support.chromium import needs_chromium

@@ -21,7 +21,13 @@ from choir_common.http.problems import problem_response
 from choir_common.http.sse_read import ServerSentEvent
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.events import GENESIS, Event, EventPayload, ReplyKind, render_payload
-from choir_common.wire.messages import Accepted, EditOf, History, OutboundMessage, Pressed
+from choir_common.wire.messages import (
+    ButtonResponse,
+    EditTarget,
+    InboundAccepted,
+    OutboundHistory,
+    OutboundMessage,
+)
 from choir_common.wire.operator import AgentView, CommandView, DmView, EventPage, Page, SessionView
 from choir_common.wire.rpc import ResourceBindings
 from choirctl.api.target import Target
@@ -57,14 +63,14 @@ class Console:
     going_on: list[tuple[str, str]] = field(default_factory=list)
     """Kind and data of what is shown, told to each stream as it opens."""
 
-    async def accept(self, text: str, key: str, edits: str | None = None) -> Accepted | None:
+    async def accept(self, text: str, key: str, edits: str | None = None) -> InboundAccepted | None:
         """Store a message once per key and answer it; None when the acknowledgement gets lost."""
         self.posts += 1
         if edits is not None:
             self.corrected.append(self.keys[edits])
         if text.startswith("/"):
             note = f"did {text}"
-            return Accepted(
+            return InboundAccepted(
                 inbox_id="",
                 duplicate=False,
                 agent_id="main",
@@ -78,7 +84,7 @@ class Console:
             await self.say(f"you said {text}", inbox_id, files=self.answers_with)
         if self.posts <= self.lose_acknowledgements:
             return None
-        return Accepted(
+        return InboundAccepted(
             inbox_id=inbox_id, duplicate=duplicate, agent_id="main", agent_state="running"
         )
 
@@ -110,7 +116,7 @@ class Console:
                     for number, name in enumerate(files or {})
                 ),
                 buttons=tuple(Button(label=each, data=each) for each in buttons),
-                edits=None if edits is None else EditOf(outbox_id=edits),
+                edits=None if edits is None else EditTarget(outbox_id=edits),
             )
             for number, content in enumerate((files or {}).values()):
                 if content is not None:
@@ -143,7 +149,9 @@ class Console:
                     await self.changed.wait()
             event = self.log[after]
             after += 1
-            yield sse.render(ServerSentEvent(str(event.rev), "event", event.model_dump_json()))
+            yield sse.render_event(
+                ServerSentEvent(str(event.rev), "event", event.model_dump_json())
+            )
 
     async def stream(self, after: str | None) -> AsyncIterator[bytes]:
         """Send what is after `after`, one already sent again, until the cut."""
@@ -151,7 +159,7 @@ class Console:
         at = len(self.said) if after is None else max(0, int(after) - 1)
         yield sse.KEEPALIVE
         for kind, shown in self.going_on:
-            yield sse.render(ServerSentEvent("", kind, shown))
+            yield sse.render_event(ServerSentEvent("", kind, shown))
         for _ in range(self.cut_after):
             async with self.changed:
                 while at >= len(self.said):
@@ -159,7 +167,7 @@ class Console:
             message = self.said[at]
             at += 1
             kind = "message" if message.edits is None else "edit"
-            yield sse.render(
+            yield sse.render_event(
                 ServerSentEvent(str(message.outbox_id), kind, message.model_dump_json())
             )
 
@@ -189,7 +197,7 @@ def make_app(console: Console) -> FastAPI:
             return problem_response(NotFound(f"There is no DM {dm}."))
         # the first question is only how far the DM is
         return Response(
-            History(messages=tuple(console.said), last=len(console.said)).model_dump_json()
+            OutboundHistory(messages=tuple(console.said), last=len(console.said)).model_dump_json()
         )
 
     @app.get("/v1/dms/{dm}/events")
@@ -222,7 +230,7 @@ def _add_files(app: FastAPI, console: Console) -> None:
     async def press(dm: str, request: Request) -> Response:
         body = await request.json()
         console.presses.append((body["data"], body["message_id"]))
-        return Response(Pressed(answer="Approved: it is done.").model_dump_json())
+        return Response(ButtonResponse(answer="Approved: it is done.").model_dump_json())
 
 
 def _add_agent(app: FastAPI, console: Console) -> None:

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from choir_common.wire.activity import Card
-from choir_common.wire.events import CoreStarted, CoreStopped, Reply, UserMsg
+from choir_common.wire.events import CoreStarted, CoreStopped, Reply, UserMessageStarted
 from choirctl.api.target import Target
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.service.choirctl.test_talk import Terminal, terminal
@@ -14,7 +14,7 @@ from tests.support.preloaded_choirctl import run_choirctl
 LEAVE = "\x04"
 A_REAL_ONE = {"TERM": "xterm"}
 A_JOB = CoreStarted(job_id="j", job_name="notes", call_id="c", dm="console", task_spec="read all")
-A_USER_MSG = UserMsg(turn_id="t", inbox_id="i", dm="console", text="which files?")
+A_USER_MSG = UserMessageStarted(turn_id="t", inbox_id="i", dm="console", text="which files?")
 AN_ANSWER = Reply(turn_id="t", dm="console", text="three **files**", kind="answer")
 
 

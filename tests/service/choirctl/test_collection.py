@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shell import Shell
-from tests.support.stack import Stack, running_stack
+from tests.support.shell import ChoirctlRunner
+from tests.support.stack import EmbeddedStack, running_stack
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -14,18 +14,18 @@ MANUAL = "# Boiler\n## Pressure\nKeep it between 1 and 2 bar.\n## Bleeding\nOpen
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack() as running:
         yield running
 
 
 @pytest.fixture
-def shell(stack: Stack) -> Shell:
-    return Shell(stack.home, stack.env)
+def shell(stack: EmbeddedStack) -> ChoirctlRunner:
+    return ChoirctlRunner(stack.home, stack.env)
 
 
 def test_documents_are_brought_listed_and_erased_after_a_question(
-    shell: Shell, tmp_path: Path
+    shell: ChoirctlRunner, tmp_path: Path
 ) -> None:
     manual, notes = tmp_path / "boiler.md", tmp_path / "notes.txt"
     manual.write_text(MANUAL)
@@ -46,7 +46,9 @@ def test_documents_are_brought_listed_and_erased_after_a_question(
     assert shell.data("collection", "list", "main") == []
 
 
-def test_what_cannot_be_a_document_is_refused_with_its_reason(shell: Shell, tmp_path: Path) -> None:
+def test_what_cannot_be_a_document_is_refused_with_its_reason(
+    shell: ChoirctlRunner, tmp_path: Path
+) -> None:
     picture, empty = tmp_path / "picture.png", tmp_path / "empty.md"
     picture.write_bytes(b"\x89PNG\xff\xfe")
     empty.write_text("")

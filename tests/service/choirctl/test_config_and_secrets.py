@@ -11,25 +11,25 @@ import pytest
 from choir_common.wire.config_schema import config_reference, config_schema
 from tests.support.ports import free_port
 from tests.support.preloaded_choirctl import run_choirctl
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import EmbeddedStack, running_stack
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack() as running:
         yield running
 
 
-def call(stack: Stack, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def call(stack: EmbeddedStack, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return run_choirctl("--home", str(stack.home), *args, given=stdin)
 
 
-def edit(stack: Stack, **changes: Any) -> None:
+def edit(stack: EmbeddedStack, **changes: Any) -> None:
     path = stack.home / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_a_change_is_loaded_compared_applied_and_reaches_the_agent(stack: Stack) -> None:
+def test_a_change_is_loaded_compared_applied_and_reaches_the_agent(stack: EmbeddedStack) -> None:
     nothing = call(stack, "config", "diff")
     assert nothing.returncode == 5 and "config load" in nothing.stderr
     edit(stack, summary_timeout_ms=31_000)
@@ -54,7 +54,7 @@ def test_a_change_is_loaded_compared_applied_and_reaches_the_agent(stack: Stack)
     assert stack.run("chat", "-m", "hello").strip()
 
 
-def test_a_mistake_is_named_and_nothing_is_staged(stack: Stack) -> None:
+def test_a_mistake_is_named_and_nothing_is_staged(stack: EmbeddedStack) -> None:
     before = (stack.home / "config.json").read_text()
     edit(stack, budgets={"max_core_jobs": "many"})
     refused = call(stack, "config", "load")
@@ -63,7 +63,7 @@ def test_a_mistake_is_named_and_nothing_is_staged(stack: Stack) -> None:
     (stack.home / "config.json").write_text(before)
 
 
-def test_a_secret_is_set_and_reaches_those_who_run(stack: Stack) -> None:
+def test_a_secret_is_set_and_reaches_those_who_run(stack: EmbeddedStack) -> None:
     value = "value-that-nobody-sees"
     told = call(stack, "secret", "set", "spare-key", stdin=value)
     assert told.returncode == 0 and "secret apply" in told.stderr
@@ -79,12 +79,12 @@ def test_a_secret_is_set_and_reaches_those_who_run(stack: Stack) -> None:
     assert stack.run("chat", "-m", "hello").strip()
 
 
-def test_the_schema_needs_no_running_choir(stack: Stack) -> None:
+def test_the_schema_needs_no_running_choir(stack: EmbeddedStack) -> None:
     assert json.loads(call(stack, "config", "schema").stdout) == config_schema()
     assert call(stack, "config", "schema", "--markdown").stdout == config_reference()
 
 
-def test_a_slip_in_the_secrets_locks_nobody_out_of_what_runs(stack: Stack) -> None:
+def test_a_slip_in_the_secrets_locks_nobody_out_of_what_runs(stack: EmbeddedStack) -> None:
     path = stack.home / "secrets.json"
     whole = path.read_text()
     path.write_text(whole.replace("}", ""))

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from choir_common.wire.config_schema import config_reference
-from tests.support.shell import Shell
-from tests.support.stack import Stack, running_stack
+from tests.support.shell import ChoirctlRunner
+from tests.support.stack import EmbeddedStack, running_stack
 
 NOWHERE = "http://127.0.0.1:9/v1"
 CHANGES: dict[str, Any] = {
@@ -31,7 +31,7 @@ def prepare(home: Path) -> None:
     config["workspaces"]["spare"] = {"path": str(home / "workspaces/spare")}
     config["dms"]["second"] = {"gateway": "console", "user_id": "second"}
     file.write_text(json.dumps({**config, **CHANGES}))
-    Shell(home).succeeds(*init_helper(home))
+    ChoirctlRunner(home).succeeds(*init_helper(home))
 
 
 def init_helper(home: Path) -> tuple[str, ...]:
@@ -42,21 +42,21 @@ def init_helper(home: Path) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack(prepare=prepare) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def shell(stack: Stack) -> Shell:
-    return Shell(stack.home, stack.env)
+def shell(stack: EmbeddedStack) -> ChoirctlRunner:
+    return ChoirctlRunner(stack.home, stack.env)
 
 
-def session_of(shell: Shell, agent: str = "main") -> str:
+def session_of(shell: ChoirctlRunner, agent: str = "main") -> str:
     return str(shell.data("session", "list", agent)[0]["session_id"])
 
 
-def until_approval(shell: Shell, approval: str, state: str) -> dict[str, Any]:
+def until_approval(shell: ChoirctlRunner, approval: str, state: str) -> dict[str, Any]:
     """Return a request once it has come to a state."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -67,7 +67,7 @@ def until_approval(shell: Shell, approval: str, state: str) -> dict[str, Any]:
         time.sleep(0.2)
 
 
-def test_a_choir_tells_its_version_its_state_and_its_health(shell: Shell) -> None:
+def test_a_choir_tells_its_version_its_state_and_its_health(shell: ChoirctlRunner) -> None:
     assert shell.data("version")["version"]
     assert shell.data("doctor")["ok"]
     status = shell.data("status")
@@ -80,9 +80,9 @@ def test_a_choir_tells_its_version_its_state_and_its_health(shell: Shell) -> Non
     assert "main waits for you in the conversation console" in shell.succeeds("status")
 
 
-def test_a_state_directory_and_an_agent_are_made(stack: Stack, tmp_path: Path) -> None:
+def test_a_state_directory_and_an_agent_are_made(stack: EmbeddedStack, tmp_path: Path) -> None:
     home = stack.home / "n"  # a path in which sockets fit
-    shell = Shell(home)
+    shell = ChoirctlRunner(home)
     assert str(home / "config.json") in shell.data("init")["made"]
     assert shell.succeeds("init") == "", "made once"
     made = shell.data("agent", "init", "helper-1", "--repo", str(tmp_path / "helper.git"))
@@ -91,12 +91,12 @@ def test_a_state_directory_and_an_agent_are_made(stack: Stack, tmp_path: Path) -
     assert shell.data("agent", "delete", "helper-1", "--yes")["removed"][0] == "agents.helper-1"
 
 
-def test_somebody_is_talked_to(shell: Shell) -> None:
+def test_somebody_is_talked_to(shell: ChoirctlRunner) -> None:
     assert "rehearsal" in shell.succeeds("chat", "-m", "hello")
     assert shell.succeeds("chat", given="hello again").strip()
 
 
-def test_an_agent_is_listed_shown_told_and_cancelled(shell: Shell) -> None:
+def test_an_agent_is_listed_shown_told_and_cancelled(shell: ChoirctlRunner) -> None:
     assert {view["agent_id"]: view["state"] for view in shell.data("agent", "list")} == {
         "main": "running",
         "helper-1": "stopped",
@@ -109,7 +109,7 @@ def test_an_agent_is_listed_shown_told_and_cancelled(shell: Shell) -> None:
     assert shell.data("agent", "cancel", "main")["agent_id"] == "main"
 
 
-def test_an_agent_is_built_started_updated_restarted_and_stopped(shell: Shell) -> None:
+def test_an_agent_is_built_started_updated_restarted_and_stopped(shell: ChoirctlRunner) -> None:
     built = shell.data("agent", "build", "helper-1")
     (outcome,) = built["result"]["agents"]
     assert outcome["outcome"] == "built" and outcome["agent_repo_commit"]
@@ -131,7 +131,7 @@ def test_an_agent_is_built_started_updated_restarted_and_stopped(shell: Shell) -
     assert "succeeded" in shell.succeeds("operation", "show", last, "--follow")
 
 
-def test_a_model_and_a_voice_are_listed_shown_and_chosen(shell: Shell) -> None:
+def test_a_model_and_a_voice_are_listed_shown_and_chosen(shell: ChoirctlRunner) -> None:
     assert {"default", "quick", "eleven"} == {view["name"] for view in shell.data("model", "list")}
     assert shell.data("model", "set", "main", "--llm", "quick")["llm"] == "quick"
     assert "quick" in shell.succeeds("model", "get", "main")
@@ -141,7 +141,7 @@ def test_a_model_and_a_voice_are_listed_shown_and_chosen(shell: Shell) -> None:
     assert "calm" in shell.succeeds("voice", "get", "main")
 
 
-def test_a_session_is_listed_shown_read_verified_and_summed_up(shell: Shell) -> None:
+def test_a_session_is_listed_shown_read_verified_and_summed_up(shell: ChoirctlRunner) -> None:
     session = session_of(shell)
     assert session in shell.succeeds("session", "list")
     assert shell.data("session", "show", session)["agent_id"] == "main"
@@ -154,7 +154,7 @@ def test_a_session_is_listed_shown_read_verified_and_summed_up(shell: Shell) -> 
     assert shell.data("session", "compact", session)["session_id"] == session
 
 
-def test_a_core_job_is_listed_and_cancelled(shell: Shell) -> None:
+def test_a_core_job_is_listed_and_cancelled(shell: ChoirctlRunner) -> None:
     session = session_of(shell)
     shell.succeeds("chat", "-m", "#spawn slow: #delay=30000")
     deadline = time.monotonic() + PATIENCE_S
@@ -166,7 +166,7 @@ def test_a_core_job_is_listed_and_cancelled(shell: Shell) -> None:
     assert shell.data("session", "cancel", session, "slow")["session_id"] == session
 
 
-def test_a_workspace_is_listed_and_emptied(stack: Stack, shell: Shell) -> None:
+def test_a_workspace_is_listed_and_emptied(stack: EmbeddedStack, shell: ChoirctlRunner) -> None:
     file = stack.home / "workspaces/spare/notes.txt"
     file.parent.mkdir(exist_ok=True)
     file.write_text("x")
@@ -175,7 +175,7 @@ def test_a_workspace_is_listed_and_emptied(stack: Stack, shell: Shell) -> None:
     assert not file.exists()
 
 
-def test_a_request_is_listed_shown_approved_rolled_back_and_rejected(shell: Shell) -> None:
+def test_a_request_is_listed_shown_approved_rolled_back_and_rejected(shell: ChoirctlRunner) -> None:
     for window in (81, 82):
         asked = json.dumps({"patch": {"event_window": window}, "reason": "to remember more"})
         shell.succeeds("chat", "-m", f"/tool choir.propose.config_change {asked}")
@@ -191,7 +191,9 @@ def test_a_request_is_listed_shown_approved_rolled_back_and_rejected(shell: Shel
     assert shell.data("approval", "reject", second)["status"] == "rejected"
 
 
-def test_the_configuration_is_shown_loaded_compared_and_applied(stack: Stack, shell: Shell) -> None:
+def test_the_configuration_is_shown_loaded_compared_and_applied(
+    stack: EmbeddedStack, shell: ChoirctlRunner
+) -> None:
     assert shell.data("config", "show")["config"]["voice_profiles"]
     file = stack.home / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "event_window": 66}))
@@ -206,7 +208,7 @@ def test_the_configuration_is_shown_loaded_compared_and_applied(stack: Stack, sh
     assert shell.data("config", "set", "event_window", "66")["before"] == 67
 
 
-def test_a_secret_is_set_listed_handed_on_and_deleted(shell: Shell) -> None:
+def test_a_secret_is_set_listed_handed_on_and_deleted(shell: ChoirctlRunner) -> None:
     shell.succeeds("secret", "set", "voice-key", given="a-value-nobody-sees\n")
     listed = {row["name"]: row for row in shell.data("secret", "list")}
     assert listed["voice-key"]["set"] and listed["voice-key"]["used_by"]
@@ -215,27 +217,27 @@ def test_a_secret_is_set_listed_handed_on_and_deleted(shell: Shell) -> None:
     assert "not set" in shell.succeeds("secret", "list")
 
 
-def test_a_log_is_read(shell: Shell) -> None:
+def test_a_log_is_read(shell: ChoirctlRunner) -> None:
     lines = shell.succeeds("logs", "main", "--no-follow", "--json").splitlines()
     assert lines and all(json.loads(line)["message"] for line in lines)
     assert len(shell.succeeds("logs", "choird", "--no-follow", "--lines", "2").splitlines()) == 2
 
 
 def test_the_database_is_looked_at_migrated_backed_up_and_restored_elsewhere(
-    stack: Stack, shell: Shell
+    stack: EmbeddedStack, shell: ChoirctlRunner
 ) -> None:
     assert all(not each["missing"] for each in shell.data("db", "status")["schemas"])
     assert not any(shell.data("db", "migrate")["applied"].values())
     backup = str(stack.home / "all.backup")
     assert "database.dump" in shell.data("db", "backup", backup)["parts"]
-    other = Shell(stack.home / "o", stack.env)
+    other = ChoirctlRunner(stack.home / "o", stack.env)
     assert other.data("db", "restore", backup)["sessions"] >= 1
     assert "choir_control" in other.succeeds("db", "status")
 
 
 def test_a_choir_with_https_shows_what_its_clients_trust_and_goes_down() -> None:
     with running_stack(env={"CHOIR_TLS": "on"}) as stack:
-        shell = Shell(stack.home, stack.env)
+        shell = ChoirctlRunner(stack.home, stack.env)
         shown = shell.data("tls")
         assert Path(shown["authority"]).is_file() and shown["sha256"] in shell.succeeds("tls")
         assert "ready" in shell.succeeds("status", "--url", f"https://127.0.0.1:{stack.http_port}")

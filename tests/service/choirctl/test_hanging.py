@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.home import short_home
-from tests.support.shell import Shell
+from tests.support.shell import ChoirctlRunner
 
 
 @pytest.fixture
-def shell() -> Iterator[Shell]:
+def shell() -> Iterator[ChoirctlRunner]:
     """Give a shell whose choird is a socket that nobody serves."""
     with short_home() as home:
         path = home / "socks" / "choird.sock"
@@ -18,7 +18,7 @@ def shell() -> Iterator[Shell]:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(path))
             listening.listen(100)
-            yield Shell(home)
+            yield ChoirctlRunner(home)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def shell() -> Iterator[Shell]:
     ],
 )
 def test_a_choird_that_hangs_is_named_long_before_the_deadline_of_the_command(
-    shell: Shell, words: tuple[str, ...]
+    shell: ChoirctlRunner, words: tuple[str, ...]
 ) -> None:
     said = shell.fails(6, *words)
     assert "stuck or very busy" in said

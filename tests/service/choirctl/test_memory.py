@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory_sessions import BusSessionMemory, SessionMemory
-from tests.support.sessions import BEGAN, Script
-from tests.support.shell import Shell
-from tests.support.stack import Stack, running_stack
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient, SessionMemoryClient
+from tests.support.sessions import BEGAN, LogBuilder
+from tests.support.shell import ChoirctlRunner
+from tests.support.stack import EmbeddedStack, running_stack
 
 pytestmark = pytest.mark.timeout(
     600
@@ -35,17 +35,17 @@ def more_agents(home: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack(prepare=more_agents) as running:
         yield running
 
 
 @pytest.fixture
-def shell(stack: Stack) -> Shell:
-    return Shell(stack.home, stack.env)
+def shell(stack: EmbeddedStack) -> ChoirctlRunner:
+    return ChoirctlRunner(stack.home, stack.env)
 
 
-def test_knowledge_is_written_listed_shown_and_found(shell: Shell) -> None:
+def test_knowledge_is_written_listed_shown_and_found(shell: ChoirctlRunner) -> None:
     made = shell.data("memory", "put", "main", "The operator likes oolong.", "--key", "user/tea")
     assert (made["operation"], made["version"]) == ("inserted", 1)
     assert "oolong" in shell.succeeds("memory", "list", "main", "--prefix", "user/")
@@ -57,7 +57,7 @@ def test_knowledge_is_written_listed_shown_and_found(shell: Shell) -> None:
     assert made["document_id"] in json.dumps(told["receipt"])
 
 
-def test_a_write_can_name_the_version_it_stands_on(shell: Shell) -> None:
+def test_a_write_can_name_the_version_it_stands_on(shell: ChoirctlRunner) -> None:
     shell.succeeds("memory", "put", "main", "Tea.", "--key", "drink", "--expect-version", "0")
     stale = ("memory", "put", "main", "Coffee.", "--key", "drink", "--expect-version", "7")
     said = shell.fails(5, *stale)
@@ -67,7 +67,7 @@ def test_a_write_can_name_the_version_it_stands_on(shell: Shell) -> None:
     assert shell.data("memory", "show", "main", "drink")["record"]["text"] == "Coffee."
 
 
-def test_a_document_is_erased_after_a_question(shell: Shell) -> None:
+def test_a_document_is_erased_after_a_question(shell: ChoirctlRunner) -> None:
     shell.succeeds("memory", "put", "main", "Forget me.", "--key", "gone")
     assert "--yes" in shell.fails(2, "memory", "delete", "main", "gone")
     erased = shell.data("memory", "delete", "main", "gone", "--yes")
@@ -78,7 +78,7 @@ def test_a_document_is_erased_after_a_question(shell: Shell) -> None:
     assert "document_chunk" in shell.fails(2, "memory", "list", "main", "--kind", "nokind")
 
 
-def test_a_secret_in_what_is_written_is_masked(shell: Shell) -> None:
+def test_a_secret_in_what_is_written_is_masked(shell: ChoirctlRunner) -> None:
     shell.succeeds("secret", "apply")
     words = f"The key is {SECRET}."
     made = shell.data("memory", "put", "main", words, "--metadata", json.dumps({"of": SECRET}))
@@ -88,7 +88,7 @@ def test_a_secret_in_what_is_written_is_masked(shell: Shell) -> None:
 
 
 def test_a_memory_is_carried_to_another_agent_and_found_there_alike(
-    shell: Shell, tmp_path: Path
+    shell: ChoirctlRunner, tmp_path: Path
 ) -> None:
     for number, text in enumerate(("Beans want sun.", "豆子喜歡陽光")):
         shell.succeeds("memory", "put", "main", text, "--key", f"garden.{number}")
@@ -112,13 +112,13 @@ def test_a_memory_is_carried_to_another_agent_and_found_there_alike(
 
 
 async def test_the_memory_of_an_agent_that_has_lived_is_carried_whole_and_searched_alike(
-    stack: Stack, shell: Shell, tmp_path: Path
+    stack: EmbeddedStack, shell: ChoirctlRunner, tmp_path: Path
 ) -> None:
     shell.succeeds("chat", "-m", "The ladder leans on the barn.")
     shell.succeeds("agent", "restart", "main")
     nats = str(stack.children()["endpoints"]["nats"])
     async with Bus(nats, stack.secret("nats-token"), "control") as bus:
-        await lived_sessions(BusSessionMemory(bus))
+        await lived_sessions(NatsSessionMemoryClient(bus))
     note = (
         "memory",
         "put",
@@ -168,10 +168,10 @@ async def test_the_memory_of_an_agent_that_has_lived_is_carried_whole_and_search
         assert hits("main", *words) == hits("heir", *words) != [], words
 
 
-async def lived_sessions(memory: SessionMemory) -> None:
+async def lived_sessions(memory: SessionMemoryClient) -> None:
     """Archive twelve ended sessions of `main`, of which two are promoted, and a live one."""
     for day in range(13):
-        script = Script(f"day-{day}", began=BEGAN + timedelta(days=day))
+        script = LogBuilder(f"day-{day}", started_at=BEGAN + timedelta(days=day))
         script.start()
         script.user(f"The otter of the {day}th day sleeps.")
         script.tool("c1", "choir.exec", {"out": f"line {day}"})
@@ -185,7 +185,7 @@ async def lived_sessions(memory: SessionMemory) -> None:
         await memory.archive(script.page(keep=10 if day < 12 else None))
 
 
-def until_remembered(shell: Shell, words: str) -> None:
+def until_remembered(shell: ChoirctlRunner, words: str) -> None:
     """Wait until control has archived the session of `main` in which this was said."""
     deadline = time.monotonic() + 120
     search = ("memory", "search", "main", words, "--store", "session", "--mode", "text")
@@ -194,7 +194,7 @@ def until_remembered(shell: Shell, words: str) -> None:
         time.sleep(0.5)
 
 
-def until_embedded(shell: Shell, agent: str) -> None:
+def until_embedded(shell: ChoirctlRunner, agent: str) -> None:
     """Wait until every document of an agent that is to have a vector has one."""
     deadline = time.monotonic() + 120
     while True:
@@ -206,7 +206,7 @@ def until_embedded(shell: Shell, agent: str) -> None:
 
 
 def test_a_file_that_is_no_whole_export_is_refused_before_anything_is_sent(
-    shell: Shell, tmp_path: Path
+    shell: ChoirctlRunner, tmp_path: Path
 ) -> None:
     head = '{"choir_memory": 1, "agent_id": "main", "exported_at": "2026-01-01T00:00:00Z"}'
     for name, lines, told in (
@@ -220,7 +220,7 @@ def test_a_file_that_is_no_whole_export_is_refused_before_anything_is_sent(
     shell.fails(3, "memory", "import", "main", str(tmp_path / "none"))
 
 
-def test_an_import_says_what_it_left_out(shell: Shell, tmp_path: Path) -> None:
+def test_an_import_says_what_it_left_out(shell: ChoirctlRunner, tmp_path: Path) -> None:
     shell.succeeds("memory", "put", "main", "Moss wants shade.", "--key", "moss")
     file = tmp_path / "main.jsonl"
     file.write_text(shell.succeeds("memory", "export", "main"))
@@ -229,7 +229,7 @@ def test_an_import_says_what_it_left_out(shell: Shell, tmp_path: Path) -> None:
     assert shell.data("memory", "show", "main", "moss")["record"]["text"] == "Moss wants rain."
 
 
-def test_every_step_of_an_operator_stands_in_the_audit(shell: Shell) -> None:
+def test_every_step_of_an_operator_stands_in_the_audit(shell: ChoirctlRunner) -> None:
     made = shell.data("memory", "put", "main", "Watch me.", "--key", "watched")
     shell.succeeds("memory", "show", "main", "watched")
     newest = shell.data("memory", "audit", "main", "--limit", "2")
@@ -242,7 +242,7 @@ def test_every_step_of_an_operator_stands_in_the_audit(shell: Shell) -> None:
     assert "inserted" in shell.succeeds("memory", "audit", "main", "--limit", "3")
 
 
-def test_a_session_is_erased_from_memory(stack: Stack, shell: Shell) -> None:
+def test_a_session_is_erased_from_memory(stack: EmbeddedStack, shell: ChoirctlRunner) -> None:
     stack.run("chat", "-m", "The gate code is walnut seven.")
     shell.succeeds("agent", "stop", "main")
     (session,) = [one["session_id"] for one in shell.data("session", "list", "main")][:1]

@@ -5,45 +5,47 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from run_on_terminal import Any
 
 from tests.support.ports import free_port
-from tests.support.shell import Shell
-from tests.support.terminal import typing
+from tests.support.shell import ChoirctlRunner
+from tests.support.terminal import run_on_terminal
 
 NO_KEYS = {"OPENROUTER_API_KEY": "", "OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
 
 
 @pytest.fixture
-def shell() -> Iterator[Shell]:
+def shell() -> Iterator[ChoirctlRunner]:
     home = Path(tempfile.mkdtemp(prefix="ch-"))
     # a server that nobody needs to reach: no message is sent
     model = {"OPENAI_API_KEY": "sk-once", "OPENAI_BASE_URL": f"http://127.0.0.1:{free_port()}/v1"}
-    yield Shell(home, NO_KEYS | model | {"CHOIR_HTTP_PORT": str(free_port())})
-    Shell(home, NO_KEYS).succeeds("down")
+    yield ChoirctlRunner(home, NO_KEYS | model | {"CHOIR_HTTP_PORT": str(free_port())})
+    ChoirctlRunner(home, NO_KEYS).succeeds("down")
     shutil.rmtree(home, ignore_errors=True)
 
 
-def read(shell: Shell, name: str) -> dict[str, Any]:
+def read(shell: ChoirctlRunner, name: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((shell.home / name).read_text())
     return content
 
 
-def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(shell: Shell) -> None:
+def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(
+    shell: ChoirctlRunner,
+) -> None:
     started = shell.data("up", "--detach")
     # the scripted model does not run beside a real one
     assert "rehearsal" not in started["children"] and "gpt-5-mini" in started["model"]
     shell.succeeds("down")
 
-    forgetful = Shell(shell.home, shell.env | NO_KEYS)
+    forgetful = ChoirctlRunner(shell.home, shell.env | NO_KEYS)
     refused = forgetful.fails(1, "up", "--detach")
     assert "The last start here was with gpt-5-mini" in refused
     assert "choirctl secret set openai-key" in refused
     assert "openai-key" not in read(shell, "secrets.json")
 
-    with typing(forgetful, "up", "--detach", columns=200) as terminal:
+    with run_on_terminal(forgetful, "up", "--detach", columns=200) as terminal:
         terminal.until("Enter to stop): ")  # the blank comes once nothing is echoed
         terminal.answer("sk-again")
         terminal.until("runs in the background")
@@ -55,15 +57,15 @@ def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(shel
     assert endpoint == shell.env["OPENAI_BASE_URL"]
 
 
-def test_a_first_start_on_a_terminal_offers_to_keep_the_key_once(shell: Shell) -> None:
+def test_a_first_start_on_a_terminal_offers_to_keep_the_key_once(shell: ChoirctlRunner) -> None:
     question = "Keep the key of gpt-5-mini"
-    with typing(shell, "up", "--detach", columns=200) as terminal:
+    with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
         terminal.until(question)
         terminal.answer("n")
         terminal.until("runs in the background")
         assert terminal.end() == 0
     assert "openai-key" not in read(shell, "secrets.json")
     shell.succeeds("down")
-    with typing(shell, "up", "--detach", columns=200) as terminal:
+    with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
         terminal.until("runs in the background")
         assert question not in terminal.shown

@@ -16,13 +16,13 @@ import pytest
 
 from tests.support.ports import free_port
 from tests.support.preloaded_choirctl import CHOIRCTL, run_choirctl
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import EmbeddedStack, running_stack
 
 STOP_WITHIN_S = 70
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack() as running:
         yield running
 
@@ -57,41 +57,41 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     return " ".join(done.stderr.split())
 
 
-def newest_session(stack: Stack) -> str:
+def newest_session(stack: EmbeddedStack) -> str:
     return str(json.loads(stack.run("session", "list", "--json"))[0]["session_id"])
 
 
-def test_chat_prints_the_answer_and_nothing_else_on_standard_output(stack: Stack) -> None:
+def test_chat_prints_the_answer_and_nothing_else_on_standard_output(stack: EmbeddedStack) -> None:
     done = call_program("chat", "-m", "hello", home=stack.home)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert "Error" not in done.stderr
 
 
-def test_chat_as_data_names_what_it_answers(stack: Stack) -> None:
+def test_chat_as_data_names_what_it_answers(stack: EmbeddedStack) -> None:
     answer = json.loads(stack.run("chat", "--agent", "main", "-m", "hello", "--json"))
     assert (answer["agent_id"], answer["kind"]) == ("main", "answer")
     assert answer["answers"]
 
 
-def test_chat_over_http_takes_the_token_of_the_home(stack: Stack) -> None:
+def test_chat_over_http_takes_the_token_of_the_home(stack: EmbeddedStack) -> None:
     assert stack.run("chat", "--url", stack.url, "-m", "hello").strip()
 
 
-def test_a_wrong_token_is_denied(stack: Stack) -> None:
+def test_a_wrong_token_is_denied(stack: EmbeddedStack) -> None:
     done = call_program("status", "--url", stack.url, home=stack.home, CHOIR_TOKEN="wrong")
     assert done.returncode == 4
     assert "CHOIR_TOKEN" in said(done)
 
 
-def test_status_shows_every_part_and_agent(stack: Stack) -> None:
+def test_status_shows_every_part_and_agent(stack: EmbeddedStack) -> None:
     status = json.loads(stack.run("status", "--json"))
     assert status["ready"]
     assert status["home"] == str(stack.home)
     assert [agent["agent_id"] for agent in status["agents"]] == ["main"]
 
 
-def test_a_session_can_be_read_and_verified(stack: Stack) -> None:
+def test_a_session_can_be_read_and_verified(stack: EmbeddedStack) -> None:
     stack.run("chat", "-m", "hello")
     session = newest_session(stack)
     lines = stack.run("session", "events", session, "--json").splitlines()
@@ -103,7 +103,7 @@ def test_a_session_can_be_read_and_verified(stack: Stack) -> None:
     assert verified["events"] >= len(lines)
 
 
-def test_a_log_is_printed_for_people_and_as_data(stack: Stack) -> None:
+def test_a_log_is_printed_for_people_and_as_data(stack: EmbeddedStack) -> None:
     session = newest_session(stack)
     text = stack.run("session", "events", session)
     assert "session_started" in text and "_id=" not in text and "\x1b" not in text
@@ -113,13 +113,13 @@ def test_a_log_is_printed_for_people_and_as_data(stack: Stack) -> None:
     assert json.loads(stack.run("session", "cores", session, "--json")) == []
 
 
-def test_status_shows_what_is_at_work_and_each_part_with_v(stack: Stack) -> None:
+def test_status_shows_what_is_at_work_and_each_part_with_v(stack: EmbeddedStack) -> None:
     text, more = stack.run("status"), stack.run("status", "-v")
     assert "main" in text and "Choir is ready. It thinks with" in text and "\x1b" not in text
     assert "PART" not in text and "PART" in more and "postgres" in more
 
 
-def test_a_shell_completes_the_names_there_are(stack: Stack) -> None:
+def test_a_shell_completes_the_names_there_are(stack: EmbeddedStack) -> None:
     session = newest_session(stack)
     for words, expected in (
         ("choirctl agent status ", "main"),
@@ -135,7 +135,7 @@ def test_a_shell_completes_the_names_there_are(stack: Stack) -> None:
         assert expected in done.stdout.split(), (words, done.stderr)
 
 
-def test_an_agent_stops_and_starts(stack: Stack) -> None:
+def test_an_agent_stops_and_starts(stack: EmbeddedStack) -> None:
     stack.run("agent", "stop", "main")
     assert json.loads(stack.run("agent", "status", "main", "--json"))["state"] == "stopped"
     refused = call("chat", "-m", "hello?", "--timeout", "5", home=stack.home)
@@ -146,7 +146,7 @@ def test_an_agent_stops_and_starts(stack: Stack) -> None:
     assert stack.run("chat", "-m", "hello").strip()
 
 
-def test_a_running_agent_can_be_told_and_its_session_summed_up(stack: Stack) -> None:
+def test_a_running_agent_can_be_told_and_its_session_summed_up(stack: EmbeddedStack) -> None:
     session = newest_session(stack)
     for args in (
         ("agent", "inject", "main", "be brief"),
@@ -159,7 +159,7 @@ def test_a_running_agent_can_be_told_and_its_session_summed_up(stack: Stack) -> 
         assert done.returncode == 0 and done.stdout == "" and "main" in done.stderr
 
 
-def test_a_job_that_does_not_run_is_refused_with_the_jobs_there_are(stack: Stack) -> None:
+def test_a_job_that_does_not_run_is_refused_with_the_jobs_there_are(stack: EmbeddedStack) -> None:
     session = newest_session(stack)
     for args in (
         ("agent", "cancel", "main", "no-such-job"),
@@ -171,13 +171,13 @@ def test_a_job_that_does_not_run_is_refused_with_the_jobs_there_are(stack: Stack
         assert "main has no job 'no-such-job': it runs no jobs now" in " ".join(said(done).split())
 
 
-def test_a_command_in_a_chat_is_answered_by_what_it_did(stack: Stack) -> None:
+def test_a_command_in_a_chat_is_answered_by_what_it_did(stack: EmbeddedStack) -> None:
     assert "/inject <text>" in stack.run("chat", "-m", "/help")
     assert json.loads(stack.run("chat", "-m", "/jobs", "--json"))["command"] == "/jobs"
     assert "There is no command /frob" in stack.run("chat", "-m", "/frob")
 
 
-def test_a_stopped_agent_cannot_be_told(stack: Stack) -> None:
+def test_a_stopped_agent_cannot_be_told(stack: EmbeddedStack) -> None:
     session = newest_session(stack)
     stack.run("agent", "stop", "main")
     try:
@@ -209,13 +209,13 @@ def test_a_stopped_agent_cannot_be_told(stack: Stack) -> None:
     ],
     ids=" ".join,
 )
-def test_what_does_not_exist_is_missing(stack: Stack, args: tuple[str, ...]) -> None:
+def test_what_does_not_exist_is_missing(stack: EmbeddedStack, args: tuple[str, ...]) -> None:
     done = call(*args, home=stack.home)
     assert done.returncode == 3, done.stderr
     assert done.stdout == ""
 
 
-def test_a_second_up_finds_the_first(stack: Stack) -> None:
+def test_a_second_up_finds_the_first(stack: EmbeddedStack) -> None:
     before = stack.children()["supervisor_pid"]
     done = call("up", "--detach", "--json", home=stack.home)
     assert done.returncode == 0, done.stderr
@@ -225,7 +225,7 @@ def test_a_second_up_finds_the_first(stack: Stack) -> None:
     assert "choirctl down" in said(refused)
 
 
-def test_doctor_is_content_with_a_running_choir(stack: Stack) -> None:
+def test_doctor_is_content_with_a_running_choir(stack: EmbeddedStack) -> None:
     found = json.loads(stack.run("doctor", "--json"))
     assert found["ok"]
     checks = {check["id"]: check["outcome"] for check in found["checks"]}

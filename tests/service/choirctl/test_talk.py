@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_local.home import Home
-from choir_local.stack_lock import is_held
+from choir_local.stack_lock import is_locked
 from tests.journey.phone import Prepare
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.support.ports import free_port
@@ -172,11 +172,11 @@ async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_twice_stops_everything()
                 assert await second.ends() == 0
             screen.types("\x03")
             await screen.shows("Ctrl-C again stops Choir")
-            assert is_held(Home(Path(home)))
+            assert is_locked(Home(Path(home)))
             screen.types("\x03")
             await screen.shows("Choir has stopped.")
             assert await screen.ends() == 0
-        assert not is_held(Home(Path(home)))
+        assert not is_locked(Home(Path(home)))
 
 
 async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -> None:
@@ -196,7 +196,7 @@ async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -
             asked = await asyncio.to_thread(run_choirctl, *words, home=home)
             assert asked.returncode == 5
             assert "main talks on Telegram (DM phone), not here" in " ".join(asked.stderr.split())
-            assert is_held(Home(home))
+            assert is_locked(Home(home))
             screen.process.send_signal(signal.SIGINT)
             await screen.shows("Choir has stopped.")
             assert await screen.ends() == 0

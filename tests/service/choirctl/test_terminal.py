@@ -11,32 +11,32 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.preloaded_choirctl import CHOIRCTL
-from tests.support.shell import Shell
-from tests.support.stack import Stack, running_stack
-from tests.support.terminal import typing
+from tests.support.shell import ChoirctlRunner
+from tests.support.stack import EmbeddedStack, running_stack
+from tests.support.terminal import run_on_terminal
 
 ESCAPE = "\x1b["
 STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
+def stack() -> Iterator[EmbeddedStack]:
     with running_stack() as running:
         running.run("chat", "-m", "hello")
         yield running
 
 
 @pytest.fixture(scope="module")
-def shell(stack: Stack) -> Shell:
-    return Shell(stack.home, stack.env)
+def shell(stack: EmbeddedStack) -> ChoirctlRunner:
+    return ChoirctlRunner(stack.home, stack.env)
 
 
 @pytest.fixture
-def session(shell: Shell) -> str:
+def session(shell: ChoirctlRunner) -> str:
     return str(shell.data("session", "list")[0]["session_id"])
 
 
-def run_in_bash(shell: Shell, line: str) -> subprocess.CompletedProcess[str]:
+def run_in_bash(shell: ChoirctlRunner, line: str) -> subprocess.CompletedProcess[str]:
     """Run a line of bash in which `choirctl` is the real one."""
     path = f"{CHOIRCTL.parent}:{os.environ['PATH']}"
     return subprocess.run(
@@ -51,10 +51,10 @@ def run_in_bash(shell: Shell, line: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_no_name_is_cut_however_narrow_the_terminal(
-    shell: Shell, session: str, columns: int
+    shell: ChoirctlRunner, session: str, columns: int
 ) -> None:
     for words in (("session", "list"), ("agent", "list"), ("status", "-v")):
-        with typing(shell, *words, columns=columns, NO_COLOR="1") as typed:
+        with run_on_terminal(shell, *words, columns=columns, NO_COLOR="1") as typed:
             assert typed.end() == 0
         lines = [line.rstrip() for line in STYLE.sub("", typed.shown).splitlines()]
         assert any(session in line for line in lines), typed.shown
@@ -63,10 +63,10 @@ def test_no_name_is_cut_however_narrow_the_terminal(
         assert (columns < 80) is (f"SESSION  {session}" in lines)
 
 
-def test_colours_are_shown_on_a_terminal_unless_they_are_not_wanted(shell: Shell) -> None:
-    with typing(shell, "agent", "list") as coloured:
+def test_colours_are_shown_on_a_terminal_unless_they_are_not_wanted(shell: ChoirctlRunner) -> None:
+    with run_on_terminal(shell, "agent", "list") as coloured:
         assert coloured.end() == 0
-    with typing(shell, "agent", "list", NO_COLOR="1") as plain:
+    with run_on_terminal(shell, "agent", "list", NO_COLOR="1") as plain:
         assert plain.end() == 0
     assert f"{ESCAPE}32m" in coloured.shown and f"{ESCAPE}32m" not in plain.shown
     assert ESCAPE not in shell.succeeds("agent", "list")
@@ -82,7 +82,9 @@ def test_colours_are_shown_on_a_terminal_unless_they_are_not_wanted(shell: Shell
         "choirctl status >&-",
     ],
 )
-def test_a_reader_that_goes_away_gets_no_traceback(shell: Shell, session: str, line: str) -> None:
+def test_a_reader_that_goes_away_gets_no_traceback(
+    shell: ChoirctlRunner, session: str, line: str
+) -> None:
     # something more comes, so that who follows finds its reader gone
     wake = "sleep 3; choirctl agent inject main x 2>/dev/null" if "--follow" in line else "true"
     done = run_in_bash(shell, f"({wake}) & {line.replace('SESSION', session)}; wait")
@@ -90,8 +92,8 @@ def test_a_reader_that_goes_away_gets_no_traceback(shell: Shell, session: str, l
     assert len(done.stdout.splitlines()) == (0 if ">&-" in line else 1)
 
 
-def test_a_log_is_followed_until_its_session_is_over(shell: Shell, session: str) -> None:
-    with typing(shell, "session", "events", session, "--follow") as typed:
+def test_a_log_is_followed_until_its_session_is_over(shell: ChoirctlRunner, session: str) -> None:
+    with run_on_terminal(shell, "session", "events", session, "--follow") as typed:
         typed.until("session_started")
         shell.succeeds("chat", "-m", "are you followed?")
         typed.until("are you followed?")
@@ -100,8 +102,8 @@ def test_a_log_is_followed_until_its_session_is_over(shell: Shell, session: str)
     assert "Traceback" not in typed.shown
 
 
-def test_sessions_are_followed_as_they_end_and_begin(shell: Shell, session: str) -> None:
-    with typing(shell, "session", "list", "--follow", NO_COLOR="1", columns=160) as typed:
+def test_sessions_are_followed_as_they_end_and_begin(shell: ChoirctlRunner, session: str) -> None:
+    with run_on_terminal(shell, "session", "list", "--follow", NO_COLOR="1", columns=160) as typed:
         typed.until(session)
         after = shell.data("agent", "restart", "main")["session_id"]
         typed.until(f"{session} main stopped")
@@ -110,15 +112,15 @@ def test_sessions_are_followed_as_they_end_and_begin(shell: Shell, session: str)
         assert typed.end() == 130
 
 
-def test_what_is_emptied_has_to_be_named(stack: Stack, shell: Shell) -> None:
+def test_what_is_emptied_has_to_be_named(stack: EmbeddedStack, shell: ChoirctlRunner) -> None:
     file = stack.home / "workspaces/main/keep.txt"
     file.write_text("x")
-    with typing(shell, "workspace", "reset", "main") as typed:
+    with run_on_terminal(shell, "workspace", "reset", "main") as typed:
         typed.until("Type the workspace's name")
         typed.answer("other")
         assert typed.end() == 2
     assert file.exists() and "nothing was deleted" in typed.shown
-    with typing(shell, "workspace", "reset", "main", "--restart") as typed:
+    with run_on_terminal(shell, "workspace", "reset", "main", "--restart") as typed:
         typed.until("Type the workspace's name")
         typed.answer("main")
         assert typed.end() == 0
@@ -127,7 +129,7 @@ def test_what_is_emptied_has_to_be_named(stack: Stack, shell: Shell) -> None:
 
 
 def test_who_leaves_a_long_work_is_told_that_it_goes_on(
-    stack: Stack, shell: Shell, session: str
+    stack: EmbeddedStack, shell: ChoirctlRunner, session: str
 ) -> None:
     asked = subprocess.Popen(
         [CHOIRCTL, "chat", "-m", "#delay=8000 think"],
@@ -139,7 +141,7 @@ def test_who_leaves_a_long_work_is_told_that_it_goes_on(
         deadline = time.monotonic() + 60
         while "#delay=8000" not in shell.succeeds("session", "events", session):
             assert time.monotonic() < deadline
-        with typing(shell, "workspace", "reset", "main", "--yes", "--restart") as typed:
+        with run_on_terminal(shell, "workspace", "reset", "main", "--yes", "--restart") as typed:
             typed.until("stopping main")
             typed.interrupt()
             assert typed.end() == 130
@@ -152,7 +154,9 @@ def test_who_leaves_a_long_work_is_told_that_it_goes_on(
     assert "succeeded" in shell.succeeds("operation", "show", newest, "--follow")
 
 
-def test_a_choird_that_is_stuck_is_called_stuck(stack: Stack, shell: Shell) -> None:
+def test_a_choird_that_is_stuck_is_called_stuck(
+    stack: EmbeddedStack, shell: ChoirctlRunner
+) -> None:
     pid = stack.pid("control")
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -162,13 +166,15 @@ def test_a_choird_that_is_stuck_is_called_stuck(stack: Stack, shell: Shell) -> N
     assert "did not answer in time" in words and "logs choird" in words
 
 
-def test_a_database_is_replaced_only_when_that_is_confirmed(stack: Stack, shell: Shell) -> None:
-    backup, other = str(stack.home / "b"), Shell(stack.home / "o")
+def test_a_database_is_replaced_only_when_that_is_confirmed(
+    stack: EmbeddedStack, shell: ChoirctlRunner
+) -> None:
+    backup, other = str(stack.home / "b"), ChoirctlRunner(stack.home / "o")
     shell.succeeds("db", "backup", backup)
     other.succeeds("db", "restore", backup)
     assert "--yes" in other.fails(5, "db", "restore", backup)
     for answer, code in (("n", 2), ("y", 0)):
-        with typing(other, "db", "restore", backup) as typed:
+        with run_on_terminal(other, "db", "restore", backup) as typed:
             typed.until("Replace it")
             typed.answer(answer)
             assert typed.end() == code
@@ -188,7 +194,7 @@ def test_a_database_is_replaced_only_when_that_is_confirmed(stack: Stack, shell:
     ],
 )
 def test_shells_complete_what_there_is(
-    shell: Shell, session: str, words: str, expected: str
+    shell: ChoirctlRunner, session: str, words: str, expected: str
 ) -> None:
     expected = expected.replace("SESSION", session)
     typed = f"choirctl {words}"
@@ -204,16 +210,16 @@ def test_shells_complete_what_there_is(
     )
     assert expected in bash.stdout.split(), bash
     for name, more in (("zsh", {}), ("fish", {"_TYPER_COMPLETE_FISH_ACTION": "get-args"})):
-        asking = Shell(
+        asking = ChoirctlRunner(
             shell.home,
             {"_CHOIRCTL_COMPLETE": f"complete_{name}", "_TYPER_COMPLETE_ARGS": typed, **more},
         )
         assert expected in asking.succeeds()
-        script = Shell(shell.home, {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+        script = ChoirctlRunner(shell.home, {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
         assert "_CHOIRCTL_COMPLETE" in script.succeeds("--show-completion", name)
 
 
-def test_everything_that_is_data_is_json(shell: Shell, session: str) -> None:
+def test_everything_that_is_data_is_json(shell: ChoirctlRunner, session: str) -> None:
     for words in (
         ("operation", "list"),
         ("approval", "list"),

@@ -14,15 +14,15 @@ import pytest
 
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import (
-    BadInput,
     ChoirError,
     DeadlineExceeded,
+    InvalidRequest,
     NotFound,
     Unavailable,
 )
-from choir_common.wire.browsing import ContextRequest
-from choir_common.wire.memories import EnsureSpace
-from choir_common.wire.messages import Nothing
+from choir_common.wire.browser import CloseContext
+from choir_common.wire.memory_search import EnsureSpace
+from choir_common.wire.messages import Empty
 
 
 @dataclass
@@ -72,21 +72,21 @@ def nats(tmp_path: Path) -> Iterator[NatsProcess]:
     server.kill()
 
 
-async def ensure(_: EnsureSpace) -> Nothing:
-    return Nothing()
+async def ensure(_: EnsureSpace) -> Empty:
+    return Empty()
 
 
-async def refuse(_: EnsureSpace) -> Nothing:
+async def refuse(_: EnsureSpace) -> Empty:
     raise NotFound("There is no agent x.")
 
 
-async def break_down(_: EnsureSpace) -> Nothing:
+async def break_down(_: EnsureSpace) -> Empty:
     raise RuntimeError("secret internals")
 
 
-async def dawdle(_: EnsureSpace) -> Nothing:
+async def dawdle(_: EnsureSpace) -> Empty:
     await asyncio.sleep(30)
-    return Nothing()
+    return Empty()
 
 
 SPACE = EnsureSpace(agent_id="main")
@@ -95,65 +95,65 @@ SPACE = EnsureSpace(agent_id="main")
 async def test_an_answer_arrives_as_its_model(nats: NatsProcess) -> None:
     async with Bus(nats.url, nats.token, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.ok", EnsureSpace, ensure)):
-            assert await bus.ask("t.ok", SPACE, Nothing, 60) == Nothing()
+            assert await bus.request("t.ok", SPACE, Empty, 60) == Empty()
 
 
 async def test_an_error_arrives_as_the_class_it_was_raised_as(nats: NatsProcess) -> None:
     async with Bus(nats.url, nats.token, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.no", EnsureSpace, refuse)):
             with pytest.raises(NotFound, match="no agent x"):
-                await bus.ask("t.no", SPACE, Nothing, 60)
+                await bus.request("t.no", SPACE, Empty, 60)
 
 
 async def test_an_unexpected_failure_shows_no_internals(nats: NatsProcess) -> None:
     async with Bus(nats.url, nats.token, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.bug", EnsureSpace, break_down)):
             with pytest.raises(ChoirError) as caught:
-                await bus.ask("t.bug", SPACE, Nothing, 60)
+                await bus.request("t.bug", SPACE, Empty, 60)
     assert "secret internals" not in str(caught.value)
 
 
 async def test_a_request_of_the_wrong_shape_is_the_callers_fault(nats: NatsProcess) -> None:
     async with Bus(nats.url, nats.token, "a") as bus:
-        async with bus.serve("t", "1.0.0", Endpoint("t.ok", ContextRequest, ensure)):
-            with pytest.raises(BadInput, match="agent_id"):
-                await bus.ask("t.ok", Nothing(), Nothing, 60)
+        async with bus.serve("t", "1.0.0", Endpoint("t.ok", CloseContext, ensure)):
+            with pytest.raises(InvalidRequest, match="agent_id"):
+                await bus.request("t.ok", Empty(), Empty, 60)
 
 
 async def test_a_service_is_ready_only_while_its_requests_are_answered(nats: NatsProcess) -> None:
     bus = Bus(nats.url, nats.token, "a")
-    assert "not reachable" in bus.trouble
+    assert "not reachable" in bus.failure_reason
     async with bus:
-        assert "starting" in bus.trouble
+        assert "starting" in bus.failure_reason
         async with bus.serve("t", "1.0.0", Endpoint("t.ok", EnsureSpace, ensure)):
-            assert bus.trouble == ""
-        assert "starting" in bus.trouble
+            assert bus.failure_reason == ""
+        assert "starting" in bus.failure_reason
 
 
 async def test_nobody_listening_is_said_at_once(nats: NatsProcess) -> None:
     async with Bus(nats.url, nats.token, "a") as bus:
         with pytest.raises(Unavailable, match="not running right now"):
-            await bus.ask("t.nobody", SPACE, Nothing, 30)
+            await bus.request("t.nobody", SPACE, Empty, 30)
 
 
 async def test_a_call_ends_at_its_deadline(nats: NatsProcess) -> None:
     async with Bus(nats.url, nats.token, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.slow", EnsureSpace, dawdle)):
             with pytest.raises(DeadlineExceeded):
-                await bus.ask("t.slow", SPACE, Nothing, 0.2)
+                await bus.request("t.slow", SPACE, Empty, 0.2)
 
 
 async def test_a_slow_request_does_not_hold_up_the_next(nats: NatsProcess) -> None:
-    async def sometimes_slow(space: EnsureSpace) -> Nothing:
+    async def sometimes_slow(space: EnsureSpace) -> Empty:
         return await (dawdle if space.agent_id == "slow" else ensure)(space)
 
     async with Bus(nats.url, nats.token, "a") as bus:
         async with bus.serve("t", "1.0.0", Endpoint("t.mixed", EnsureSpace, sometimes_slow)):
             async with asyncio.TaskGroup() as tasks:
                 slow = tasks.create_task(
-                    bus.ask("t.mixed", EnsureSpace(agent_id="slow"), Nothing, 20)
+                    bus.request("t.mixed", EnsureSpace(agent_id="slow"), Empty, 20)
                 )
-                assert await bus.ask("t.mixed", SPACE, Nothing, 60) == Nothing()
+                assert await bus.request("t.mixed", SPACE, Empty, 60) == Empty()
                 slow.cancel()
 
 
@@ -162,12 +162,12 @@ async def test_after_a_killed_server_returns_both_sides_go_on(nats: NatsProcess)
         async with bus.serve("t", "1.0.0", Endpoint("t.ok", EnsureSpace, ensure)):
             nats.kill()
             with pytest.raises((Unavailable, DeadlineExceeded)):
-                await client.ask("t.ok", SPACE, Nothing, 1)
+                await client.request("t.ok", SPACE, Empty, 1)
             nats.start()
             async with asyncio.timeout(60):
                 while True:
                     try:
-                        await client.ask("t.ok", SPACE, Nothing, 1)
+                        await client.request("t.ok", SPACE, Empty, 1)
                         break
                     except (Unavailable, DeadlineExceeded):
                         await asyncio.sleep(0.05)

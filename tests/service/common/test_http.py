@@ -13,22 +13,23 @@ from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 from structlog.testing import capture_logs
 
-from choir_common.ending import EXIT_CODE
 from choir_common.errors import Conflict, StartupError
 from choir_common.http import sse
+from choir_common.http.client import make_client
 from choir_common.http.listen import bind_tcp, bind_unix, serve
-from choir_common.http.service_app import Readiness, make_service_app
-from choir_common.http.transport import make_client
+from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.http.sse_read import parse_events
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
-from choir_common.wire.operator import PartStatus
+from choir_common.shutdown_deadline import EXIT_CODE
+from choir_common.wire.operator import ComponentStatus
 from tests.support.ports import free_port
 
 
 def make_app() -> FastAPI:
-    async def check() -> list[PartStatus]:
-        return [PartStatus(name="postgres", ok=False, detail="refuses connections")]
+    async def check() -> list[ComponentStatus]:
+        return [ComponentStatus(name="postgres", ok=False, detail="refuses connections")]
 
-    app = make_service_app("test", "1", Readiness(check), max_body_bytes=1000)
+    app = make_service_app("test", "1", ReadinessCheck(check), max_body_bytes=1000)
 
     @app.post("/echo")
     async def echo(request: Request) -> dict[str, int]:
@@ -50,11 +51,13 @@ def make_app() -> FastAPI:
     async def stream() -> StreamingResponse:
         async def body() -> AsyncIterator[bytes]:
             for number in range(3):
-                yield sse.render(sse.ServerSentEvent(str(number), "n", '{"a": "line\\nbreak"}'))
+                yield sse.render_event(
+                    sse.ServerSentEvent(str(number), "n", '{"a": "line\\nbreak"}')
+                )
                 yield sse.KEEPALIVE
             await asyncio.sleep(60)
 
-        return sse.stream(body())
+        return sse.event_stream_response(body())
 
     return app
 
@@ -231,7 +234,7 @@ async def test_an_oversize_body_gets_413(endpoint: str, chunked: bool) -> None:
 
 async def test_a_stream_is_read_event_by_event_and_cut_at_stop(endpoint: str) -> None:
     async with make_client(endpoint) as client, client.stream("GET", "/stream") as response:
-        events = sse.read(response.aiter_bytes())
+        events = parse_events(response.aiter_bytes())
         got = [await anext(events) for _ in range(3)]
         await response.aclose()
     assert [event.id for event in got] == ["0", "1", "2"]

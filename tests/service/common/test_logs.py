@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.logs import follow as reading
+from choir_common.logs import reader as reading
 from choir_common.logs.file import LogFile
-from choir_common.logs.limits import FileLimits, LogLimits
-from choir_common.logs.line import LONGEST, shape
-from choir_common.logs.pump import Allowance, LineWriter, Pump
+from choir_common.logs.pump import MAX_LINE_BYTES, LineWriter, PipeReader, TokenBucket, format_line
+from choir_common.logs.retention import LogLimits, LogLimitsReader
 from choir_common.redactor import MASK, Redactor
 from choir_common.wire.config import Config
 
@@ -35,7 +34,7 @@ def everything(logs: Path, source: str) -> list[str]:
 
 
 def test_a_line_says_when_how_grave_who_and_what() -> None:
-    line = json.loads(shape(b"plain words\n", "main", "ses_1"))
+    line = json.loads(format_line(b"plain words\n", "main", "ses_1"))
     assert line.pop("timestamp").endswith("Z")
     assert line == {
         "level": "info",
@@ -47,7 +46,7 @@ def test_a_line_says_when_how_grave_who_and_what() -> None:
 
 def test_nobody_can_write_under_anothers_name() -> None:
     forged = {"source": "choird", "session": "ses_other", "level": "error", "message": "m", "n": 1}
-    line = json.loads(shape(json.dumps(forged).encode(), "main", "ses_1"))
+    line = json.loads(format_line(json.dumps(forged).encode(), "main", "ses_1"))
     assert (line["source"], line["session"]) == ("main", "ses_1")
     assert (line["level"], line["message"], line["n"]) == ("error", "m", 1)
 
@@ -56,9 +55,9 @@ def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
     file = LogFile(tmp_path, "main")
     writer = LineWriter(file, "main", str)
     for _ in range(4):
-        writer.feed(b"x" * LONGEST)
+        writer.feed(b"x" * MAX_LINE_BYTES)
     writer.finish()
-    assert all(len(message) <= LONGEST + 10 for message in everything(tmp_path, "main"))
+    assert all(len(message) <= MAX_LINE_BYTES + 10 for message in everything(tmp_path, "main"))
 
 
 def test_a_log_that_is_long_goes_to_the_archive_while_it_is_written(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_what_is_put_away_faster_than_it_is_compressed_stays_whole(tmp_path: Pat
     file = LogFile(tmp_path, "choird", lambda: LogLimits(1))
     said = [f"{number} " + os.urandom(3_000).hex() for number in range(300)]
     for words in said:
-        file.write(shape(words.encode(), "choird", None))
+        file.write(format_line(words.encode(), "choird", None))
     file.close()
     assert everything(tmp_path, "choird") == said
 
@@ -103,7 +102,7 @@ def test_what_was_archived_long_ago_is_deleted_also_of_who_writes_no_more(tmp_pa
     gone = archived(tmp_path, "gone", {"a": 40, "b": 20, "c": 5})
     never_again = archived(tmp_path, "never_again", {"a": 400, "b": 300})
     file = LogFile(tmp_path, "choird", lambda: LogLimits(log_archive_keep_days=30))
-    file.write(shape(b"new", "choird", None))
+    file.write(format_line(b"new", "choird", None))
     file.close()
     assert left_in(gone) == ["b", "c"]
     assert left_in(never_again) == ["b"], "the newest of a source stays"
@@ -112,7 +111,7 @@ def test_what_was_archived_long_ago_is_deleted_also_of_who_writes_no_more(tmp_pa
 def test_of_too_much_the_oldest_is_deleted_while_it_is_written(tmp_path: Path) -> None:
     archive = archived(tmp_path, "choird", {"a": 3, "b": 2, "c": 1}, size=400_000)
     file = LogFile(tmp_path, "choird", lambda: LogLimits(2, log_archive_keep_mb=1))
-    file.write(shape(b"one", "choird", None) + shape(b"two", "choird", None))
+    file.write(format_line(b"one", "choird", None) + format_line(b"two", "choird", None))
     file.close()
     names = left_in(archive)
     assert names[1:] == ["b", "c"] and len(names) == 3, "the third is the one just put away"
@@ -120,7 +119,7 @@ def test_of_too_much_the_oldest_is_deleted_while_it_is_written(tmp_path: Path) -
 
 def test_the_limits_are_those_of_config_json_as_it_stands_now(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    limits = FileLimits(path)
+    limits = LogLimitsReader(path)
     assert limits() == LogLimits()
     given = {"log_archive_threshold_lines": 1_000, "log_archive_keep_mb": 7, "agents": {}}
     path.write_text(json.dumps(given))
@@ -141,7 +140,7 @@ def test_the_lines_of_an_earlier_process_count(tmp_path: Path) -> None:
     for part in range(4):
         file = LogFile(tmp_path, "choird", lambda: LogLimits(100))
         for number in range(30):
-            file.write(shape(f"{part} {number}".encode(), "choird", None))
+            file.write(format_line(f"{part} {number}".encode(), "choird", None))
         file.close()
     assert len(list((tmp_path / "archive" / "choird").glob("*.log.gz"))) == 1
     assert len(everything(tmp_path, "choird")) == 120
@@ -150,10 +149,10 @@ def test_the_lines_of_an_earlier_process_count(tmp_path: Path) -> None:
 def test_what_a_crash_left_uncompressed_is_compressed_later(tmp_path: Path) -> None:
     archive = tmp_path / "archive" / "main"
     archive.mkdir(parents=True)
-    (archive / "20260101T000000.000000Z.log").write_bytes(shape(b"old", "main", None))
+    (archive / "20260101T000000.000000Z.log").write_bytes(format_line(b"old", "main", None))
     (archive / ".20260101T000000.000000Z.log.gz.partial").write_bytes(b"half")
     file = LogFile(tmp_path, "main")
-    file.write(shape(b"new", "main", None))
+    file.write(format_line(b"new", "main", None))
     file.close()
     assert everything(tmp_path, "main") == ["old", "new"]
     assert [path.name for path in archive.iterdir()] == ["20260101T000000.000000Z.log.gz"]
@@ -161,9 +160,9 @@ def test_what_a_crash_left_uncompressed_is_compressed_later(tmp_path: Path) -> N
 
 async def test_what_a_child_writes_is_cleaned_and_stands_in_the_log(tmp_path: Path) -> None:
     redactor = Redactor()
-    redactor.learn([CANARY])
+    redactor.add_secrets([CANARY])
     file = LogFile(tmp_path, "main")
-    pump, write_end = await Pump.open(LineWriter(file, "main", redactor.clean, "ses_1"))
+    pump, write_end = await PipeReader.open(LineWriter(file, "main", redactor.redact, "ses_1"))
     code = f"import sys; print('key {CANARY}'); print({{'a': 1}}, end='', file=sys.stderr)"
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdout=write_end, stderr=write_end
@@ -176,25 +175,25 @@ async def test_what_a_child_writes_is_cleaned_and_stands_in_the_log(tmp_path: Pa
 
 
 def test_a_flood_is_read_no_faster_than_allowed() -> None:
-    allowance = Allowance(rate=1_000, burst=2_000)
+    allowance = TokenBucket(rate=1_000, burst=2_000)
     assert allowance.spend(2_000) == 0
     assert allowance.spend(500) == pytest.approx(0.5, abs=0.1)
 
 
 def test_following_a_log_sees_every_line_once_over_rotations(tmp_path: Path) -> None:
     file = LogFile(tmp_path, "choird", lambda: LogLimits(50))
-    file.write(shape(b"before", "choird", None))
+    file.write(format_line(b"before", "choird", None))
     expected = ["before", *(f"line {number}" for number in range(400))]
 
     def write() -> None:
         for number in range(400):
-            file.write(shape(f"line {number}".encode(), "choird", None))
+            file.write(format_line(f"line {number}".encode(), "choird", None))
             time.sleep(0.002 if number % 50 else 0.25)  # a follower sees each file at least once
 
     writing = threading.Thread(target=write)
     writing.start()
     seen: list[str] = []
-    with contextlib.closing(reading.follow(tmp_path / "choird.log")) as lines:
+    with contextlib.closing(reading.follow_lines(tmp_path / "choird.log")) as lines:
         while len(seen) < len(expected):
             seen.append(json.loads(next(lines))["message"])
     writing.join()
@@ -204,17 +203,17 @@ def test_following_a_log_sees_every_line_once_over_rotations(tmp_path: Path) -> 
 
 def test_a_follower_that_looks_away_for_several_rotations_misses_nothing(tmp_path: Path) -> None:
     file = LogFile(tmp_path, "choird", lambda: LogLimits(3))
-    file.write(shape(b"before 0", "choird", None))
+    file.write(format_line(b"before 0", "choird", None))
     file.archive()
-    file.write(shape(b"line 0", "choird", None))
-    with contextlib.closing(reading.follow(tmp_path / "choird.log")) as lines:
+    file.write(format_line(b"line 0", "choird", None))
+    with contextlib.closing(reading.follow_lines(tmp_path / "choird.log")) as lines:
         seen = [json.loads(next(lines))["message"]]
         for number in range(1, 11):
-            file.write(shape(f"line {number}".encode(), "choird", None))
+            file.write(format_line(f"line {number}".encode(), "choird", None))
         file.close()  # by now all that was put away is compressed
         seen += [json.loads(next(lines))["message"] for _ in range(10)]
         for number in range(11, 20):
-            file.write(shape(f"line {number}".encode(), "choird", None))
+            file.write(format_line(f"line {number}".encode(), "choird", None))
         seen += [json.loads(next(lines))["message"] for _ in range(9)]
     file.close()
     assert seen == [f"line {number}" for number in range(20)]
@@ -222,7 +221,7 @@ def test_a_follower_that_looks_away_for_several_rotations_misses_nothing(tmp_pat
 
 def test_choirctl_follows_a_log_through_its_archiving(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "logs", "main", lambda: LogLimits(3))
-    file.write(shape(b"m0", "main", None))
+    file.write(format_line(b"m0", "main", None))
     following = subprocess.Popen(
         [Path(sys.executable).parent / "choirctl", "logs", "main", "--json"],
         env={**os.environ, "CHOIR_HOME": str(tmp_path)},
@@ -233,10 +232,10 @@ def test_choirctl_follows_a_log_through_its_archiving(tmp_path: Path) -> None:
     try:
         seen = [json.loads(following.stdout.readline())["message"]]
         for number in range(1, 8):
-            file.write(shape(f"m{number}".encode(), "main", None))
+            file.write(format_line(f"m{number}".encode(), "main", None))
             seen.append(json.loads(following.stdout.readline())["message"])
         file.archive()  # as when a session ends; the next one begins a new file
-        file.write(shape(b"another session", "main", None))
+        file.write(format_line(b"another session", "main", None))
         seen.append(json.loads(following.stdout.readline())["message"])
     finally:
         following.send_signal(signal.SIGINT)
@@ -250,7 +249,7 @@ def test_choirctl_follows_a_log_through_its_archiving(tmp_path: Path) -> None:
 def test_choirctl_prints_a_log_and_refuses_an_unknown_one(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "logs", "choird")
     for number in range(5):
-        file.write(shape(b'{"message": "m%d", "n": 1}' % number, "choird", None))
+        file.write(format_line(b'{"message": "m%d", "n": 1}' % number, "choird", None))
     file.close()
 
     def ask(*words: str) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ import pytest
 from choir_common.errors import StartupError
 from choir_common.postgres.migrate import Migration, migrate, read_migrations, read_state
 from choir_common.postgres.pool import Database
-from tests.support.servers import PASSWORD, running_postgres
+from tests.support.postgres import PASSWORD, running_postgres
 
 CONTROL = read_migrations("choir_control.migrations")
 SHARED = read_migrations("choir_memory.migrations.shared")
@@ -55,7 +55,7 @@ async def shape_of(database: Database, schema: str) -> list[tuple[str, ...]]:
 
 async def stamp_of(database: Database, schema: str) -> str | None:
     async with database.connection() as held:
-        return (await read_state(held, schema)).stamp
+        return (await read_state(held, schema)).revision
 
 
 async def test_every_released_state_goes_forward_to_what_a_new_schema_is() -> None:

@@ -9,7 +9,7 @@ import pytest
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
 from choir_common.postgres.migrate import Migration, migrate
 from choir_common.postgres.pool import MAX_SCHEMAS, Database
-from tests.support.servers import PASSWORD, running_postgres
+from tests.support.postgres import PASSWORD, running_postgres
 
 FIRST = Migration("0001_a.sql", "CREATE TABLE {schema}.a (id int)")
 SECOND = Migration("0002_b.sql", "CREATE TABLE {schema}.b (id int)")
@@ -67,11 +67,11 @@ async def test_a_statement_cut_by_a_kill_has_an_unknown_outcome_and_the_pool_com
             await sleeping
         with pytest.raises(Unavailable):
             await database.execute("INSERT INTO t VALUES (1)")
-        assert not await database.reachable()
+        assert not await database.is_reachable()
         await server.wait()
         await server.start()
         async with asyncio.timeout(60):
-            while not await database.reachable():
+            while not await database.is_reachable():
                 await asyncio.sleep(0.05)
         assert await database.fetchval("SELECT count(*) FROM t") == 0
 
@@ -83,7 +83,9 @@ async def test_a_connection_that_touched_too_many_schemas_is_replaced() -> None:
     ):
 
         async def touch(schema: str) -> int:
-            async with database.transaction_in(schema, "BEGIN; SET LOCAL work_mem = '1MB'") as held:
+            async with database.schema_transaction(
+                schema, "BEGIN; SET LOCAL work_mem = '1MB'"
+            ) as held:
                 assert await held.fetchval("SHOW work_mem") == "1MB"
                 return held.get_server_pid()
 
@@ -113,11 +115,11 @@ async def test_a_transaction_in_a_schema_is_all_or_nothing() -> None:
     async with running_postgres() as server, open_database(server.dsn) as database:
         await database.execute("CREATE TABLE t (id int)")
         with pytest.raises(ValueError, match="changed my mind"):
-            async with database.transaction_in("public", "BEGIN") as held:
+            async with database.schema_transaction("public", "BEGIN") as held:
                 await held.execute("INSERT INTO t VALUES (1)")
                 raise ValueError("changed my mind")
         assert await database.fetchval("SELECT count(*) FROM t") == 0
-        async with database.transaction_in("public", "BEGIN") as held:
+        async with database.schema_transaction("public", "BEGIN") as held:
             await held.execute("INSERT INTO t VALUES (1)")
         assert await database.fetchval("SELECT count(*) FROM t") == 1
 

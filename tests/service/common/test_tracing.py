@@ -8,7 +8,7 @@ import pytest
 from choir_common.settings import ServiceSettings
 from choir_local.nats import EmbeddedNats
 from tests.service.memory.servers import NATS_TOKEN, nats
-from tests.support.collector import running_collector
+from tests.support.otlp_collector import running_collector
 
 __all__ = ["nats"]
 
@@ -69,7 +69,7 @@ def test_a_request_is_one_trace_over_http_and_the_bus(nats: EmbeddedNats) -> Non
     with running_collector() as collector:
         assert run_service(nats, collector.url) == "sdk"
         assert {path for path, _ in collector.requests} == {"/v1/traces"}
-        told, spans = collector.told(), collector.spans()
+        told, spans = collector.raw_bodies(), collector.spans()
     assert b"private" not in told, told[max(0, told.find(b"private") - 200) :][:400]
     assert {span.trace for span in spans} == {"0af7651916cd43dd8448eb211c80319c"}
     by_id = {span.id: span for span in spans}

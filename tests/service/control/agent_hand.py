@@ -8,15 +8,15 @@ from typing import Any
 import httpx2
 
 from choir_common.clock import SystemClock
-from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.eventlog.chain import LogHead, head_of, link_event
+from choir_common.http.client import make_client
 from choir_common.http.problem_document import read_problem
-from choir_common.http.sse_read import read
-from choir_common.http.transport import make_client
+from choir_common.http.sse_read import parse_events
 from choir_common.ids import new_id
-from choir_common.wire.events import Event, EventPayload, Reply, SessionStarted, UserMsg
+from choir_common.wire.events import Event, EventPayload, Reply, SessionStarted, UserMessageStarted
 from choir_common.wire.rpc import HeartbeatRequest, HelloResponse
 from choir_common.wire.signals import SIGNAL_BODY, Signal, UserMessageSignal
-from choir_control.runtimes.port import HttpWay, LaunchSpec
+from choir_control.agents.runtimes.port import ControlAddress, LaunchSpec
 
 
 class AgentHand:
@@ -24,10 +24,10 @@ class AgentHand:
 
     def __init__(self, spec: LaunchSpec, endpoint: str | None = None) -> None:
         self.spec = spec
-        self.head = Head()
-        self.acked = Head()
+        self.head = LogHead()
+        self.acked = LogHead()
         self.log: list[Event] = []
-        way = HttpWay(endpoint) if endpoint else spec.way(str(spec.socket_dir))
+        way = ControlAddress(endpoint) if endpoint else spec.control_address(str(spec.socket_dir))
         self.client = make_client(way.endpoint, timeout_s=30, ca_pem=way.ca_pem or None)
         self.headers = {
             "Authorization": f"Bearer {spec.lease_token}",
@@ -61,17 +61,17 @@ class AgentHand:
     async def hello(self) -> HelloResponse:
         """Introduce the agent and go on where the log ends."""
         answer = HelloResponse.model_validate_json(await self.call("INIT_HELLO", self.hello_body()))
-        self.head = self.acked = Head(answer.head_rev, answer.head_hash)
+        self.head = self.acked = LogHead(answer.head_rev, answer.head_hash)
         return answer
 
     def add(self, payload: EventPayload, lane: str = "edge") -> Event:
         """Append an event to the agent's own log; `flush` makes it durable."""
-        event = link(self.head, self.spec.session_id, lane, payload, SystemClock().now())
+        event = link_event(self.head, self.spec.session_id, lane, payload, SystemClock().now())
         self.log.append(event)
         self.head = head_of(event)
         return event
 
-    def heartbeat(self, events: list[Event] | None = None, base: Head | None = None) -> Any:
+    def heartbeat(self, events: list[Event] | None = None, base: LogHead | None = None) -> Any:
         """Return a heartbeat with what is not acknowledged yet, or with `events` after `base`."""
         start = base or self.acked
         given = events if events is not None else [e for e in self.log if e.rev > start.rev]
@@ -120,7 +120,11 @@ class AgentHand:
     async def take_up(self, signal: UserMessageSignal) -> str:
         """Write that a message was taken up; return its turn."""
         turn = new_id("turn")
-        self.add(UserMsg(turn_id=turn, inbox_id=signal.inbox_id, dm=signal.dm, text=signal.text))
+        self.add(
+            UserMessageStarted(
+                turn_id=turn, inbox_id=signal.inbox_id, dm=signal.dm, text=signal.text
+            )
+        )
         await self.flush()
         return turn
 
@@ -168,5 +172,5 @@ class AgentHand:
 
 
 async def _signals(answer: httpx2.Response) -> AsyncIterator[Signal]:
-    async for event in read(answer.aiter_bytes()):
+    async for event in parse_events(answer.aiter_bytes()):
         yield Signal(seq=int(event.id), body=SIGNAL_BODY.validate_json(event.data))

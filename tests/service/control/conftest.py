@@ -10,7 +10,7 @@ from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world
 from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 __all__ = ["bus", "database", "dsn", "nats", "postgres"]
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from choir_common.errors import Conflict, Unavailable
-from choir_control.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
 
 
 class HandRuntime:
@@ -38,13 +38,13 @@ class HandRuntime:
             gone = AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, f"code {code}")
             self._exits.put_nowait(gone)
 
-    async def running(self) -> list[RunningAgent]:
+    async def list_running(self) -> list[RunningAgent]:
         return [_running(spec) for spec in self.alive.values()]
 
-    async def trouble(self) -> str:
+    async def unavailable_reason(self) -> str:
         return self.away
 
-    def end_session(self, agent_id: str, session_id: str) -> None:
+    def archive_log(self, agent_id: str, session_id: str) -> None:
         self.sessions_over.append((agent_id, session_id))
 
     async def remove_orphans(self) -> int:

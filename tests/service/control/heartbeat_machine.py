@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from choir_common.clock import SystemClock
-from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.wire.events import Event, Reply, SessionResumed, SessionStarted
 from choir_common.wire.rpc import HeartbeatRequest
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
-from tests.support.steps import CountedMachine
+from tests.support.state_machines import CountingMachine
 
 T = TypeVar("T")
 WITHIN_S = 120
@@ -36,7 +36,7 @@ CHANGES: dict[str, Any] = {
 }
 
 
-class HeartbeatMachine(CountedMachine):
+class HeartbeatMachine(CountingMachine):
     """One session of the agent `main`, its log as it must be, and all that was ever sent."""
 
     world: ClassVar[World]
@@ -61,16 +61,16 @@ class HeartbeatMachine(CountedMachine):
         assert answer.status_code == 200, answer.text
         agent = await self.world.agent(starts + 1)
         await agent.hello()
-        self.log = [self._after(agent, Head(), SessionStarted(agent_id="main", epoch=1))]
-        answer = await agent.post("HEARTBEAT", agent.heartbeat(self.log, Head()))
+        self.log = [self._after(agent, LogHead(), SessionStarted(agent_id="main", epoch=1))]
+        answer = await agent.post("HEARTBEAT", agent.heartbeat(self.log, LogHead()))
         assert answer.status_code == 200, answer.text
         return agent
 
-    def _after(self, agent: AgentHand, head: Head, payload: Any) -> Event:
-        return link(head, agent.spec.session_id, "edge", payload, SystemClock().now())
+    def _after(self, agent: AgentHand, head: LogHead, payload: Any) -> Event:
+        return link_event(head, agent.spec.session_id, "edge", payload, SystemClock().now())
 
     @property
-    def head(self) -> Head:
+    def head(self) -> LogHead:
         return head_of(self.log[-1])
 
     def grow(self, text: str, count: int) -> list[Event]:

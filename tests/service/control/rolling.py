@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from choir_control.runtimes.agent_logs import AgentLogs
-from choir_control.runtimes.docker.from_settings import make_runtime
-from choir_control.runtimes.port import AgentRuntime
-from choir_control.runtimes.process.runtime import ProcessRuntime
+from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.docker.from_settings import make_docker_runtime
+from choir_control.agents.runtimes.port import AgentRuntime
+from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_local.rehearsal.run import run_rehearsal
 from tests.service.control.world import World, until
 from tests.service.runtimes.containers import connect
@@ -40,7 +40,7 @@ async def with_containers(world: World) -> AsyncIterator[Any]:
     world.settings = world.settings.model_copy(
         update={"runtime": "docker", "agent_image": "choir-agent:local"}
     )
-    runtime = make_runtime(world.settings, AgentLogs(world.home))
+    runtime = make_docker_runtime(world.settings, AgentLogs(world.home))
     gateway = client.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
     try:
         async with _started(world, runtime, gateway):

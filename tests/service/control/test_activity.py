@@ -6,9 +6,9 @@ import pytest
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
-from choir_common.clients.control import BusControlInbox
+from choir_common.clients.control import NatsControlClient
 from choir_common.postgres.migrate import migrate, read_migrations
-from choir_common.wire.activity import Card, DmActivity, Idle, KeptCard, Typing
+from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
 from choir_common.wire.events import CoreReported, CoreStarted, CoreStopped
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_notices import hears
@@ -46,7 +46,7 @@ class Watcher:
 @pytest.fixture
 async def watcher(bus: Bus) -> Watcher:
     made = Watcher()
-    await bus.hear(subjects.dm_activity(), DmActivity, made.hear)
+    await bus.subscribe_events(subjects.dm_activity(), DmActivity, made.hear)
     return made
 
 
@@ -77,8 +77,8 @@ async def test_a_card_is_told_with_the_message_that_shows_it_also_after_a_restar
     await agent.flush()
     assert (await watcher.card("job_1", "Tidy up.")).message_id is None
     # as a gateway does once it has shown it
-    shown = KeptCard(dm="console", card_id="job_1", message_id="m7")
-    await BusControlInbox(world.bus).keep_card(shown)
+    shown = CardMessage(dm="console", card_id="job_1", message_id="m7")
+    await NatsControlClient(world.bus).keep_card(shown)
     agent.add(CoreReported(**JOB, kind="progress", body={"text": "half of it"}))
     await agent.flush()
     assert (await watcher.card("job_1", "half of it")).message_id == "m7"
@@ -92,7 +92,7 @@ async def test_a_card_is_told_with_the_message_that_shows_it_also_after_a_restar
     ended = await watcher.card("job_1", "done (4 s, 3 steps)")
     assert ended.message_id == "m7" and ended.done
     # the message was deleted by its user: the gateway made another
-    await BusControlInbox(world.bus).keep_card(shown.model_copy(update={"message_id": "m9"}))
+    await NatsControlClient(world.bus).keep_card(shown.model_copy(update={"message_id": "m9"}))
     resumed.add(CoreReported(**JOB, kind="progress", body={"text": "more of it"}))
     await resumed.flush()
     assert (await watcher.card("job_1", "more of it")).message_id == "m9"
@@ -101,8 +101,8 @@ async def test_a_card_is_told_with_the_message_that_shows_it_also_after_a_restar
 async def test_cards_of_another_conversation_are_none_of_this_ones(
     watcher: Watcher, world: World, agent: AgentHand
 ) -> None:
-    shown = KeptCard(dm="second", card_id="job_1", message_id="m7")
-    await BusControlInbox(world.bus).keep_card(shown)
+    shown = CardMessage(dm="second", card_id="job_1", message_id="m7")
+    await NatsControlClient(world.bus).keep_card(shown)
     agent.add(STARTED)
     await agent.flush()
     assert (await watcher.card("job_1", "Tidy up.")).message_id is None

@@ -6,8 +6,8 @@ from datetime import datetime
 import pytest
 
 from choir_common.clock import SystemClock
-from choir_common.errors import BadInput, Fenced, Unauthorized
-from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.errors import Fenced, InvalidRequest, Unauthorized
+from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.wire.events import Reply, SessionAbandoned, SessionResumed
 from choir_common.wire.rpc import HeartbeatRequest, HeartbeatResponse
 from tests.service.control.agent_hand import AgentHand
@@ -68,16 +68,16 @@ async def test_of_a_partly_applied_heartbeat_the_rest_is_appended(
 async def test_a_gap_a_fork_and_an_old_epoch_are_fenced(world: World, agent: AgentHand) -> None:
     good = agent.say("good")
     await agent.flush()
-    beyond = link(Head(good.rev + 3, "a" * 64), good.session_id, "edge", _words(), _now())
+    beyond = link_event(LogHead(good.rev + 3, "a" * 64), good.session_id, "edge", _words(), _now())
     with pytest.raises(Fenced, match="missing"):
-        await ack(agent, agent.heartbeat([beyond], Head(good.rev + 3, "a" * 64)))
+        await ack(agent, agent.heartbeat([beyond], LogHead(good.rev + 3, "a" * 64)))
 
-    twin = link(Head(1, agent.log[0].hash), good.session_id, "edge", _words(), _now())
+    twin = link_event(LogHead(1, agent.log[0].hash), good.session_id, "edge", _words(), _now())
     with pytest.raises(Fenced, match="fork"):
-        await ack(agent, agent.heartbeat([twin], Head(1, agent.log[0].hash)))
-    longer = link(head_of(twin), good.session_id, "edge", _words(), _now())
+        await ack(agent, agent.heartbeat([twin], LogHead(1, agent.log[0].hash)))
+    longer = link_event(head_of(twin), good.session_id, "edge", _words(), _now())
     with pytest.raises(Fenced, match="fork"):
-        await ack(agent, agent.heartbeat([twin, longer], Head(1, agent.log[0].hash)))
+        await ack(agent, agent.heartbeat([twin, longer], LogHead(1, agent.log[0].hash)))
 
     old = agent.heartbeat().model_copy(update={"epoch": 0})
     with pytest.raises(Fenced):
@@ -109,36 +109,36 @@ async def test_events_that_contradict_themselves_are_refused(
 ) -> None:
     event = agent.say("hello")
     changed = event.model_copy(update={"payload": {**event.payload, "text": "changed"}})
-    with pytest.raises(BadInput, match="content does not match"):
+    with pytest.raises(InvalidRequest, match="content does not match"):
         await ack(agent, agent.heartbeat([changed]).model_copy(update={"hash_new": changed.hash}))
-    with pytest.raises(BadInput, match="plus"):
+    with pytest.raises(InvalidRequest, match="plus"):
         await ack(agent, agent.heartbeat().model_copy(update={"new_rev": 9}))
     unknown = event.model_copy(update={"type": "surprise"})
     assert unknown.type == "surprise"
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await ack(agent, agent.heartbeat([unknown]))
 
 
 async def test_an_agent_speaks_to_its_own_dm_only_and_abandons_nothing(
     world: World, agent: AgentHand
 ) -> None:
-    elsewhere = link(
+    elsewhere = link_event(
         agent.head,
         agent.spec.session_id,
         "edge",
         Reply(turn_id=None, dm="second", text="psst", kind="notice"),
         _now(),
     )
-    with pytest.raises(BadInput, match="second"):
+    with pytest.raises(InvalidRequest, match="second"):
         await ack(agent, agent.heartbeat([elsewhere]))
-    forged = link(
+    forged = link_event(
         agent.head,
         agent.spec.session_id,
         "edge",
         SessionAbandoned(dm="console", text="bye"),
         _now(),
     )
-    with pytest.raises(BadInput, match="only control"):
+    with pytest.raises(InvalidRequest, match="only control"):
         await ack(agent, agent.heartbeat([forged]))
     assert await stored(world, agent) == 1
 

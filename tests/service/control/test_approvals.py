@@ -10,20 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.approvals.digest import digest_of
-from choir_common.clients.control import BusControlInbox
+from choir_common.approvals.digest import request_digest
+from choir_common.clients.control import NatsControlClient
 from choir_common.clock import SystemClock
-from choir_common.errors import BadInput, Conflict, RateLimited
+from choir_common.errors import Conflict, InvalidRequest, RateLimited
 from choir_common.wire.events import ApprovalDecided
-from choir_common.wire.json import JsonObject
-from choir_common.wire.messages import Press
+from choir_common.wire.messages import ButtonPress
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse, TerminateRequest
 from choir_common.wire.signals import ApprovalResolvedSignal
-from choir_control.approvals.decide import Desk
-from choir_control.approvals.expire import Expiry
+from choir_control.api.rpc.app import MAX_DELAY_S
+from choir_control.api.rpc.rate_limits import APPROVAL_LIMIT
+from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import MAX_PENDING, ApprovalStore
-from choir_control.rpc.door import HELD_S
-from choir_control.rpc.limits import APPROVALS
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import OPERATOR_TOKEN, World, until
 
@@ -42,13 +41,13 @@ async def ask(
     return ApprovalResponse.model_validate_json(answer).approval_id
 
 
-def make_desk(world: World) -> tuple[ApprovalStore, Desk]:
+def make_desk(world: World) -> tuple[ApprovalStore, ApprovalService]:
     """Make another process's view of the same table."""
     lock, store = asyncio.Lock(), ApprovalStore(world.database, lambda _: "operator")
-    return store, Desk(store, lambda _: lock, lambda _: None)
+    return store, ApprovalService(store, lambda _: lock, lambda _: None)
 
 
-async def decides(desk: Desk, approval_id: str) -> bool:
+async def decides(desk: ApprovalService, approval_id: str) -> bool:
     """Approve as a second service would; return whether that decided."""
     try:
         await desk.decide(approval_id, "approved", "dm:console")
@@ -69,7 +68,7 @@ async def test_a_decision_is_stored_with_its_signal_and_reaches_the_agent(
     assert signal.body == ApprovalResolvedSignal(approval_id=approval, status="approved")
     decided = answer.json()
     assert (decided["status"], decided["decided_by"]) == ("approved", "operator")
-    assert decided["digest"] == digest_of("skill", PAYLOAD) and decided["resolved_at"]
+    assert decided["digest"] == request_digest("skill", PAYLOAD) and decided["resolved_at"]
     shown = (await world.get(f"/v1/approvals/{approval}")).json()
     how_far = {"state", "detail"}  # carrying it out begins at once
     assert {k: v for k, v in shown.items() if k not in how_far} == {
@@ -99,7 +98,7 @@ async def test_many_deciders_and_the_clock_at_once_make_exactly_one_decision(
     world: World, agent: AgentHand
 ) -> None:
     store, desk = make_desk(world)
-    expiry = Expiry(store, desk, lambda: timedelta(0), SystemClock())
+    expiry = ApprovalExpiry(store, desk, lambda: timedelta(0), SystemClock())
     # on a busy machine this lasts longer than a silent agent has
     async with agent.beating():
         for number in range(MAX_PENDING):
@@ -162,7 +161,7 @@ async def test_no_jump_of_a_clock_and_no_night_ends_a_request_but_only_time_to_a
 ) -> None:
     approval = await ask(agent)
     (store, desk), clock = make_desk(world), SteppedClock()
-    expiry = Expiry(store, desk, lambda: timedelta(minutes=30), clock)
+    expiry = ApprovalExpiry(store, desk, lambda: timedelta(minutes=30), clock)
     for days in ("+ interval '300 days'", "- interval '300 days'"):
         # what a row of another time looks like to a wall clock that was set
         await world.database.execute(
@@ -175,7 +174,7 @@ async def test_no_jump_of_a_clock_and_no_night_ends_a_request_but_only_time_to_a
         clock.at += 10.0
         assert await expiry.expire_overdue() == 0
     # the next choird goes on where this one was
-    later = Expiry(store, desk, lambda: timedelta(minutes=30), clock)
+    later = ApprovalExpiry(store, desk, lambda: timedelta(minutes=30), clock)
     looks = 0
     while not await later.expire_overdue():
         clock.at += 10.0
@@ -207,7 +206,7 @@ async def test_a_flood_of_questions_ends_at_its_bound_and_goes_on_after_a_decisi
     world: World, agent: AgentHand
 ) -> None:
     # fewer at once than a session may have running, so that it is the open requests that are bounded
-    at_once = asyncio.Semaphore(APPROVALS.at_once // 2)
+    at_once = asyncio.Semaphore(APPROVAL_LIMIT.at_once // 2)
 
     async def ask_in_turn(call_id: str) -> str:
         async with at_once:
@@ -231,13 +230,13 @@ async def test_who_asks_too_often_waits_for_the_answer(agent: AgentHand) -> None
     start = time.monotonic()
     with pytest.raises(RateLimited):
         await ask(agent, "one more")
-    assert time.monotonic() - start >= HELD_S, "else asking on and on is free"
+    assert time.monotonic() - start >= MAX_DELAY_S, "else asking on and on is free"
 
 
 async def test_what_cannot_be_shown_to_a_human_is_refused(agent: AgentHand) -> None:
     big: JsonObject = {"text": "x" * 200_001}
     for call_id, payload in (("", PAYLOAD), ("x" * 201, PAYLOAD), ("a\x00b", PAYLOAD), ("c", big)):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidRequest):
             await ask(agent, call_id, payload)
 
 
@@ -359,7 +358,7 @@ async def test_a_press_on_a_request_of_an_ended_session_is_answered_that_nothing
     await stopping
     await world.post("/v1/agents/main/stop")
     await world.until_status(agent.spec.session_id, "stopped")
-    press = Press(
+    press = ButtonPress(
         gateway="console",
         user_id="operator",
         chat_id="operator",
@@ -368,5 +367,5 @@ async def test_a_press_on_a_request_of_an_ended_session_is_answered_that_nothing
         callback_id="cb",
     )
     for _ in ("the first time", "repeated"):
-        answer = (await BusControlInbox(world.bus).press(press)).answer
+        answer = (await NatsControlClient(world.bus).press(press)).answer
         assert answer.startswith("Approved.") and "nothing runs" in answer

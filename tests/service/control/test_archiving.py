@@ -17,15 +17,15 @@ from choir_common.testing.fake_memory_sessions import FakeSessionMemory
 from choir_common.wire.config import Config
 from choir_common.wire.events import MemoryWriteCommitted, ModelOutput
 from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
-from choir_common.wire.memory_sessions import Archived, ArchivePage, RecordUnits
-from choir_control.archiving.archivist import LIVE_STEP, PAGE_EVENTS, Archivist
-from choir_control.archiving.rehearsals import Rehearsals
-from choir_control.archiving.store import ArchiveStore
-from choir_control.eventlog.store import EventStore
+from choir_common.wire.memory_sessions import ArchivePage, ArchiveProgress, RecordUnits
+from choir_control.log.archiving.archiver import LIVE_MIN_EVENTS, PAGE_EVENTS, SessionArchiver
+from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
+from choir_control.log.archiving.store import ArchiveStore
+from choir_control.log.eventlog.store import EventStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_metrics import figures
 from tests.service.control.world import World, until
-from tests.support.sessions import Script, talk
+from tests.support.sessions import LogBuilder, conversation_log
 
 WINDOW = 10
 CONFIG = Config.model_validate_json(
@@ -58,7 +58,7 @@ class Stubborn(FakeSessionMemory):
     def __post_init__(self) -> None:
         super().__init__()
 
-    async def archive(self, page: ArchivePage) -> Archived:
+    async def archive(self, page: ArchivePage) -> ArchiveProgress:
         if self.fail:
             raise self.fail.pop(0)
         return await super().archive(page)
@@ -79,17 +79,17 @@ class Documents:
 class Desk:
     database: Database
     memory: Stubborn
-    archivist: Archivist
+    archivist: SessionArchiver
     erased: list[str]
     """Names of the documents of knowledge that were erased."""
 
-    async def store(self, script: Script, *, ended: bool = True) -> None:
+    async def store(self, script: LogBuilder, *, ended: bool = True) -> None:
         """Put a session into control's tables, as one of before."""
         last = script.events[-1]
-        until_ = script.began + timedelta(hours=1) if ended else None
+        until_ = script.started_at + timedelta(hours=1) if ended else None
         status = "stopped" if ended else "active"
         who = (script.session_id, script.agent_id, status, last.rev, last.hash)
-        await self.database.execute(INSERT, *who, script.began, until_)
+        await self.database.execute(INSERT, *who, script.started_at, until_)
         for event in script.events:
             payload = orjson.dumps(event.payload).decode()
             chain = (event.at, event.hash_prev, event.hash)
@@ -113,20 +113,22 @@ async def desk(database: Database) -> AsyncIterator[Desk]:
     await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
     memory = Stubborn()
     erased: list[str] = []
-    rehearsals = Rehearsals(database, memory, Documents(erased))
+    rehearsals = RehearsalEraser(database, memory, Documents(erased))
     events = EventStore(database)
-    archivist = Archivist(ArchiveStore(database), events, memory, lambda: CONFIG, rehearsals)
+    archivist = SessionArchiver(ArchiveStore(database), events, memory, lambda: CONFIG, rehearsals)
     yield Desk(database, memory, archivist, erased)
 
 
-def make_long(session_id: str = "s1", messages: int = 400, **more: str) -> Script:
-    return talk(session_id, *(f"message {number}" for number in range(messages)), **more)
+def make_long(session_id: str = "s1", messages: int = 400, **more: str) -> LogBuilder:
+    return conversation_log(
+        session_id, *(f"message {number}" for number in range(messages)), **more
+    )
 
 
 async def test_sessions_of_before_are_caught_up_on_oldest_first(desk: Desk) -> None:
     for number in (2, 0, 1):
-        script = talk(f"s{number}", "hello")
-        script.began += timedelta(days=number)
+        script = conversation_log(f"s{number}", "hello")
+        script.started_at += timedelta(days=number)
         await desk.store(script)
     await desk.archivist.sweep()
     assert [page.session_id for page in desk.memory.pages] == ["s0", "s1", "s2"]
@@ -141,17 +143,17 @@ async def test_a_long_session_goes_in_pages_that_follow_each_other(desk: Desk) -
     script = make_long()
     await desk.store(script)
     await desk.archivist.sweep()
-    assert desk.memory.revs("main", "s1") == [event.rev for event in script.events]
+    assert desk.memory.revisions("main", "s1") == [event.rev for event in script.events]
     sizes = [len(page.events) for page in desk.memory.pages]
     assert len(sizes) == 4 and max(sizes) <= PAGE_EVENTS
     assert [page.end is not None for page in desk.memory.pages] == [False, False, False, True]
 
 
 async def test_large_events_make_small_pages(desk: Desk) -> None:
-    script = talk("s1", *("x" * 900_000 for _ in range(5)))
+    script = conversation_log("s1", *("x" * 900_000 for _ in range(5)))
     await desk.store(script)
     await desk.archivist.sweep()
-    assert desk.memory.revs("main", "s1") == [event.rev for event in script.events]
+    assert desk.memory.revisions("main", "s1") == [event.rev for event in script.events]
     assert len(desk.memory.pages) >= 5
 
 
@@ -165,31 +167,31 @@ async def test_a_memory_that_is_away_makes_a_session_wait_and_not_more(desk: Des
     assert (await desk.row("s1"))["tries"] == 0
     await desk.archivist.sweep()
     assert (await desk.row("s1"))["done"]
-    assert desk.memory.revs("main", "s1") == list(range(1, 803))
+    assert desk.memory.revisions("main", "s1") == list(range(1, 803))
 
 
 async def test_a_session_that_cannot_be_archived_waits_and_keeps_no_other_back(desk: Desk) -> None:
-    first, second = talk("s0", "poison"), talk("s1", "fine")
-    second.began += timedelta(days=1)
+    first, second = conversation_log("s0", "poison"), conversation_log("s1", "fine")
+    second.started_at += timedelta(days=1)
     await desk.store(first)
     await desk.store(second)
     desk.memory.fail = [TooLarge("too much")]
     await desk.archivist.sweep()
     row = await desk.row("s0")
     assert (row["done"], row["tries"], row["error"], row["later"]) == (False, 1, "too much", True)
-    told = await ArchiveStore(desk.database).waiting()
+    told = await ArchiveStore(desk.database).describe_backlog()
     assert told == "1 session waits to be archived (too much)"
     assert (await desk.row("s1"))["done"]
     await desk.database.execute("UPDATE choir_control.sessions SET archive_due_at = now()")
     await desk.archivist.sweep()
     row = await desk.row("s0")
     assert (row["done"], row["tries"], row["error"]) == (True, 0, None)
-    assert await ArchiveStore(desk.database).waiting() == ""
+    assert await ArchiveStore(desk.database).describe_backlog() == ""
 
 
 async def test_a_stored_event_that_is_none_any_more_keeps_no_other_session_back(desk: Desk) -> None:
-    await desk.store(talk("s0", "broken"))
-    other = talk("s1", "fine")
+    await desk.store(conversation_log("s0", "broken"))
+    other = conversation_log("s1", "fine")
     other.agent_id = "other"
     await desk.store(other)
     await desk.database.execute(
@@ -209,17 +211,17 @@ async def test_a_memory_that_lost_what_it_had_is_told_again(desk: Desk) -> None:
     )
     await desk.archivist.sweep()
     assert (await desk.row("s1"))["done"]
-    assert desk.memory.revs("main", "s1") == [event.rev for event in script.events]
+    assert desk.memory.revisions("main", "s1") == [event.rev for event in script.events]
 
 
 async def test_of_a_live_session_what_left_the_window_is_archived(desk: Desk) -> None:
     script = make_long(messages=60)
     await desk.store(script, ended=False)
     await desk.archivist.sweep()
-    assert desk.memory.revs("main", "s1") == list(range(1, 122 - WINDOW + 1))
+    assert desk.memory.revisions("main", "s1") == list(range(1, 122 - WINDOW + 1))
     assert all(page.end is None for page in desk.memory.pages)
     assert not (await desk.row("s1"))["done"]
-    assert len(script.events) - (122 - WINDOW) < WINDOW + LIVE_STEP
+    assert len(script.events) - (122 - WINDOW) < WINDOW + LIVE_MIN_EVENTS
     await desk.archivist.sweep()
     assert len(desk.memory.pages) == 1
 
@@ -256,9 +258,9 @@ async def test_a_stopped_agents_session_is_handed_on_and_counted_until_then(
     assert page.end is not None and page.end.mid_term_sessions == 10
 
 
-def a_rehearsal(session_id: str, *models: str) -> Script:
+def a_rehearsal(session_id: str, *models: str) -> LogBuilder:
     """Return the log of a session in which these models answered, and the agent noted something down."""
-    script = Script(session_id)
+    script = LogBuilder(session_id)
     script.start()
     for number, model in enumerate(models):
         script.user("my cat is Olga", f"t{number}")
@@ -279,7 +281,7 @@ async def mark_rehearsal(desk: Desk, *session_ids: str) -> None:
 
 async def begin_real(desk: Desk) -> None:
     """Begin a session with a real model, after all others."""
-    script = Script("real", began=a_rehearsal("x").began + timedelta(days=1))
+    script = LogBuilder("real", started_at=a_rehearsal("x").started_at + timedelta(days=1))
     script.start()
     await desk.store(script, ended=False)
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from choir_common.wire.events import CoreStarted, CoreStopped
-from choir_common.wire.messages import Accepted
+from choir_common.wire.messages import InboundAccepted
 from choir_common.wire.rpc import ModelFailure, StatusReport
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal, SignalBody
-from choir_control.signals.store import SignalStore
+from choir_control.log.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
 
@@ -63,7 +63,7 @@ async def test_a_repeated_command_is_obeyed_once(world: World, agent: AgentHand)
     first = await world.say("/inject once", "u1")
     again = await asyncio.gather(*(world.say("/inject once", "u1") for _ in range(4)))
     assert all(a.duplicate and a.inbox_id == first.inbox_id for a in again)
-    open_ = await SignalStore(world.database).open(agent.spec.session_id, "console", 0, 10)
+    open_ = await SignalStore(world.database).list_pending(agent.spec.session_id, "console", 0, 10)
     assert len(open_) == 1
 
 
@@ -85,7 +85,7 @@ async def test_what_is_only_asked_is_answered_at_once(world: World, agent: Agent
     assert "/inject <text>" in ((await world.say("/help", "u2")).note or "")
     assert "There is no command /frob" in ((await world.say("/frob", "u3")).note or "")
     assert "Say what" in ((await world.say("/inject", "u4")).note or "")
-    assert await SignalStore(world.database).newest() == 0
+    assert await SignalStore(world.database).read_newest_seq() == 0
 
 
 async def test_a_model_that_does_not_answer_is_named_with_what_mends_it(
@@ -107,9 +107,9 @@ async def test_continue_is_a_message_for_the_agent(world: World, agent: AgentHan
 
 
 async def test_a_command_without_a_running_agent_does_nothing_and_says_so(world: World) -> None:
-    accepted: Accepted = await world.say("/inject hello", "u1", dm="second")
+    accepted: InboundAccepted = await world.say("/inject hello", "u1", dm="second")
     assert accepted.command == "/inject" and "nothing was done" in (accepted.note or "")
-    assert await SignalStore(world.database).newest() == 0
+    assert await SignalStore(world.database).read_newest_seq() == 0
     assert "other is not running" in ((await world.say("/jobs", "u2", dm="second")).note or "")
 
 
@@ -165,7 +165,7 @@ async def test_a_job_that_does_not_run_is_refused_with_the_names_there_are(
         assert (status, problem["detail"]) == (404, words)
     # one that has ended is none to cancel
     assert "no job 'write'" in ((await world.say("/cancel write", "u2")).note or "")
-    assert await SignalStore(world.database).newest() == 0
+    assert await SignalStore(world.database).read_newest_seq() == 0
 
 
 async def test_without_any_job_a_cancel_by_name_says_so(world: World, agent: AgentHand) -> None:
@@ -183,7 +183,7 @@ async def test_an_operator_is_told_why_an_agent_cannot_be_told(
     assert (await post(world, "/v1/agents/main/inject", text=""))[0] == 400
     status, problem = await post(world, "/v1/agents/main/compact", session_id="ses_gone")
     assert status == 409 and agent.spec.session_id in problem["detail"]
-    assert await SignalStore(world.database).newest() == 0
+    assert await SignalStore(world.database).read_newest_seq() == 0
 
 
 async def test_the_commands_are_listed_for_completion(world: World) -> None:
@@ -203,18 +203,18 @@ async def test_the_commands_are_listed_for_completion(world: World) -> None:
 async def test_old_signals_are_pruned_and_open_ones_stay(world: World, agent: AgentHand) -> None:
     signals = SignalStore(world.database)
     for _ in range(5):
-        assert await signals.tell(agent.spec.session_id, CompactSignal())
+        assert await signals.send(agent.spec.session_id, CompactSignal())
     await world.database.execute(
         "UPDATE choir_control.signals SET done_at = now() - interval '2 days' WHERE seq % 2 = 0"
     )
     assert await signals.prune(timedelta(days=1), 1) == 1
     assert await signals.prune(timedelta(days=1), 100) == 1
-    assert len(await signals.open(agent.spec.session_id, "", 0, 10)) == 3
+    assert len(await signals.list_pending(agent.spec.session_id, "", 0, 10)) == 3
     stopping = asyncio.create_task(world.post("/v1/agents/main/stop"))
     await world.until_status(agent.spec.session_id, "stopping")
     world.runtime.die("main")
     assert (await stopping).json()["state"] == "stopped"
     # killed while it stopped, so it may have left work open; a second stop gives that up
     assert (await world.post("/v1/agents/main/stop")).status_code == 200
-    assert await signals.tell(agent.spec.session_id, CompactSignal()) is None
+    assert await signals.send(agent.spec.session_id, CompactSignal()) is None
     assert await signals.prune(timedelta(0), 100) == 4

@@ -10,28 +10,28 @@ import pytest
 from tests.service.control.test_configuration import apply, edit, load, longer, running
 from tests.service.control.world import World, until
 from tests.service.images.forge import ECHO, a_manifest, a_skill
-from tests.support.repositories import Repository
+from tests.support.repositories import GitRepository
 
 TOOL = {"tools/say.json": a_manifest("house.say"), "tools/say": ECHO % "hello"}
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Repository:
+def shared(tmp_path: Path) -> GitRepository:
     """The global repository, with a tool and an identity."""
-    repository = Repository(tmp_path / "global.git")
+    repository = GitRepository(tmp_path / "global.git")
     repository.commit({**TOOL, "identity/SOUL.md": "soul"}, ("tools/say",))
     return repository
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Repository:
+def own(tmp_path: Path) -> GitRepository:
     """The repository of `main`."""
-    repository = Repository(tmp_path / "main.git")
+    repository = GitRepository(tmp_path / "main.git")
     repository.commit({"skills/tidy.json": a_skill("tidy"), "Dockerfile": "FROM choir-base\n"})
     return repository
 
 
-def use(world: World, shared: Repository, own: Repository) -> None:
+def use(world: World, shared: GitRepository, own: GitRepository) -> None:
     """Name both repositories in config.json; `other` and `never` have only the global one."""
 
     def change(config: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ async def build(world: World, agent_id: str) -> None:
     await until(done, 60)
 
 
-async def in_force(world: World, shared: Repository, own: Repository) -> None:
+async def in_force(world: World, shared: GitRepository, own: GitRepository) -> None:
     """Put both repositories in force, and build every agent's image."""
     use(world, shared, own)
     await load(world)
@@ -72,7 +72,7 @@ def leftovers(world: World) -> list[str]:
 
 
 async def test_repositories_that_were_never_built_are_staged_with_their_commits(
-    world: World, shared: Repository, own: Repository
+    world: World, shared: GitRepository, own: GitRepository
 ) -> None:
     use(world, shared, own)
     found = repos(await load(world))
@@ -89,7 +89,7 @@ async def test_repositories_that_were_never_built_are_staged_with_their_commits(
 
 
 async def test_a_new_commit_says_which_files_of_which_agents_and_what_to_do(
-    world: World, shared: Repository, own: Repository
+    world: World, shared: GitRepository, own: GitRepository
 ) -> None:
     await in_force(world, shared, own)
     assert (await load(world))["repos"] == []
@@ -114,7 +114,7 @@ async def test_a_new_commit_says_which_files_of_which_agents_and_what_to_do(
 
 
 async def test_agents_at_different_commits_of_the_global_repository_are_told_apart(
-    world: World, shared: Repository, own: Repository
+    world: World, shared: GitRepository, own: GitRepository
 ) -> None:
     await in_force(world, shared, own)
     first = shared.git("rev-parse", "main")
@@ -140,7 +140,7 @@ async def test_agents_at_different_commits_of_the_global_repository_are_told_apa
     ],
 )
 async def test_one_broken_repository_keeps_everything_from_being_staged(
-    world: World, shared: Repository, own: Repository, files: dict[str, str], says: str
+    world: World, shared: GitRepository, own: GitRepository, files: dict[str, str], says: str
 ) -> None:
     use(world, shared, own)
     staged = await load(world)
@@ -156,7 +156,7 @@ async def test_one_broken_repository_keeps_everything_from_being_staged(
 
 
 async def test_all_that_is_wrong_anywhere_is_said_at_once(
-    world: World, shared: Repository, own: Repository
+    world: World, shared: GitRepository, own: GitRepository
 ) -> None:
     use(world, shared, own)
     shared.commit({"tools/one.json": "{"})
@@ -168,7 +168,7 @@ async def test_all_that_is_wrong_anywhere_is_said_at_once(
 
 
 async def test_a_remote_that_is_away_is_a_warning_and_its_last_commit_counts(
-    world: World, shared: Repository, own: Repository, tmp_path: Path
+    world: World, shared: GitRepository, own: GitRepository, tmp_path: Path
 ) -> None:
     await in_force(world, shared, own)
     own.commit({"skills/new.json": a_skill("new")})
@@ -193,7 +193,7 @@ async def test_a_repository_that_was_never_reached_is_a_warning_too(world: World
 
 
 async def test_what_was_shown_is_what_is_applied_commits_included(
-    world: World, shared: Repository, own: Repository
+    world: World, shared: GitRepository, own: GitRepository
 ) -> None:
     use(world, shared, own)
     shown = await load(world)

@@ -10,10 +10,10 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
+from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.sse_read import read
-from choir_common.http.transport import make_client
-from choir_control.operator.console import MOST_STREAMS
+from choir_common.http.sse_read import parse_events
+from choir_control.api.operator.console import MAX_STREAMS
 from tests.service.control.world import OPERATOR_TOKEN, World, until
 
 
@@ -92,7 +92,7 @@ async def test_a_stream_comes_through_piece_by_piece_and_resumes(
         client.stream("GET", "/v1/dms/console/events", headers={"Last-Event-ID": "41"}) as answer,
     ):
         assert answer.headers["content-type"].startswith("text/event-stream")
-        events = read(answer.aiter_bytes())
+        events = parse_events(answer.aiter_bytes())
         first = await asyncio.wait_for(anext(events), 60)
         assert (first.id, first.data) == ("1", '{"text":"one"}')
         console.more.set()
@@ -115,7 +115,7 @@ async def test_two_hundred_open_streams_leave_room_for_messages(
             assert await follow() == 200
         said = await world.post("/v1/dms/console/messages", content=b'{"text": "hello"}')
         assert said.status_code == 202
-        for _ in range(MOST_STREAMS - 200):
+        for _ in range(MAX_STREAMS - 200):
             assert await follow() == 200
         refused = await reader.get(path)
         assert refused.status_code == 429 and refused.headers["retry-after"]

@@ -17,13 +17,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from choir_common.http.listen import bind_tcp, serve
-from choir_control.runtimes.process.runtime import ProcessRuntime
+from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_local.rehearsal.lane import lane_of
 from tests.service.control.rolling import ended
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World
 from tests.service.images.forge import a_skill
-from tests.support.repositories import Repository
+from tests.support.repositories import GitRepository
 
 Message = dict[str, Any]
 
@@ -128,7 +128,7 @@ async def test_after_every_kind_of_stop_the_prompt_goes_on_as_after_a_kill(
 async def test_an_update_a_failed_one_and_its_rollback_keep_the_conversation(
     home: World, model: RecordingModel
 ) -> None:
-    repository = Repository(home.home / "remotes/main.git")
+    repository = GitRepository(home.home / "remotes/main.git")
     repository.commit({"identity/SOUL.md": "I am new."})
     path = home.settings.config_file
     config = json.loads(path.read_text())

@@ -10,12 +10,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
 
-from choir_common.clients.control import BusControlInbox
-from choir_common.clients.outbox_files import HttpOutboxFiles
+from choir_common.clients.control import HttpOutboxFilesClient, NatsControlClient
 from choir_common.errors import ChoirError, NotFound, Unavailable
+from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.problems import problem_response
-from choir_common.http.transport import make_client
 from choir_common.wire.attachments import Attachment, SentFile
 from choir_common.wire.events import Reply
 from tests.service.control.agent_hand import AgentHand
@@ -74,7 +73,7 @@ async def test_a_users_file_is_in_the_workspace_when_the_agent_hears_of_it(
     door.files["f1"] = b"\xff\xd8" + b"x" * 200_000
     door.failures = [Unavailable("a moment")]
     message = a_message("", "1", attachments=(a_file("f1", "../../etc/my cat.jpg"),))
-    await BusControlInbox(world.bus).accept(message)
+    await NatsControlClient(world.bus).accept(message)
     heard = await agent.next_message()
     [file] = heard.attachments
     assert file.path.startswith(".choirtmp/recv/") and file.path.endswith("-1-my_cat.jpg")
@@ -90,7 +89,7 @@ async def test_a_file_that_cannot_be_had_is_said_and_holds_nothing_up(
 ) -> None:
     door.files["there"] = b"here"
     files = (a_file("gone"), a_file("big", size=30_000_000), a_file("there", "a.txt"))
-    await BusControlInbox(world.bus).accept(a_message("look", "1", attachments=files))
+    await NatsControlClient(world.bus).accept(a_message("look", "1", attachments=files))
     heard = await agent.next_message()
     gone, big, there = heard.attachments
     assert gone.path == "" and "does not have it any more" in gone.problem
@@ -106,7 +105,7 @@ async def test_no_file_follows_a_link_that_the_agent_has_laid(
     (workspace(world) / ".choirtmp").mkdir(parents=True, exist_ok=True)
     (workspace(world) / ".choirtmp/recv").symlink_to(outside)
     door.files["f1"] = b"content"
-    await BusControlInbox(world.bus).accept(a_message("", "1", attachments=(a_file("f1"),)))
+    await NatsControlClient(world.bus).accept(a_message("", "1", attachments=(a_file("f1"),)))
     [file] = (await agent.next_message()).attachments
     assert file.path == "" and "cannot be used" in file.problem
     assert list(outside.iterdir()) == []
@@ -115,7 +114,7 @@ async def test_no_file_follows_a_link_that_the_agent_has_laid(
 async def test_an_edit_says_what_it_corrects_and_a_reply_what_it_quotes(
     world: World, agent: AgentHand
 ) -> None:
-    control = BusControlInbox(world.bus)
+    control = NatsControlClient(world.bus)
     await control.accept(a_message("at four", "1", message_id="77"))
     await control.accept(a_message("at five", "2", edits="77"))
     await control.accept(a_message("at six", "3", edits="77", quoted="When?"))
@@ -128,7 +127,7 @@ async def test_an_edit_says_what_it_corrects_and_a_reply_what_it_quotes(
 
 async def test_a_message_says_when_it_was_sent(world: World, agent: AgentHand) -> None:
     message = a_message("hello", "1")
-    await BusControlInbox(world.bus).accept(message)
+    await NatsControlClient(world.bus).accept(message)
     assert (await agent.next_message()).sent_at == message.sent_at
 
 
@@ -154,7 +153,7 @@ async def test_what_is_sent_is_what_it_was_when_it_was_said(world: World, agent:
     assert (attachment.name, attachment.size, attachment.ref) == ("report.pdf", 250_000, "0")
     headers = {"Authorization": f"Bearer {OPERATOR_TOKEN}"}
     async with make_client(world.endpoint, headers=headers) as client:
-        door = HttpOutboxFiles(client)
+        door = HttpOutboxFilesClient(client)
         async with door.open(message.outbox_id, attachment.ref) as pieces:
             assert b"".join([piece async for piece in pieces]) == b"first" * 50_000
         with pytest.raises(NotFound):
@@ -199,7 +198,7 @@ async def test_a_file_stays_a_day_after_its_answer_and_one_without_an_answer_sta
 ) -> None:
     assert world.control is not None
     door.files = {"f1": b"one", "f2": b"two"}
-    control, recv = BusControlInbox(world.bus), workspace(world) / ".choirtmp/recv"
+    control, recv = NatsControlClient(world.bus), workspace(world) / ".choirtmp/recv"
     await control.accept(a_message("", "1", attachments=(a_file("f1", "one.txt"),)))
     first = await agent.next_message()
     await agent.take_up(first)
@@ -215,15 +214,15 @@ async def test_a_file_stays_a_day_after_its_answer_and_one_without_an_answer_sta
     paths = {file.path for heard in (first, second) for file in heard.attachments}
     here = {workspace(world) / path for path in paths}
     await move_clock(world, "23 hours 58 minutes")
-    await world.control._talks.tidy()
+    await world.control._conversations.tidy()
     assert set(recv.iterdir()) == {*here, recv / ".choir-new"}
     await move_clock(world, "3 minutes")
-    await world.control._talks.tidy()
+    await world.control._conversations.tidy()
     [left] = set(recv.iterdir()) - {recv / ".choir-new"}
     assert left.read_bytes() == b"two", "it is not answered yet"
     await agent.reply("seen too", answers=second.inbox_id)
     await move_clock(world, "25 hours")
-    await world.control._talks.tidy()
+    await world.control._conversations.tidy()
     assert list(recv.iterdir()) == [recv / ".choir-new"]
     kept = await world.database.fetchval("SELECT count(*) FROM choir_control.received_files")
     assert kept == 0
@@ -245,10 +244,10 @@ async def test_copies_of_what_was_sent_go_after_a_day_and_not_before_they_are_se
     world.gateway.delay_s = 30
     sends(world, agent, b"two", "two.pdf")
     await agent.flush()
-    await world.control._talks.tidy()
+    await world.control._conversations.tidy()
     assert len(list(spool.iterdir())) == 2
     for copy in spool.iterdir():
         os.utime(copy, (0, 0))
-    await world.control._talks.tidy()
+    await world.control._conversations.tidy()
     [left] = spool.iterdir()
     assert (left / "0").read_bytes() == b"two", "it waits for its channel"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from choir_common.errors import ChoirError
-from choir_control.eventlog.store import EventStore
-from choir_control.eventlog.verify import verify
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.eventlog.verify import verify_log
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.heartbeat_machine import HeartbeatMachine
 from tests.service.control.world import World, a_config
-from tests.support.steps import parts, walked_far, walks
+from tests.support.state_machines import enough_steps, machine_runs, machine_settings
 
 TEXT_COLUMNS = ("lane", "type", "at", "hash_prev", "hash", "payload")
 REV_BITS = 40
@@ -30,18 +30,18 @@ async def patient(stopped: World) -> World:
     return stopped
 
 
-@pytest.mark.parametrize("part", parts())
+@pytest.mark.parametrize("part", machine_runs())
 async def test_whatever_arrives_the_log_is_one_chain_and_words_are_said_once(
     patient: World, part: int
 ) -> None:
     HeartbeatMachine.world, HeartbeatMachine.gone = patient, None
     HeartbeatMachine.loop = asyncio.get_running_loop()
-    settings = walks(12, 30, usual_length=95)
+    settings = machine_settings(12, 30, usual_length=95)
     await asyncio.to_thread(run_state_machine_as_test, HeartbeatMachine, settings=settings)
 
 
 def test_the_walks_through_heartbeats_went_far_enough() -> None:
-    assert walked_far(HeartbeatMachine)
+    assert enough_steps(HeartbeatMachine)
 
 
 async def test_every_flipped_bit_of_a_stored_log_is_found(world: World, agent: AgentHand) -> None:
@@ -51,7 +51,7 @@ async def test_every_flipped_bit_of_a_stored_log_is_found(world: World, agent: A
     rev, head, flips = 3, agent.head, 0
 
     async def found() -> bool:
-        verdict = await verify(store, session, head)
+        verdict = await verify_log(store, session, head)
         # the event itself, or the one after it, which no longer follows
         return not verdict.ok and verdict.broken_at in (rev, rev + 1)
 
@@ -86,9 +86,9 @@ async def test_every_flipped_bit_of_a_stored_log_is_found(world: World, agent: A
     for bit in range(REV_BITS):
         if await put("rev", rev ^ 1 << bit):
             flips += 1
-            verdict = await verify(store, session, head)
+            verdict = await verify_log(store, session, head)
             assert not verdict.ok, bit
             assert await put("rev", rev)
-    assert (await verify(store, session, head)).ok
+    assert (await verify_log(store, session, head)).ok
     print(f"{flips} bits flipped, all found")
     assert flips > 1_000

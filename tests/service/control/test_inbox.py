@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from choir_common.clients.control import BusControlInbox
+from choir_common.clients.control import NatsControlClient
 from choir_common.errors import Conflict, Fenced, NotFound, RateLimited
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import HistoryRequest
@@ -40,7 +40,7 @@ async def test_a_message_is_stored_once_however_often_it_comes(
 
 
 async def test_a_secret_that_a_user_types_is_stored_nowhere(world: World, agent: AgentHand) -> None:
-    inbox = BusControlInbox(world.bus)
+    inbox = NatsControlClient(world.bus)
     file = Attachment(name=f"{MODEL_KEY}.txt", kind="document", ref="1")
     for message in (
         a_message(f"my key is {MODEL_KEY}!", "1"),
@@ -160,12 +160,12 @@ async def test_messages_survive_a_restart_of_control(world: World, agent: AgentH
 async def test_an_unknown_dm_or_one_of_another_gateway_is_refused(world: World) -> None:
     with pytest.raises(NotFound):
         await world.say("hello", "1", dm="nobody")
-    table = await BusControlInbox(world.bus).channels()
+    table = await NatsControlClient(world.bus).channels()
     assert {dm.name: dm.gateway for dm in table.dms} == {"console": "console", "second": "bot"}
 
 
 async def test_channels_are_told_the_commands_of_the_one_table(world: World) -> None:
-    table = await BusControlInbox(world.bus).channels()
+    table = await NatsControlClient(world.bus).channels()
     of_all = {command.name: command.admin for command in table.commands}
     assert len(of_all) == len(table.commands)
     assert of_all["/status"] is False and of_all["/model"] is False and of_all["/config"] is True
@@ -191,7 +191,7 @@ async def test_history_is_read_from_the_durable_outbox(world: World, agent: Agen
     for number in range(5):
         await agent.reply(f"{number}", kind="notice")
     await world.delivered(5)
-    control = BusControlInbox(world.bus)
+    control = NatsControlClient(world.bus)
     page = await control.history(HistoryRequest(dm="console", after=0, limit=2))
     assert [m.text for m in page.messages] == ["0", "1"]
     rest = await control.history(

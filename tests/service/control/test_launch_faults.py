@@ -6,13 +6,13 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from choir_control.sessions.crash import MAX_RESUMES
+from choir_control.agents.sessions.crash_handling import MAX_RESUMES
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.rolling import ended
 from tests.service.control.test_sessions import stopped_in_a_turn
 from tests.service.control.test_shut_down import end_when_told, patient
 from tests.service.control.world import World, until
-from tests.support.repositories import Repository
+from tests.support.repositories import GitRepository
 
 OTHER_KIND = {
     "image": {
@@ -24,14 +24,14 @@ OTHER_KIND = {
 
 
 @pytest.fixture
-def repository(stopped: World) -> Repository:
+def repository(stopped: World) -> GitRepository:
     """A repository of the agent `main` with an identity of its own."""
-    made = Repository(stopped.home / "remotes/main.git")
+    made = GitRepository(stopped.home / "remotes/main.git")
     made.commit({"identity/SOUL.md": "I am new."})
     return made
 
 
-async def configure(world: World, repository: Repository) -> None:
+async def configure(world: World, repository: GitRepository) -> None:
     """Give the agent a repository while it runs."""
     path = world.settings.config_file
     config = json.loads(path.read_text())
@@ -61,7 +61,7 @@ async def column(world: World, agent: AgentHand, name: str) -> object:
 
 
 async def test_a_repository_without_an_image_touches_nothing_that_runs(
-    world: World, agent: AgentHand, repository: Repository
+    world: World, agent: AgentHand, repository: GitRepository
 ) -> None:
     await configure(world, repository)
     world.runtime.die("main")
@@ -89,7 +89,7 @@ async def test_a_repository_without_an_image_touches_nothing_that_runs(
 
 
 async def test_only_an_update_changes_the_image_of_a_session(
-    world: World, agent: AgentHand, repository: Repository
+    world: World, agent: AgentHand, repository: GitRepository
 ) -> None:
     await configure(world, repository)
     built = await ended(world, "/v1/agents/main/build")
@@ -111,7 +111,7 @@ async def test_only_an_update_changes_the_image_of_a_session(
 
 
 async def test_a_failed_update_goes_back_to_what_the_session_ran_with_not_to_the_last_build(
-    world: World, agent: AgentHand, repository: Repository
+    world: World, agent: AgentHand, repository: GitRepository
 ) -> None:
     await configure(world, repository)
     built = await ended(world, "/v1/agents/main/build")
@@ -139,7 +139,7 @@ async def test_a_failed_update_goes_back_to_what_the_session_ran_with_not_to_the
 
 
 async def test_a_start_goes_on_with_open_work_in_the_image_of_before(
-    world: World, agent: AgentHand, repository: Repository
+    world: World, agent: AgentHand, repository: GitRepository
 ) -> None:
     await stopped_in_a_turn(world, agent)
     await configure(world, repository)
@@ -151,7 +151,7 @@ async def test_a_start_goes_on_with_open_work_in_the_image_of_before(
 
 
 async def test_a_new_start_of_choird_changes_no_image(
-    stopped: World, repository: Repository
+    stopped: World, repository: GitRepository
 ) -> None:
     stopped.settings = patient(stopped, 20)
     await stopped.start()
@@ -171,7 +171,7 @@ async def test_a_new_start_of_choird_changes_no_image(
 
 
 async def test_builds_after_a_restart_of_choird_spare_the_image_of_a_session_that_was_left_open(
-    stopped: World, repository: Repository
+    stopped: World, repository: GitRepository
 ) -> None:
     config = json.loads(stopped.settings.config_file.read_text())
     config["agents"]["main"]["autostart"] = False
@@ -209,7 +209,7 @@ async def test_a_restart_that_could_not_start_the_agent_stops_nothing(
 
 
 async def test_an_update_that_could_not_start_the_agent_stops_nothing(
-    world: World, agent: AgentHand, repository: Repository
+    world: World, agent: AgentHand, repository: GitRepository
 ) -> None:
     await configure(world, repository)
     workspace = world.home / "workspaces/main"

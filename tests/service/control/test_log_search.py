@@ -4,8 +4,8 @@ from typing import Any
 
 import orjson
 
-from choir_common.wire.events import SkillStarted, UserMsg
-from choir_common.wire.log_search import HOST_TOOL, LogMatches
+from choir_common.wire.events import SkillStarted, UserMessageStarted
+from choir_common.wire.rpc import HOST_TOOL, LogMatches
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
 
@@ -26,8 +26,10 @@ async def search(agent: AgentHand, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_log_is_searched_by_words_and_by_hash(world: World, agent: AgentHand) -> None:
-    agent.add(UserMsg(turn_id="t", inbox_id="i1", dm="console", text='The "Übung" is blue'))
-    agent.add(UserMsg(turn_id="t", inbox_id="i2", dm="console", text="a blue boat"))
+    agent.add(
+        UserMessageStarted(turn_id="t", inbox_id="i1", dm="console", text='The "Übung" is blue')
+    )
+    agent.add(UserMessageStarted(turn_id="t", inbox_id="i2", dm="console", text="a blue boat"))
     agent.say("a boat")
     agent.add(SkillStarted(turn_id="t", skill="a boat", state="s", input={}, call_id="c"))
     await agent.flush()
@@ -57,7 +59,7 @@ async def test_an_answer_is_bounded_in_bytes_and_holds_the_best(
 ) -> None:
     for number in range(6):
         text = f"boat {number} " + "x" * 500_000
-        agent.add(UserMsg(turn_id="t", inbox_id=f"i{number}", dm="console", text=text))
+        agent.add(UserMessageStarted(turn_id="t", inbox_id=f"i{number}", dm="console", text=text))
         await agent.flush()
     found = await ask(agent, mode="keyword", terms=["boat"])
     assert [event.rev for event in found.events] == [7, 6, 5, 4]

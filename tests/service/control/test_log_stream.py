@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from choir_common.errors import ChoirError, NotFound
-from choir_common.http.sse_read import ServerSentEvent, read
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
+from choir_common.http.sse_read import ServerSentEvent, parse_events
 from choirctl.api.control import connect
 from choirctl.api.target import Target
 from tests.service.control.agent_hand import AgentHand
@@ -27,7 +27,7 @@ async def followed(
         client.stream("GET", path, headers=headers) as answer,
     ):
         assert answer.status_code == 200
-        yield read(answer.aiter_bytes())
+        yield parse_events(answer.aiter_bytes())
 
 
 async def take(stream: AsyncIterator[ServerSentEvent], count: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from choir_common.wire.events import ModelOutput
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from choir_common.clock import SystemClock
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import (
     ApprovalKind,
     ApprovalRequest,
     ApprovalResponse,
     TerminateRequest,
 )
-from choir_control.approvals.decide import Desk
-from choir_control.approvals.expire import Expiry
+from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import ApprovalStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, until
@@ -122,8 +121,12 @@ async def test_a_request_that_nobody_answered_is_said_to_have_expired_once(
 ) -> None:
     await ask(agent, kind="call", payload={"tool": "x.y", "input": {"a": 1}})
     lock, store = asyncio.Lock(), ApprovalStore(world.database, lambda _: "operator")
-    desk = Desk(store, lambda _: lock, lambda _: None, lambda dm: world_rescan(world, dm))
-    assert await Expiry(store, desk, lambda: timedelta(0), SystemClock()).expire_overdue() == 1
+    desk = ApprovalService(
+        store, lambda _: lock, lambda _: None, lambda dm: world_rescan(world, dm)
+    )
+    assert (
+        await ApprovalExpiry(store, desk, lambda: timedelta(0), SystemClock()).expire_overdue() == 1
+    )
     text = await reads(world, "Expired: the use of x.y")
     assert text.endswith("Nobody decided in time; nothing was done.")
     await world.database.fetchval("SELECT choir_control.say('console', 'console', 'after it')")

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from choir_common.clients.control import BusControlInbox
-from choir_common.errors import BadInput, OutcomeUnknown, Unavailable
+from choir_common.clients.control import NatsControlClient
+from choir_common.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from choir_common.wire.events import Reply
-from choir_common.wire.messages import PartlySent
+from choir_common.wire.messages import DeliveryProgress
 from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, a_message, until
@@ -38,7 +38,7 @@ async def test_what_was_surely_not_sent_is_tried_again_without_a_label(
 async def test_what_cannot_be_delivered_is_closed_and_the_next_one_goes_out(
     world: World, agent: AgentHand
 ) -> None:
-    world.gateway.fail_with = [BadInput("no such chat")]
+    world.gateway.fail_with = [InvalidRequest("no such chat")]
     await agent.reply("lost")
     await agent.reply("found")
     assert await world.delivered(2) == ["lost", "found"]
@@ -68,7 +68,7 @@ async def test_a_telegram_delivery_of_unknown_outcome_is_labelled_when_repeated(
 
 async def test_an_answer_names_the_message_it_answers_once_others_have_come(world: World) -> None:
     agent = await telegram_agent(world)
-    control = BusControlInbox(world.bus)
+    control = NatsControlClient(world.bus)
     asked = [
         (
             await control.accept(a_message(f"{n}", f"u{n}", "second", message_id=f"{70 + n}"))
@@ -108,7 +108,7 @@ async def test_a_telegram_delivery_in_flight_when_control_died_is_labelled(world
 
 async def test_a_delivery_is_repeated_at_once_when_the_gateway_was_restarted(world: World) -> None:
     agent = await telegram_agent(world)
-    await BusControlInbox(world.bus, "gw_1").channels()
+    await NatsControlClient(world.bus, "gw_1").channels()
     # longer than any delivery may take: only the restart can end this one
     world.gateway.delay_s = 600
     agent.add(Reply(turn_id=None, dm="second", text="cut off", kind="notice"))
@@ -119,8 +119,8 @@ async def test_a_delivery_is_repeated_at_once_when_the_gateway_was_restarted(wor
 
     await until(delivering)
     world.gateway.delay_s = 0
-    await BusControlInbox(world.bus, "gw_1").channels()
-    await BusControlInbox(world.bus, "gw_2").channels()
+    await NatsControlClient(world.bus, "gw_1").channels()
+    await NatsControlClient(world.bus, "gw_2").channels()
     async with asyncio.timeout(50):  # a delivery's own deadline is 60 s
         await world.delivered(1)
     assert [message.maybe_repeated for message in world.gateway.delivered] == [True]
@@ -160,14 +160,14 @@ async def test_a_repeated_delivery_says_how_far_the_message_is(world: World) -> 
 
     await until(sending)
     outbox_id = await world.database.fetchval("SELECT max(outbox_id) FROM choir_control.outbox")
-    inbox = BusControlInbox(world.bus)
+    inbox = NatsControlClient(world.bus)
     for parcels in (3, 2):  # what is known does not become less
-        far = PartlySent(outbox_id=outbox_id, parcels=parcels, message_id=f"m{parcels}")
+        far = DeliveryProgress(outbox_id=outbox_id, parcels=parcels, message_id=f"m{parcels}")
         await inbox.keep_progress(far)
     await world.delivered(2)
     first, second = world.gateway.delivered
     assert first.partly_sent is None
-    assert second.partly_sent == PartlySent(outbox_id=outbox_id, parcels=3, message_id="m3")
+    assert second.partly_sent == DeliveryProgress(outbox_id=outbox_id, parcels=3, message_id="m3")
 
 
 async def test_replies_wait_for_the_bus_and_go_out_when_it_is_back(

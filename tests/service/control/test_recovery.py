@@ -15,7 +15,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.rpc import HelloResponse, TerminateRequest
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
-from choir_control.signals.store import SignalStore
+from choir_control.log.signals.store import SignalStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
 
@@ -164,9 +164,9 @@ async def test_a_signal_that_a_durable_event_names_is_never_offered_again(
 ) -> None:
     signals = SignalStore(world.database)
     session = agent.spec.session_id
-    first = await signals.tell(session, InjectSignal(text="in French, please"))
-    second = await signals.tell(session, CancelSignal(job="read"))
-    third = await signals.tell(session, CompactSignal())
+    first = await signals.send(session, InjectSignal(text="in French, please"))
+    second = await signals.send(session, CancelSignal(job="read"))
+    third = await signals.send(session, CompactSignal())
     assert (await agent.next_signal()).seq == first
     agent.add(InjectedInstruction(target="edge", turn_id=None, text="x", by="user", signal=first))
     agent.add(Cancelled(target="core:read", turn_id=None, by="user", signal=second))
@@ -177,7 +177,7 @@ async def test_a_signal_that_a_durable_event_names_is_never_offered_again(
     assert (await resumed.next_signal()).seq == third
     resumed.add(CompactionRequested(target="edge", signal=third))
     await resumed.flush()
-    assert await signals.open(session, "console", 0, 10) == []
+    assert await signals.list_pending(session, "console", 0, 10) == []
 
 
 async def test_an_event_does_away_with_no_other_sessions_signals(
@@ -187,13 +187,15 @@ async def test_an_event_does_away_with_no_other_sessions_signals(
     other = await world.agent(starts=2)
     await other.begin()
     signals = SignalStore(world.database)
-    seq = await signals.tell(agent.spec.session_id, InjectSignal(text="x"))
+    seq = await signals.send(agent.spec.session_id, InjectSignal(text="x"))
     message = await world.say("hello", "u1")
-    [waiting] = [s for s in await signals.open("", "console", 0, 10) if message.inbox_id in s.body]
+    [waiting] = [
+        s for s in await signals.list_pending("", "console", 0, 10) if message.inbox_id in s.body
+    ]
     for number in (seq, waiting.seq):
         other.add(CompactionRequested(target="edge", signal=number))
     await other.flush()
-    still = await signals.open(agent.spec.session_id, "console", 0, 10)
+    still = await signals.list_pending(agent.spec.session_id, "console", 0, 10)
     assert {s.seq for s in still} == {seq, waiting.seq}
 
 

@@ -13,10 +13,10 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_common.wire.memory_sessions import EraseSession, SessionErased
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.images.port import SessionImage
-from choir_control.leases.token import mint
-from choir_control.sessions.record import SessionRow, is_rehearsal
-from choir_control.sessions.store import SessionStore
+from choir_control.agents.sessions.record import SessionRow, is_rehearsal
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.images.builder import SessionImage
+from choir_control.log.leases.authentication import create_lease_token
 from tests.service.control.world import World
 
 MIGRATIONS = "choir_control.migrations"
@@ -47,7 +47,9 @@ async def live_once(
 ) -> SessionRow:
     """Begin a session and end it, with events in its log; return it as it began."""
     image = SessionImage(None)
-    row = await store.create(session_id, "main", BOUND, (), "g", mint(), image, rehearsal=rehearsal)
+    row = await store.create(
+        session_id, "main", BOUND, (), "g", create_lease_token(), image, rehearsal=rehearsal
+    )
     await database.execute(OLD_OUTPUT, session_id, "rehearsal" if rehearsal else "gpt-5")
     await database.execute(END, session_id)
     return row
@@ -76,7 +78,7 @@ async def test_sessions_of_an_older_choir_are_known_by_the_model_that_answered(
         await database.execute(OLD_OUTPUT, name, model)
     await migrate(database, "choir_control", migrations)
     store = SessionStore(database)
-    marks = {row.session_id: row.rehearsal for row in await store.page("main", None, 10)}
+    marks = {row.session_id: row.rehearsal for row in await store.list_page("main", None, 10)}
     assert marks == {"old_rehearsal": True, "old_real": False}
 
 

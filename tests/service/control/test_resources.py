@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from choir_control.sessions.store import SessionStore
+from choir_control.agents.sessions.store import SessionStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import leases
 from tests.service.control.world import World, a_config, until

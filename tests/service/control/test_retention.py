@@ -8,21 +8,21 @@ from pathlib import Path
 import orjson
 import pytest
 
-from choir_common.eventlog.chain import Head
+from choir_common.eventlog.chain import LogHead
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import GENESIS
-from choir_common.wire.operator import Verification
-from choir_control.configuration.current import Configuration
+from choir_common.wire.operator import LogVerification
+from choir_control.configuration.current import ConfigService
 from choir_control.configuration.version_store import ConfigVersionStore
-from choir_control.eventlog.store import EventStore
-from choir_control.eventlog.verify import verify
-from choir_control.retention.job import RetentionJob
-from choir_control.retention.log_store import LogStore
-from choir_control.retention.row_store import NEWEST_CONFIGS
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.eventlog.verify import verify_log
+from choir_control.log.retention.job import RetentionJob
+from choir_control.log.retention.log_store import ErasedLogStore
+from choir_control.log.retention.row_store import KEEP_NEWEST_CONFIGS
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, a_config, until
-from tests.support.sessions import Script, talk
+from tests.support.sessions import LogBuilder, conversation_log
 
 NOW = datetime.now(UTC)
 SESSION = """
@@ -57,7 +57,7 @@ class Records:
     job: RetentionJob
     events: EventStore
 
-    async def store(self, script: Script, age: timedelta, *, archived: bool = True) -> None:
+    async def store(self, script: LogBuilder, age: timedelta, *, archived: bool = True) -> None:
         """Put in an ended session with its messages, as one of `age` ago."""
         ended, last = NOW - age, script.events[-1]
         await self.database.execute(
@@ -94,9 +94,9 @@ class Records:
     ) -> int:
         return int(await self.database.fetchval(OUTBOX, session_id, rev, text, at, status))
 
-    async def verify(self, script: Script) -> Verification:
+    async def verify(self, script: LogBuilder) -> LogVerification:
         last = script.events[-1]
-        return await verify(self.events, script.session_id, Head(last.rev, last.hash))
+        return await verify_log(self.events, script.session_id, LogHead(last.rev, last.hash))
 
     async def holds(self, word: str) -> bool:
         """Tell whether a word stands in any row of any table."""
@@ -128,7 +128,7 @@ async def make_records(
     file = home / "config.json"
     file.write_text(orjson.dumps(config).decode())
     await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
-    configuration = Configuration(file, None, ConfigVersionStore(database))
+    configuration = ConfigService(file, None, ConfigVersionStore(database))
     await configuration.put_in_force(configuration.read())
     events = EventStore(database)
     return Records(database, RetentionJob(database, events, configuration, 0.0), events)
@@ -141,8 +141,8 @@ async def records(database: Database, tmp_path: Path) -> AsyncIterator[Records]:
 
 
 async def test_an_old_log_is_erased_with_its_messages_and_still_verifies(records: Records) -> None:
-    old = talk("s1", *(f"banana {number}" for number in range(600)))
-    young, newest = talk("s2", "cherry"), talk("s3", "damson")
+    old = conversation_log("s1", *(f"banana {number}" for number in range(600)))
+    young, newest = conversation_log("s2", "cherry"), conversation_log("s3", "damson")
     await records.store(old, timedelta(days=31))
     await records.store(young, timedelta(days=29))
     await records.store(newest, timedelta(days=1))
@@ -167,11 +167,11 @@ async def test_an_old_log_is_erased_with_its_messages_and_still_verifies(records
 
 
 async def test_an_erasure_that_was_cut_off_goes_on(records: Records) -> None:
-    old = talk("s1", *(f"banana {number}" for number in range(40)))
+    old = conversation_log("s1", *(f"banana {number}" for number in range(40)))
     await records.store(old, timedelta(days=31))
-    await records.store(talk("s2", "cherry"), timedelta(days=1))
-    logs = LogStore(records.database)
-    await logs.keep_hashes("s1")
+    await records.store(conversation_log("s2", "cherry"), timedelta(days=1))
+    logs = ErasedLogStore(records.database)
+    await logs.store_hashes("s1")
     await logs.erase_batch("s1", 30)
     assert (await records.verify(old)).ok and await records.holds("banana")
     await records.job.sweep()
@@ -180,11 +180,11 @@ async def test_an_erasure_that_was_cut_off_goes_on(records: Records) -> None:
 
 @pytest.mark.parametrize("why", ["newest talk", "newest real talk", "not in memory", "broken"])
 async def test_a_log_that_is_still_needed_is_not_erased(records: Records, why: str) -> None:
-    old = talk("s1", "banana")
+    old = conversation_log("s1", "banana")
     await records.store(old, timedelta(days=300), archived=why != "not in memory")
     # a session in which nobody said anything hands nothing on
     words = () if why == "newest talk" else ("cherry",)
-    await records.store(talk("s2", *words), timedelta(days=200))
+    await records.store(conversation_log("s2", *words), timedelta(days=200))
     if why == "newest real talk":
         # no session with a real model continues a rehearsal
         await records.database.execute(
@@ -201,8 +201,8 @@ async def test_a_log_that_is_still_needed_is_not_erased(records: Records, why: s
 
 
 async def test_a_rehearsal_is_erased_once_memory_has_forgotten_it(records: Records) -> None:
-    await records.store(talk("s1", "banana"), timedelta(days=300))
-    await records.store(talk("s2", "cherry"), timedelta(days=200))
+    await records.store(conversation_log("s1", "banana"), timedelta(days=300))
+    await records.store(conversation_log("s2", "cherry"), timedelta(days=200))
     await records.database.execute("UPDATE choir_control.sessions SET rehearsal = true")
     await records.job.sweep()
     assert await records.holds("banana")
@@ -215,9 +215,9 @@ async def test_logs_stay_for_ever_unless_config_says_otherwise(
     database: Database, tmp_path: Path
 ) -> None:
     records = await make_records(database, tmp_path, log=None)
-    old = talk("s1", "banana")
+    old = conversation_log("s1", "banana")
     await records.store(old, timedelta(days=3_000))
-    await records.store(talk("s2", "cherry"), timedelta(days=1))
+    await records.store(conversation_log("s2", "cherry"), timedelta(days=1))
     await records.job.sweep()
     assert len(await records.events.read("s1", 0, 100)) == len(old.events)
     assert await records.count("inbox") == 2, "a message goes once its signal is gone"
@@ -234,7 +234,7 @@ async def test_old_messages_and_operations_go_and_what_is_open_stays(records: Re
         "VALUES ('console', 'console', 'choir', 'notice', 'better words', now(), $1)",
         edited,
     )
-    await records.store(talk("s1", "banana"), timedelta(days=1))
+    await records.store(conversation_log("s1", "banana"), timedelta(days=1))
     for approval, status in (("open", "pending"), ("decided", "approved")):
         notice = asked if status == "pending" else await records.said("done?", old)
         await records.database.execute(
@@ -292,8 +292,8 @@ NONCE = (
 
 async def test_decided_approvals_go_with_what_came_of_them(records: Records) -> None:
     old, young = NOW - timedelta(days=366), NOW - timedelta(days=364)
-    await records.store(talk("over", "banana"), timedelta(days=1))
-    live = talk("live", "cherry")
+    await records.store(conversation_log("over", "banana"), timedelta(days=1))
+    live = conversation_log("live", "cherry")
     await records.store(live, timedelta(days=1))
     await records.database.execute(
         "UPDATE choir_control.sessions SET status = 'active', ended_at = NULL WHERE session_id = 'live'"
@@ -319,17 +319,17 @@ async def test_decided_approvals_go_with_what_came_of_them(records: Records) -> 
 
 async def test_old_versions_of_the_configuration_go_and_the_newest_stay(records: Records) -> None:
     in_force = await records.database.fetchval("SELECT version FROM choir_control.config_versions")
-    for number in range(2 * NEWEST_CONFIGS):
+    for number in range(2 * KEEP_NEWEST_CONFIGS):
         await records.database.execute(
             "INSERT INTO choir_control.config_versions (digest, body, read_at) VALUES ($1, '{}', $2)",
             f"digest {number}",
-            NOW - timedelta(days=366 if number < 2 * NEWEST_CONFIGS - 3 else 1),
+            NOW - timedelta(days=366 if number < 2 * KEEP_NEWEST_CONFIGS - 3 else 1),
         )
     await records.job.sweep()
     left = await records.column("config_versions", "digest")
     # what was read a moment ago is young, whatever its number
-    newest = {f"digest {number}" for number in range(NEWEST_CONFIGS, 2 * NEWEST_CONFIGS)}
-    assert left >= newest and len(left) == NEWEST_CONFIGS + 1
+    newest = {f"digest {number}" for number in range(KEEP_NEWEST_CONFIGS, 2 * KEEP_NEWEST_CONFIGS)}
+    assert left >= newest and len(left) == KEEP_NEWEST_CONFIGS + 1
     assert in_force in await records.column("config_versions", "version")
     versions = ConfigVersionStore(records.database)
     assert await versions.last_body() == "{}"
@@ -338,7 +338,7 @@ async def test_old_versions_of_the_configuration_go_and_the_newest_stay(records:
 async def test_a_session_goes_a_year_after_its_log(records: Records) -> None:
     """Its row is needed by `session verify`, by what names it, and if it is the newest of its agent."""
     for number, word in enumerate(("banana", "cherry", "damson", "elder", "fig")):
-        await records.store(talk(f"s{number}", word), timedelta(days=900 - number))
+        await records.store(conversation_log(f"s{number}", word), timedelta(days=900 - number))
     await records.database.execute(
         "UPDATE choir_control.sessions SET continues = 's0' WHERE session_id = 's1'"
     )
@@ -352,7 +352,7 @@ async def test_a_session_goes_a_year_after_its_log(records: Records) -> None:
         "UPDATE choir_control.erased_logs SET finished_at = now() - make_interval(days => CASE session_id "
         "WHEN 's2' THEN 364 ELSE 366 END)"
     )
-    await records.store(talk("s5"), timedelta(days=1))
+    await records.store(conversation_log("s5"), timedelta(days=1))
     await records.job.sweep()
     assert await records.column("sessions", "session_id") == {"s2", "s3", "s4", "s5"}
     assert await records.column("erased_logs", "session_id") == {"s2", "s3"}
@@ -364,7 +364,7 @@ async def test_logs_of_a_deleted_agent_are_erased_if_config_says_so(
 ) -> None:
     """Also its newest one: no session will continue it."""
     records = await make_records(database, tmp_path, None, {"deleted_agents": keep})
-    old, other = talk("s1", "banana"), talk("s2", "cherry")
+    old, other = conversation_log("s1", "banana"), conversation_log("s2", "cherry")
     await records.store(old, timedelta(days=31))
     await records.store(other, timedelta(days=31))
     await records.database.execute(
@@ -392,8 +392,8 @@ async def test_operators_are_told_that_a_log_was_erased(world: World, agent: Age
     session_id = agent.spec.session_id
     agent.say("words")
     await agent.flush()
-    logs = LogStore(world.database)
-    await logs.keep_hashes(session_id)
+    logs = ErasedLogStore(world.database)
+    await logs.store_hashes(session_id)
     await logs.erase_batch(session_id, 100)
     found = await world.verify(session_id)
     assert found["ok"] and found["events"] == 2 and found["erased_at"]

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from choir_common.http.sse_read import read
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
+from choir_common.http.sse_read import parse_events
 from tests.service.control.rolling import ended, state_of, until_state, with_processes
 from tests.service.control.world import World, until
 from tests.service.images.forge import ECHO, a_manifest, a_skill
-from tests.support.repositories import Repository
+from tests.support.repositories import GitRepository
 
 SOUL = {"identity/SOUL.md": "I am new."}
 
 
 @pytest.fixture
-def remotes(stopped: World) -> dict[str, Repository]:
+def remotes(stopped: World) -> dict[str, GitRepository]:
     """The global repository and those of `main` and `never`; `other` has none of its own."""
-    made = {name: Repository(stopped.home / f"remotes/{name}.git") for name in ("main", "never")}
+    made = {name: GitRepository(stopped.home / f"remotes/{name}.git") for name in ("main", "never")}
     made["main"].commit(
         {
             **SOUL,
@@ -41,7 +41,7 @@ def remotes(stopped: World) -> dict[str, Repository]:
 
 
 @pytest.fixture
-async def real(stopped: World, remotes: dict[str, Repository]) -> AsyncIterator[World]:
+async def real(stopped: World, remotes: dict[str, GitRepository]) -> AsyncIterator[World]:
     """A ready choird that runs agents as processes."""
     async with with_processes(stopped):
         yield stopped
@@ -60,7 +60,7 @@ async def first_events(world: World, session_id: str) -> list[dict[str, Any]]:
 
 
 async def test_an_agent_is_built_started_updated_and_left_alone_when_nothing_changed(
-    real: World, remotes: dict[str, Repository]
+    real: World, remotes: dict[str, GitRepository]
 ) -> None:
     refused = await real.post("/v1/agents/main/start", json={})
     assert refused.status_code == 409
@@ -94,7 +94,7 @@ async def test_an_agent_is_built_started_updated_and_left_alone_when_nothing_cha
 
 
 async def test_an_image_that_does_not_come_up_gives_way_to_the_one_before(
-    real: World, remotes: dict[str, Repository]
+    real: World, remotes: dict[str, GitRepository]
 ) -> None:
     first = await ended(real, "/v1/agents/main/build")
     await real.post("/v1/agents/main/start", json={})
@@ -110,7 +110,7 @@ async def test_an_image_that_does_not_come_up_gives_way_to_the_one_before(
 
 
 async def test_a_work_is_followed_from_any_point_to_its_end(
-    stopped: World, remotes: dict[str, Repository]
+    stopped: World, remotes: dict[str, GitRepository]
 ) -> None:
     await stopped.start()
     begun = (await stopped.post("/v1/agents/main/build")).json()["operation_id"]
@@ -120,7 +120,7 @@ async def test_a_work_is_followed_from_any_point_to_its_end(
             headers = {"Last-Event-ID": after}
             path = f"/v1/operations/{begun}/events"
             async with client.stream("GET", path, headers=headers) as answer:
-                return [event async for event in read(answer.aiter_bytes())]
+                return [event async for event in parse_events(answer.aiter_bytes())]
 
     async with asyncio.timeout(90):
         everything = await heard("0")
@@ -134,7 +134,7 @@ async def test_a_work_is_followed_from_any_point_to_its_end(
 
 
 async def test_unknown_agents_works_and_agents_without_a_repository_are_named(
-    stopped: World, remotes: dict[str, Repository]
+    stopped: World, remotes: dict[str, GitRepository]
 ) -> None:
     await stopped.start()
     assert (await stopped.post("/v1/agents/nobody/build")).status_code == 404
@@ -146,7 +146,7 @@ async def test_unknown_agents_works_and_agents_without_a_repository_are_named(
 
 
 async def test_a_work_cut_off_by_the_end_of_choird_is_interrupted_and_nothing_is_half_done(
-    stopped: World, remotes: dict[str, Repository], tmp_path: Path
+    stopped: World, remotes: dict[str, GitRepository], tmp_path: Path
 ) -> None:
     await stopped.start()
     # an address that accepts and never answers

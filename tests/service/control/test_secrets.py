@@ -11,7 +11,7 @@ from choir_common.testing.telegram import FakeTelegram, run_fake_telegram
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_process import spawn
 from tests.service.control.world import MODEL_KEY, OPERATOR_TOKEN, World, until
-from tests.support.service_process import ServiceProcess, make_process
+from tests.support.service_process import ServiceProcess, service_process
 
 NEW_KEY = "sk-rotated-key-of-the-test"
 BOT = "111:bot-of-the-test"
@@ -150,7 +150,7 @@ async def telegram() -> AsyncIterator[FakeTelegram]:
 @pytest.fixture
 async def gateway(stopped: World) -> AsyncIterator[ServiceProcess]:
     """A real gateway on the world's bus, without any bot's token."""
-    async with make_process("choir_gateway", stopped.settings.nats_url) as process:
+    async with service_process("choir_gateway", stopped.settings.nats_url) as process:
         bus_token = stopped.secrets.nats_token or ""
         process.secrets = {"operator_token": OPERATOR_TOKEN, "nats_token": bus_token}
         yield process
@@ -172,7 +172,7 @@ async def test_a_bots_token_reaches_a_running_gateway_and_its_user_is_heard(
     await stopped.start()
     write(stopped, {"key": MODEL_KEY, "tg": BOT})
     await apply(stopped)
-    await telegram.user(7, BOT).says("do you hear me?")
+    await telegram.user(7, BOT).send("do you hear me?")
 
     async def heard() -> bool:
         return bool(
@@ -191,7 +191,7 @@ async def test_a_bots_token_reaches_a_running_gateway_and_its_user_is_heard(
     # a gateway that begins anew, with the old secrets, is given them again
     await gateway.kill()
     await gateway.start()
-    await telegram.user(7, BOT).says("and now?")
+    await telegram.user(7, BOT).send("and now?")
 
     async def heard_again() -> bool:
         return bool(

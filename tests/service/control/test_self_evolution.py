@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest
-from choir_control.runtimes.process.runtime import ProcessRuntime
+from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import OPERATOR_TOKEN, World, until
-from tests.support.repositories import Repository
+from tests.support.repositories import GitRepository
 
 ON: JsonObject = {
     "call": {"name": "choir.skill.transition", "arguments": {"on": "complete", "context": {}}}
@@ -75,9 +75,9 @@ SCORE: JsonObject = {
 
 
 @pytest.fixture
-def remote(stopped: World) -> Repository:
+def remote(stopped: World) -> GitRepository:
     """The repository of `main`, with an identity and nothing else."""
-    made = Repository(stopped.home / "remotes/main.git")
+    made = GitRepository(stopped.home / "remotes/main.git")
     made.commit({"identity/SOUL.md": "I learn."})
     path = stopped.settings.config_file
     config = json.loads(path.read_text())
@@ -87,7 +87,7 @@ def remote(stopped: World) -> Repository:
 
 
 @pytest.fixture
-async def real(stopped: World, remote: Repository) -> AsyncIterator[World]:
+async def real(stopped: World, remote: GitRepository) -> AsyncIterator[World]:
     """A ready choird whose agent is a real process that follows the score."""
     async with run_rehearsal(Score.model_validate_json(json.dumps(SCORE))) as model:
         path = stopped.settings.config_file
@@ -141,7 +141,7 @@ async def until_state(world: World, approval: str, state: str) -> dict[str, Any]
 
 
 async def test_an_agent_designs_a_skill_and_its_next_session_uses_it(
-    real: World, remote: Repository
+    real: World, remote: GitRepository
 ) -> None:
     before = remote.git("rev-parse", "main")
     build = await real.post("/v1/agents/main/build")

@@ -5,7 +5,7 @@ import asyncio
 from choir_common.wire.events import SessionStopped
 from choir_common.wire.rpc import TerminateRequest
 from choir_common.wire.signals import ShutdownSignal
-from choir_control.sessions.record import RESTARTED, SHUT_DOWN
+from choir_control.agents.sessions.record import REASON_RESTART, REASON_SHUTDOWN
 from choir_control.settings import ControlSettings
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, until
@@ -18,10 +18,10 @@ def patient(world: World, seconds: float) -> ControlSettings:
 async def end_when_told(world: World, agent: AgentHand, after: int | None = None) -> None:
     """Do what an agent does at a shutdown signal, the first one behind `after`."""
     signal = await agent.next_signal(after)
-    assert signal.body == ShutdownSignal(reason=SHUT_DOWN)
-    agent.add(SessionStopped(reason=SHUT_DOWN, summary="all is well"), "session")
+    assert signal.body == ShutdownSignal(reason=REASON_SHUTDOWN)
+    agent.add(SessionStopped(reason=REASON_SHUTDOWN, summary="all is well"), "session")
     await agent.flush()
-    await agent.call("TERMINATE_SELF", TerminateRequest(reason=SHUT_DOWN))
+    await agent.call("TERMINATE_SELF", TerminateRequest(reason=REASON_SHUTDOWN))
     world.runtime.die(agent.spec.agent_id, 0)
 
 
@@ -78,7 +78,7 @@ async def test_a_second_signal_does_not_wait_for_agents(stopped: World) -> None:
     stopped.settings = patient(stopped, 300)
     main, _ = await two_agents(stopped)
     stopping = asyncio.create_task(stopped.stop())
-    assert (await main.next_signal()).body == ShutdownSignal(reason=SHUT_DOWN)
+    assert (await main.next_signal()).body == ShutdownSignal(reason=REASON_SHUTDOWN)
     stopped.hurry.set()
     await stopping
 
@@ -89,7 +89,7 @@ async def test_a_restart_that_choirds_end_cuts_off_in_its_stop_is_finished_by_th
     """Also of an agent that does not start by itself."""
     _, never = await two_agents(stopped)
     restarting = asyncio.create_task(stopped.post("/v1/agents/never/restart"))
-    assert (await never.next_signal()).body == ShutdownSignal(reason=RESTARTED)
+    assert (await never.next_signal()).body == ShutdownSignal(reason=REASON_RESTART)
     await stopped.stop()
     await asyncio.gather(restarting, return_exceptions=True)
     await stopped.start()
@@ -101,10 +101,10 @@ async def test_a_restart_that_choirds_end_cuts_off_before_its_start_is_finished_
 ) -> None:
     _, never = await two_agents(stopped)
     assert stopped.control is not None
-    stopper = stopped.control._household.stopper
-    stopping = asyncio.create_task(stopper.stop("never", RESTARTED))
+    stopper = stopped.control._sessions.stopper
+    stopping = asyncio.create_task(stopper.stop("never", REASON_RESTART))
     await never.next_signal()
-    await never.call("TERMINATE_SELF", TerminateRequest(reason=RESTARTED))
+    await never.call("TERMINATE_SELF", TerminateRequest(reason=REASON_RESTART))
     stopped.runtime.die("never", 0)
     ended = await stopping
     assert ended is not None and ended.status == "stopped"

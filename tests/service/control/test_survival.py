@@ -6,12 +6,12 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
 from choir_common.postgres.pool import Database
-from choir_common.wire.memories import EnsureSpace, MemoryHits, MemoryQuery
-from choir_common.wire.messages import Nothing
+from choir_common.wire.memory_search import EnsureSpace, MemoryHits, MemoryQuery
+from choir_common.wire.messages import Empty
 from choir_local.postgres import EmbeddedPostgres
 from tests.service.control.world import World, make_world, until
 from tests.service.memory.servers import NATS_TOKEN, running_nats
-from tests.support.servers import PASSWORD, running_postgres
+from tests.support.postgres import PASSWORD, running_postgres
 
 
 async def test_postgres_goes_away_in_the_middle_of_a_turn_and_comes_back() -> None:
@@ -109,9 +109,9 @@ async def test_a_host_tool_whose_service_is_away_fails_and_works_when_it_is_back
 
     asked: list[str] = []
 
-    async def ensure(space: EnsureSpace) -> Nothing:
+    async def ensure(space: EnsureSpace) -> Empty:
         asked.append(f"ensure {space.agent_id}")
-        return Nothing()
+        return Empty()
 
     async def query(request: MemoryQuery) -> MemoryHits:
         asked.append(f"{request.agent_id} asks {request.target_agent or 'itself'}")

@@ -6,15 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from choir_control.images.port import SessionImage
-from choir_control.leases.token import mint
-from choir_control.sessions.record import SessionRow
-from choir_control.sessions.store import SessionStore
+from choir_control.agents.sessions.record import SessionRow
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.images.builder import SessionImage
+from choir_control.log.leases.authentication import create_lease_token
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.rolling import ended
 from tests.service.control.test_sessions import stopped_in_a_turn
 from tests.service.control.world import World, until
-from tests.support.repositories import Repository
+from tests.support.repositories import GitRepository
 
 LATER = timedelta(seconds=10)
 
@@ -53,12 +53,18 @@ async def test_a_resume_that_waited_for_a_stop_starts_nothing(
     # as the sweep had read it just before the stop
     crashed = replace(await row_of(world, session_id), status="crashed", end_reason=None)
     assert world.control is not None
-    await world.control._household.starter.resume(crashed)
+    await world.control._sessions.starter.resume(crashed)
     assert len(world.runtime.specs) == 1
-    assert await store.begin_epoch(crashed, [], "console", mint(), SessionImage(None)) is None
-    await store.postpone(session_id, -LATER)
-    assert await store.block(session_id, "no image", "It cannot be started.", -LATER) is None
-    assert await store.due() == []
+    assert (
+        await store.begin_epoch(crashed, [], "console", create_lease_token(), SessionImage(None))
+        is None
+    )
+    await store.delay_resume(session_id, -LATER)
+    assert (
+        await store.postpone_and_notify(session_id, "no image", "It cannot be started.", -LATER)
+        is None
+    )
+    assert await store.list_due_for_resume() == []
     assert (await world.session(session_id))["status"] == "suspended"
 
 
@@ -66,7 +72,7 @@ async def test_an_update_of_a_stopped_agent_changes_the_image_it_goes_on_with(
     world: World, agent: AgentHand
 ) -> None:
     await stopped_in_a_turn(world, agent)
-    repository = Repository(world.home / "remotes/main.git")
+    repository = GitRepository(world.home / "remotes/main.git")
     repository.commit({"identity/SOUL.md": "I am new."})
     edit(world, lambda c: c["agents"]["main"].update(repo={"url": str(repository.path)}))
     await apply(world)

@@ -1,6 +1,6 @@
 """The way of a message through control: in, to the agent, into the log, out."""
 
-from choir_common.wire.operator import AgentView, SystemStatus, Verification
+from choir_common.wire.operator import AgentView, LogVerification, SystemStatus
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World
 
@@ -20,7 +20,7 @@ async def test_a_message_is_offered_taken_up_answered_and_delivered(
     said = world.gateway.delivered[0]
     assert (said.dm, said.gateway, said.answers) == ("console", "console", message.inbox_id)
     assert said.rev == agent.head.rev
-    found = Verification.model_validate(await world.verify(agent.spec.session_id))
+    found = LogVerification.model_validate(await world.verify(agent.spec.session_id))
     assert found.ok and found.events == agent.head.rev
 
 

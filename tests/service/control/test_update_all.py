@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from choir_common.http.sse_read import read
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
+from choir_common.http.sse_read import parse_events
 from tests.service.control.rolling import (
     ended,
     state_of,
@@ -17,7 +17,7 @@ from tests.service.control.rolling import (
 )
 from tests.service.control.world import World, until
 from tests.service.images.forge import ECHO, a_manifest
-from tests.support.repositories import Repository
+from tests.support.repositories import GitRepository
 
 TOOL = {"tools/say.json": a_manifest("house.say"), "tools/say": ECHO % "hello"}
 # what breaks one agent's build: a manifest no runtime takes, a program that does not compile
@@ -26,14 +26,14 @@ BROKEN = {
     "docker": {"Dockerfile": "FROM choir-base\nRUN echo does not compile && false\n"},
 }
 pytestmark = pytest.mark.timeout(900)
-House = dict[str, Repository]
+House = dict[str, GitRepository]
 
 
 @pytest.fixture
 def remotes(stopped: World) -> House:
     """A repository for all three agents, and one that they share."""
     names = ("main", "never", "other", "global")
-    made = {name: Repository(stopped.home / f"remotes/{name}.git") for name in names}
+    made = {name: GitRepository(stopped.home / f"remotes/{name}.git") for name in names}
     path = stopped.settings.config_file
     config = json.loads(path.read_text())
     for name, repository in made.items():
@@ -70,7 +70,7 @@ async def steps_of(world: World, operation: str) -> list[str]:
     async with make_client(world.endpoint, timeout_s=30) as client:
         path = f"/v1/operations/{operation}/events"
         async with client.stream("GET", path, headers={"Last-Event-ID": "0"}) as answer:
-            events = [event async for event in read(answer.aiter_bytes())]
+            events = [event async for event in parse_events(answer.aiter_bytes())]
     return [json.loads(event.data)["text"] for event in events if event.event == "step"]
 
 

@@ -15,21 +15,21 @@ import httpx2
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.clients.control import BusControlInbox
+from choir_common.clients.control import NatsControlClient
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from choir_common.postgres.pool import Database
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import (
-    Accepted,
+    DeliveryReceipt,
+    InboundAccepted,
     InboundMessage,
     OutboundMessage,
     QuotedMessage,
-    Receipt,
 )
-from choir_control.app import Control
-from choir_control.runtimes.port import AgentRuntime, LaunchSpec
+from choir_control.agents.runtimes.port import AgentRuntime, LaunchSpec
+from choir_control.app import ControlApp
 from choir_control.settings import ControlSecrets, ControlSettings
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.hand_runtime import HandRuntime
@@ -77,7 +77,7 @@ class GatewayStandIn:
     in_flight: dict[str, int] = field(default_factory=dict)
     most_in_flight: int = 0
 
-    async def deliver(self, message: OutboundMessage) -> Receipt:
+    async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         self.in_flight[message.dm] = self.in_flight.get(message.dm, 0) + 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight[message.dm])
         try:
@@ -87,7 +87,7 @@ class GatewayStandIn:
                 raise self.fail_with.pop(0)
         finally:
             self.in_flight[message.dm] -= 1
-        return Receipt(
+        return DeliveryReceipt(
             outbox_id=message.outbox_id, status="delivered", message_id=f"m{message.outbox_id}"
         )
 
@@ -113,7 +113,7 @@ class World:
     secrets: ControlSecrets = field(default_factory=ControlSecrets)
     clock: Clock | None = None
     """The clock of choird; the machine's own unless given."""
-    control: Control | None = None
+    control: ControlApp | None = None
     hands: list[AgentHand] = field(default_factory=list)
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -129,7 +129,7 @@ class World:
         """Start choird and wait until it is ready."""
         self.runtime = runtime or HandRuntime()
         self._stop, self.hurry = asyncio.Event(), asyncio.Event()
-        self.control = Control(self.settings, self.secrets, self.runtime, clock=self.clock)
+        self.control = ControlApp(self.settings, self.secrets, self.runtime, clock=self.clock)
         self._task = asyncio.create_task(self.control.run(self._stop, self.hurry))
         await self.until_ready()
 
@@ -196,10 +196,10 @@ class World:
 
     async def say(
         self, text: str, update_id: str, dm: str = "console", reply_to: str | None = None
-    ) -> Accepted:
+    ) -> InboundAccepted:
         """Send a user's message as the gateway would."""
         message = a_message(text, update_id, dm, reply_to=reply_to)
-        return await BusControlInbox(self.bus).accept(message)
+        return await NatsControlClient(self.bus).accept(message)
 
     async def agent(self, starts: int = 1) -> AgentHand:
         """Return the agent of the newest start, once there have been `starts`."""

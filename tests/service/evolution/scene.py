@@ -12,16 +12,16 @@ from choir_common.clock import SystemClock
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ResourceBindings
-from choir_control.approvals.decide import Desk
+from choir_control.approvals.proposals.proposal_type import StaleProposal
+from choir_control.approvals.service import ApprovalService
 from choir_control.approvals.store import Approval, ApprovalStore
-from choir_control.configuration.current import Configuration
+from choir_control.configuration.current import ConfigService
 from choir_control.configuration.version_store import ConfigVersionStore
-from choir_control.evolution.carrier import Stale
-from choir_control.evolution.workshop import Surroundings, Workshop
-from choir_control.leases.store import Lease
-from tests.support.repositories import Repository
+from choir_control.log.leases.store import Lease
+from choir_control.wiring.proposals import ProposalDependencies, ProposalServices
+from tests.support.repositories import GitRepository
 
 SESSION = "ses_1"
 BINDINGS = ResourceBindings(workspace="main", llm="default", dm="console")
@@ -55,8 +55,8 @@ class Scene:
 
     home: Path
     database: Database
-    remote: Repository
-    configuration: Configuration
+    remote: GitRepository
+    configuration: ConfigService
     renewed: list[str] = field(default_factory=list)
     calls: int = 0
     clock: SteppedClock = field(default_factory=SteppedClock)
@@ -74,24 +74,24 @@ class Scene:
     def approvals(self) -> ApprovalStore:
         return ApprovalStore(self.database, lambda _: "operator")
 
-    def desk(self) -> Desk:
+    def desk(self) -> ApprovalService:
         lock = asyncio.Lock()
-        return Desk(self.approvals, lambda _: lock, lambda _: None)
+        return ApprovalService(self.approvals, lambda _: lock, lambda _: None)
 
-    def workshop(self) -> Workshop:
+    def workshop(self) -> ProposalServices:
         lock = asyncio.Lock()
 
         async def put_in_force(expected: Config) -> int:
             if Config.model_validate_json(self.config_file.read_bytes()) != expected:
-                raise Stale("config.json has been edited meanwhile.")
+                raise StaleProposal("config.json has been edited meanwhile.")
             return (await self.configuration.put_in_force(self.configuration.read())).version
 
         async def renew(agent_id: str) -> str:
             self.renewed.append(agent_id)
             return "Renewed."
 
-        return Workshop(
-            Surroundings(
+        return ProposalServices(
+            ProposalDependencies(
                 home=self.home,
                 config_file=self.config_file,
                 environment=os.environ,
@@ -99,16 +99,16 @@ class Scene:
                 configuration=self.configuration,
                 approvals=self.approvals,
                 clock=self.clock,
-                order=lambda _: lock,
-                ring=lambda _: None,
-                said=lambda _: None,
-                put_in_force=put_in_force,
-                renew=renew,
+                conversation_locks=lambda _: lock,
+                notify_session=lambda _: None,
+                notify_conversation=lambda _: None,
+                config_applier=put_in_force,
+                redeployer=renew,
             )
         )
 
     async def ask(
-        self, kind: ApprovalKind, payload: JsonObject, workshop: Workshop | None = None
+        self, kind: ApprovalKind, payload: JsonObject, workshop: ProposalServices | None = None
     ) -> str:
         """Ask as the agent would; return the request's id."""
         self.calls += 1
@@ -125,7 +125,7 @@ class Scene:
     async def carried_out(self, kind: ApprovalKind, payload: JsonObject) -> Approval:
         """Ask, approve, carry out; return how it ended."""
         approval = await self.approve(kind, payload)
-        await self.workshop().evolution.work()
+        await self.workshop().worker.run_pending()
         return await self.found(approval)
 
     async def worked_off(self, approval: str) -> Approval:
@@ -136,7 +136,7 @@ class Scene:
         workshop = self.workshop()
         async with asyncio.timeout(60):
             while (done := await self.found(approval)).state not in ("applied", "failed"):
-                await workshop.evolution.work()
+                await workshop.worker.run_pending()
         return done
 
     async def found(self, approval: str) -> Approval:
@@ -182,7 +182,7 @@ async def make_scene(database: Database, root: Path) -> Scene:
         """,
         SESSION,
     )
-    remote, home = Repository(root / "remote.git"), root / "home"
+    remote, home = GitRepository(root / "remote.git"), root / "home"
     remote.commit({"README.md": "one\n", "skills/old.json": "{}\n"})
     home.mkdir()
     defaults = {"workspace": "main", "llm": "default", "dm": "console", "git_identity": "bot"}
@@ -197,7 +197,7 @@ async def make_scene(database: Database, root: Path) -> Scene:
         "git_identities": {"bot": {"name": "Bot", "email": "bot@example.org", "secret": "s"}},
     }
     (home / "config.json").write_text(json.dumps(document))
-    configuration = Configuration(home / "config.json", None, ConfigVersionStore(database))
+    configuration = ConfigService(home / "config.json", None, ConfigVersionStore(database))
     await configuration.put_in_force(configuration.read())
     return Scene(home, database, remote, configuration)
 

@@ -10,7 +10,7 @@ import pytest
 from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import ApprovalKind
 from tests.service.evolution.scene import PATCH, SKILL, Between, Scene, cut_off
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 FILES: dict[str, str | bytes] = {"README.md": "two\n", "skills/old.json": "{}\n"}
 MOST_WAITS = 200
@@ -29,7 +29,7 @@ async def test_a_config_that_is_edited_at_any_wait_is_never_mixed_with_what_was_
         scene.config_file.write_text(original)
         await scene.configuration.put_in_force(scene.configuration.read())
         approval = await scene.approve("config_change", PATCH)
-        work = Between(scene.workshop().evolution.work(), at, lambda: _write(scene, edited))
+        work = Between(scene.workshop().worker.run_pending(), at, lambda: _write(scene, edited))
         await work
         ended = work.waits < at
         found, in_force = await scene.worked_off(approval), scene.configuration.current.config
@@ -54,7 +54,7 @@ async def test_a_config_change_cut_off_at_any_wait_is_done_once_after_the_next_s
         scene.config_file.write_text(original)
         await scene.configuration.put_in_force(scene.configuration.read())
         approval = await scene.approve("config_change", PATCH)
-        ended = not await cut_off(scene.workshop().evolution.work(), at)
+        ended = not await cut_off(scene.workshop().worker.run_pending(), at)
         assert "max_core_jobs" in scene.config_file.read_text() or (
             scene.config_file.read_text() == original
         )
@@ -86,7 +86,7 @@ async def test_a_request_that_is_altered_in_the_database_at_any_wait_is_never_ca
         await scene.configuration.put_in_force(scene.configuration.read())
         approval = await scene.approve("config_change", PATCH)
         work = Between(
-            scene.workshop().evolution.work(), at, _forger(dsn, approval, *ALTERED[what])
+            scene.workshop().worker.run_pending(), at, _forger(dsn, approval, *ALTERED[what])
         )
         await work
         ended = work.waits < at
@@ -128,7 +128,7 @@ async def test_a_commit_cut_off_at_any_wait_lands_once_after_the_next_start(
         scene.point("main", first)
         asked = SKILL if kind == "skill" else scene.propose(FILES)
         approval = await scene.approve(kind, asked)
-        cut = await cut_off(scene.workshop().evolution.work(), at)
+        cut = await cut_off(scene.workshop().worker.run_pending(), at)
         done = await scene.worked_off(approval)
         assert done.state == "applied", (at, done.detail)
         assert scene.remote.git("rev-list", "--count", f"{first}..main") == "1"
@@ -146,7 +146,7 @@ async def test_a_ref_that_moves_at_any_wait_never_gets_what_was_not_shown_and_lo
         asked = scene.propose(FILES)
         branch = "main" if which == "main" else str(asked["branch"])
         approval = await scene.approve("repo_change", asked)
-        work = Between(scene.workshop().evolution.work(), at, _mover(scene, branch, other))
+        work = Between(scene.workshop().worker.run_pending(), at, _mover(scene, branch, other))
         await work
         reached = work.waits >= at
         done = await scene.worked_off(approval)

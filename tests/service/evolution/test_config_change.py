@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from choir_common.errors import BadInput, Conflict
-from choir_common.wire.json import JsonObject
+from choir_common.errors import Conflict, InvalidRequest
+from choir_common.wire.model import JsonObject
 from tests.service.evolution.scene import PATCH, Scene
 
 
@@ -29,9 +29,9 @@ async def test_the_human_sees_each_value_before_and_after(scene: Scene) -> None:
 
 async def test_nothing_is_done_before_or_without_a_yes(scene: Scene) -> None:
     approval = await scene.ask("config_change", PATCH)
-    assert await scene.workshop().evolution.work() == 0
+    assert await scene.workshop().worker.run_pending() == 0
     await scene.desk().decide(approval, "rejected", "operator")
-    assert await scene.workshop().evolution.work() == 0
+    assert await scene.workshop().worker.run_pending() == 0
     assert (await scene.found(approval)).state == "rejected" and "budgets" not in scene.config()
 
 
@@ -53,7 +53,7 @@ async def test_nothing_is_done_before_or_without_a_yes(scene: Scene) -> None:
 async def test_what_must_not_or_cannot_be_changed_is_refused_before_anyone_is_asked(
     scene: Scene, patch: JsonObject
 ) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await scene.ask("config_change", {"patch": patch, "reason": "because"})
 
 
@@ -63,7 +63,7 @@ async def test_an_edit_by_hand_after_it_was_shown_is_left_alone_and_it_is_asked_
     approval = await scene.approve("config_change", PATCH)
     edited = json.dumps({**scene.config(), "event_window": 70})
     scene.config_file.write_text(edited)
-    await scene.workshop().evolution.work()
+    await scene.workshop().worker.run_pending()
     done = await scene.found(approval)
     assert done.state == "failed" and "Propose it again" in done.detail
     assert scene.config_file.read_text() == edited
@@ -83,7 +83,7 @@ async def test_a_request_that_was_altered_in_the_database_is_not_carried_out(sce
             approval,
             value,
         )
-        await scene.workshop().evolution.work()
+        await scene.workshop().worker.run_pending()
         assert (await scene.found(approval)).state == "failed"
         assert "budgets" not in scene.config()
 
@@ -93,20 +93,20 @@ async def test_taking_back_restores_what_was_changed_and_keeps_what_else_was_edi
 ) -> None:
     done = await scene.carried_out("config_change", PATCH)
     scene.config_file.write_text(json.dumps({**scene.config(), "event_window": 70}))
-    evolution = scene.workshop().evolution
-    await evolution.take_back(done.approval_id, "operator")
+    evolution = scene.workshop().worker
+    await evolution.roll_back(done.approval_id, "operator")
     assert (await scene.found(done.approval_id)).state == "reverting"
-    await scene.workshop().evolution.work()
+    await scene.workshop().worker.run_pending()
     assert (await scene.found(done.approval_id)).state == "rolled_back"
     assert scene.config()["event_window"] == 70
     assert "max_core_jobs" not in scene.config().get("budgets", {})
     with pytest.raises(Conflict):
-        await evolution.take_back(done.approval_id, "operator")
+        await evolution.roll_back(done.approval_id, "operator")
 
 
 async def test_what_was_changed_again_since_is_not_taken_back(scene: Scene) -> None:
     done = await scene.carried_out("config_change", PATCH)
     scene.config_file.write_text(json.dumps({**scene.config(), "budgets": {"max_core_jobs": 5}}))
     with pytest.raises(Conflict, match=r"budgets.* by hand"):
-        await scene.workshop().evolution.take_back(done.approval_id, "operator")
+        await scene.workshop().worker.roll_back(done.approval_id, "operator")
     assert (await scene.found(done.approval_id)).state == "applied"

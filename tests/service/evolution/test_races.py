@@ -14,14 +14,13 @@ from hypothesis import settings
 from choir_common.clock import SystemClock
 from choir_common.errors import Conflict
 from choir_common.ids import new_id
-from choir_common.wire.json import JsonObject
-from choir_common.wire.messages import Press
-from choir_control.approvals.decide import Desk
-from choir_control.approvals.expire import Expiry
-from choir_control.approvals.press import ANSWERS, NEUTRAL, Buttons
+from choir_common.wire.messages import ButtonPress
+from choir_common.wire.model import JsonObject
+from choir_control.approvals.buttons import ANSWERS, REFUSED, ApprovalButtons
+from choir_control.approvals.proposals.effect_store import EffectStore
+from choir_control.approvals.proposals.worker import ProposalWorker
+from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import Approval, Outcome, Verdict
-from choir_control.evolution.carry_out import Evolution
-from choir_control.evolution.store import EffectStore
 from tests.service.evolution.scene import SKILL, Scene, cut_off
 
 IS_NIGHTLY = settings.get_current_profile_name() == "nightly"
@@ -55,13 +54,13 @@ class Ledger:
         return plan
 
 
-def _evolution(scene: Scene, ledger: Ledger) -> Evolution:
+def _evolution(scene: Scene, ledger: Ledger) -> ProposalWorker:
     lock = asyncio.Lock()
 
     async def settle(asked: Approval) -> str:
         return ""
 
-    return Evolution(
+    return ProposalWorker(
         scene.approvals,
         EffectStore(scene.database),
         {"skill": ledger},
@@ -72,7 +71,7 @@ def _evolution(scene: Scene, ledger: Ledger) -> Evolution:
     )
 
 
-async def _decides(desk: Desk, approval: str, verdict: Verdict) -> Verdict | None:
+async def _decides(desk: ApprovalService, approval: str, verdict: Verdict) -> Verdict | None:
     try:
         await desk.decide(approval, verdict, "operator")
     except Conflict:
@@ -86,20 +85,20 @@ async def test_many_deciders_the_clock_and_restarts_make_one_decision_and_at_mos
     ledger, dice = Ledger(), random.Random(7)
     for number in range(RACES):
         approval = await scene.ask("skill", {**SKILL, "reason": f"race {number}"})
-        expiry = Expiry(scene.approvals, scene.desk(), lambda: timedelta(0), SystemClock())
+        expiry = ApprovalExpiry(scene.approvals, scene.desk(), lambda: timedelta(0), SystemClock())
         evolution = _evolution(scene, ledger)
         deciders: list[Verdict] = ["approved", "rejected", "approved"]
         dice.shuffle(deciders)
         async with asyncio.TaskGroup() as tasks:
             taps = [tasks.create_task(_decides(scene.desk(), approval, each)) for each in deciders]
             clock = tasks.create_task(expiry.expire_overdue()) if dice.random() < 0.5 else None
-            cut = tasks.create_task(cut_off(evolution.work(), dice.randrange(1, 40)))
-            others = [tasks.create_task(evolution.work()) for _ in range(2)]
+            cut = tasks.create_task(cut_off(evolution.run_pending(), dice.randrange(1, 40)))
+            others = [tasks.create_task(evolution.run_pending()) for _ in range(2)]
         verdicts = [tap.result() for tap in taps if tap.result()]
         assert len(verdicts) + (clock.result() if clock else 0) == 1
         assert not any(other.cancelled() for other in (*others, cut))
         # the next start, whatever the last one came to
-        await _evolution(scene, ledger).work()
+        await _evolution(scene, ledger).run_pending()
         done = await scene.found(approval)
         if verdicts == ["approved"]:
             assert done.state == "applied" and len(ledger.lines[approval]) == 1
@@ -123,10 +122,10 @@ class ButtonRace:
 
     async def press(self, data: str, callback_id: str) -> None:
         """Press; each time to a choird of its own, as after a restart."""
-        buttons = Buttons(
+        buttons = ApprovalButtons(
             self.scene.approvals, self.scene.desk(), lambda *_: "console", lambda: None
         )
-        press = Press(
+        press = ButtonPress(
             gateway="console",
             user_id="operator",
             chat_id="operator",
@@ -134,8 +133,8 @@ class ButtonRace:
             callback_id=callback_id,
         )
         told = await buttons.press(press)
-        assert told.answer in (NEUTRAL.answer, *ANSWERS.values())
-        if told != NEUTRAL:
+        assert told.answer in (REFUSED.answer, *ANSWERS.values())
+        if told != REFUSED:
             verdict: Verdict = "approved" if data == self.yes else "rejected"
             assert told.answer == ANSWERS[verdict]
             self.won[callback_id] = verdict
@@ -151,7 +150,7 @@ class ButtonRace:
     async def run_out(self) -> None:
         """Let the time run out."""
         clock, desk = SystemClock(), self.scene.desk()
-        expiry = Expiry(self.scene.approvals, desk, lambda: timedelta(0), clock)
+        expiry = ApprovalExpiry(self.scene.approvals, desk, lambda: timedelta(0), clock)
         if await expiry.expire_overdue():
             self.won["timeout"] = "expired"
 
@@ -236,8 +235,8 @@ async def test_buttons_doors_the_clock_and_restarts_make_one_decision_and_at_mos
         await asyncio.gather(race.press(race.yes, "late"), race.press(race.no, "later"))
         assert race.won == before
         # choird ends in the middle of carrying it out, and the next one goes on
-        await cut_off(_evolution(scene, ledger).work(), dice.randrange(1, 40))
-        await _evolution(scene, ledger).work()
+        await cut_off(_evolution(scene, ledger).run_pending(), dice.randrange(1, 40))
+        await _evolution(scene, ledger).run_pending()
         runs = ledger.runs[race.approval]
         assert 1 <= runs <= 2 if verdict == "approved" else runs == 0
         assert len(ledger.lines.get(race.approval, ())) == (verdict == "approved")
@@ -263,21 +262,21 @@ async def _check_what_was_told(scene: Scene, race: ButtonRace) -> None:
 async def test_a_decision_before_a_restart_is_carried_out_after_it(scene: Scene) -> None:
     ledger, asked = Ledger(), await scene.approve("skill", SKILL)
     assert (await scene.found(asked)).state == "approved"
-    assert await _evolution(scene, ledger).work() == 1
-    assert await _evolution(scene, ledger).work() == 0
+    assert await _evolution(scene, ledger).run_pending() == 1
+    assert await _evolution(scene, ledger).run_pending() == 0
     assert ledger.runs[asked] == 1
 
 
 async def test_what_was_approved_before_effects_were_kept_is_only_on_record(scene: Scene) -> None:
     approval = await scene.approve("skill", SKILL)
     await scene.database.execute("DELETE FROM choir_control.approval_effects")
-    assert await _evolution(scene, Ledger()).work() == 0
+    assert await _evolution(scene, Ledger()).run_pending() == 0
     assert (await scene.found(approval)).state == "approved"
 
 
 async def test_a_call_is_the_agents_own_to_carry_out(scene: Scene) -> None:
     approval = await scene.approve("call", {"tool": "x"})
-    assert await _evolution(scene, Ledger()).work() == 0
+    assert await _evolution(scene, Ledger()).run_pending() == 0
     assert (await scene.found(approval)).state == "approved"
 
 

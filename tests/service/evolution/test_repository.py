@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.errors import BadInput, Conflict, Unavailable
-from choir_common.wire.json import JsonObject
+from choir_common.errors import Conflict, InvalidRequest, Unavailable
+from choir_common.wire.model import JsonObject
 from tests.service.evolution.scene import SESSION, SKILL, Scene
 
 FILES: dict[str, str | bytes] = {
@@ -46,7 +46,7 @@ async def test_a_rejected_branch_stays_and_nothing_else_changes(scene: Scene) ->
     asked = scene.propose(FILES)
     approval = await scene.ask("repo_change", asked)
     await scene.desk().decide(approval, "rejected", "operator")
-    await scene.workshop().evolution.work()
+    await scene.workshop().worker.run_pending()
     assert scene.remote.git("rev-parse", "main") == before
     assert scene.remote.git("rev-parse", str(asked["branch"])) == asked["commit"]
 
@@ -61,7 +61,7 @@ async def test_a_ref_or_branch_that_moved_after_it_was_shown_is_refused(
     branch = "main" if which == "main" else str(asked["branch"])
     scene.point(branch, str(moved))
     before = scene.remote.git("rev-parse", "main")
-    await scene.workshop().evolution.work()
+    await scene.workshop().worker.run_pending()
     done = await scene.found(approval)
     assert done.state == "failed" and "Propose it again" in done.detail
     assert scene.remote.git("rev-parse", "main") == before
@@ -124,7 +124,7 @@ async def test_what_cannot_be_shown_or_must_not_be_there_is_refused_before_anyon
         "commit": make(scene),
         "reason": "because",
     }
-    with pytest.raises((BadInput, Unavailable)):
+    with pytest.raises((InvalidRequest, Unavailable)):
         await scene.ask("repo_change", asked)
     assert (
         await scene.database.fetchval("SELECT count(*) FROM choir_control.pending_approvals") == 0
@@ -148,7 +148,7 @@ async def test_only_the_sessions_own_branch_at_exactly_its_commit_can_be_propose
     scene: Scene, branch: object, commit: str | None
 ) -> None:
     asked = scene.propose(FILES)
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await scene.ask(
             "repo_change",
             {**asked, "branch": branch, "commit": commit or asked["commit"]},  # type: ignore[dict-item]
@@ -184,9 +184,9 @@ async def test_a_skill_is_committed_whole_and_can_be_taken_back(scene: Scene) ->
     assert scene.remote.git("log", "-1", "--format=%an %P", "main") == f"Bot {before}"
     committed, shown = scene.remote.git("show", "main:skills/wash.json"), done.basis["files"]
     assert shown == {"skills/wash.json": committed + "\n"}
-    evolution = scene.workshop().evolution
-    await evolution.take_back(done.approval_id, "operator")
-    await evolution.work()
+    evolution = scene.workshop().worker
+    await evolution.roll_back(done.approval_id, "operator")
+    await evolution.run_pending()
     assert (await scene.found(done.approval_id)).state == "rolled_back"
     assert scene.files() == ["README.md", "skills/old.json"] and len(scene.renewed) == 2
     assert scene.remote.git("rev-list", "--count", "main") == "3"
@@ -197,7 +197,7 @@ async def test_what_others_committed_upon_is_not_taken_back(scene: Scene) -> Non
     after = scene.propose({"x": "y"}, slug="after")
     scene.point("main", str(after["commit"]))
     with pytest.raises(Conflict, match="Other commits"):
-        await scene.workshop().evolution.take_back(done.approval_id, "operator")
+        await scene.workshop().worker.roll_back(done.approval_id, "operator")
 
 
 async def test_a_skill_never_replaces_another_of_its_name(scene: Scene) -> None:
@@ -230,7 +230,7 @@ async def test_of_a_tool_only_words_are_committed_where_no_agent_loads_them(scen
     manifest = tool["manifest"]
     assert isinstance(manifest, dict) and isinstance(manifest["runtime"], dict)
     runtime = {**manifest["runtime"], "exec_path": "/bin/sh"}
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await scene.ask("tool", {**tool, "manifest": {**manifest, "runtime": runtime}})
 
 
@@ -248,11 +248,11 @@ async def test_a_remote_that_is_away_is_tried_again_and_nothing_is_lost(scene: S
     approval = await scene.approve("skill", SKILL)
     away = scene.remote.path.with_name("away")
     scene.remote.path.rename(away)
-    evolution = scene.workshop().evolution
-    assert await evolution.work() == 0
+    evolution = scene.workshop().worker
+    assert await evolution.run_pending() == 0
     assert (await scene.found(approval)).state == "applying"
     away.rename(scene.remote.path)
-    assert await evolution.work() == 1
+    assert await evolution.run_pending() == 1
     assert (await scene.found(approval)).state == "applied"
 
 
@@ -262,30 +262,30 @@ async def test_clones_nobody_needs_any_more_are_removed_and_one_with_a_planned_c
     workshop = scene.workshop()
     approval = await scene.ask("repo_change", scene.propose(FILES), workshop)
     clone = scene.home / "repos/proposals/main"
-    await workshop.tidy()
+    await workshop.remove_idle_clones()
     assert clone.exists(), "it was used a moment ago"
     shown = await scene.found(approval)
     await scene.desk().decide(approval, "approved", "operator", shown.digest)
     scene.clock.at += 3_600
-    await workshop.tidy()
+    await workshop.remove_idle_clones()
     assert clone.exists(), "what is approved is not carried out yet"
-    assert await workshop.evolution.work() == 1
+    assert await workshop.worker.run_pending() == 1
     scene.clock.at += 3_600
-    await workshop.tidy()
+    await workshop.remove_idle_clones()
     assert not clone.exists()
-    await workshop.evolution.take_back(approval, "operator")
-    assert await workshop.evolution.work() == 1
+    await workshop.worker.roll_back(approval, "operator")
+    assert await workshop.worker.run_pending() == 1
     assert (await scene.found(approval)).state == "rolled_back"
 
 
 async def test_a_merged_branch_that_has_gone_on_is_not_deleted(scene: Scene) -> None:
     asked = scene.propose(FILES)
     approval = await scene.approve("repo_change", asked)
-    evolution = scene.workshop().evolution
-    assert await evolution.work() == 1
+    evolution = scene.workshop().worker
+    assert await evolution.run_pending() == 1
     other = str(scene.propose({**FILES, "more": "x"}, slug="other")["commit"])
     assert (await scene.found(approval)).state == "applied"
     scene.point(str(asked["branch"]), other)
-    await scene.workshop().evolution.take_back(approval, "operator")
-    await scene.workshop().evolution.work()
+    await scene.workshop().worker.roll_back(approval, "operator")
+    await scene.workshop().worker.run_pending()
     assert scene.remote.git("rev-parse", str(asked["branch"])) == other

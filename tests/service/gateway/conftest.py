@@ -17,8 +17,8 @@ from tests.service.gateway.control_stand_in import (
 from tests.support.service_process import (
     NATS_TOKEN,
     ServiceProcess,
-    make_process,
     running_bus_server,
+    service_process,
 )
 
 MAIN_TOKEN, WORK_TOKEN = "111:main-secret", "222:work-secret"
@@ -53,7 +53,7 @@ async def control(nats: EmbeddedNats, telegram: FakeTelegram) -> AsyncIterator[C
 
 @pytest.fixture
 async def gateway(nats: EmbeddedNats, control: ControlStandIn) -> AsyncIterator[ServiceProcess]:
-    async with make_process("choir_gateway", nats.url) as process:
+    async with service_process("choir_gateway", nats.url) as process:
         process.secrets = {"secrets": {"main-token": MAIN_TOKEN, "work-token": WORK_TOKEN}}
         await process.start()
         yield process

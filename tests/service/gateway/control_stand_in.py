@@ -7,25 +7,25 @@ from datetime import UTC, datetime
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.clients.gateway import BusGateway
+from choir_common.clients.gateway import NatsGatewayClient
 from choir_common.errors import ChoirError
-from choir_common.wire.activity import Card, DmActivity, Idle, KeptCard, Typing
+from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import (
-    Accepted,
-    ChannelsRequest,
+    ButtonPress,
+    ButtonResponse,
     ChannelTable,
+    DeliveryProgress,
+    DeliveryReceipt,
     DmBinding,
+    Empty,
     GatewayBinding,
-    History,
     HistoryRequest,
+    InboundAccepted,
     InboundMessage,
-    Nothing,
+    OutboundHistory,
     OutboundMessage,
-    PartlySent,
-    Press,
-    Pressed,
-    Receipt,
+    ReadChannels,
 )
 
 
@@ -41,22 +41,22 @@ class ControlStandIn:
     refusals: list[ChoirError] = field(default_factory=list)
     note: str | None = None
     tokens_version: int = 0
-    presses: list[Press] = field(default_factory=list)
-    cards: list[KeptCard] = field(default_factory=list)
-    progress: list[PartlySent] = field(default_factory=list)
-    gateway: BusGateway = field(init=False)
+    presses: list[ButtonPress] = field(default_factory=list)
+    cards: list[CardMessage] = field(default_factory=list)
+    progress: list[DeliveryProgress] = field(default_factory=list)
+    gateway: NatsGatewayClient = field(init=False)
 
     def __post_init__(self) -> None:
-        self.gateway = BusGateway(self.bus)
+        self.gateway = NatsGatewayClient(self.bus)
 
-    async def accept(self, message: InboundMessage) -> Accepted:
+    async def accept(self, message: InboundMessage) -> InboundAccepted:
         if self.refusals:
             raise self.refusals.pop(0)
         self.arrivals.append(message)
         key = (message.gateway, message.update_id)
         known = key in self.inbox
         self.inbox.setdefault(key, message)
-        return Accepted(
+        return InboundAccepted(
             inbox_id=f"in_{list(self.inbox).index(key)}",
             duplicate=known,
             agent_id="main",
@@ -64,30 +64,30 @@ class ControlStandIn:
             note=self.note,
         )
 
-    async def history(self, request: HistoryRequest) -> History:
+    async def history(self, request: HistoryRequest) -> OutboundHistory:
         of_dm = [m for m in self.outbox if m.dm == request.dm]
         newer = [m for m in of_dm if m.outbox_id > request.after]
         last = of_dm[-1].outbox_id if of_dm else 0
-        return History(messages=tuple(newer[: request.limit]), last=last)
+        return OutboundHistory(messages=tuple(newer[: request.limit]), last=last)
 
-    async def channels(self, request: ChannelsRequest) -> ChannelTable:
+    async def channels(self, request: ReadChannels) -> ChannelTable:
         self.tokens_version = request.tokens_version
-        self.gateway.note_instance(request.instance)
+        self.gateway.set_instance(request.instance)
         return self.table
 
-    async def press(self, press: Press) -> Pressed:
+    async def press(self, press: ButtonPress) -> ButtonResponse:
         if self.refusals:
             raise self.refusals.pop(0)
         self.presses.append(press)
-        return Pressed(answer=f"pressed {press.data}")
+        return ButtonResponse(answer=f"pressed {press.data}")
 
-    async def keep_card(self, card: KeptCard) -> Nothing:
+    async def keep_card(self, card: CardMessage) -> Empty:
         self.cards.append(card)
-        return Nothing()
+        return Empty()
 
-    async def keep_progress(self, progress: PartlySent) -> Nothing:
+    async def keep_progress(self, progress: DeliveryProgress) -> Empty:
         self.progress.append(progress)
-        return Nothing()
+        return Empty()
 
     async def show(self, dm: str, what: Typing | Idle | Card) -> None:
         """Tell all gateways what goes on in a DM."""
@@ -98,7 +98,7 @@ class ControlStandIn:
     async def change(self, table: ChannelTable) -> None:
         """Apply another configuration and say so."""
         self.table = table
-        await self.bus.publish(subjects.channels_changed(), Nothing())
+        await self.bus.publish(subjects.channels_changed(), Empty())
 
     def keep(
         self, dm: str, text: str, *, maybe_repeated: bool = False, kind: ReplyKind = "answer"
@@ -121,11 +121,11 @@ class ControlStandIn:
         self.outbox.append(message)
         return message
 
-    async def say(self, dm: str, text: str, kind: ReplyKind = "answer") -> Receipt:
+    async def say(self, dm: str, text: str, kind: ReplyKind = "answer") -> DeliveryReceipt:
         """Make an outbox row and deliver it."""
         return await self.deliver(self.keep(dm, text, kind=kind))
 
-    async def deliver(self, message: OutboundMessage) -> Receipt:
+    async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         """Deliver a row, as often as asked."""
         return await self.gateway.deliver(message)
 
@@ -139,10 +139,10 @@ async def running_control(
     endpoints = (
         Endpoint(subjects.accept_message(), InboundMessage, stand_in.accept),
         Endpoint(subjects.read_history(), HistoryRequest, stand_in.history),
-        Endpoint(subjects.read_channels(), ChannelsRequest, stand_in.channels),
-        Endpoint(subjects.press_button(), Press, stand_in.press),
-        Endpoint(subjects.keep_card(), KeptCard, stand_in.keep_card),
-        Endpoint(subjects.keep_progress(), PartlySent, stand_in.keep_progress),
+        Endpoint(subjects.read_channels(), ReadChannels, stand_in.channels),
+        Endpoint(subjects.press_button(), ButtonPress, stand_in.press),
+        Endpoint(subjects.store_card(), CardMessage, stand_in.keep_card),
+        Endpoint(subjects.store_progress(), DeliveryProgress, stand_in.keep_progress),
     )
     async with bus.serve("choir-control", "1.0.0", *endpoints):
         yield stand_in

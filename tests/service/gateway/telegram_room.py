@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from choir_common.testing.fake_control_inbox import FakeControlInbox
-from choir_common.testing.fake_files import FakeOutboxFiles
+from choir_common.testing.fake_control_inbox import FakeControlClient
+from choir_common.testing.fake_outbox_files import FakeOutboxFiles
 from choir_common.testing.telegram import FakeTelegram, FakeUser, run_fake_telegram
 from choir_common.wire.activity import Card, DmActivity, Idle, Typing
 from choir_common.wire.attachments import Attachment, AttachmentKind, Button
 from choir_common.wire.messages import (
     ChannelCommand,
     ChannelTable,
+    DeliveryReceipt,
     DmBinding,
-    EditOf,
+    EditTarget,
     GatewayBinding,
     OutboundMessage,
-    Receipt,
     WebhookBinding,
 )
 from choir_gateway.channels.factory import make_channel
@@ -39,7 +39,7 @@ class Room:
     """The channel with its neighbours."""
 
     telegram: FakeTelegram
-    control: FakeControlInbox
+    control: FakeControlClient
     files: FakeOutboxFiles
     channel: Channel
     count: int = 0
@@ -57,7 +57,7 @@ class Room:
         text: str,
         *files: tuple[AttachmentKind, str, bytes],
         buttons: tuple[Button, ...] = (),
-        edits: EditOf | None = None,
+        edits: EditTarget | None = None,
         reply_to: str | None = None,
     ) -> OutboundMessage:
         """Make words of an agent for alice, with the bytes of its files where they can be had."""
@@ -85,7 +85,7 @@ class Room:
             reply_to=reply_to,
         )
 
-    async def deliver(self, message: OutboundMessage) -> Receipt:
+    async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         return await self.channel.deliver(message, "7")
 
     def show(self, what: Typing | Idle | Card) -> None:
@@ -110,7 +110,7 @@ async def opened_room(webhook: str | None = None) -> AsyncIterator[Room]:
         )
         table = ChannelTable(config_version=1, gateways=(gateway,), dms=(ALICE, BOB))
         control, files, contacts = (
-            FakeControlInbox(table),
+            FakeControlClient(table),
             FakeOutboxFiles(),
             ConversationDirectory(),
         )

@@ -8,9 +8,9 @@ import pytest
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
-from choir_common.clients.control import BusControlInbox
+from choir_common.clients.control import NatsControlClient
 from choir_common.errors import NotFound, Unavailable
-from choir_common.wire.messages import ChannelsRequest, ChannelTable, DmBinding, Nothing
+from choir_common.wire.messages import ChannelTable, DmBinding, Empty, ReadChannels
 from choir_gateway import channel_registry
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
@@ -27,11 +27,11 @@ LATE = DmBinding(name="late", gateway="console", user_id="late", admin=False)
 class ChangingControl(ControlStandIn):
     """Control whose configuration changes while it answers the first question for its channels."""
 
-    async def channels(self, request: ChannelsRequest) -> ChannelTable:
+    async def channels(self, request: ReadChannels) -> ChannelTable:
         answer = await super().channels(request)
         if LATE not in self.table.dms:
             self.table = channel_table(LATE)
-            await self.bus.publish(subjects.channels_changed(), Nothing())
+            await self.bus.publish(subjects.channels_changed(), Empty())
         return answer
 
 
@@ -45,7 +45,10 @@ async def test_a_change_that_comes_while_the_channels_are_read_is_read_at_once(
         running_control(bus, channel_table(), ChangingControl(bus, channel_table())),
         Bus(nats.url, NATS_TOKEN, "gateway") as own,
     ):
-        control, files = BusControlInbox(own, "gw_1"), ControlFileClient("http://127.0.0.1:1", None)
+        control, files = (
+            NatsControlClient(own, "gw_1"),
+            ControlFileClient("http://127.0.0.1:1", None),
+        )
         spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))
         registry = ChannelRegistry(control, files, ConsoleChannel(control, spool, files), {})
         running = asyncio.create_task(registry.run(own))

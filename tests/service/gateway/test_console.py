@@ -13,8 +13,8 @@ import pytest
 from choir_common.bus.client import Bus
 from choir_common.errors import Unavailable
 from choir_common.http import sse_read
+from choir_common.http.client import make_client
 from choir_common.http.sse import ServerSentEvent
-from choir_common.http.transport import make_client
 from choir_common.wire.messages import DmBinding, OutboundMessage
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.control_stand_in import (
@@ -23,7 +23,7 @@ from tests.service.gateway.control_stand_in import (
     channel_table,
     running_control,
 )
-from tests.support.service_process import NATS_TOKEN, ServiceProcess, make_process
+from tests.support.service_process import NATS_TOKEN, ServiceProcess, service_process
 
 SAY = "/v1/dms/console/messages"
 FOLLOW = "/v1/dms/console/events"
@@ -50,7 +50,7 @@ class Listener:
     """An open event stream, read in order."""
 
     def __init__(self, response: httpx2.Response) -> None:
-        self._events = sse_read.read(response.aiter_bytes())
+        self._events = sse_read.parse_events(response.aiter_bytes())
 
     async def next(self) -> ServerSentEvent:
         async with asyncio.timeout(60):
@@ -256,7 +256,7 @@ async def test_the_gateway_waits_for_a_bus_that_starts_later_and_says_so(
     nats: EmbeddedNats,
 ) -> None:
     await nats.stop()
-    async with make_process("choir_gateway", nats.url) as process:
+    async with service_process("choir_gateway", nats.url) as process:
         await process.spawn()
         async with make_client(process.endpoint) as client:
             await until_answers(client)
@@ -287,7 +287,7 @@ async def test_over_tcp_the_operators_token_is_asked_for(
     nats: EmbeddedNats, control: ControlStandIn, find_port: Callable[[], int]
 ) -> None:
     port = find_port()
-    async with make_process("choir_gateway", nats.url) as process:
+    async with service_process("choir_gateway", nats.url) as process:
         process.env["CHOIR_GATEWAY_HTTP"] = f"127.0.0.1:{port}"
         process.secrets = {"operator_token": "right-token"}
         await process.spawn()
@@ -327,7 +327,7 @@ async def test_what_cannot_work_ends_the_process_with_one_clear_sentence(
         "gateway_http": {"CHOIR_GATEWAY_HTTP": "nonsense"},
     }
     for word, env in cases.items():
-        async with make_process("choir_gateway", nats.url, env) as process:
+        async with service_process("choir_gateway", nats.url, env) as process:
             spawned = await process.spawn()
             assert await asyncio.wait_for(spawned.wait(), 60) == 1
             assert word in process.log and "Traceback" not in process.log, process.log

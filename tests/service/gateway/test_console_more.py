@@ -11,18 +11,18 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
 from choir_common.bus.client import Bus
-from choir_common.clients.gateway_files import HttpGatewayFiles
+from choir_common.clients.gateway import HttpGatewayFilesClient
 from choir_common.errors import NotFound, Unavailable
 from choir_common.http import sse_read
+from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.problems import problem_response
-from choir_common.http.transport import make_client
 from choir_common.wire.activity import Card, Idle, Typing
 from choir_common.wire.attachments import Attachment, Button
-from choir_common.wire.messages import DmBinding, EditOf, OutboundMessage
+from choir_common.wire.messages import DmBinding, EditTarget, OutboundMessage
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table, running_control
-from tests.support.service_process import NATS_TOKEN, ServiceProcess, make_process
+from tests.support.service_process import NATS_TOKEN, ServiceProcess, service_process
 
 DM, OTHER = "/v1/dms/console", "/v1/dms/second"
 TOKEN = "operators-own-token"
@@ -72,7 +72,7 @@ async def doors_of(files: ControlsFiles, process: ServiceProcess) -> AsyncIterat
 
 @pytest.fixture
 async def gateway(nats: EmbeddedNats, control: ControlStandIn) -> AsyncIterator[ServiceProcess]:
-    async with make_process("choir_gateway", nats.url) as process:
+    async with service_process("choir_gateway", nats.url) as process:
         process.secrets = {"operator_token": TOKEN}
         process.env = {"CHOIR_CONSOLE_FILE_MB": "1", "CHOIR_CONSOLE_FILES_MB": "2"}
         await process.start()
@@ -101,7 +101,7 @@ async def put(client: httpx2.AsyncClient, name: str, content: bytes, dm: str = D
 
 async def fetched(client: httpx2.AsyncClient, ref: str) -> bytes:
     """Fetch a file as control does."""
-    async with HttpGatewayFiles(client).open("console", ref) as pieces:
+    async with HttpGatewayFilesClient(client).open("console", ref) as pieces:
         return b"".join([piece async for piece in pieces])
 
 
@@ -237,7 +237,7 @@ class Stream:
     """An open event stream."""
 
     def __init__(self, response: httpx2.Response) -> None:
-        self._events = sse_read.read(response.aiter_bytes())
+        self._events = sse_read.parse_events(response.aiter_bytes())
 
     async def next(self) -> tuple[str, str, dict[str, object]]:
         async with asyncio.timeout(60):
@@ -277,7 +277,7 @@ async def test_an_edit_is_told_as_one_and_buttons_come_with_the_words(
         update={"buttons": (Button(label="Approve", data="a:n:y"),)}
     )
     decided = control.keep("console", "Approved.").model_copy(
-        update={"edits": EditOf(outbox_id=asked.outbox_id, message_id="1")}
+        update={"edits": EditTarget(outbox_id=asked.outbox_id, message_id="1")}
     )
     control.outbox[:] = [asked, decided]
     async with client.stream("GET", f"{DM}/events", headers={"Last-Event-ID": "0"}) as response:
@@ -295,5 +295,5 @@ async def test_a_gateway_that_is_no_console_gives_out_no_file_of_one(
     ref = (await put(client, "a.txt", b"x")).ref
     async with make_client(gateway.endpoint, headers=SHOWN) as controls:
         with pytest.raises(NotFound):
-            async with HttpGatewayFiles(controls).open("bot-main", ref):
+            async with HttpGatewayFilesClient(controls).open("bot-main", ref):
                 raise AssertionError("there is no such gateway")

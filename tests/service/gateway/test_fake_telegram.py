@@ -13,10 +13,10 @@ from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, Networ
 
 from choir_common.http.listen import bind_tcp, serve
 from choir_common.testing.telegram import (
-    DropAfter,
-    DropBefore,
+    DisconnectAfter,
+    DisconnectBefore,
     FakeTelegram,
-    Flood,
+    TooManyRequests,
     run_fake_telegram,
 )
 from choir_common.testing.telegram.webhook import SECRET_HEADER
@@ -42,7 +42,7 @@ async def test_an_update_stays_until_a_higher_offset_confirms_it(
     fake: FakeTelegram, bot: Bot
 ) -> None:
     user = fake.user(7, TOKEN)
-    first = await user.says("hello")
+    first = await user.send("hello")
     again = [await bot.get_updates(offset=0) for _ in range(2)]
     assert [[u.update_id for u in found] for found in again] == [[first], [first]]
     assert again[0][0].message is not None and again[0][0].message.text == "hello"
@@ -55,7 +55,7 @@ async def test_an_update_stays_until_a_higher_offset_confirms_it(
 async def until_polled(fake: FakeTelegram) -> None:
     """Wait until a poll of the bot has come."""
     async with asyncio.timeout(60):
-        while not fake.bot(TOKEN).mailbox.polls:
+        while not fake.bot(TOKEN).mailbox.poll_count:
             await asyncio.sleep(0.01)
 
 
@@ -64,7 +64,7 @@ async def test_a_long_poll_wakes_when_somebody_speaks(fake: FakeTelegram, bot: B
     async with asyncio.TaskGroup() as group:
         poll = group.create_task(bot.get_updates(timeout=20))
         await until_polled(fake)
-        await user.says("wake")
+        await user.send("wake")
         assert len(await asyncio.wait_for(poll, 60)) == 1
 
 
@@ -95,7 +95,7 @@ async def test_refusals_are_those_of_telegram(fake: FakeTelegram, bot: Bot) -> N
         await bot.send_message(7, "a <b>bold", parse_mode="HTML")
     with pytest.raises(BadRequest, match="reserved"):
         await bot.send_message(7, "an end.", parse_mode="MarkdownV2")
-    user.blocks()
+    user.block_bot()
     with pytest.raises(Forbidden):
         await bot.send_message(7, "x")
     stranger = Bot("9:unknown", base_url=fake.base_url)
@@ -107,16 +107,18 @@ async def test_refusals_are_those_of_telegram(fake: FakeTelegram, bot: Bot) -> N
 async def test_markup_is_read_as_telegram_reads_it(fake: FakeTelegram, bot: Bot) -> None:
     user = fake.user(7, TOKEN)
     await bot.send_message(7, "a <b>bold</b> &amp; <code>x</code>", parse_mode="HTML")
-    assert (await user.hears()).text == "a bold & x"
+    assert (await user.receive()).text == "a bold & x"
     await bot.send_message(7, r"*b* _i_ `a.b` [t](http://x.y) end\.", parse_mode="MarkdownV2")
-    assert (await user.hears()).text == "b i a.b t end."
+    assert (await user.receive()).text == "b i a.b t end."
 
 
 async def test_scripted_failures_come_in_order_and_tell_effect_from_answer(
     fake: FakeTelegram, bot: Bot
 ) -> None:
     user = fake.user(7, TOKEN)
-    fake.script("sendMessage", Flood(3), DropBefore(), DropAfter(), token=TOKEN)
+    fake.script(
+        "sendMessage", TooManyRequests(3), DisconnectBefore(), DisconnectAfter(), token=TOKEN
+    )
     with pytest.raises(RetryAfter):
         await bot.send_message(7, "one")
     with pytest.raises(NetworkError):
@@ -124,20 +126,20 @@ async def test_scripted_failures_come_in_order_and_tell_effect_from_answer(
     with pytest.raises(NetworkError):
         await bot.send_message(7, "three")
     await bot.send_message(7, "four")
-    assert [m.text for m in await user.hears_all(2)] == ["three", "four"]
+    assert [m.text for m in await user.receive_many(2)] == ["three", "four"]
 
 
 async def test_buttons_edits_and_presses_go_round(fake: FakeTelegram, bot: Bot) -> None:
     user = fake.user(7, TOKEN)
     markup = InlineKeyboardMarkup([[InlineKeyboardButton("Approve", callback_data="a:1")]])
     await bot.send_message(7, "Do it?", reply_markup=markup)
-    question = await user.hears()
-    await user.presses(question, "Approve")
+    question = await user.receive()
+    await user.press(question, "Approve")
     (update,) = await bot.get_updates()
     assert update.callback_query is not None and update.callback_query.data == "a:1"
     await bot.answer_callback_query(update.callback_query.id, "done")
     await bot.edit_message_text("Approved", 7, question.message_id)
-    assert (await user.hears()).text == "Approved"
+    assert (await user.receive()).text == "Approved"
     assert fake.bot(TOKEN).answers[0].text == "done"
 
 
@@ -145,9 +147,9 @@ async def test_files_travel_both_ways(fake: FakeTelegram, bot: Bot) -> None:
     user = fake.user(7, TOKEN)
     content = bytes(range(256)) * 10
     await bot.send_document(7, content, filename="a.bin", caption="here")
-    heard = await user.hears()
+    heard = await user.receive()
     assert (heard.file_kind, heard.file_name, heard.file_bytes) == ("document", "a.bin", content)
-    await user.sends_file("photo", "p.jpg", content, "look")
+    await user.send_file("photo", "p.jpg", content, "look")
     (update,) = await bot.get_updates()
     assert update.message is not None and update.message.caption == "look"
     file = await bot.get_file(update.message.photo[-1].file_id)
@@ -173,7 +175,7 @@ async def test_a_webhook_is_brought_updates_in_order_until_it_takes_them(
         with pytest.raises(Conflict):
             await bot.get_updates()
         user = fake.user(7, TOKEN)
-        first, second = await user.says("one"), await user.says("two")
+        first, second = await user.send("one"), await user.send("two")
         await user.until_confirmed(second, timeout=60)
         closed.set()
     assert seen == [("s3cret", first), ("s3cret", first), ("s3cret", second)]
@@ -201,7 +203,7 @@ async def test_what_telegram_refuses_of_menus_queries_and_messages_is_refused(
     with pytest.raises(BadRequest, match="(?i)delete not found"):
         await bot.delete_message(7, said.message_id)
     with pytest.raises(BadRequest, match="(?i)too big"):
-        await bot.get_file(fake.bot(TOKEN).keep_file("big", b"x" * (20 * 1024 * 1024 + 1)))
+        await bot.get_file(fake.bot(TOKEN).store_file("big", b"x" * (20 * 1024 * 1024 + 1)))
 
 
 async def test_who_speaks_too_fast_is_told_how_long_to_wait(fake: FakeTelegram, bot: Bot) -> None:
@@ -213,6 +215,6 @@ async def test_who_speaks_too_fast_is_told_how_long_to_wait(fake: FakeTelegram, 
 
 
 async def test_bots_are_kept_apart_by_token(fake: FakeTelegram, bot: Bot) -> None:
-    await fake.user(7, "222:other").says("not for you")
+    await fake.user(7, "222:other").send("not for you")
     assert await bot.get_updates() == ()
     assert (await bot.get_webhook_info()).pending_update_count == 0

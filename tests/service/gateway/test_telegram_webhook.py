@@ -13,8 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from choir_common.errors import Unavailable
+from choir_common.http.client import make_client
 from choir_common.http.listen import bind_tcp, serve
-from choir_common.http.transport import make_client
 from choir_common.testing.telegram import FakeTelegram
 from choir_common.wire.activity import Card
 from choir_common.wire.attachments import Attachment
@@ -24,7 +24,7 @@ from tests.service.gateway.conftest import MAIN_TOKEN
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table
 from tests.support.openapi import schemes, unresolved
 from tests.support.ports import free_port
-from tests.support.service_process import ServiceProcess, make_process
+from tests.support.service_process import ServiceProcess, service_process
 
 OPERATOR, SECRET = "operator-token-of-the-test", "hook_secret-1"
 HEADER = "X-Telegram-Bot-Api-Secret-Token"
@@ -43,7 +43,7 @@ async def hooked(
     alice = DmBinding(name="alice", gateway="hooked", user_id="7", admin=True)
     control.table = channel_table(bot, alice)
     env = {"CHOIR_GATEWAY_HTTP": f"127.0.0.1:{port}", "CHOIR_CONTROL_ENDPOINT": control_at}
-    async with make_process("choir_gateway", nats.url, env) as process:
+    async with service_process("choir_gateway", nats.url, env) as process:
         secrets = {"token": MAIN_TOKEN, "hook": SECRET}
         process.secrets = {"operator_token": OPERATOR, "secrets": secrets}
         process.address = f"http://127.0.0.1:{port}"
@@ -96,7 +96,7 @@ async def test_what_is_brought_is_stored_in_order_before_it_is_confirmed(
 ) -> None:
     alice = telegram.user(7, MAIN_TOKEN)
     control.refusals = [Unavailable(), Unavailable()]
-    updates = [await alice.says(str(number)) for number in range(5)]
+    updates = [await alice.send(str(number)) for number in range(5)]
     await alice.until_confirmed(updates[-1], timeout=60)
     assert [message.text for message in control.inbox.values()] == ["0", "1", "2", "3", "4"]
     assert telegram.bot(MAIN_TOKEN).webhook.kinds == ("message", "edited_message", "callback_query")
@@ -199,7 +199,7 @@ async def test_a_bot_that_loses_its_webhook_is_asked_again(
     async with asyncio.timeout(60):
         while telegram.bot(MAIN_TOKEN).webhook.url:
             await asyncio.sleep(0.05)
-    await alice.until_confirmed(await alice.says("polled"), timeout=60)
+    await alice.until_confirmed(await alice.send("polled"), timeout=60)
     assert [message.text for message in control.inbox.values()] == ["polled"]
     assert await post(gateway, SECRET, "{}") == 404
 
@@ -209,7 +209,7 @@ async def test_control_gets_a_users_file_through_the_gateways_own_door(
 ) -> None:
     content = bytes(range(256)) * 1000
     alice = telegram.user(7, MAIN_TOKEN)
-    await alice.until_confirmed(await alice.sends_file("document", "a.bin", content), timeout=60)
+    await alice.until_confirmed(await alice.send_file("document", "a.bin", content), timeout=60)
     (message,) = control.inbox.values()
     (attachment,) = message.attachments
     assert (await get_file(gateway, attachment.ref)).content == content
@@ -227,10 +227,10 @@ async def test_an_agents_file_is_fetched_from_controls_door_and_a_card_is_shown(
         file = Attachment(name="a.png", kind="photo", size=len(content), ref="0")
         message = control.keep("alice", "look").model_copy(update={"attachments": (file,)})
         assert (await control.deliver(message)).status == "delivered"
-        heard = await alice.hears()
+        heard = await alice.receive()
         assert (heard.file_kind, heard.file_bytes, heard.text) == ("photo", content, "look")
         await control.show("alice", Card(card_id="job", text="half done"))
-        assert (await alice.hears(60)).text == "half done"
+        assert (await alice.receive(60)).text == "half done"
         async with asyncio.timeout(60):
             while not control.cards:
                 await asyncio.sleep(0.02)

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from choir_common.testing.telegram import FakeTelegram
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.control_stand_in import ControlStandIn
-from tests.support.service_process import NATS_TOKEN, ServiceProcess, make_process
+from tests.support.service_process import NATS_TOKEN, ServiceProcess, service_process
 
 OPERATOR = "operator-token-of-the-test"
 OLD, NEW = "111:main-secret", "333:rotated-secret"
@@ -20,7 +20,7 @@ OLD, NEW = "111:main-secret", "333:rotated-secret"
 @pytest.fixture
 async def bare(nats: EmbeddedNats, control: ControlStandIn) -> AsyncIterator[ServiceProcess]:
     """A gateway that was started without any bot's token."""
-    async with make_process("choir_gateway", nats.url) as process:
+    async with service_process("choir_gateway", nats.url) as process:
         process.secrets = {"operator_token": OPERATOR}
         await process.start()
         yield process
@@ -54,12 +54,12 @@ async def test_a_bot_begins_with_the_token_that_is_brought_and_changes_to_the_ne
     telegram.bot(NEW)
     brought = await put(bare, parcel(4, OLD))
     assert brought.status_code == 204
-    await telegram.user(7, OLD).says("over the old token")
+    await telegram.user(7, OLD).send("over the old token")
     await until_said(control, 1)
     assert control.tokens_version == 4
 
     await put(bare, parcel(5, NEW))
-    await telegram.user(7, NEW).says("over the new one")
+    await telegram.user(7, NEW).send("over the new one")
     await until_said(control, 2)
     assert [m.text for m in control.arrivals] == ["over the old token", "over the new one"]
     assert control.tokens_version == 5

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from choir_common.wire.config import AgentConfig, AgentDefaults, Config, RepoConfig
-from choir_control.configuration.current import Snapshot
-from choir_control.images.build import Images
-from choir_control.images.port import ImageBuilder
-from choir_control.images.process import ProcessImages
-from choir_control.images.shelf import Shelf
-from choir_control.repos.mirrors import Mirrors
-from tests.support.repositories import Repository
+from choir_control.configuration.current import ConfigSnapshot
+from choir_control.images.build_service import ImageBuildService
+from choir_control.images.builder import ImageBuilder
+from choir_control.images.directory_builder import DirectoryImageBuilder
+from choir_control.images.image_store import ImageStore
+from choir_control.images.repositories.mirrors import Mirrors
+from tests.support.repositories import GitRepository
 
 ECHO = '#!/bin/sh\ncat >/dev/null\necho \'{"said": "%s"}\'\n'
 
@@ -59,12 +59,12 @@ class Told:
     lines: list[str] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
 
-    def step(self, text: str, share: float | None = None) -> None:
+    def progress(self, text: str, share: float | None = None) -> None:
         self.steps.append(text)
         if share is not None:
             self.shares.append(share)
 
-    def line(self, text: str) -> None:
+    def output(self, text: str) -> None:
         self.lines.append(text)
 
 
@@ -72,7 +72,7 @@ class Told:
 class InForce:
     """A configuration in force."""
 
-    current: Snapshot
+    current: ConfigSnapshot
 
 
 class Forge:
@@ -80,8 +80,8 @@ class Forge:
 
     def __init__(self, top: Path, builder: ImageBuilder | None = None) -> None:
         self.home = top / "home"
-        self.shared = Repository(top / "global.git")
-        self.own = Repository(top / "own.git")
+        self.shared = GitRepository(top / "global.git")
+        self.own = GitRepository(top / "own.git")
         agent = AgentConfig(
             defaults=AgentDefaults(workspace="w", llm="m", dm="d"),
             repo=RepoConfig(url=str(self.own.path)),
@@ -89,17 +89,17 @@ class Forge:
         config = Config(
             agents={"main": agent}, workspaces={}, global_repo=RepoConfig(url=str(self.shared.path))
         )
-        self.configuration = InForce(Snapshot(1, config))
+        self.configuration = InForce(ConfigSnapshot(1, config))
         self.mirrors = Mirrors(self.home, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
-        self.shelf = Shelf(self.home)
-        self.use(builder or ProcessImages(self.home))
+        self.shelf = ImageStore(self.home)
+        self.use(builder or DirectoryImageBuilder(self.home))
         self.fill_shared()
         self.fill_own()
 
     def use(self, builder: ImageBuilder) -> None:
         """Build with this from now on."""
         self.builder = builder
-        self.images = Images(
+        self.images = ImageBuildService(
             self.home,
             self.configuration,  # type: ignore[arg-type]
             self.mirrors,

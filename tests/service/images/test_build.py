@@ -9,15 +9,15 @@ from types import FrameType
 
 import pytest
 
-from choir_common.choir_dir import read_version
-from choir_common.errors import BadInput, Conflict
+from choir_common.errors import Conflict, InvalidRequest
+from choir_common.identity_dir import read_version
 from choir_common.wire.rpc import HelloRequest
-from choir_control.images.port import Piece, Recipe
-from choir_control.images.process import ProcessImages
-from choir_control.images.shelf import Shelf
-from choir_control.sessions.outfit import Outfit, Outfitter
+from choir_control.agents.sessions.launch import LaunchImage, LaunchImageResolver
+from choir_control.images.builder import BuildInput, ImageFile
+from choir_control.images.directory_builder import DirectoryImageBuilder
+from choir_control.images.image_store import ImageStore
 from tests.service.images.forge import Forge, Told, a_manifest, a_skill
-from tests.support.cuts import fork
+from tests.support.crash_injection import fork
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def forge(tmp_path: Path) -> Forge:
     return Forge(tmp_path)
 
 
-def outfitter(forge: Forge) -> Outfitter:
-    return Outfitter(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
+def outfitter(forge: Forge) -> LaunchImageResolver:
+    return LaunchImageResolver(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
 
 
-async def dress_in_newest(forge: Forge) -> Outfit:
+async def dress_in_newest(forge: Forge) -> LaunchImage:
     """Do what a start of a new session does."""
     mine = outfitter(forge)
     return await mine.dress("main", await mine.newest("main"))
@@ -69,12 +69,12 @@ async def test_an_agents_own_tools_skills_and_souls_stand_in_for_the_global_ones
 async def test_a_build_without_a_new_commit_is_skipped(forge: Forge) -> None:
     first = await forge.images.build("main", Told())
     again = await forge.images.build("main", Told())
-    assert first.fresh and not again.fresh and again.image == first.image
+    assert first.is_new and not again.is_new and again.image == first.image
     forge.fill_own("another soul")
     third = await forge.images.build("main", Told())
-    assert third.fresh and third.image.place != first.image.place
+    assert third.is_new and third.image.place != first.image.place
     assert (Path(first.image.place) / "SOUL.md").read_text() == "my soul"
-    assert forge.shelf.current("main") == third.image
+    assert forge.shelf.get_current("main") == third.image
 
 
 async def test_the_same_content_at_the_same_commits_is_the_same_image(
@@ -83,7 +83,7 @@ async def test_the_same_content_at_the_same_commits_is_the_same_image(
     first = await forge.images.build("main", Told())
     (forge.home / "images/main/current.json").unlink()
     second = await forge.images.build("main", Told())
-    assert second.fresh and second.image == first.image
+    assert second.is_new and second.image == first.image
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,16 @@ async def test_contents_that_do_not_fit_are_named_and_the_old_image_stays(
 ) -> None:
     first = await forge.images.build("main", Told())
     forge.fill_own(**{path: text})
-    with pytest.raises(BadInput, match=says):
+    with pytest.raises(InvalidRequest, match=says):
         await forge.images.build("main", Told())
-    assert forge.shelf.current("main") == first.image
-    assert await forge.builder.fault(first.image) is None
+    assert forge.shelf.get_current("main") == first.image
+    assert await forge.builder.find_drift(first.image) is None
     assert list((forge.home / "images/.staging").iterdir()) == []
 
 
 async def test_a_tool_that_must_be_compiled_is_refused_by_the_process_runtime(forge: Forge) -> None:
     forge.fill_own(**{"tools/c.json": a_manifest("my.c"), "tools/c/main.c": "int main(){}"})
-    with pytest.raises(BadInput, match="compiles nothing"):
+    with pytest.raises(InvalidRequest, match="compiles nothing"):
         await forge.images.build("main", Told())
 
 
@@ -140,7 +140,7 @@ async def test_what_a_dockerfile_asks_for_and_a_process_does_not_get_is_named_in
     assert "Dockerfile of the repository of main, line 2: ENV GREETING=moo" in warning
     assert "CHOIR_RUNTIME=docker" in warning
     again = await forge.images.build("main", Told())
-    assert not again.fresh and again.warnings == (warning,)
+    assert not again.is_new and again.warnings == (warning,)
 
 
 async def test_what_a_killed_build_left_behind_is_removed_by_the_next(forge: Forge) -> None:
@@ -157,7 +157,7 @@ async def test_a_remote_that_is_away_builds_from_the_stale_clone_and_says_so(
     forge.own.path.rename(tmp_path / "away")
     forge.fill_shared(identity__USER="x")
     again = await forge.images.build("main", Told())
-    assert again.fresh and len(again.warnings) == 1 and "stale" in again.warnings[0]
+    assert again.is_new and len(again.warnings) == 1 and "stale" in again.warnings[0]
     assert again.image.version.agent_repo_commit == first.image.version.agent_repo_commit
 
 
@@ -182,7 +182,7 @@ async def test_an_image_that_was_changed_is_refused_and_built_again(
     with pytest.raises(Conflict, match="not what was built"):
         await dress_in_newest(forge)
     mended = await forge.images.build("main", Told())
-    assert mended.fresh and mended.image == built.image
+    assert mended.is_new and mended.image == built.image
     wanted = await outfitter(forge).newest("main")
     assert wanted.image == mended.image
     await outfitter(forge).check("main", wanted)
@@ -196,17 +196,19 @@ async def test_an_agent_that_runs_something_else_is_refused_at_its_greeting(forg
         "tool_manifest_hash": version.tool_manifest_hash,
         "skill_manifest_hash": version.skill_manifest_hash,
     }
-    forge.shelf.check(HelloRequest(agent_id="main", session_id="s", epoch=1, **right))
+    forge.shelf.check_hello(HelloRequest(agent_id="main", session_id="s", epoch=1, **right))
     for name in right:
-        with pytest.raises(BadInput, match=name):
-            forge.shelf.check(
+        with pytest.raises(InvalidRequest, match=name):
+            forge.shelf.check_hello(
                 HelloRequest(agent_id="main", session_id="s", epoch=1, **{**right, name: "other"})
             )
 
 
 def _build_and_shelve(home: Path, soul: bytes) -> None:
-    pieces = (Piece("SOUL.md", soul), Piece("tools/agent/a", b"#!/bin/sh\n", True))
-    Shelf(home).put(ProcessImages(home).make(Recipe("main", pieces, None, None)))
+    pieces = (ImageFile("SOUL.md", soul), ImageFile("tools/agent/a", b"#!/bin/sh\n", True))
+    ImageStore(home).set_current(
+        DirectoryImageBuilder(home).write_image(BuildInput("main", pieces, None, None))
+    )
 
 
 def _dies_at(step: int, home: Path) -> bool:
@@ -238,12 +240,12 @@ def test_a_build_that_dies_at_any_step_leaves_the_old_image_or_the_new_one(tmp_p
         home = tmp_path / str(step)
         _build_and_shelve(home, b"old")
         died = _dies_at(step, home)
-        image = Shelf(home).current("main")
+        image = ImageStore(home).get_current("main")
         assert image is not None
         outcomes.append((Path(image.place) / "SOUL.md").read_text())
         assert outcomes[-1] in ("old", "new"), step
         _build_and_shelve(home, b"next")
-        after = Shelf(home).current("main")
+        after = ImageStore(home).get_current("main")
         assert after is not None and (Path(after.place) / "SOUL.md").read_text() == "next"
         assert not [path.name for path in (home / "images/main").glob(".new-*")]
         if not died:
@@ -283,14 +285,14 @@ def test_a_fetch_a_merge_and_a_build_that_die_anywhere_leave_the_old_or_the_new(
     asyncio.run(forge.images.build("main", Told()))
     died = 0
     for number, step in enumerate(CUTS):
-        old = forge.shelf.current("main")
+        old = forge.shelf.get_current("main")
         assert old is not None
         soul = f"soul {number}"
         forge.fill_own(soul)
         cut = _pipeline_dies_at(step, forge)
         died += cut
-        after = forge.shelf.current("main")
-        assert after is not None and asyncio.run(forge.builder.fault(after)) is None, step
+        after = forge.shelf.get_current("main")
+        assert after is not None and asyncio.run(forge.builder.find_drift(after)) is None, step
         if after != old:
             assert (Path(after.place) / "SOUL.md").read_text() == soul
         assert cut or after != old, step

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from choir_common.choir_dir import SKILLS, TOOLS, hash_directory, read_version
-from choir_common.errors import BadInput, Conflict
-from choir_control.images.build import Images
-from choir_control.images.docker import DockerImages
-from choir_control.images.dockerfiles import pin_base, stands_on_base
-from choir_control.sessions.outfit import Outfitter
+from choir_common.errors import Conflict, InvalidRequest
+from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, hash_directory, read_version
+from choir_control.agents.sessions.launch import LaunchImageResolver
+from choir_control.images.build_context import pin_base_image, uses_base_image
+from choir_control.images.build_service import ImageBuildService
+from choir_control.images.docker_builder import DockerImageBuilder
 from tests.service.images.forge import ECHO, Forge, Told, a_manifest
 from tests.service.runtimes.containers import PYTHON_IMAGE, connect
 
@@ -33,7 +33,7 @@ def client() -> Iterator[Any]:
 
 @pytest.fixture
 def forge(tmp_path: Path, client: Any) -> Iterator[Forge]:
-    forge = Forge(tmp_path, DockerImages(tmp_path / "home", PYTHON_IMAGE))
+    forge = Forge(tmp_path, DockerImageBuilder(tmp_path / "home", PYTHON_IMAGE))
     yield forge
     label = f"choir.built_for={forge.home}"
     for image in client.images.list(all=True, filters={"label": label}):
@@ -72,13 +72,13 @@ async def test_an_image_holds_the_merged_choir_and_what_was_compiled(
     assert (top / "tools/agent/c/c").read_text() == ECHO % "made"
     assert read_version(top) == built.image.version
     # what the agent will say of itself at its greeting
-    assert hash_directory(top / TOOLS) == built.image.version.tool_manifest_hash
-    assert hash_directory(top / SKILLS) == built.image.version.skill_manifest_hash
+    assert hash_directory(top / TOOLS_DIR) == built.image.version.tool_manifest_hash
+    assert hash_directory(top / SKILLS_DIR) == built.image.version.skill_manifest_hash
     image = client.images.get(f"choir-agent-main:{built.image.version.image_version}")
     assert image.id == built.image.place
     assert image.labels["choir.agent_commit"] == forge.own.git("rev-parse", "main")
     assert any("Step" in line for line in told.lines)
-    assert not (await forge.images.build("main", Told())).fresh
+    assert not (await forge.images.build("main", Told())).is_new
 
 
 def bases(forge: Forge, client: Any) -> set[str]:
@@ -114,7 +114,7 @@ async def test_the_base_is_built_only_when_the_global_repository_has_moved(
     forge.fill_own("a third soul")
     assert not await ran("second")
     assert bases(forge, client).isdisjoint(old)
-    current = forge.shelf.current("main")
+    current = forge.shelf.get_current("main")
     assert current is not None
     assert client.containers.run(current.place, ["cat", "/base"], remove=True) == b"second\n"
 
@@ -155,44 +155,44 @@ async def test_an_image_with_another_releases_agent_is_built_again(
     # labelled for the fixture that clears up
     text = f"FROM {PYTHON_IMAGE}\nLABEL choir.built_for={forge.home}\n".encode()
     newer, _ = client.images.build(fileobj=io.BytesIO(text), rm=True)
-    upgraded = DockerImages(forge.home, newer.id)
-    again = Images(forge.home, forge.configuration, forge.mirrors, upgraded, forge.shelf)  # type: ignore[arg-type]
+    upgraded = DockerImageBuilder(forge.home, newer.id)
+    again = ImageBuildService(forge.home, forge.configuration, forge.mirrors, upgraded, forge.shelf)  # type: ignore[arg-type]
     built = await again.build("main", Told())
     # its version differs, so that an update redeploys it
-    assert built.fresh and built.image.version != first.version
-    assert not (await again.build("main", Told())).fresh
+    assert built.is_new and built.image.version != first.version
+    assert not (await again.build("main", Told())).is_new
 
 
 async def test_a_build_that_fails_says_why_and_leaves_the_old_image(forge: Forge) -> None:
     first = await forge.images.build("main", Told())
     forge.fill_own(Dockerfile="FROM choir-base\nRUN echo no luck && false\n")
-    with pytest.raises(BadInput, match="cannot be built"):
+    with pytest.raises(InvalidRequest, match="cannot be built"):
         await forge.images.build("main", Told())
     forge.fill_own(Dockerfile=f"FROM {PYTHON_IMAGE}\n")
-    with pytest.raises(BadInput, match="FROM choir-base"):
+    with pytest.raises(InvalidRequest, match="FROM choir-base"):
         await forge.images.build("main", Told())
-    assert forge.shelf.current("main") == first.image
+    assert forge.shelf.get_current("main") == first.image
 
 
 async def test_an_image_that_was_removed_is_refused_and_built_again(
     forge: Forge, client: Any
 ) -> None:
     built = await forge.images.build("main", Told())
-    outfitter = Outfitter(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
+    outfitter = LaunchImageResolver(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
     wanted = await outfitter.newest("main")
     assert wanted.image == built.image
     client.images.remove(built.image.place, force=True)
     with pytest.raises(Conflict, match="removed"):
         await outfitter.dress("main", wanted)
     again = await forge.images.build("main", Told())
-    assert again.fresh and again.image.version == built.image.version
+    assert again.is_new and again.image.version == built.image.version
     outfit = await outfitter.dress("main", await outfitter.newest("main"))
     assert outfit.docker_image == again.image.place
 
 
 def test_the_base_of_a_dockerfile_is_pinned_wherever_it_is_named() -> None:
     text = "FROM choir-base:1.2 AS x\nFROM other\nfrom --platform=linux/amd64 choir-base\n# choir-base\n"
-    assert pin_base(text, "b:1") == (
+    assert pin_base_image(text, "b:1") == (
         "FROM b:1 AS x\nFROM other\nfrom --platform=linux/amd64 b:1\n# choir-base\n"
     )
-    assert stands_on_base(text) and not stands_on_base("FROM choir-based\n")
+    assert uses_base_image(text) and not uses_base_image("FROM choir-based\n")

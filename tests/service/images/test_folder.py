@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 from choir_common.wire.config import AgentConfig, AgentDefaults, Config
-from choir_control.configuration.current import Snapshot
-from choir_control.images.build import Built
-from choir_control.repos.survey import Surveyor
-from choir_control.sessions.outfit import Outfitter
+from choir_control.agents.sessions.launch import LaunchImageResolver
+from choir_control.configuration.current import ConfigSnapshot
+from choir_control.images.build_service import BuildResult
+from choir_control.images.repositories.survey import RepositorySurveyor
 from tests.service.images.forge import ECHO, Forge, Told, a_manifest, a_skill
 
 CONFIG = Config(
@@ -23,7 +23,7 @@ CONFIG = Config(
 def forge(tmp_path: Path) -> Forge:
     """An installation whose agent has no repository."""
     made = Forge(tmp_path)
-    made.configuration.current = Snapshot(1, CONFIG)
+    made.configuration.current = ConfigSnapshot(1, CONFIG)
     return made
 
 
@@ -42,7 +42,7 @@ def folder(forge: Forge) -> Path:
     return top
 
 
-async def build(forge: Forge) -> Built:
+async def build(forge: Forge) -> BuildResult:
     return await forge.images.build("main", Told())
 
 
@@ -63,11 +63,11 @@ async def test_the_same_files_are_the_same_image_and_other_files_another_one(
     first = await build(forge)
     (folder / "skills/plan.json").touch()
     again = await build(forge)
-    assert not again.fresh and again.image == first.image
+    assert not again.is_new and again.image == first.image
     (folder / "identity/SOUL.md").write_text("another soul")
     other = await build(forge)
     assert (
-        other.fresh
+        other.is_new
         and other.image.version.agent_repo_commit != first.image.version.agent_repo_commit
     )
     (folder / "tools/roll").unlink()
@@ -77,23 +77,23 @@ async def test_the_same_files_are_the_same_image_and_other_files_another_one(
 
 
 async def test_a_folder_is_checked_as_a_repository_is(forge: Forge, folder: Path) -> None:
-    surveyor = Surveyor(forge.mirrors, forge.home / "repos", compiles=False)
+    surveyor = RepositorySurveyor(forge.mirrors, forge.home / "repos", compiles=False)
     survey = await surveyor.survey(CONFIG)
-    assert list(survey.own) == ["main"] and survey.warnings == ()
+    assert list(survey.agent_repos) == ["main"] and survey.warnings == ()
     (folder / "tools/roll").chmod(0o644)
     for look in (build(forge), surveyor.survey(CONFIG)):
-        with pytest.raises(BadInput, match="tools/roll is not executable"):
+        with pytest.raises(InvalidRequest, match="tools/roll is not executable"):
             await look
     (folder / "tools/roll").unlink()
     (folder / "tools/roll").symlink_to("/bin/sh")
-    with pytest.raises(BadInput, match="symbolic link"):
+    with pytest.raises(InvalidRequest, match="symbolic link"):
         await build(forge)
 
 
 async def test_an_agent_starts_without_what_was_never_built_of_its_folder(
     forge: Forge, folder: Path
 ) -> None:
-    outfitter = Outfitter(
+    outfitter = LaunchImageResolver(
         forge.home,
         forge.configuration,  # type: ignore[arg-type]
         forge.shelf,
@@ -105,5 +105,7 @@ async def test_an_agent_starts_without_what_was_never_built_of_its_folder(
 
 
 async def test_without_a_folder_the_refusal_of_a_build_names_it(forge: Forge) -> None:
-    with pytest.raises(BadInput, match="put tools/, skills/ or identity/ into .*/agents/main"):
+    with pytest.raises(
+        InvalidRequest, match="put tools/, skills/ or identity/ into .*/agents/main"
+    ):
         await build(forge)

@@ -10,15 +10,15 @@ import asyncpg
 import pytest
 
 from choir_common.errors import NotFound, StartupError
-from choir_common.postgres.configured import configured_postgres
+from choir_common.postgres.configured import read_postgres_address
 from choir_common.wire.config import PostgresConfig
 from choir_control.settings import ControlSecrets, ControlSettings
-from choir_local.database.reach import require_data
+from choir_local.database.connection import require_embedded_database
 from choir_local.services import SERVICES
 from choir_local.settings import LocalSettings
 from choir_local.stack import running_stack
 from choirctl.start.state_directory import create_state_directory
-from tests.support.servers import PASSWORD, running_postgres
+from tests.support.postgres import PASSWORD, running_postgres
 
 SECRET = "our-postgres"
 
@@ -66,7 +66,7 @@ async def test_the_stack_keeps_everything_in_the_server_that_config_json_names(h
             await there.close()
     assert not (home / "data/postgres").exists()
     with pytest.raises(NotFound, match="use its own pg_dump"):
-        require_data(settings_for(home))
+        require_embedded_database(settings_for(home))
 
 
 async def test_a_server_whose_secret_is_not_set_stops_the_start_in_a_sentence(home: Path) -> None:
@@ -79,9 +79,12 @@ async def test_a_server_whose_secret_is_not_set_stops_the_start_in_a_sentence(ho
 def test_choird_takes_the_named_server_before_its_environment(home: Path) -> None:
     settings = ControlSettings(home=home, postgres_dsn="postgresql://choir@elsewhere/choir")
     secrets = ControlSecrets(postgres_password="env", secrets={SECRET: "named"})
-    assert settings.postgres(secrets) == ("postgresql://choir@elsewhere/choir", "env")
+    assert settings.database_address(secrets) == ("postgresql://choir@elsewhere/choir", "env")
     name_server(home, port=6000, database="our choir")
-    assert settings.postgres(secrets) == ("postgresql://choir@db.example:6000/our%20choir", "named")
+    assert settings.database_address(secrets) == (
+        "postgresql://choir@db.example:6000/our%20choir",
+        "named",
+    )
 
 
 def test_an_address_is_written_so_that_it_can_be_read_again() -> None:
@@ -96,6 +99,6 @@ def test_a_section_that_does_not_fit_is_said_with_its_place(tmp_path: Path) -> N
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"postgres": {"host": "x"}}))
     with pytest.raises(StartupError, match="section postgres: secret: "):
-        configured_postgres(path, {})
+        read_postgres_address(path, {})
     path.write_text("{}")
-    assert configured_postgres(path, {}) is None
+    assert read_postgres_address(path, {}) is None

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.eventlog.chain import Head, link
-from choir_common.wire.events import UserMsg
+from choir_common.eventlog.chain import LogHead, link_event
+from choir_common.wire.events import UserMessageStarted
 from choir_local.database import schemas
-from choir_local.database.reach import Reached, reach
+from choir_local.database.connection import DatabaseAccess, open_database
 from choir_local.settings import LocalSettings
 
 CANARY = "sk-canary-of-the-backup"
@@ -46,19 +46,19 @@ async def fill(home: Path, events: int = 700) -> None:
     home.mkdir()
     (home / "secrets.json").write_text(json.dumps({"openrouter-key": CANARY}))
     (home / "config.json").write_text('{"agents": {}, "workspaces": {}}')
-    async with reach(LocalSettings(home=home)) as reached:
+    async with open_database(LocalSettings(home=home)) as reached:
         await _write(reached, events)
 
 
-async def _write(reached: Reached, events: int) -> None:
-    head, rows = Head(), []
+async def _write(reached: DatabaseAccess, events: int) -> None:
+    head, rows = LogHead(), []
     for number in range(events):
-        words = UserMsg(inbox_id=f"in_{number}", dm="console", text="hé", turn_id="t")
-        event = link(head, "ses_1", "edge", words, datetime.now(UTC))
-        head = Head(event.rev, event.hash)
+        words = UserMessageStarted(inbox_id=f"in_{number}", dm="console", text="hé", turn_id="t")
+        event = link_event(head, "ses_1", "edge", words, datetime.now(UTC))
+        head = LogHead(event.rev, event.hash)
         rows.append(event)
     async with reached.database() as database:
-        await schemas.bring_forward(database)
+        await schemas.migrate_all(database)
         await database.execute(
             "INSERT INTO choir_control.sessions (session_id, agent_id, status, epoch, head_rev,"
             " head_hash, workspace, llm, dm, gateway) VALUES"
@@ -90,7 +90,7 @@ async def _write(reached: Reached, events: int) -> None:
             " VALUES ('m', 3, 'active');"
             " INSERT INTO choir_memory.spaces (agent_id) VALUES ('main')"
         )
-        await schemas.bring_forward(database)
+        await schemas.migrate_all(database)
 
 
 async def test_a_backup_restored_elsewhere_is_the_same_and_verifies(homes: Path) -> None:
@@ -128,7 +128,10 @@ async def test_a_log_that_retention_erased_does_not_stand_in_the_way_of_a_restor
             FROM choir_control.session_events;
         DELETE FROM choir_control.session_events;
     """
-    async with reach(LocalSettings(home=homes / "a")) as reached, reached.database() as database:
+    async with (
+        open_database(LocalSettings(home=homes / "a")) as reached,
+        reached.database() as database,
+    ):
         await database.execute(erase)
     file = homes / "erased.backup"
     assert ctl(homes / "a", "db", "backup", str(file)).returncode == 0
@@ -151,7 +154,10 @@ async def test_secrets_travel_only_when_they_are_asked_for(homes: Path) -> None:
 
 async def test_a_log_that_does_not_verify_replaces_nothing(homes: Path) -> None:
     await fill(homes / "a", events=20)
-    async with reach(LocalSettings(home=homes / "a")) as reached, reached.database() as database:
+    async with (
+        open_database(LocalSettings(home=homes / "a")) as reached,
+        reached.database() as database,
+    ):
         await database.execute(
             "UPDATE choir_control.session_events SET payload = '{\"x\": 1}' WHERE rev = 7"
         )

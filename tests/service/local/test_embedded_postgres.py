@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from choir_common.errors import StartupError
-from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
+from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 
 PASSWORD = 'it\'s a "secret"'
 
@@ -28,8 +28,8 @@ def root() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def places(root: Path, binaries: Path | None = None) -> PostgresPlaces:
-    return PostgresPlaces(root / "data" / "postgres", root / "socks", root / "pg.log", binaries)
+def places(root: Path, binaries: Path | None = None) -> PostgresPaths:
+    return PostgresPaths(root / "data" / "postgres", root / "socks", root / "pg.log", binaries)
 
 
 AGENTS = 1_700

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from choir_local.identity import SAME_USER, Identity, unprivileged_identity
 from choir_local.launch import PIPE_ROOM, Command, clean_environment, run_to_end
+from choir_local.process_user import SAME_USER, ProcessUser, unprivileged_identity
 
 SOON = timedelta(seconds=30)
-AS_ROOT = [Identity("mapped:65534:65534"), Identity("lowered:65534:65534")] * (os.geteuid() == 0)
+AS_ROOT = [ProcessUser("mapped:65534:65534"), ProcessUser("lowered:65534:65534")] * (
+    os.geteuid() == 0
+)
 
 
 async def run_python(
-    code: str, identity: Identity = SAME_USER, stdin: bytes = b""
+    code: str, identity: ProcessUser = SAME_USER, stdin: bytes = b""
 ) -> tuple[int, str]:
     env = clean_environment(CHOIR_X="1")
     return await run_to_end(Command((sys.executable, "-c", code), env, stdin, (), identity), SOON)
@@ -23,7 +25,7 @@ async def run_python(
 
 @pytest.mark.parametrize("identity", [unprivileged_identity(), *AS_ROOT], ids=lambda i: i.text)
 async def test_a_server_that_refuses_root_still_reaches_private_files(
-    identity: Identity, tmp_path: Path
+    identity: ProcessUser, tmp_path: Path
 ) -> None:
     secret = tmp_path / "private"
     secret.write_text("found")

@@ -53,7 +53,7 @@ def home() -> Iterator[Path]:
 
 
 def distribute(setup: ModuleType, home: Path) -> None:
-    setup.distribute(home, setup.Owner(os.geteuid(), os.getegid()))
+    setup.distribute(home, setup.FileOwner(os.geteuid(), os.getegid()))
 
 
 def told(setup: ModuleType, service: str, name: str = "secrets.json") -> dict[str, Any]:

@@ -22,13 +22,13 @@ from choir_common.errors import StartupError
 from choir_common.wire.config import ModelConfig
 from choir_local.home import Home
 from choir_local.launch import Command
-from choir_local.liveness import Probe
+from choir_local.liveness import LivenessProbe
 from choir_local.model_choice import ModelChoice
 from choir_local.model_record import record_choice
 from choir_local.settings import LocalSettings
 from choir_local.stack import Stack, running_stack, stop_stack
 from choir_local.stack_state import ChildState, read_state
-from choir_local.supervisor import Child, Supervisor
+from choir_local.supervisor import ChildSpec, Supervisor
 from tests.security.runtimes.confined import stand_in_control
 
 SLEEP = (sys.executable, "-S", "-c", "import time; time.sleep(600)")
@@ -69,17 +69,19 @@ class Table:
                 await asyncio.sleep(0.005)
 
 
-def child(name: str, argv: tuple[str, ...] = SLEEP, **more: object) -> Child:
+def child(name: str, argv: tuple[str, ...] = SLEEP, **more: object) -> ChildSpec:
     async def command() -> Command:
         return Command(argv)
 
     async def ready(_: int) -> bool:
         return True
 
-    return Child(name, command, more.pop("ready", ready), **more)  # type: ignore[arg-type]
+    return ChildSpec(name, command, more.pop("ready", ready), **more)  # type: ignore[arg-type]
 
 
-async def run_table(home: Path, *children: Child) -> tuple[Table, Supervisor, asyncio.Task[None]]:
+async def run_table(
+    home: Path, *children: ChildSpec
+) -> tuple[Table, Supervisor, asyncio.Task[None]]:
     table = Table({}, [])
     supervisor = Supervisor(children, home / "logs", table.report)
     return table, supervisor, asyncio.create_task(supervisor.run(lambda: None))
@@ -120,13 +122,13 @@ async def answering(_: int) -> bool:
     return True
 
 
-def hanging_file(path: Path) -> Probe:
+def hanging_file(path: Path) -> LivenessProbe:
     """Return a quick probe that fails while `path` is there."""
 
     async def answers(_: int) -> bool:
         return not path.exists()
 
-    return Probe(answers, every=timedelta(milliseconds=20))
+    return LivenessProbe(answers, every=timedelta(milliseconds=20))
 
 
 async def test_a_child_that_stops_answering_is_killed_and_started_again(home: Path) -> None:
@@ -136,9 +138,9 @@ async def test_a_child_that_stops_answering_is_killed_and_started_again(home: Pa
         hangs.unlink(missing_ok=True)
         return Command(SLEEP)
 
-    steady = child("steady", probe=Probe(answering, every=timedelta(milliseconds=20)))
+    steady = child("steady", probe=LivenessProbe(answering, every=timedelta(milliseconds=20)))
     table, supervisor, running = await run_table(
-        home, Child("hanging", command, answering, probe=hanging_file(hangs)), steady
+        home, ChildSpec("hanging", command, answering, probe=hanging_file(hangs)), steady
     )
     first = await table.reaches("hanging", "ready")
     hangs.touch()
@@ -183,7 +185,7 @@ time.sleep(60)
     async def ready(_: int) -> bool:
         return tool_file.exists()
 
-    table, supervisor, running = await run_table(home, Child("control", command, ready))
+    table, supervisor, running = await run_table(home, ChildSpec("control", command, ready))
     state = await table.reaches("control", "ready")
     assert state.pid is not None
     tools.append(psutil.Process(int(tool_file.read_text())))
@@ -287,7 +289,7 @@ async def test_standard_input_reaches_the_child_as_a_file(home: Path) -> None:
     async def heard(_: int) -> bool:
         return "heard" in (home / "logs" / "ear.log").read_text()
 
-    table, supervisor, running = await run_table(home, Child("ear", command, heard))
+    table, supervisor, running = await run_table(home, ChildSpec("ear", command, heard))
     await table.reaches("ear", "ready")
     supervisor.stop()
     await running

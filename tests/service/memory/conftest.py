@@ -7,22 +7,21 @@ import pytest
 
 from choir_common.clock import SystemClock
 from choir_common.postgres.pool import Database
-from choir_common.wire.memories import MemoryHits, MemoryQuery, MemoryUpsert, MemoryWritten
-from choir_memory.embedding.embedders import Choice, Embedders
-from choir_memory.embedding.guard import EmbedderGuard
-from choir_memory.embedding.model_store import Model
-from choir_memory.embedding.port import Embedder
-from choir_memory.embedding.queue import EmbeddingQueue, Pace
-from choir_memory.knowledge.upsert import Knowledge
-from choir_memory.schema.spaces import Spaces
-from choir_memory.schema.store import SpaceStore
-from choir_memory.search.recall import Recall
+from choir_common.wire.memory_search import MemoryHits, MemoryQuery, MemoryUpsert, MemoryWritten
+from choir_memory.embedding.circuit_breaker import EmbedderCircuitBreaker
+from choir_memory.embedding.embedder import Embedder
+from choir_memory.embedding.model_store import StoredModel
+from choir_memory.embedding.queue import EmbeddingQueue, QueueIntervals
+from choir_memory.embedding.registry import ConfiguredModel, EmbedderRegistry
+from choir_memory.knowledge.upsert import KnowledgeService
+from choir_memory.schema.store import SpaceRegistry, SpaceStore
+from choir_memory.search.service import SearchService
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.servers import bus, database, dsn, make_memory, nats, postgres
 
 __all__ = ["bus", "database", "dsn", "make_memory", "nats", "postgres"]
 
-QUICK = Pace(tick_s=0.02, poll_s=0.05, retry_s=0.05, sweep_s=0.3)
+QUICK = QueueIntervals(tick_s=0.02, poll_s=0.05, retry_s=0.05, sweep_s=0.3)
 
 
 @dataclass
@@ -30,16 +29,16 @@ class Room:
     """The service's parts in this process, over a real database."""
 
     database: Database
-    spaces: Spaces
-    embedders: Embedders
+    spaces: SpaceRegistry
+    embedders: EmbedderRegistry
     queue: EmbeddingQueue
-    knowledge: Knowledge
-    recall: Recall
+    knowledge: KnowledgeService
+    recall: SearchService
     dsn: str
     calls: int = 0
 
     @property
-    def guard(self) -> EmbedderGuard:
+    def guard(self) -> EmbedderCircuitBreaker:
         """Return the guard of the model that serves."""
         return self.embedders.working[0][1]
 
@@ -59,9 +58,9 @@ async def make_room(
     database: Database, embedder: Embedder, dsn: str = "", query_deadline_s: float = 30.0
 ) -> Room:
     """Build the parts around `embedder` over an empty database."""
-    spaces = Spaces(SpaceStore(database))
+    spaces = SpaceRegistry(SpaceStore(database))
     await spaces.open()
-    embedders = Embedders(database, only(embedder), SystemClock(), query_deadline_s)
+    embedders = EmbedderRegistry(database, only(embedder), SystemClock(), query_deadline_s)
     await embedders.open()
     queue = EmbeddingQueue(database, spaces, embedders, QUICK)
     return Room(
@@ -69,19 +68,19 @@ async def make_room(
         spaces,
         embedders,
         queue,
-        Knowledge(database, spaces, queue.announce),
-        Recall(database, spaces, embedders, SystemClock()),
+        KnowledgeService(database, spaces, queue.notify),
+        SearchService(database, spaces, embedders, SystemClock()),
         dsn,
     )
 
 
-def only(embedder: Embedder) -> Choice:
+def only(embedder: Embedder) -> ConfiguredModel:
     """Return a choice of this embedder, beside which no other can be had."""
 
-    def make(model: Model) -> Embedder | None:
+    def make(model: StoredModel) -> Embedder | None:
         return embedder if model.name == embedder.name else None
 
-    return Choice(embedder.name, embedder.dimensions, "test", make)
+    return ConfiguredModel(embedder.name, embedder.dimensions, "test", make)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.postgres.pool import Database
-from choir_memory.words.tokens import document_tokens, tsvector
+from choir_memory.text.tokens import document_tokens, tsvector
 
 _INSERT = """
 INSERT INTO choir_{agent}.memory_documents

@@ -1,6 +1,6 @@
 """Spaces of thousands of documents, made in the database itself."""
 
-from choir_memory.schema.naming import qualified
+from choir_memory.schema.store import qualified
 from tests.service.memory.conftest import Room
 
 _DOCUMENTS = """

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from choir_memory.embedding.queue_store import enqueue
-from choir_memory.schema.naming import qualified
-from choir_memory.words.asking import asking_share
-from choir_memory.words.tokens import document_tokens, tsvector
+from choir_memory.schema.store import qualified
+from choir_memory.text.questions import question_share
+from choir_memory.text.tokens import document_tokens, tsvector
 from tests.service.memory.conftest import Room
 
 MORNING = datetime(2024, 5, 1, 9, 0, tzinfo=UTC)
@@ -23,7 +23,7 @@ async def remember(room: Room, session_id: str, position: int, text: str, **more
         "chunk_index": position,
         "text": text,
         "tokens": len(tokens),
-        "asking": asking_share(text),
+        "asking": question_share(text),
         "happened_at": MORNING + timedelta(minutes=position),
         **more,
     }

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 from uuid import uuid4
 
-from choir_common.wire.json import JsonObject
 from choir_common.wire.memory_operator import (
-    BringIn,
     ExportMemory,
+    ImportPart,
     ImportRecords,
     MemoryImported,
 )
 from choir_common.wire.memory_records import Record
+from choir_common.wire.model import JsonObject
+from choir_memory.admin.export_import import MemoryTransfer
+from choir_memory.admin.read import MemoryReader
+from choir_memory.admin.write import MemoryWriter
 from choir_memory.audit.store import AuditStore
-from choir_memory.operator.carry import Carry
-from choir_memory.operator.change import Change
-from choir_memory.operator.look import Look
 from tests.service.memory.conftest import Room
 
 
@@ -22,9 +22,9 @@ from tests.service.memory.conftest import Room
 class Operator:
     """Looks at, changes and carries memory."""
 
-    look: Look
-    change: Change
-    carry: Carry
+    look: MemoryReader
+    change: MemoryWriter
+    carry: MemoryTransfer
 
     async def export(self, agent_id: str = "main") -> list[Record]:
         """Return everything, page by page."""
@@ -43,7 +43,7 @@ class Operator:
         name = name or uuid4().hex
         return [
             await self.carry.bring_in(
-                BringIn(
+                ImportPart(
                     agent_id=agent_id,
                     piece=ImportRecords(
                         import_id=name,
@@ -61,9 +61,9 @@ def make_operator(room: Room) -> Operator:
     """Sit an operator down at a room."""
     audit = AuditStore(room.database)
     return Operator(
-        Look(room.database, room.spaces, room.recall, audit),
-        Change(room.database, room.spaces, room.knowledge),
-        Carry(room.database, room.spaces, audit, room.queue.announce),
+        MemoryReader(room.database, room.spaces, room.recall, audit),
+        MemoryWriter(room.database, room.spaces, room.knowledge),
+        MemoryTransfer(room.database, room.spaces, audit, room.queue.notify),
     )
 
 
@@ -71,7 +71,7 @@ async def audited(
     room: Room, agent_id: str = "main"
 ) -> list[tuple[str, str, set[str], JsonObject]]:
     """Return the audit of an agent, oldest first."""
-    found = await AuditStore(room.database).page(agent_id, None, 1000)
+    found = await AuditStore(room.database).read_page(agent_id, None, 1000)
     return [
         (
             one.entry.actor,

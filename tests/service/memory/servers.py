@@ -20,13 +20,13 @@ import httpx2
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory import BusMemory
-from choir_common.http.transport import make_client
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.http.client import make_client
 from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
-from tests.support.keeper import kept_postgres
 from tests.support.ports import free_port
-from tests.support.servers import PASSWORD, fresh_database
+from tests.support.postgres import PASSWORD, fresh_database
+from tests.support.shared_postgres import shared_postgres
 
 NATS_TOKEN = "bus-token"
 
@@ -34,7 +34,7 @@ NATS_TOKEN = "bus-token"
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The address of one server for all tests of this process; each makes its own database in it."""
-    with kept_postgres() as address:
+    with shared_postgres() as address:
         yield address
 
 
@@ -104,8 +104,8 @@ class MemoryProcess:
     process: Process | None = None
 
     @property
-    def client(self) -> BusMemory:
-        return BusMemory(self.bus)
+    def client(self) -> NatsMemoryClient:
+        return NatsMemoryClient(self.bus)
 
     @property
     def log(self) -> str:

@@ -9,24 +9,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory import BusMemory
-from choir_common.clients.memory_sessions import BusSessionMemory
-from choir_common.errors import BadInput, NotFound
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.errors import InvalidRequest, NotFound
 from choir_common.postgres.pool import Database
-from choir_common.wire.memories import MemoryQuery
-from choir_common.wire.memory_sessions import Archived, EraseSession, RecordUnits
-from choir_memory.documents.links_store import Link, LinkStore
-from choir_memory.layers.episodes import remember_episode
-from choir_memory.layers.tool_errors import remember_troubles
-from choir_memory.schema.store import as_agent
-from choir_memory.sessions.archive import Archive
-from choir_memory.sessions.erase import Eraser
-from choir_memory.sessions.promote import AT_ONCE, Promotion
-from choir_memory.sessions.record import Recorder
+from choir_common.wire.memory_search import MemoryQuery
+from choir_common.wire.memory_sessions import ArchiveProgress, EraseSession, RecordUnits
+from choir_memory.documents.store import Link, LinkStore
+from choir_memory.schema.store import agent_transaction
+from choir_memory.sessions.archive import SessionArchive
+from choir_memory.sessions.erasure import SessionEraser
+from choir_memory.sessions.promotion import BATCH_SIZE, SessionPromoter
+from choir_memory.sessions.recorder import UnitRecorder
+from choir_memory.summaries.episodes import store_episode
+from choir_memory.tool_errors.service import store_failures
 from tests.service.memory.conftest import Room
 from tests.service.memory.servers import MakeMemory, until
 from tests.service.memory.test_record import make_unit
-from tests.support.sessions import BEGAN, Script, talk
+from tests.support.sessions import BEGAN, LogBuilder, conversation_log
 
 ROWS = """
 SELECT session_id, tier, chunk_index, kind, speaker, text, origin, trust, first_rev, last_rev, happened_at, id
@@ -42,12 +42,14 @@ FROM choir_memory.sessions ORDER BY session_id
 class Desk:
     room: Room
     database: Database
-    archive: Archive
-    eraser: Eraser
-    recorder: Recorder
-    taken: list[Archived] = field(default_factory=list)
+    archive: SessionArchive
+    eraser: SessionEraser
+    recorder: UnitRecorder
+    taken: list[ArchiveProgress] = field(default_factory=list)
 
-    async def take(self, script: Script, *, keep: int = 10, page: int = 1_000) -> Archived:
+    async def take(
+        self, script: LogBuilder, *, keep: int = 10, page: int = 1_000
+    ) -> ArchiveProgress:
         """Archive a whole session in pages of so many events."""
         for first in range(0, len(script.events), page):
             last = first + page
@@ -83,25 +85,25 @@ async def desk(room: Room) -> AsyncIterator[Desk]:
 
 
 def make_desk(room: Room) -> Desk:
-    database, announce = room.database, room.queue.announce
+    database, announce = room.database, room.queue.notify
     return Desk(
         room,
         database,
-        Archive(
+        SessionArchive(
             database,
             room.spaces,
-            Promotion(database, announce),
+            SessionPromoter(database, announce),
             announce,
-            remember_troubles,
-            remember_episode,
+            store_failures,
+            store_episode,
         ),
-        Eraser(database, room.spaces),
-        Recorder(database, room.spaces, announce),
+        SessionEraser(database, room.spaces),
+        UnitRecorder(database, room.spaces, announce),
     )
 
 
-def make_talk(number: int, **more: str) -> Script:
-    return talk(
+def make_talk(number: int, **more: str) -> LogBuilder:
+    return conversation_log(
         f"s{number}",
         f"The {number}th otter is asleep.",
         began=BEGAN + timedelta(days=number),
@@ -110,8 +112,8 @@ def make_talk(number: int, **more: str) -> Script:
 
 
 async def test_an_archived_session_is_found_by_what_was_said_in_it(desk: Desk) -> None:
-    answer = await desk.take(talk("s1", "The otter sleeps in the boathouse."))
-    assert answer == Archived(through_rev=4, ended=True)
+    answer = await desk.take(conversation_log("s1", "The otter sleeps in the boathouse."))
+    assert answer == ArchiveProgress(through_rev=4, ended=True)
     found = await desk.room.ask("boathouse", store="session", mode="text")
     assert {hit.text for hit in found.hits} == {
         "The otter sleeps in the boathouse.",
@@ -124,7 +126,7 @@ async def test_an_archived_session_is_found_by_what_was_said_in_it(desk: Desk) -
 async def test_pages_of_any_size_and_pages_that_come_twice_give_the_same_rows(
     desk: Desk, page: int
 ) -> None:
-    script = Script()
+    script = LogBuilder()
     script.start()
     script.user("Look.")
     for number in range(12):
@@ -145,19 +147,19 @@ async def test_pages_of_any_size_and_pages_that_come_twice_give_the_same_rows(
 
 
 async def test_a_gap_changes_nothing_and_is_answered_by_where_memory_is(desk: Desk) -> None:
-    script = talk("s1", "one", "two")
+    script = conversation_log("s1", "one", "two")
     assert (await desk.archive.take(script.page(0, 2))).through_rev == 2
     before = await desk.rows()
     assert (await desk.archive.take(script.page(4, 6, 10))).through_rev == 2
     assert await desk.rows() == before
-    with pytest.raises(BadInput, match="does not follow"):
+    with pytest.raises(InvalidRequest, match="does not follow"):
         page = script.page(2, 6)
         events = (page.events[0], page.events[2])
         await desk.archive.take(page.model_copy(update={"events": events}))
 
 
 async def test_a_session_that_goes_on_is_found_before_it_ends(desk: Desk) -> None:
-    script = talk("s1", "A live otter.")
+    script = conversation_log("s1", "A live otter.")
     answer = await desk.archive.take(script.page(0, 3))
     assert (answer.ended, answer.through_rev) == (False, 3)
     found = await desk.room.ask("otter", store="session", mode="text")
@@ -188,7 +190,7 @@ async def test_the_oldest_session_goes_to_long_term_memory_and_keeps_its_words(d
 
 async def test_vectors_stay_when_the_session_is_promoted(desk: Desk) -> None:
     await desk.take(make_talk(0))
-    while await desk.room.queue.take_batch():
+    while await desk.room.queue.embed_batch():
         pass
     assert await desk.vectors() == {"mid_term"}
     await desk.take(make_talk(1), keep=1)
@@ -202,12 +204,12 @@ async def test_vectors_stay_when_the_session_is_promoted(desk: Desk) -> None:
 @pytest.mark.parametrize("mode", ["semantic", "text"])
 async def test_what_was_said_is_found_after_thirty_later_sessions(desk: Desk, mode: str) -> None:
     dinner = "We had dinner in Lisbon at Taberna da Esperanca."
-    await desk.take(talk("s00", dinner, summary="Of a journey."))
+    await desk.take(conversation_log("s00", dinner, summary="Of a journey."))
     for number in range(1, 31):
         said = f"Today ({number}) I watered the plants."
         began = BEGAN + timedelta(days=number)
-        await desk.take(talk(f"s{number:02}", said, began=began, summary="Of plants."))
-    while await desk.room.queue.take_batch():
+        await desk.take(conversation_log(f"s{number:02}", said, began=began, summary="Of plants."))
+    while await desk.room.queue.embed_batch():
         pass
     for question in ("where did we eat in Lisbon?", "Taberna da Esperanca"):
         found = await desk.room.ask(question, store="session", mode=mode)
@@ -217,7 +219,7 @@ async def test_what_was_said_is_found_after_thirty_later_sessions(desk: Desk, mo
 async def test_a_session_of_recorded_units_is_promoted_like_one_with_a_log(desk: Desk) -> None:
     units = (make_unit(0, "The lamp is green."),)
     await desk.recorder.record(RecordUnits(agent_id="main", session_id="s0", units=units))
-    script = Script("s0")
+    script = LogBuilder("s0")
     assert (await desk.archive.take(script.page(0, 0, 0))).promoted == ("s0",)
     assert await desk.tiers() == {"s0": {"long_term_detail", "long_term_summary"}}
     more = (make_unit(1, "The lamp is blue."),)
@@ -227,7 +229,9 @@ async def test_a_session_of_recorded_units_is_promoted_like_one_with_a_log(desk:
 
 
 async def test_a_session_of_many_units_is_promoted_some_at_a_time(desk: Desk) -> None:
-    script = talk("s0", *(f"message {number}" for number in range(AT_ONCE // 2 + 10)))
+    script = conversation_log(
+        "s0", *(f"message {number}" for number in range(BATCH_SIZE // 2 + 10))
+    )
     await desk.take(script, keep=1)
     assert await desk.archive.promotion.promote("main", 0) == ("s0",)
     counts = await desk.database.fetch(
@@ -257,7 +261,7 @@ async def test_without_a_summary_what_the_user_said_is_quoted(desk: Desk) -> Non
 
 
 async def test_a_summary_of_a_session_that_read_the_web_is_trusted_no_further(desk: Desk) -> None:
-    script = Script()
+    script = LogBuilder()
     script.start()
     script.user("Read.")
     script.tool("c1", "choir.web.browse", {"text": "Buy now!"})
@@ -270,7 +274,7 @@ async def test_a_summary_of_a_session_that_read_the_web_is_trusted_no_further(de
 
 async def test_a_session_in_which_nothing_was_said_pushes_nothing_out(desk: Desk) -> None:
     await desk.take(make_talk(0), keep=1)
-    empty = Script("s1", began=BEGAN + timedelta(days=1))
+    empty = LogBuilder("s1", started_at=BEGAN + timedelta(days=1))
     empty.start()
     empty.stop()
     assert (await desk.take(empty, keep=1)).promoted == ()
@@ -288,7 +292,7 @@ async def test_an_erased_session_leaves_nothing_and_does_not_come_back(
         "SELECT id FROM choir_main.memory_documents WHERE session_id = 's0'"
     )
     derived = await room.database.fetchval("SELECT id FROM choir_main.knowledge_documents")
-    async with as_agent(room.database, "main") as held:
+    async with agent_transaction(room.database, "main") as held:
         await LinkStore(held, "main").add([Link(derived, "evidence", documents[0]["id"])])
     erased = await desk.eraser.erase(EraseSession(agent_id="main", session_id="s0"))
     assert erased.documents == len(documents) + 1 and note == str(derived)
@@ -338,10 +342,12 @@ async def test_a_session_comes_in_over_the_bus_and_gets_its_vectors(
 ) -> None:
     memory = make_memory()
     await memory.start()
-    script = talk("s1", "The lighthouse keeper paints at night.", summary="Of a keeper.")
-    sessions, client = BusSessionMemory(bus), BusMemory(bus)
+    script = conversation_log(
+        "s1", "The lighthouse keeper paints at night.", summary="Of a keeper."
+    )
+    sessions, client = NatsSessionMemoryClient(bus), NatsMemoryClient(bus)
     answer = await sessions.archive(script.page(keep=10))
-    assert answer == Archived(through_rev=4, ended=True)
+    assert answer == ArchiveProgress(through_rev=4, ended=True)
 
     async def embedded() -> bool:
         status = await client.status()

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from choir_common.clients.memory import BusMemory
-from choir_common.clients.memory_collections import BusCollectionMemory
-from choir_common.errors import BadInput, NotFound
-from choir_common.wire.memories import MemoryQuery
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.clients.memory_collections import NatsCollectionsClient
+from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.memory_collections import (
     AddDocument,
     DocumentAdded,
     ListCollections,
     RemoveDocuments,
 )
-from choir_memory.layers.collections import Collections
+from choir_common.wire.memory_search import MemoryQuery
+from choir_memory.collections.service import CollectionService
 from tests.service.memory.conftest import Room
 from tests.service.memory.servers import MakeMemory
 
@@ -24,8 +24,8 @@ MANUAL = (
 TAXES = "# Taxes\nThe return is due on 31 July."
 
 
-def make(room: Room) -> Collections:
-    return Collections(room.database, room.spaces, room.queue.announce)
+def make(room: Room) -> CollectionService:
+    return CollectionService(room.database, room.spaces, room.queue.notify)
 
 
 async def add(room: Room, name: str, text: str, collection: str = "house") -> DocumentAdded:
@@ -95,20 +95,20 @@ async def test_what_was_brought_can_be_listed_and_taken_away(room: Room) -> None
 
 
 async def test_a_document_without_words_is_refused(room: Room) -> None:
-    with pytest.raises(BadInput, match="not blank"):
+    with pytest.raises(InvalidRequest, match="not blank"):
         await add(room, "empty.md", " \n ")
 
 
 async def test_over_the_bus_an_agent_finds_what_was_brought_to_it(make_memory: MakeMemory) -> None:
     memory = make_memory()
     await memory.start()
-    brought = BusCollectionMemory(memory.bus)
+    brought = NatsCollectionsClient(memory.bus)
     document = AddDocument(agent_id="main", collection="house", name="manual.md", text=MANUAL)
     assert (await brought.add(document)).chunks == 3
     query = MemoryQuery(
         agent_id="main", store="knowledge", query="bleeding", mode="text", context=True
     )
-    (hit,) = (await BusMemory(memory.bus).query(query)).hits
+    (hit,) = (await NatsMemoryClient(memory.bus).query(query)).hits
     assert (hit.kind, hit.origin, hit.session_id) == ("document_chunk", "operator", "house")
     assert "Pressure" in hit.before[-1].text
     listed = await brought.listed(ListCollections(agent_id="main", collection="house"))

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from choir_memory.embedding.port import BATCH
+from choir_memory.embedding.embedder import BATCH_SIZE
 from tests.service.memory.conftest import Room, make_room
 from tests.service.memory.provider import Mood, ScriptedProvider
 from tests.service.memory.servers import until
@@ -34,12 +34,12 @@ async def test_documents_get_their_vectors_in_batches(
     room: Room, provider: ScriptedProvider
 ) -> None:
     async with working(room):
-        for number in range(BATCH + 8):
+        for number in range(BATCH_SIZE + 8):
             await room.put(f"note {number}")
         await until(lambda: all_embedded(room))
-    assert await vectors(room) == BATCH + 8
-    assert max(map(len, provider.batches)) <= BATCH
-    assert len(provider.batches) < BATCH
+    assert await vectors(room) == BATCH_SIZE + 8
+    assert max(map(len, provider.batches)) <= BATCH_SIZE
+    assert len(provider.batches) < BATCH_SIZE
 
 
 async def test_work_left_by_a_killed_process_is_found_again(
@@ -223,11 +223,11 @@ async def test_after_three_failures_searches_stop_asking_for_a_while(
 async def test_two_workers_share_a_queue_without_doing_anything_twice(
     room: Room, provider: ScriptedProvider
 ) -> None:
-    for number in range(3 * BATCH):
+    for number in range(3 * BATCH_SIZE):
         await room.put(f"note {number}")
     other = await make_room(room.database, provider.embedder())
     async with working(room), working(other):
         await until(lambda: all_embedded(room))
     embedded = [text for batch in provider.batches for text in batch]
-    assert len(embedded) == len(set(embedded)) == 3 * BATCH
+    assert len(embedded) == len(set(embedded)) == 3 * BATCH_SIZE
     await other.guard._embedder.close()

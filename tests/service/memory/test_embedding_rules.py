@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from choir_common.metrics import Metrics
-from choir_memory.embedding.figures import EmbeddingFigures
-from choir_memory.embedding.port import BATCH
+from choir_memory.embedding.embedder import BATCH_SIZE
+from choir_memory.embedding.metrics import EmbeddingMetrics
 from tests.service.memory.conftest import Room
 from tests.service.memory.lived import remember
 from tests.service.memory.provider import ScriptedProvider
@@ -18,7 +18,7 @@ JOBS = "SELECT tries, due_at, due_at - clock_timestamp() AS wait FROM choir_memo
 
 
 async def work(room: Room) -> None:
-    while await room.queue.take_batch():
+    while await room.queue.embed_batch():
         pass
 
 
@@ -68,13 +68,13 @@ async def test_a_provider_that_names_a_time_is_left_alone_until_then(
     room: Room, provider: ScriptedProvider
 ) -> None:
     provider.mood, provider.retry_after = "rate_limited", "200"
-    for number in range(3 * BATCH):
+    for number in range(3 * BATCH_SIZE):
         await room.put(f"note {number}")
-    assert not await room.queue.take_batch()
-    assert not await room.queue.take_batch()
+    assert not await room.queue.embed_batch()
+    assert not await room.queue.embed_batch()
     assert len(provider.batches) == 1, "the rest waits, too"
     waits = [row["wait"].total_seconds() for row in await jobs(room) if row["due_at"]]
-    assert len(waits) == BATCH
+    assert len(waits) == BATCH_SIZE
     assert min(waits) > 150
 
 
@@ -88,7 +88,7 @@ async def test_retries_wait_longer_each_time_and_then_for_the_sweep(
         room.queue._troubles.clear()
         await room.database.execute("UPDATE choir_memory.embedding_queue SET due_at = NULL")
         before = await room.database.fetchval("SELECT clock_timestamp()")
-        await room.queue.take_batch()
+        await room.queue.embed_batch()
         [row] = await jobs(room)
         assert row["tries"] == tries
         waits.append((row["due_at"] - before).total_seconds())
@@ -124,7 +124,7 @@ async def test_a_search_that_works_again_lets_the_worker_go_on_at_once(
 ) -> None:
     provider.mood, provider.retry_after = "rate_limited", "200"
     await room.put("the otter")
-    await room.queue.take_batch()
+    await room.queue.embed_batch()
     provider.mood = "well"
     await room.put("the beaver")
     await work(room)
@@ -139,7 +139,7 @@ async def test_the_metrics_tell_what_waits_and_whether_the_embedder_is_well(
     room: Room, provider: ScriptedProvider
 ) -> None:
     metrics = Metrics("test")
-    figures = EmbeddingFigures(metrics, room.queue, room.embedders)
+    figures = EmbeddingMetrics(metrics, room.queue, room.embedders)
     provider.mood = "failing"
     await room.put("waiting")
     await work(room)

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from choir_common.errors import Conflict, NotFound
-from choir_memory.schema.store import as_agent
+from choir_memory.schema.store import agent_transaction
 from tests.service.memory.conftest import Room
 
 
@@ -175,5 +175,5 @@ async def test_the_role_of_an_agent_cannot_reach_the_audit(room: Room) -> None:
     await room.put("x")
     for table in ("audit", "receipts", "cursors"):
         with pytest.raises(Exception, match="permission denied"):
-            async with as_agent(room.database, "main") as held:
+            async with agent_transaction(room.database, "main") as held:
                 await held.execute(f"DELETE FROM choir_memory.{table}")

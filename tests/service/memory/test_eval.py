@@ -1,4 +1,5 @@
-"""What memory must find, through the whole service with its offline model: the bars of `make eval`."""
+"""What memory must find, through the whole service with its offline model: the bars of `make
+eval`."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -31,12 +32,12 @@ async def test_each_arm_can_be_taken_away_and_none_is_for_show() -> None:
         written = await harness.write(0, garden)
         await harness.wait_for_vectors(lambda _: None, 120)
         assert mean(await harness.measure(written)).turn_r5 == 1.0
-        by_words = await harness.ask(written, "How do they keep the deer out?", ("text",))
+        by_words = await harness.search(written, "How do they keep the deer out?", ("text",))
         (asked,) = by_words.hits
         assert "What shall we do about the deer?" in asked.text
-        with_window = await harness.ask(written, "the deer?", ("text", "window"))
+        with_window = await harness.search(written, "the deer?", ("text", "window"))
         assert "A fence" in with_window.hits[1].text + with_window.hits[0].text
-        in_may = await harness.ask(written, "what happened in May", ("vector", "time"))
+        in_may = await harness.search(written, "what happened in May", ("vector", "time"))
         assert {arm.arm for arm in in_may.hits[0].arms} == {"vector", "time"}
 
 

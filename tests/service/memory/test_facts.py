@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from choir_common.errors import Unavailable
-from choir_memory.documents.erase_store import erase
-from choir_memory.layers.extraction import MAX_RULES, Extraction
-from choir_memory.schema.lease_store import Leases
-from choir_memory.schema.store import as_agent
+from choir_memory.documents.erase_store import erase_documents
+from choir_memory.facts.extraction import MAX_RULES, ExtractionTask
+from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.schema.store import agent_transaction
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import ScriptedModel, answer, live_turns, propose
 from tests.service.memory.operators import make_operator
@@ -38,14 +38,14 @@ async def say(room: Room, *said: tuple[str, str, str], **more: str) -> list[UUID
     return ids
 
 
-def make(room: Room, *answers: str | Unavailable) -> tuple[Extraction, ScriptedModel]:
+def make(room: Room, *answers: str | Unavailable) -> tuple[ExtractionTask, ScriptedModel]:
     model = ScriptedModel(list(answers))
-    leases, announce = Leases(room.database, "r1"), room.queue.announce
+    leases, announce = LeaseStore(room.database, "r1"), room.queue.notify
 
     async def no_vectors(text: str) -> None:
         raise Unavailable("no embedder")
 
-    return Extraction(room.database, leases, model, no_vectors, announce), model  # type: ignore[arg-type]
+    return ExtractionTask(room.database, leases, model, no_vectors, announce), model  # type: ignore[arg-type]
 
 
 async def known(room: Room) -> list[tuple[str, str, int]]:
@@ -111,8 +111,8 @@ async def test_what_means_the_same_of_another_subject_is_known_by_its_vector(
     await say(room, TEA, session="s2")
     # nothing is known of `Ana`: only the meaning can tell that it is the same
     model = ScriptedModel([answer(propose(subject="Ana", object="tea", text=text))])
-    leases, embed = Leases(room.database, "r1"), room.embedders.embed_query
-    await Extraction(room.database, leases, model, embed, room.queue.announce).run_agent("main")
+    leases, embed = LeaseStore(room.database, "r1"), room.embedders.embed_query
+    await ExtractionTask(room.database, leases, model, embed, room.queue.notify).run_agent("main")
     assert await known(room) == kept
 
 
@@ -183,8 +183,8 @@ async def test_nothing_is_learned_from_tools_pages_or_what_repeats_them(room: Ro
 async def test_erasing_what_was_said_erases_what_was_learned_from_it(room: Room) -> None:
     (turn,) = await say(room, TEA)
     await make(room, answer(propose()))[0].run_agent("main")
-    async with as_agent(room.database, "main") as held:
-        await erase(held, "main", [turn])
+    async with agent_transaction(room.database, "main") as held:
+        await erase_documents(held, "main", [turn])
     assert await known(room) == []
 
 
@@ -198,8 +198,8 @@ async def test_what_is_erased_while_the_model_thinks_is_not_learned(room: Room) 
 
     extraction, _ = make(room)
     model = Eraser([answer(propose())])
-    leases = Leases(room.database, "r1")
-    extraction = Extraction(room.database, leases, model, extraction.embed, room.queue.announce)
+    leases = LeaseStore(room.database, "r1")
+    extraction = ExtractionTask(room.database, leases, model, extraction.embed, room.queue.notify)
     await extraction.run_agent("main")
     assert await known(room) == []
 

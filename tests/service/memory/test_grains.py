@@ -3,29 +3,31 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from choir_common.clients.memory_sessions import BusSessionMemory
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
 from choir_common.errors import Unavailable
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
-from choir_memory.grains.consolidate import Consolidation
-from choir_memory.grains.digest import Digester
-from choir_memory.layers.model import Model
-from choir_memory.schema.lease_store import Leases
+from choir_memory.llm.model import LanguageModel
+from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.summaries.consolidation import ConsolidationTask
+from choir_memory.summaries.summarizer import Summarizer
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import ScriptedModel, SetClock, live_turns
 from tests.service.memory.servers import MakeMemory, until
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 ROOF = ("2024-01-15T09:00", "Ana", "The carpenter mends the roof of the barn on Tuesday.")
 CAT = ("2024-01-16T10:00", "Ana", "Mimi the cat was at the vet, her left ear is sore.")
 LATER = ("2024-02-20T10:00", "Ana", "We moved to Lisbon, near the old harbour.")
 
 
-def make(room: Room, at: str, model: Model | None = None, holder: str = "r1") -> Consolidation:
+def make(
+    room: Room, at: str, model: LanguageModel | None = None, holder: str = "r1"
+) -> ConsolidationTask:
     clock = SetClock(datetime.fromisoformat(at).replace(tzinfo=UTC))
-    leases = Leases(room.database, holder)
-    digester, announce = Digester(model), room.queue.announce
-    return Consolidation(room.database, room.spaces, leases, digester, clock, announce, {})
+    leases = LeaseStore(room.database, holder)
+    digester, announce = Summarizer(model), room.queue.notify
+    return ConsolidationTask(room.database, room.spaces, leases, digester, clock, announce, {})
 
 
 async def summaries(room: Room) -> dict[str, str]:
@@ -166,7 +168,7 @@ async def test_a_summary_is_trusted_no_more_than_what_it_is_made_of(room: Room) 
 async def test_two_replicas_do_not_work_on_one_grain_at_a_time(room: Room) -> None:
     await room.spaces.ensure("main")
     await live_turns(room.database, [ROOF])
-    other = Leases(room.database, "r2")
+    other = LeaseStore(room.database, "r2")
     async with other.hold("main", "grain:day") as theirs:
         assert theirs
         assert await make(room, "2025-06-01").run_agent("main") == 0
@@ -175,8 +177,8 @@ async def test_two_replicas_do_not_work_on_one_grain_at_a_time(room: Room) -> No
 
 async def test_the_lease_of_a_replica_that_died_can_be_taken_when_it_ran_out(room: Room) -> None:
     await room.spaces.ensure("main")
-    await Leases(room.database, "dead").renew("main", "grain:day")
-    mine = Leases(room.database, "r1")
+    await LeaseStore(room.database, "dead").renew("main", "grain:day")
+    mine = LeaseStore(room.database, "r1")
     assert not await mine.renew("main", "grain:day")
     await room.database.execute(
         "UPDATE choir_memory.cursors SET held_until = now() - '1 s'::interval"
@@ -191,7 +193,7 @@ async def test_the_service_sums_up_by_itself(make_memory: MakeMemory) -> None:
         id="u1", text=ROOF[2], at=datetime(2024, 1, 15, 9, tzinfo=UTC), position=0, speaker="Ana"
     )
     told = RecordUnits(agent_id="main", session_id="s1", units=(unit,))
-    await BusSessionMemory(memory.bus).record(told)
+    await NatsSessionMemoryClient(memory.bus).record(told)
     async with Database(memory.dsn, PASSWORD, size=1, application="test") as database:
         year = "SELECT text FROM choir_main.memory_documents WHERE period = '2024'"
 

@@ -7,13 +7,17 @@ from dataclasses import replace
 import pytest
 
 from choir_common.errors import ChoirError
-from choir_memory.growth.index_store import take_turn
-from choir_memory.growth.upkeep import LOCK, Habits, Upkeep
+from choir_memory.maintenance.database_upkeep import (
+    ADVISORY_LOCK_KEY,
+    DatabaseUpkeep,
+    UpkeepSettings,
+)
+from choir_memory.maintenance.index_store import try_lock
 from tests.service.memory.conftest import Room
 from tests.service.memory.grown import grow, vector_indexes
 from tests.service.memory.servers import until
 
-HABITS = Habits(
+HABITS = UpkeepSettings(
     upkeep_s=60.0,
     index_from=100,
     index_build_mb=16,
@@ -24,8 +28,8 @@ HABITS = Habits(
 
 
 @pytest.fixture
-def upkeep(room: Room) -> Upkeep:
-    return Upkeep(room.database, HABITS)
+def upkeep(room: Room) -> DatabaseUpkeep:
+    return DatabaseUpkeep(room.database, HABITS)
 
 
 async def build_waits(room: Room) -> bool:
@@ -39,7 +43,7 @@ async def build_waits(room: Room) -> bool:
 
 
 async def test_a_space_gets_an_index_when_it_is_large_and_loses_it_when_it_is_small_again(
-    room: Room, upkeep: Upkeep
+    room: Room, upkeep: DatabaseUpkeep
 ) -> None:
     await grow(room, 99)
     await upkeep.round()
@@ -56,7 +60,9 @@ async def test_a_space_gets_an_index_when_it_is_large_and_loses_it_when_it_is_sm
     assert await vector_indexes(room) == {}
 
 
-async def test_an_index_whose_making_was_cut_off_is_made_anew(room: Room, upkeep: Upkeep) -> None:
+async def test_an_index_whose_making_was_cut_off_is_made_anew(
+    room: Room, upkeep: DatabaseUpkeep
+) -> None:
     await grow(room, 150)
     async with room.database.transaction() as writer:
         # the build waits for this writer, and is killed meanwhile
@@ -71,12 +77,12 @@ async def test_an_index_whose_making_was_cut_off_is_made_anew(room: Room, upkeep
             await building
     assert list((await vector_indexes(room)).values()) == [False]
     # what broke is known to be broken for an hour by the process it broke in, and by no other
-    await Upkeep(room.database, HABITS).round()
+    await DatabaseUpkeep(room.database, HABITS).round()
     assert list((await vector_indexes(room)).values()) == [True]
 
 
 async def test_an_index_that_got_in_the_way_of_somebody_is_made_in_the_next_round(
-    room: Room, upkeep: Upkeep
+    room: Room, upkeep: DatabaseUpkeep
 ) -> None:
     await grow(room, 150)
     async with room.database.transaction() as other:
@@ -92,9 +98,9 @@ async def test_an_index_that_got_in_the_way_of_somebody_is_made_in_the_next_roun
     assert list((await vector_indexes(room)).values()) == [True]
 
 
-async def test_one_replica_at_a_time_does_upkeep(room: Room, upkeep: Upkeep) -> None:
-    async with room.database.alone() as other:
-        assert await take_turn(other, LOCK)
+async def test_one_replica_at_a_time_does_upkeep(room: Room, upkeep: DatabaseUpkeep) -> None:
+    async with room.database.dedicated_connection() as other:
+        assert await try_lock(other, ADVISORY_LOCK_KEY)
         assert not await upkeep.round()
 
     async def our_turn() -> bool:
@@ -103,7 +109,9 @@ async def test_one_replica_at_a_time_does_upkeep(room: Room, upkeep: Upkeep) -> 
     await until(our_turn)  # the lock goes with the connection
 
 
-async def test_traces_are_kept_as_long_as_they_are_of_use(room: Room, upkeep: Upkeep) -> None:
+async def test_traces_are_kept_as_long_as_they_are_of_use(
+    room: Room, upkeep: DatabaseUpkeep
+) -> None:
     await room.put("a note")
     for days in (1, 40, 400):
         at = f"now() - interval '{days} days'"
@@ -135,5 +143,5 @@ async def test_a_space_that_postgres_knows_nothing_of_is_looked_at(room: Room) -
     await room.database.execute(
         "UPDATE pg_class SET reltuples = -1 WHERE oid = 'choir_main.memory_documents'::regclass"
     )
-    await Upkeep(room.database, replace(HABITS, index_from=1_000_000)).round()
+    await DatabaseUpkeep(room.database, replace(HABITS, index_from=1_000_000)).round()
     assert await room.database.fetchval(known) == 6_000

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from choir_common.errors import BadInput, Conflict, NotFound
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from tests.service.memory.conftest import Room
 
 
@@ -114,7 +114,7 @@ async def test_a_write_that_does_not_fit_is_refused_and_changes_nothing(
     room: Room, more: dict[str, object], complaint: str
 ) -> None:
     await room.spaces.ensure("main")
-    with pytest.raises(BadInput, match=complaint):
+    with pytest.raises(InvalidRequest, match=complaint):
         await room.put(**{"text": "text", **more})
     assert await documents(room) == []
 

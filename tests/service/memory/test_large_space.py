@@ -4,48 +4,49 @@ import hashlib
 from collections.abc import Sequence
 from uuid import UUID
 
-from choir_memory.schema.store import as_agent
-from choir_memory.search.columns_store import Wanted
-from choir_memory.search.corpora import Corpora
-from choir_memory.search.corpus_store import LARGE
-from choir_memory.search.scope_store import Scope
-from choir_memory.search.scored import ARM_DEPTH, Scored
-from choir_memory.search.text_arm_store import TextFound, text_arm
-from choir_memory.search.whole_store import read_whole
+from choir_memory.schema.store import agent_transaction
+from choir_memory.search.candidate_columns_store import CandidateColumns
+from choir_memory.search.candidates import ARM_LIMIT, ArmResult
+from choir_memory.search.corpus_store import LARGE_SPACE_DOCUMENTS, CorpusCache
+from choir_memory.search.full_scan_store import scan_space
+from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.text_arm_store import TextResult, search_text
 from tests.service.memory.conftest import Room
 from tests.service.memory.grown import grow
 
-DOCUMENTS = LARGE + 1_000
-SCOPE = Scope("main", "session", ("mid_term",))
+DOCUMENTS = LARGE_SPACE_DOCUMENTS + 1_000
+SCOPE = SearchScope("main", "session", ("mid_term",))
 PLACES = {UUID(hashlib.md5(str(n).encode()).hexdigest()): n for n in range(1, DOCUMENTS + 1)}
 _AS_IF_EMPTY = """
 UPDATE pg_class SET relpages = 1, reltuples = 0 WHERE oid = 'choir_main.memory_documents'::regclass
 """
 
 
-async def both(room: Room, *terms: str, scope: Scope = SCOPE) -> tuple[TextFound, TextFound]:
+async def both(
+    room: Room, *terms: str, scope: SearchScope = SCOPE
+) -> tuple[TextResult, TextResult]:
     """Ask as in a large space, and as in a small one, for which Postgres is told that it is."""
-    wanted = Wanted(scope, terms, None, dated=False)
-    async with as_agent(room.database, "main") as held:
-        assert await read_whole(held, wanted) is None
-        corpus = await Corpora().of(held, scope)
-        large = await text_arm(held, scope, corpus, terms)
+    wanted = CandidateColumns(scope, terms, None, with_times=False)
+    async with agent_transaction(room.database, "main") as held:
+        assert await scan_space(held, wanted) is None
+        corpus = await CorpusCache().of(held, scope)
+        large = await search_text(held, scope, corpus, terms)
     async with room.database.transaction() as held:
         await held.execute(_AS_IF_EMPTY)
-        small = await read_whole(held, wanted)
+        small = await scan_space(held, wanted)
         await held.execute("ANALYZE choir_main.memory_documents")
     assert small is not None
     return large, small.text
 
 
-def places(hits: Sequence[Scored]) -> list[int]:
+def places(hits: Sequence[ArmResult]) -> list[int]:
     return [PLACES[one.document_id] for one in hits]
 
 
 async def test_a_large_space_is_known_without_counting_it(room: Room) -> None:
     await grow(room, DOCUMENTS)
-    async with as_agent(room.database, "main") as held:
-        corpus = await Corpora().of(held, SCOPE)
+    async with agent_transaction(room.database, "main") as held:
+        corpus = await CorpusCache().of(held, SCOPE)
     assert abs(corpus.documents - DOCUMENTS) < DOCUMENTS / 10
     assert corpus.mean_tokens == 3
     assert corpus.common["common"] == 1
@@ -71,21 +72,23 @@ async def test_documents_that_hold_several_common_words_come_before_those_that_h
     await grow(room, DOCUMENTS)
     for terms in (("common", "topic7"), ("common", "topic7", "quokka")):
         large, counted = await both(room, *terms)
-        assert len(large.hits) == len(counted.hits) == ARM_DEPTH
+        assert len(large.hits) == len(counted.hits) == ARM_LIMIT
         of_topic = DOCUMENTS // 40
         assert {place % 40 for place in places(large.hits[:of_topic])} == {7}
 
 
 async def test_filters_hold_in_a_large_space_and_a_session_is_counted_as_it_is(room: Room) -> None:
     await grow(room, DOCUMENTS)
-    spoken = Scope("main", "session", ("mid_term",), speakers=("speaker7",))
+    spoken = SearchScope("main", "session", ("mid_term",), speakers=("speaker7",))
     large, _ = await both(room, "topic7", "rare2007", scope=spoken)
     assert {place % 100 for place in places(large.hits)} == {7}
-    lived = Scope("main", "session", ("mid_term",), session_id="ses_40")
-    async with as_agent(room.database, "main") as held:
-        session = await read_whole(held, Wanted(lived, ("common",), None, dated=False))
+    lived = SearchScope("main", "session", ("mid_term",), session_id="ses_40")
+    async with agent_transaction(room.database, "main") as held:
+        session = await scan_space(
+            held, CandidateColumns(lived, ("common",), None, with_times=False)
+        )
     assert session is not None
     assert sorted(session.material.positions) == list(range(2000, 2050))
     assert set(places(session.text.hits)) <= set(range(2000, 2050))
-    assert len(session.text.hits) == ARM_DEPTH
+    assert len(session.text.hits) == ARM_LIMIT
     assert session.text.counts == [50]

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from choir_common.wire.memories import MemoryHits
 from choir_common.wire.memory_operator import DeleteDocument
+from choir_common.wire.memory_search import MemoryHits
 from choir_local.postgres_binaries import find_postgres_binaries
-from choir_memory.schema.store import as_agent
+from choir_memory.schema.store import agent_transaction
 from tests.service.memory.conftest import Room
 from tests.service.memory.operators import make_operator
 from tests.service.memory.servers import until
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "豆子", "陽光", "月亮")
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
@@ -79,7 +79,7 @@ async def test_no_query_finds_anothers_document_unless_it_asks_for_them(
         other = next(agent for agent in agents if agent != asker)
         for statement in ("SELECT text FROM", "DELETE FROM"):
             with pytest.raises(Exception, match="permission denied"):
-                async with as_agent(room.database, asker) as held:
+                async with agent_transaction(room.database, asker) as held:
                     await held.execute(f"{statement} choir_{other}.knowledge_documents")
 
 

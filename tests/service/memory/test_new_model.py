@@ -12,14 +12,14 @@ import pytest
 from choir_common.clock import SystemClock
 from choir_common.postgres.pool import Connection, Database
 from choir_memory.embedding import model_store
-from choir_memory.embedding.embedders import Choice, Embedders
-from choir_memory.embedding.model_store import Model
-from choir_memory.embedding.port import Embedder
+from choir_memory.embedding.embedder import Embedder
+from choir_memory.embedding.model_store import StoredModel
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
-from choir_memory.embedding.rebuild import Rebuild
-from choir_memory.knowledge.upsert import Knowledge
-from choir_memory.search.recall import Recall
+from choir_memory.embedding.reembedding import Reembedding
+from choir_memory.embedding.registry import ConfiguredModel, EmbedderRegistry
+from choir_memory.knowledge.upsert import KnowledgeService
+from choir_memory.search.service import SearchService
 from tests.service.memory.conftest import QUICK, Room
 from tests.service.memory.lived import remember_session
 from tests.service.memory.provider import ScriptedProvider
@@ -34,7 +34,7 @@ class Replica:
     """A process that is configured for the second model."""
 
     room: Room
-    rebuild: Rebuild
+    rebuild: Reembedding
 
     @property
     def progress(self) -> Any:
@@ -42,7 +42,7 @@ class Replica:
 
     async def finish(self) -> None:
         """Do all steps there are, of the walk and of the queue."""
-        while await self.rebuild.step() or await self.room.queue.take_batch():
+        while await self.rebuild.step() or await self.room.queue.embed_batch():
             pass
         await self.room.embedders.refresh()
 
@@ -54,11 +54,11 @@ async def start(
     database = database or room.database
     had = {one.name: one for one in embedders}
 
-    def make(model: Model) -> Embedder | None:
+    def make(model: StoredModel) -> Embedder | None:
         return had.get(model.name)
 
-    choice = Choice(embedders[0].name, embedders[0].dimensions, "test", make)
-    known = Embedders(database, choice, SystemClock(), 5.0)
+    choice = ConfiguredModel(embedders[0].name, embedders[0].dimensions, "test", make)
+    known = EmbedderRegistry(database, choice, SystemClock(), 5.0)
     await known.open()
     queue = EmbeddingQueue(database, room.spaces, known, QUICK)
     replica = Room(
@@ -66,12 +66,12 @@ async def start(
         room.spaces,
         known,
         queue,
-        Knowledge(database, room.spaces, queue.announce),
-        Recall(database, room.spaces, known, SystemClock()),
+        KnowledgeService(database, room.spaces, queue.notify),
+        SearchService(database, room.spaces, known, SystemClock()),
         room.dsn,
         calls=1_000,
     )
-    rebuild = Rebuild(database, room.spaces, known, queue.announce, QUICK.poll_s, grace_s, PAGE)
+    rebuild = Reembedding(database, room.spaces, known, queue.notify, QUICK.poll_s, grace_s, PAGE)
     return Replica(replica, rebuild)
 
 
@@ -86,7 +86,7 @@ async def fill(room: Room, notes: int = 3) -> None:
     for number in range(notes):
         await room.put(f"note {number} of the harbour")
     await remember_session(room, "s1", "mid_term", "we sailed at dawn")
-    while await room.queue.take_batch():
+    while await room.queue.embed_batch():
         pass
 
 
@@ -124,7 +124,7 @@ async def test_the_old_model_serves_until_every_document_has_its_new_vector(
     found = await replica.room.ask("note harbour")
     assert found.arms_used == ("text", "vector")
     assert await vectors(room) == OLD
-    while await replica.room.queue.take_batch():
+    while await replica.room.queue.embed_batch():
         pass
     assert await vectors(room) == OLD | NEW
     building = await replica.progress
@@ -165,7 +165,7 @@ async def test_what_is_written_meanwhile_gets_vectors_of_both_models(
     # the other replica knows nothing of it yet, and writes nonetheless for both
     await room.put("written by another replica")
     await replica.room.put("written here")
-    while await replica.room.queue.take_batch():
+    while await replica.room.queue.embed_batch():
         pass
     assert await vectors(room) == {
         ("memory", "scripted", 8): 1,
@@ -261,7 +261,7 @@ async def test_a_text_that_the_new_model_refuses_does_not_hold_up_the_switch(
 ) -> None:
     await fill(room)
     await room.put("a word that is odd to the second")
-    while await room.queue.take_batch():
+    while await room.queue.embed_batch():
         pass
     second.refused_word = "odd"
     replica = await start(room, second.embedder(LENGTH, "second"), provider.embedder())
@@ -307,7 +307,7 @@ async def test_a_configuration_that_is_set_back_ends_the_change(
     await replica.rebuild.step()
     await replica.rebuild.step()
     await replica.rebuild.step()
-    await replica.room.queue.take_batch()
+    await replica.room.queue.embed_batch()
     back = await start(room, provider.embedder())
     assert await back.progress is None
     await back.finish()
@@ -428,5 +428,5 @@ async def test_a_change_that_is_cut_at_any_statement_goes_on_to_the_same_end(
             assert (await room.ask("harbour")).hits
     await (await start(room, new, old)).finish()
     assert await jobs(room) == 0
-    assert [one.name for one in await model_store.read_live(room.database)] == ["second"]
+    assert [one.name for one in await model_store.read_live_models(room.database)] == ["second"]
     assert cuts > 10

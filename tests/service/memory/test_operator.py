@@ -5,20 +5,20 @@ from uuid import uuid4
 import pytest
 
 from choir_common.bus import subjects
-from choir_common.errors import BadInput, Conflict, NotFound
-from choir_common.wire.memories import MemoryQuery, MemoryUpsert
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.wire.memory_operator import (
     AuditQuery,
     DeleteDocument,
     ListMemory,
-    ReadState,
+    ReadMemoryState,
     ShowDocument,
 )
 from choir_common.wire.memory_records import KnowledgeRecord, LinkRecord, SessionRecord
+from choir_common.wire.memory_search import MemoryQuery, MemoryUpsert
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_memory.audit.store import AuditStore
-from choir_memory.endpoints.agents import AgentDoor
-from choir_memory.sessions.record import Recorder
+from choir_memory.endpoints.agents import AgentEndpoints
+from choir_memory.sessions.recorder import UnitRecorder
 from tests.service.memory.conftest import Room
 from tests.service.memory.operators import Operator, audited, make_operator
 
@@ -35,7 +35,7 @@ async def live(room: Room, session_id: str = "ses_1", agent_id: str = "main") ->
         SessionUnit(id=f"u{number}", text=text, at=begin, position=number, speaker="Ann")
         for number, text in enumerate(("I sowed beans.", "Water them.", "They grew."))
     )
-    recorder = Recorder(room.database, room.spaces, room.queue.announce)
+    recorder = UnitRecorder(room.database, room.spaces, room.queue.notify)
     asked = RecordUnits(agent_id=agent_id, session_id=session_id, units=units)
     return list((await recorder.record(asked)).document_ids)
 
@@ -57,7 +57,7 @@ async def test_documents_are_listed_newest_first_page_by_page(
     ]
     assert second.next is None
     assert await list_texts(operator, key_prefix="k.3") == ["text 3"]
-    with pytest.raises(BadInput, match="cursor"):
+    with pytest.raises(InvalidRequest, match="cursor"):
         await operator.look.list(ListMemory(agent_id="main", cursor="yesterday|1"))
 
 
@@ -87,7 +87,7 @@ async def test_units_of_a_session_are_listed_and_shown(room: Room, operator: Ope
     shown = await operator.look.show(ShowDocument(agent_id="main", name=ids[0]))
     assert isinstance(shown.record, SessionRecord)
     assert (shown.record.text, shown.record.speaker) == ("I sowed beans.", "Ann")
-    with pytest.raises(BadInput, match="no session"):
+    with pytest.raises(InvalidRequest, match="no session"):
         await list_texts(operator, session_id="ses_1")
 
 
@@ -151,7 +151,7 @@ async def test_the_state_counts_what_there_is_and_what_waits(
 ) -> None:
     await live(room)
     await room.put("a note")
-    state = await operator.look.state(ReadState(agent_id="main"))
+    state = await operator.look.state(ReadMemoryState(agent_id="main"))
     counts = {(one.store, one.kind, one.tier): one for one in state.counts}
     assert counts["knowledge", "note", None].documents == 1
     assert counts["session", "turn", "mid_term"].without_vector == 3
@@ -200,15 +200,15 @@ async def test_an_import_that_was_cut_is_told_until_it_is_gone_on_with(
         await room.put(f"text {number}")
     given = await operator.export()
     broken = [*given[:2], given[2].model_copy(update={"kind": "no such kind"}), given[3]]
-    with pytest.raises(BadInput, match="Nothing of this piece"):
+    with pytest.raises(InvalidRequest, match="Nothing of this piece"):
         await operator.bring_in(broken, "twin", size=2, name="one")
-    state = await operator.look.state(ReadState(agent_id="twin"))
+    state = await operator.look.state(ReadMemoryState(agent_id="twin"))
     (left,) = state.unfinished_imports
     assert (left.import_id, left.done, left.total) == ("one", 2, 4)
     assert sum(one.documents for one in state.counts) == 2
     done = await operator.bring_in(given, "twin", size=2, name="one")
     assert [(one.written, one.unchanged) for one in done] == [(0, 2), (2, 0)]
-    state = await operator.look.state(ReadState(agent_id="twin"))
+    state = await operator.look.state(ReadMemoryState(agent_id="twin"))
     assert state.unfinished_imports == () and state.queued == 4
 
 
@@ -251,7 +251,7 @@ async def test_every_look_of_an_operator_stands_in_the_audit(
 async def test_a_read_of_anothers_memory_stands_in_the_audit_of_that_memory(room: Room) -> None:
     ids = await live(room)
     await room.spaces.ensure("curious")
-    door = AgentDoor(
+    door = AgentEndpoints(
         room.spaces,
         room.knowledge,
         room.recall,
@@ -259,7 +259,7 @@ async def test_a_read_of_anothers_memory_stands_in_the_audit_of_that_memory(room
         room.embedders,
         AuditStore(room.database),
     )
-    ask = next(each.answer for each in door.table() if each.subject == subjects.query_memory())
+    ask = next(each.handler for each in door.table() if each.subject == subjects.query_memory())
     query = MemoryQuery(
         agent_id="curious",
         target_agent="main",

@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
-from choir_common.clients.memory_sessions import BusSessionMemory
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import RetentionConfig
-from choir_common.wire.memory_orders import MemoryOrders
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
-from choir_common.wire.messages import Nothing
+from choir_common.wire.memory_settings import MemoryServiceConfig
+from choir_common.wire.messages import Empty
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.servers import MakeMemory, MemoryProcess, until
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 LONG_AGO = datetime(2020, 1, 15, 9, tzinfo=UTC)
 
@@ -22,19 +22,19 @@ LONG_AGO = datetime(2020, 1, 15, 9, tzinfo=UTC)
 class ControlStandIn:
     """Answers what the configuration says now."""
 
-    orders: MemoryOrders = field(default_factory=MemoryOrders)
+    orders: MemoryServiceConfig = field(default_factory=MemoryServiceConfig)
 
-    async def read(self, _: Nothing) -> MemoryOrders:
+    async def read(self, _: Empty) -> MemoryServiceConfig:
         return self.orders
 
     def table(self) -> Endpoint:
-        return Endpoint(subjects.read_memory_orders(), Nothing, self.read)
+        return Endpoint(subjects.read_memory_settings(), Empty, self.read)
 
 
 async def tell(memory: MemoryProcess) -> None:
     unit = SessionUnit(id="u", text="I only drink green tea.", at=LONG_AGO, position=0)
     units = RecordUnits(agent_id="main", session_id="s1", units=(unit,))
-    await BusSessionMemory(memory.bus).record(units)
+    await NatsSessionMemoryClient(memory.bus).record(units)
 
 
 async def test_a_model_and_a_retention_are_taken_up_while_the_service_runs(
@@ -58,10 +58,10 @@ async def test_a_model_and_a_retention_are_taken_up_while_the_service_runs(
 
             await until(lambda: by("selection"))
             keyless = provider.settings.model_copy(update={"secret": None})
-            control.orders = MemoryOrders(model=keyless)
+            control.orders = MemoryServiceConfig(model=keyless)
             await until(lambda: by("scripted"))
             kept = {"main": RetentionConfig(turns=30)}
-            control.orders = MemoryOrders(model=keyless, retention=kept)
+            control.orders = MemoryServiceConfig(model=keyless, retention=kept)
             turns = "SELECT count(*) FROM choir_main.memory_documents WHERE grain IS NULL"
 
             async def gone() -> bool:
@@ -76,7 +76,7 @@ async def test_a_model_whose_key_is_not_here_waits_for_a_restart_and_is_told_of(
     make_memory: MakeMemory,
 ) -> None:
     async with ChatProvider(lambda instructions, material: (200, "Tea was drunk.")) as provider:
-        control = ControlStandIn(MemoryOrders(model=provider.settings))
+        control = ControlStandIn(MemoryServiceConfig(model=provider.settings))
         memory = make_memory(CHOIR_ROUND_S="0.2")
         async with (
             memory.bus.serve("choird", "0.1.0", control.table()),

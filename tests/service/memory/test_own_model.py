@@ -5,22 +5,22 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_common.clients.memory import BusMemory
-from choir_common.clients.memory_sessions import BusSessionMemory
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
 from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.postgres.pool import Database
-from choir_common.wire.memories import MemoryQuery
+from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_common.wire.request_templates import RequestTemplate
-from choir_memory.layers.openai_model import OpenAiModel
+from choir_memory.llm.model import OpenAiLanguageModel
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.derived import answer, propose
 from tests.service.memory.servers import MakeMemory, until
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 
 async def ask(provider: ChatProvider) -> str:
-    model = OpenAiModel(provider.settings, "model-key")
+    model = OpenAiLanguageModel(provider.settings, "model-key")
     try:
         return await model.answer("Sum up.", "> Ana: hello")
     finally:
@@ -45,7 +45,7 @@ async def test_its_requests_have_what_their_template_adds() -> None:
             top_p=0.5, extra_body={"seed": 7}, extra_headers={"X-Title": "Choir"}
         )
         settings = provider.settings.model_copy(update={"request": template})
-        model = OpenAiModel(settings, "model-key")
+        model = OpenAiLanguageModel(settings, "model-key")
         await model.answer("Sum up.", "> Ana: hello")
         await model.close()
     (body,) = provider.asked
@@ -87,13 +87,13 @@ async def test_the_service_learns_facts_and_sums_up_days_by_itself(make_memory: 
         at = datetime(2026, 3, 1, 9, tzinfo=UTC)
         unit = SessionUnit(id="u", text="I only drink green tea.", at=at, position=0, speaker="Ana")
         told = RecordUnits(agent_id="main", session_id="s1", units=(unit,))
-        await BusSessionMemory(memory.bus).record(told)
+        await NatsSessionMemoryClient(memory.bus).record(told)
         async with Database(memory.dsn, PASSWORD, size=1, application="test") as database:
             # turns are read when no writer can be under way any more that began before them
             await database.execute(
                 "UPDATE choir_main.memory_documents SET created_at = created_at - interval '5 minutes'"
             )
-        client = BusMemory(memory.bus)
+        client = NatsMemoryClient(memory.bus)
         fact = MemoryQuery(agent_id="main", store="knowledge", query="tea", kinds=("fact",))
         day = MemoryQuery(agent_id="main", store="session", query="tea", grain="day")
 

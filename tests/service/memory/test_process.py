@@ -11,7 +11,7 @@ import pytest
 from choir_common.bus.client import Bus
 from choir_common.errors import ChoirError, NotFound, Unavailable
 from choir_common.postgres.pool import Database
-from choir_common.wire.memories import (
+from choir_common.wire.memory_search import (
     EnsureSpace,
     MemoryHits,
     MemoryQuery,
@@ -27,7 +27,7 @@ from tests.service.memory.servers import (
     running_nats,
     until,
 )
-from tests.support.servers import PASSWORD, fresh_database, running_postgres
+from tests.support.postgres import PASSWORD, fresh_database, running_postgres
 
 
 def write(number: int, text: str | None = None) -> MemoryUpsert:

@@ -6,8 +6,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from choir_common.errors import BadInput, RateLimited, Unavailable
-from choir_memory.embedding.port import LONGEST_WAIT_S
+from choir_common.errors import InvalidRequest, RateLimited, Unavailable
+from choir_memory.embedding.embedder import MAX_RETRY_AFTER_S
 from tests.service.memory.provider import DIMENSIONS, ScriptedProvider, vector_of
 
 
@@ -36,7 +36,7 @@ async def test_a_refused_text_is_asked_for_once_when_base64_is_known(
 ) -> None:
     embedder = provider.embedder()
     await embedder.embed(["one"])
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await embedder.embed([provider.refused_word])
     assert len(provider.batches) == 2
     await embedder.close()
@@ -78,9 +78,9 @@ async def test_a_vector_of_zeros_is_no_vector(provider: ScriptedProvider) -> Non
         ("7", 7, 7),
         ("0.5", 0.5, 0.5),
         ("-3", 0, 0),
-        ("100000", LONGEST_WAIT_S, LONGEST_WAIT_S),
+        ("100000", MAX_RETRY_AFTER_S, MAX_RETRY_AFTER_S),
         ("soon", 1, 1),
-        (format_datetime(datetime(2999, 1, 1, tzinfo=UTC), usegmt=True), LONGEST_WAIT_S, 300),
+        (format_datetime(datetime(2999, 1, 1, tzinfo=UTC), usegmt=True), MAX_RETRY_AFTER_S, 300),
         (format_datetime(datetime(2001, 1, 1, tzinfo=UTC), usegmt=True), 0, 0),
         # minus zero: in UTC, from nowhere in particular
         (format_datetime(datetime(2001, 1, 1)), 0, 0),  # noqa: DTZ001

@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory import BusMemory
-from choir_common.clients.memory_sessions import BusSessionMemory
-from choir_common.errors import BadInput, Conflict
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.errors import Conflict, InvalidRequest
 from choir_common.postgres.pool import Database
-from choir_common.wire.memories import MemoryQuery
+from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit, UnitsRecorded
-from choir_memory.sessions.record import Recorder
+from choir_memory.sessions.recorder import UnitRecorder
 from tests.service.memory.conftest import Room
 from tests.service.memory.servers import MakeMemory
 
@@ -34,7 +34,7 @@ def make_unit(position: int, text: str, **more: object) -> SessionUnit:
 
 @dataclass
 class Desk:
-    recorder: Recorder
+    recorder: UnitRecorder
     database: Database
 
     async def record(self, *units: SessionUnit, session: str = "s1") -> UnitsRecorded:
@@ -57,7 +57,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(room: Room) -> AsyncIterator[Desk]:
-    yield Desk(Recorder(room.database, room.spaces, room.queue.announce), room.database)
+    yield Desk(UnitRecorder(room.database, room.spaces, room.queue.notify), room.database)
 
 
 async def test_a_recorded_unit_is_found_by_its_words_and_by_its_speaker(
@@ -108,7 +108,7 @@ async def test_two_units_cannot_have_one_position(desk: Desk) -> None:
 
 async def test_what_cannot_be_stored_is_refused_whole(desk: Desk) -> None:
     for bad in (make_unit(1, "  "), make_unit(1, "a\x00b"), make_unit(1, "same", id="D1:0")):
-        with pytest.raises(BadInput):
+        with pytest.raises(InvalidRequest):
             await desk.record(make_unit(0, "good"), bad)
     assert await desk.database.fetchval("SELECT to_regclass('choir_main.memory_documents')") is None
 
@@ -126,11 +126,11 @@ async def test_units_come_in_over_the_bus(make_memory: MakeMemory, bus: Bus) -> 
     memory = make_memory()
     await memory.start()
     units = tuple(make_unit(n, f"The lamp number {n} is lit.") for n in range(40))
-    answer = await BusSessionMemory(bus).record(
+    answer = await NatsSessionMemoryClient(bus).record(
         RecordUnits(agent_id="main", session_id="s1", units=units)
     )
     assert answer.written == 40
-    found = await BusMemory(bus).query(
+    found = await NatsMemoryClient(bus).query(
         MemoryQuery(agent_id="main", store="session", mode="text", query="lamp 17")
     )
     assert found.hits[0].document_id == answer.document_ids[17]

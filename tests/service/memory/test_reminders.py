@@ -4,22 +4,22 @@ from datetime import timedelta
 from uuid import UUID
 
 from choir_common.clock import SystemClock
-from choir_common.wire.memory_reminders import Reminder, RemindersWanted
-from choir_memory.documents.erase_store import erase, erase_mentions
-from choir_memory.layers.episodes import remember_episode
-from choir_memory.layers.extraction import Extraction
-from choir_memory.layers.reminders import LONGEST, Reminding
-from choir_memory.layers.tool_errors import remember_troubles
-from choir_memory.schema.store import as_agent, resume_service_role
-from choir_memory.sessions.archive import Archive
-from choir_memory.sessions.promote import Promotion
+from choir_common.wire.memory_recall import ReadReminders, Reminder
+from choir_memory.documents.erase_store import erase_documents, erase_references
+from choir_memory.facts.extraction import ExtractionTask
+from choir_memory.reminders.service import MAX_REMINDER_CHARS, ReminderService
+from choir_memory.schema.store import agent_transaction, resume_service_role
+from choir_memory.sessions.archive import SessionArchive
+from choir_memory.sessions.promotion import SessionPromoter
+from choir_memory.summaries.episodes import store_episode
+from choir_memory.tool_errors.service import store_failures
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import answer, propose
 from tests.service.memory.lived import MORNING, remember
 from tests.service.memory.provider import vector_of
 from tests.service.memory.test_facts import make, say
 from tests.service.memory.test_search import embed_all
-from tests.support.sessions import Script, talk
+from tests.support.sessions import LogBuilder, conversation_log
 
 ANN = ("2026-03-01T09:00", "Ana", "My sister Ann cannot eat nuts.")
 NUTS = propose(
@@ -34,12 +34,12 @@ IN_FRENCH = propose(
 
 async def told(room: Room, text: str, **more: object) -> list[Reminder]:
     """Return what agent `main` is reminded of in its session `now`."""
-    reminding = Reminding(room.database, room.spaces, room.recall, SystemClock())
+    reminding = ReminderService(room.database, room.spaces, room.recall, SystemClock())
     fields = {"agent_id": "main", "session_id": "now", "text": text}
-    return list((await reminding.remind(RemindersWanted(**(fields | more)))).reminders)
+    return list((await reminding.remind(ReadReminders(**(fields | more)))).reminders)
 
 
-async def learn(room: Room, *answers: str) -> Extraction:
+async def learn(room: Room, *answers: str) -> ExtractionTask:
     extraction, _ = make(room, *answers)
     await extraction.run_agent("main")
     return extraction
@@ -52,8 +52,8 @@ async def test_an_empty_memory_reminds_of_nothing(room: Room) -> None:
 async def test_a_memory_of_this_session_alone_says_that_there_is_no_use_in_asking(
     room: Room,
 ) -> None:
-    reminding = Reminding(room.database, room.spaces, room.recall, SystemClock())
-    wanted = RemindersWanted(agent_id="main", session_id="now", text="Where is my kite?")
+    reminding = ReminderService(room.database, room.spaces, room.recall, SystemClock())
+    wanted = ReadReminders(agent_id="main", session_id="now", text="Where is my kite?")
     await remember(room, "now", 0, "Where is my kite?", origin="user", trust=70)
     assert (await reminding.remind(wanted)).empty
     await room.put("A note of any kind.")
@@ -134,10 +134,10 @@ async def test_erasing_the_fact_erases_its_names(room: Room) -> None:
     await learn(room, answer(NUTS))
     count = "SELECT count(*) FROM choir_main.knowledge_documents WHERE kind = 'entity'"
     assert await room.database.fetchval(count) == 2
-    async with as_agent(room.database, "main") as held:
-        gone = await erase(held, "main", [UUID(str(turn))])
+    async with agent_transaction(room.database, "main") as held:
+        gone = await erase_documents(held, "main", [UUID(str(turn))])
         await resume_service_role(held)
-        await erase_mentions(held, "main", gone.ids)
+        await erase_references(held, "main", gone.ids)
     assert await room.database.fetchval(count) == 0
     assert await told(room, "What does Ann eat?") == []
 
@@ -166,7 +166,7 @@ async def test_the_budget_holds_and_long_texts_are_cut(room: Room) -> None:
         await remember(room, f"s{number}", 0, text, origin="user", trust=70)
     found = await told(room, "Where is my kite?", budget_tokens=320)
     assert len(found) == 2
-    assert all(len(one.text) <= LONGEST + 1 and one.text.endswith("…") for one in found)
+    assert all(len(one.text) <= MAX_REMINDER_CHARS + 1 and one.text.endswith("…") for one in found)
 
 
 async def test_a_long_text_is_cut_around_what_the_message_is_about(room: Room) -> None:
@@ -175,7 +175,11 @@ async def test_a_long_text_is_cut_around_what_the_message_is_about(room: Room) -
     await remember(room, "s1", 0, text, origin="user", trust=70)
     (one,) = await told(room, "What is the code of the cellar safe?")
     assert "The code of the cellar safe is 7-31-4." in one.text
-    assert one.text.startswith("…") and one.text.endswith("…") and len(one.text) <= LONGEST + 2
+    assert (
+        one.text.startswith("…")
+        and one.text.endswith("…")
+        and len(one.text) <= MAX_REMINDER_CHARS + 2
+    )
 
 
 async def test_the_same_sentence_comes_once_with_how_often_it_was_said(room: Room) -> None:
@@ -192,17 +196,17 @@ async def test_the_same_sentence_comes_once_with_how_often_it_was_said(room: Roo
     assert [(one.session_id, one.times) for one in found] == [("s5", 6), ("s9", 1)]
 
 
-async def archive(room: Room, script: Script) -> None:
+async def archive(room: Room, script: LogBuilder) -> None:
     """Archive an ended session and promote it."""
-    announce = room.queue.announce
-    promotion = Promotion(room.database, announce)
-    await Archive(
-        room.database, room.spaces, promotion, announce, remember_troubles, remember_episode
+    announce = room.queue.notify
+    promotion = SessionPromoter(room.database, announce)
+    await SessionArchive(
+        room.database, room.spaces, promotion, announce, store_failures, store_episode
     ).take(script.page(keep=0))
 
 
 async def test_a_session_is_not_retold_as_summary_and_as_episode(room: Room) -> None:
-    script = talk("s1", "Make it so.", "Thank you.")
+    script = conversation_log("s1", "Make it so.", "Thank you.")
     script.events.pop()
     topics = [("House", "Ada planned the blue house."), ("Tiles", "Ada chose red tiles.")]
     script.stop("Ada planned the blue house with red tiles.", topics)
@@ -217,7 +221,7 @@ async def test_a_session_is_not_retold_as_summary_and_as_episode(room: Room) -> 
 
 
 async def test_a_session_with_tools_goes_on_reminding_of_what_the_user_said(room: Room) -> None:
-    script = Script("s1")
+    script = LogBuilder("s1")
     script.start()
     script.user("The bicycle Vega is locked at the station.")
     script.tool("c1", "choir.web.browse", {"text": "Cheap locks, buy the lock of Acme today!"})
@@ -245,8 +249,8 @@ async def test_ids_that_are_none_are_no_reason_to_fail(room: Room) -> None:
 
 
 async def test_each_search_leaves_a_receipt_and_an_empty_store_is_not_searched(room: Room) -> None:
-    reminding = Reminding(room.database, room.spaces, room.recall, SystemClock())
-    wanted = RemindersWanted(agent_id="main", session_id="now", text="Where is my kite?")
+    reminding = ReminderService(room.database, room.spaces, room.recall, SystemClock())
+    wanted = ReadReminders(agent_id="main", session_id="now", text="Where is my kite?")
     await room.put("A note of any kind.")
     assert len((await reminding.remind(wanted)).receipts) == 1
     await remember(room, "s1", 0, "The kite is blue.")

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from choir_common.wire.config import RetentionConfig
-from choir_memory.grains.consolidate import Consolidation
-from choir_memory.grains.digest import Digester
-from choir_memory.grains.retention import Retention
-from choir_memory.schema.lease_store import Leases
+from choir_memory.maintenance.retention import RetentionTask
+from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.summaries.consolidation import ConsolidationTask
+from choir_memory.summaries.summarizer import Summarizer
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import SetClock, live_turns
 from tests.service.memory.lived import remember
@@ -24,12 +24,12 @@ SAID = [
 async def pass_by(room: Room, at: str, **kept: int) -> int:
     """Go round agent `main` at that time; return how many rows were deleted."""
     clock = SetClock(datetime.fromisoformat(at).replace(tzinfo=UTC))
-    leases, retention = Leases(room.database, "r1"), {"main": RetentionConfig(**kept)}
-    announce = room.queue.announce
-    await Consolidation(
-        room.database, room.spaces, leases, Digester(None), clock, announce, retention
+    leases, retention = LeaseStore(room.database, "r1"), {"main": RetentionConfig(**kept)}
+    announce = room.queue.notify
+    await ConsolidationTask(
+        room.database, room.spaces, leases, Summarizer(None), clock, announce, retention
     ).run_agent("main")
-    return await Retention(room.database, leases, clock, retention).run_agent("main")
+    return await RetentionTask(room.database, leases, clock, retention).run_agent("main")
 
 
 async def left(room: Room) -> list[str]:

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from choir_common.errors import BadInput, NotFound
-from choir_memory.schema.store import as_agent
-from choir_memory.search.corpus_store import Corpus
-from choir_memory.search.scope_store import Scope
-from choir_memory.search.scored import ARM_DEPTH
-from choir_memory.search.vector_arm_store import vector_arm
+from choir_common.errors import InvalidRequest, NotFound
+from choir_memory.schema.store import agent_transaction
+from choir_memory.search.candidates import ARM_LIMIT
+from choir_memory.search.corpus_store import CorpusStatistics
+from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.vector_arm_store import search_vectors
 from tests.service.memory.conftest import Room
 from tests.service.memory.lived import MORNING, remember, remember_session
 from tests.service.memory.provider import ScriptedProvider
@@ -17,7 +17,7 @@ from tests.service.memory.provider import ScriptedProvider
 
 async def embed_all(room: Room) -> None:
     """Run the queue's own step until nothing is due."""
-    while await room.queue.take_batch():
+    while await room.queue.embed_batch():
         pass
     assert await room.queue.counts() == (0, 0)
 
@@ -147,7 +147,7 @@ async def test_session_detail_searches_one_session_or_reads_it_in_order(room: Ro
     ],
 )
 async def test_a_query_that_does_not_fit_is_refused(room: Room, more: dict[str, object]) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await room.ask(**{"query": "", **more})
 
 
@@ -164,14 +164,16 @@ async def test_a_long_document_is_found_by_a_passage_far_inside_it(room: Room) -
 
 
 async def test_what_only_full_text_found_is_weighed_by_its_vector_too(room: Room) -> None:
-    for number in range(ARM_DEPTH + 5):
+    for number in range(ARM_LIMIT + 5):
         await room.put(f"alpha {number}")
     far = await room.put("omega beta beta beta beta beta beta")
     await embed_all(room)
     asked = await room.embedders.embed_query("alpha")
-    async with as_agent(room.database, "main") as held:
-        near = await vector_arm(held, Scope("main", "knowledge"), Corpus(0), asked)
-    assert len(near.hits) == ARM_DEPTH
+    async with agent_transaction(room.database, "main") as held:
+        near = await search_vectors(
+            held, SearchScope("main", "knowledge"), CorpusStatistics(0), asked
+        )
+    assert len(near.hits) == ARM_LIMIT
     assert far.document_id not in {str(one.document_id) for one in near.hits}
     assert 0 < near.mean < 1
     assert near.deviation > 0

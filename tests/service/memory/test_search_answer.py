@@ -2,13 +2,13 @@
 
 import asyncpg
 
-from choir_common.wire.memories import ReadReceipt
-from choir_memory.search.pack import tokens_of
+from choir_common.wire.memory_search import ReadSearchReceipt
+from choir_memory.search.hit_selection import estimate_tokens
 from tests.service.memory.conftest import Room
 from tests.service.memory.lived import remember_session
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.test_search import embed_all
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 SESSION = {"store": "session"}
 DETAIL = {"store": "session", "mode": "session_detail", "session_id": "s"}
@@ -47,7 +47,7 @@ async def test_a_budget_takes_as_many_hits_as_it_holds(room: Room) -> None:
     texts = [f"walnut number {number} " + "word " * 30 for number in range(20)]
     for text in texts:
         await room.put(text)
-    one = tokens_of(texts[10])
+    one = estimate_tokens(texts[10])
     found = await room.ask("walnut", mode="text", budget_tokens=one * 13)
     assert len(found.hits) == 13, "more than the ten of a search without budget"
     assert found.tokens <= one * 13
@@ -113,7 +113,9 @@ async def test_a_receipt_says_what_was_done_and_holds_no_words(room: Room) -> No
     await room.put("walnut pie")
     await embed_all(room)
     found = await room.ask("walnut cake", explain=True, kinds=("note",), min_trust=1)
-    kept = await room.recall.receipt(ReadReceipt(agent_id="main", receipt_id=found.receipt_id))
+    kept = await room.recall.receipt(
+        ReadSearchReceipt(agent_id="main", receipt_id=found.receipt_id)
+    )
     assert kept.receipt == found.receipt
     assert kept.receipt["filters"] == ["kinds", "min_trust"]
     assert set(kept.receipt["arms"]) == {"text", "vector"}

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_common.errors import BadInput
-from choir_common.wire.memories import MemoryQuery
+from choir_common.errors import InvalidRequest
+from choir_common.wire.memory_search import MemoryQuery
 from tests.service.memory.conftest import Room
 from tests.service.memory.lived import remember
 from tests.service.memory.test_search import embed_all
@@ -123,7 +123,7 @@ async def test_a_hit_says_who_when_where_and_how_far_to_trust_it(talk: Room) -> 
 async def test_filters_that_do_not_go_together_are_refused(
     room: Room, more: dict[str, object]
 ) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await room.ask("walnut", **more)
 
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from choir_common.errors import BadInput, Conflict
+from choir_common.errors import Conflict, InvalidRequest
 from choir_common.postgres.pool import Database
-from choir_memory.schema.store import SpaceStore, as_agent, as_reader
+from choir_memory.schema.store import SpaceStore, admin_read_transaction, agent_transaction
 from tests.service.memory.conftest import Room
-from tests.support.servers import PASSWORD
+from tests.support.postgres import PASSWORD
 
 TABLES = (
     "memory_documents",
@@ -59,8 +59,8 @@ async def test_agents_whose_ids_differ_by_a_hyphen_have_memories_of_their_own(ro
     for name in names:
         hits = (await room.ask("harbour", agent_id=name)).hits
         assert [hit.text for hit in hits] == [f"The harbour of {name} is blue."]
-    assert await SpaceStore(room.database).agents() == sorted(names)
-    async with as_agent(room.database, "agent-1") as held:
+    assert await SpaceStore(room.database).list_agents() == sorted(names)
+    async with agent_transaction(room.database, "agent-1") as held:
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await held.fetch("SELECT * FROM choir_agent_1.knowledge_documents")
 
@@ -104,7 +104,7 @@ async def test_a_transaction_under_the_agents_role_is_refused_everything_else(
     # a transaction can change its role back: the service's own statements never hold foreign text
     for statement in (one for one in FOREIGN if not one.startswith("SET ROLE")):
         try:
-            async with as_agent(two_agents.database, "main") as held:
+            async with agent_transaction(two_agents.database, "main") as held:
                 await held.execute(statement)
             done.append(statement)
         except asyncpg.InsufficientPrivilegeError:
@@ -113,17 +113,17 @@ async def test_a_transaction_under_the_agents_role_is_refused_everything_else(
 
 
 async def test_the_admin_path_reads_everything_and_writes_nothing(two_agents: Room) -> None:
-    async with as_reader(two_agents.database) as held:
+    async with admin_read_transaction(two_agents.database) as held:
         sql = "SELECT text FROM choir_other.knowledge_documents"
         assert await held.fetchval(sql) == "theirs"
     with pytest.raises(Exception, match="read-only"):
-        async with as_reader(two_agents.database) as held:
+        async with admin_read_transaction(two_agents.database) as held:
             await held.execute("DELETE FROM choir_other.knowledge_documents")
 
 
 async def test_the_role_ends_with_its_transaction(two_agents: Room, dsn: str) -> None:
     async with Database(dsn, PASSWORD, size=1, application="one") as single:
-        async with as_agent(single, "main") as held:
+        async with agent_transaction(single, "main") as held:
             assert await held.fetchval("SELECT current_user") == "choir_main"
         assert await single.fetchval("SELECT current_user") == "choir"
         assert await single.fetchval("SHOW search_path") == '"$user", public'
@@ -144,7 +144,7 @@ async def test_agents_of_one_pool_never_see_each_others_rows(room: Room) -> None
     ["control", "memory", "Main", "a.b", "", "1a", 'a"; DROP SCHEMA public; --', "a" * 42, "ä"],
 )
 async def test_a_name_that_cannot_be_an_agents_makes_nothing(room: Room, agent_id: str) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(InvalidRequest):
         await room.spaces.ensure(agent_id)
     assert await room.database.fetchval("SELECT count(*) FROM choir_memory.spaces") == 0
 
@@ -161,5 +161,5 @@ async def test_a_role_that_may_log_in_is_not_taken_for_an_agents(room: Room) -> 
 async def test_a_space_is_made_once_however_many_replicas_make_it(room: Room, dsn: str) -> None:
     async with Database(dsn, PASSWORD, size=2, application="replica") as second:
         mine, theirs = SpaceStore(room.database), SpaceStore(second)
-        await asyncio.gather(mine.make("many"), theirs.make("many"), mine.make("many"))
+        await asyncio.gather(mine.create("many"), theirs.create("many"), mine.create("many"))
     assert await room.database.fetchval("SELECT count(*) FROM choir_memory.spaces") == 1

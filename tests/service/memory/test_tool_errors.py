@@ -2,51 +2,51 @@
 
 from datetime import timedelta
 
-from choir_common.clients.memory import BusMemory
-from choir_common.clients.memory_sessions import BusSessionMemory
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import MemoryQuery
-from choir_common.wire.memory_hints import HintsWanted, ToolHint
+from choir_common.clients.memory import NatsMemoryClient
+from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.wire.memory_recall import ReadHints, ToolHint
+from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.memory_sessions import EraseSession
-from choir_memory.layers.episodes import remember_episode
-from choir_memory.layers.expiry import Expiry
-from choir_memory.layers.tool_errors import ToolErrors, remember_troubles
-from choir_memory.sessions.archive import Archive
-from choir_memory.sessions.erase import Eraser
-from choir_memory.sessions.promote import Promotion
+from choir_common.wire.model import JsonObject
+from choir_memory.maintenance.retention import ExpiryTask
+from choir_memory.sessions.archive import SessionArchive
+from choir_memory.sessions.erasure import SessionEraser
+from choir_memory.sessions.promotion import SessionPromoter
+from choir_memory.summaries.episodes import store_episode
+from choir_memory.tool_errors.service import ToolErrorService, store_failures
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import SetClock
 from tests.service.memory.servers import MakeMemory
-from tests.support.sessions import BEGAN, Script
+from tests.support.sessions import BEGAN, LogBuilder
 
 SAID = "exit code 128: fatal: could not read Username for 'https://example.org': terminal prompts disabled"
 FAILED: JsonObject = {"exit_code": 128, "stderr": SAID.partition(": ")[2]}
 DONE: JsonObject = {"exit_code": 0, "stdout": "ok"}
 
 
-def make_session(name: str, *, solved: bool = True, days: int = 0) -> Script:
-    script = Script(name, began=BEGAN + timedelta(days=days))
+def make_session(name: str, *, solved: bool = True, days: int = 0) -> LogBuilder:
+    script = LogBuilder(name, started_at=BEGAN + timedelta(days=days))
     script.start()
     script.user("Fetch the repository.")
     runs = [("git clone https://example.org/a", FAILED)]
     if solved:
         runs += [("git config credential.helper", DONE), ("git clone https://example.org/a", DONE)]
     for number, (command, output) in enumerate(runs):
-        script.ask(f"c{number}", "choir.exec", {"command": command})
+        script.tool_call(f"c{number}", "choir.exec", {"command": command})
         script.result(f"c{number}", "choir.exec", output)
     script.reply("Done.")
     return script
 
 
-async def live(room: Room, script: Script) -> None:
-    promotion = Promotion(room.database, room.queue.announce)
-    archive = Archive(
+async def live(room: Room, script: LogBuilder) -> None:
+    promotion = SessionPromoter(room.database, room.queue.notify)
+    archive = SessionArchive(
         room.database,
         room.spaces,
         promotion,
-        room.queue.announce,
-        remember_troubles,
-        remember_episode,
+        room.queue.notify,
+        store_failures,
+        store_episode,
     )
     await archive.take(script.page())
     await archive.take(script.page(keep=10))
@@ -56,8 +56,8 @@ async def told(
     room: Room, said: str = SAID, days: int = 1, tool: str = "choir.exec"
 ) -> list[ToolHint]:
     clock = SetClock(BEGAN + timedelta(days=days))
-    errors = ToolErrors(room.database, room.spaces, clock)
-    return list((await errors.hints(HintsWanted(agent_id="main", tool=tool, said=said))).hints)
+    errors = ToolErrorService(room.database, room.spaces, clock)
+    return list((await errors.hints(ReadHints(agent_id="main", tool=tool, said=said))).hints)
 
 
 async def test_a_failure_that_was_solved_is_told_with_what_helped(room: Room) -> None:
@@ -74,11 +74,11 @@ async def test_another_tool_or_another_failure_is_told_nothing(room: Room) -> No
 
 
 async def test_a_file_that_is_missing_says_nothing_about_another(room: Room) -> None:
-    script = Script("s1", began=BEGAN)
+    script = LogBuilder("s1", started_at=BEGAN)
     script.start()
     script.user("Read.")
     missing: JsonObject = {"code": "not_found", "message": "There is no 'a.txt' in the workspace."}
-    script.ask("c1", "choir.fs.read", {"path": "a.txt"})
+    script.tool_call("c1", "choir.fs.read", {"path": "a.txt"})
     script.result("c1", "choir.fs.read", missing, status="error")
     script.reply("It is not there.")
     await live(room, script)
@@ -111,7 +111,9 @@ async def test_it_is_forgotten_after_ninety_days_unless_it_was_of_use(room: Room
 async def test_erasing_its_session_erases_it(room: Room) -> None:
     await live(room, make_session("s1"))
     await live(room, make_session("s2", days=1))
-    await Eraser(room.database, room.spaces).erase(EraseSession(agent_id="main", session_id="s2"))
+    await SessionEraser(room.database, room.spaces).erase(
+        EraseSession(agent_id="main", session_id="s2")
+    )
     assert [one.at.date() for one in await told(room, days=2)] == [BEGAN.date()]
     count = "SELECT count(*) FROM choir_main.knowledge_documents WHERE kind = 'error'"
     assert await room.database.fetchval(count) == 1
@@ -129,9 +131,9 @@ async def test_plain_searches_of_knowledge_do_not_find_it(room: Room) -> None:
 async def test_the_service_answers_and_finds_it_by_kind(make_memory: MakeMemory) -> None:
     memory = make_memory()
     await memory.start()
-    await BusSessionMemory(memory.bus).archive(make_session("s1").page())
-    client = BusMemory(memory.bus)
-    hints = await client.hints(HintsWanted(agent_id="main", tool="choir.exec", said=SAID))
+    await NatsSessionMemoryClient(memory.bus).archive(make_session("s1").page())
+    client = NatsMemoryClient(memory.bus)
+    hints = await client.hints(ReadHints(agent_id="main", tool="choir.exec", said=SAID))
     # its ninety days are long over by the real clock
     assert hints.hints == ()
     query = MemoryQuery(
@@ -152,7 +154,7 @@ async def test_what_has_expired_goes_with_the_next_round(room: Room) -> None:
     count = "SELECT count(*) FROM choir_main.knowledge_documents"
     for days, left in ((89, 1), (91, 0)):
         clock = SetClock(BEGAN + timedelta(days=days))
-        assert await Expiry(room.database, clock).run_agent("main") == 1 - left
+        assert await ExpiryTask(room.database, clock).run_agent("main") == 1 - left
         assert await room.database.fetchval(count) == left
     assert await room.database.fetchval("SELECT count(*) FROM choir_main.links") == 0
     queued = "SELECT count(*) FROM choir_memory.embedding_queue WHERE store = 'knowledge'"

@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from choir_control.repos.git import Git
+from choir_control.images.repositories.git import Git
 
 # called by git while it holds the lock files of the refs that it is about to change
 HOOK = """#!/bin/sh

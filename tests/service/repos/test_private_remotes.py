@@ -10,11 +10,15 @@ import pytest
 
 from choir_common.errors import Unavailable
 from choir_common.wire.config import Config
-from choir_control.configuration.check import faults
-from choir_control.evolution.workbench import Signature, Workbench
-from choir_control.repos.keys import Keys
-from choir_control.repos.mirrors import Mirrors
-from choir_control.repos.source import GLOBAL, Source, source_in
+from choir_control.approvals.proposals.commit_builder import CommitAuthor, CommitBuilder
+from choir_control.configuration.validation import find_faults
+from choir_control.images.repositories.credentials import GitCredentials
+from choir_control.images.repositories.mirrors import Mirrors
+from choir_control.images.repositories.source import (
+    GLOBAL_OWNER,
+    RepositorySource,
+    configured_source,
+)
 from tests.service.agent.git_servers import (
     SSHD,
     HttpsGit,
@@ -52,7 +56,7 @@ def ssh(place: Path) -> Iterator[SshGit]:
         yield server
 
 
-def a_source(url: str, *hosts: str, owner: str = "main") -> Source:
+def a_source(url: str, *hosts: str, owner: str = "main") -> RepositorySource:
     """Return the repository of `main`, or the global one, with an identity for these hosts."""
     identity = {"name": "Dev", "email": "dev@example.org", "secret": "git", "hosts": hosts}
     agent = {"workspace": "w", "llm": "m", "dm": "d", "git_identity": "dev"}
@@ -65,7 +69,7 @@ def a_source(url: str, *hosts: str, owner: str = "main") -> Source:
         },
         strict=False,
     )
-    found = source_in(config, owner)
+    found = configured_source(config, owner)
     assert found is not None
     return found
 
@@ -73,7 +77,7 @@ def a_source(url: str, *hosts: str, owner: str = "main") -> Source:
 def mirrors_at(place: Path, secrets: Mapping[str, str], trusted: Path | None = None) -> Mirrors:
     """Return mirrors that know these secrets, and that server's certificate."""
     environment = {**os.environ, "GIT_SSL_CAINFO": str(trusted)} if trusted else os.environ
-    keys = Keys(dict(secrets).get, place / "home/known_hosts")
+    keys = GitCredentials(dict(secrets).get, place / "home/known_hosts")
     return Mirrors(place / "home", environment, keys)
 
 
@@ -93,7 +97,7 @@ def holding(place: Path, secret: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("owner", ["main", GLOBAL])
+@pytest.mark.parametrize("owner", ["main", GLOBAL_OWNER])
 async def test_a_token_opens_a_repository_over_https_and_is_seen_nowhere(
     place: Path, https: HttpsGit, owner: str
 ) -> None:
@@ -102,7 +106,7 @@ async def test_a_token_opens_a_repository_over_https_and_is_seen_nowhere(
     mirrors = mirrors_at(place, {"git": TOKEN}, https.certificate)
     fetched = await mirrors.fetch(source)
     assert fetched.warning is None
-    assert (await mirrors.read(fetched, place / "out")).read("README") == b"hello\n"
+    assert (await mirrors.write_files(fetched, place / "out")).read("README") == b"hello\n"
     assert https.was_shown_the_token()
     seen = (https.root / "processes").read_bytes()
     assert b"remote-https" in seen  # git was at it
@@ -151,10 +155,12 @@ async def test_what_is_missing_or_wrong_is_said(place: Path, https: HttpsGit) ->
 async def test_a_commit_is_pushed_with_the_agents_own_token(place: Path, https: HttpsGit) -> None:
     source = a_source(https.url("localhost"), f"localhost:{https.port}")
     environment = {**os.environ, "GIT_SSL_CAINFO": str(https.certificate)}
-    bench = Workbench(place / "home/bench", source, environment, Keys({"git": TOKEN}.get))
+    bench = CommitBuilder(
+        place / "home/bench", source, environment, GitCredentials({"git": TOKEN}.get)
+    )
     base = await bench.fetch("main")
-    tree = await bench.tree_with(base, {"new": "file\n"})
-    commit = await bench.commit(tree, (base,), "words", Signature("Dev", "dev@example.org", 1))
+    tree = await bench.write_tree_with(base, {"new": "file\n"})
+    commit = await bench.commit(tree, (base,), "words", CommitAuthor("Dev", "dev@example.org", 1))
     await bench.push(commit, "main", base)
     assert run("git", f"--git-dir={https.root}/repo.git", "rev-parse", "main").strip() == commit
     assert holding(place, TOKEN) == []
@@ -176,7 +182,7 @@ async def test_a_key_opens_a_repository_over_ssh_and_is_seen_nowhere(
     mirrors = mirrors_at(place, {"git": ssh.private_key})
     fetched = await mirrors.fetch(a_source(ssh.url("127.0.0.1"), "127.0.0.1"))
     assert fetched.warning is None
-    assert (await mirrors.read(fetched, place / "out")).read("README") == b"hello\n"
+    assert (await mirrors.write_files(fetched, place / "out")).read("README") == b"hello\n"
     seen = (place / "processes").read_bytes()
     assert b"IdentityFile=/proc/" in seen  # ssh was at it
     body = ssh.private_key.splitlines()[1]
@@ -220,7 +226,7 @@ def test_an_identity_that_is_not_there_is_a_fault() -> None:
         },
         strict=False,
     )
-    said = "\n".join(faults(config))
+    said = "\n".join(find_faults(config))
     assert "agents.main.repo.git_identity: there is no 'who'" in said
     assert "global_repo.git_identity: there is no 'whom'" in said
     assert "agents.global: the name is taken" in said

@@ -16,9 +16,9 @@ import docker  # type: ignore[import-untyped]  # it ships no types
 import pytest
 from docker.errors import DockerException  # type: ignore[import-untyped]
 
-from choir_control.runtimes.docker.container import ContainerLimits
-from choir_control.runtimes.docker.runtime import DockerRuntime
-from choir_control.runtimes.port import AgentExit, LaunchSpec
+from choir_control.agents.runtimes.docker.container import ContainerLimits
+from choir_control.agents.runtimes.docker.runtime import DockerRuntime
+from choir_control.agents.runtimes.port import AgentExit, LaunchSpec
 from tests.security.runtimes.confined import PRELUDE, TOKEN
 
 PYTHON_IMAGE = "python:3.13-slim-trixie"
@@ -78,7 +78,7 @@ class Yard:
         for _ in range(int(DEADLINE_S / 0.05)):
             if path.exists():
                 return json.loads(path.read_text())
-            if not any(agent.agent_id == agent_id for agent in await self.runtime.running()):
+            if not any(agent.agent_id == agent_id for agent in await self.runtime.list_running()):
                 break
             await asyncio.sleep(0.05)
         log = self.home / "logs" / f"{agent_id}.log"

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from choir_common.errors import Conflict, Unavailable
-from choir_control.runtimes.docker.container import ContainerLimits
-from choir_control.runtimes.docker.engine import Engine
-from choir_control.runtimes.docker.runtime import DockerRuntime
+from choir_control.agents.runtimes.docker.container import ContainerLimits
+from choir_control.agents.runtimes.docker.engine import DockerEngine
+from choir_control.agents.runtimes.docker.runtime import DockerRuntime
 from tests.security.runtimes.confined import TOKEN
 from tests.service.runtimes.containers import image_that_runs, yard_for
 
@@ -37,7 +37,7 @@ async def test_an_agent_gets_its_boot_line_and_then_the_end_of_input(waiting: st
     async with yard_for(waiting) as yard:
         running = await yard.runtime.start(yard.spec())
         report = await yard.report()
-        assert await yard.runtime.running() == [running]
+        assert await yard.runtime.list_running() == [running]
         assert yard.containers()[0].id.startswith(running.handle)
     assert report["boot"] == {
         "agent_id": "main",
@@ -78,7 +78,7 @@ async def test_stopping_asks_first_and_removes_the_container(waiting: str) -> No
         exit_ = await yard.next_exit()
         assert (exit_.agent_id, exit_.session_id, exit_.epoch) == ("main", "ses_main", 1)
         assert exit_.code == 7
-        assert await yard.runtime.running() == []
+        assert await yard.runtime.list_running() == []
         assert yard.containers() == []
         assert "what a day" in (yard.home / "logs" / "main.log").read_text()
 
@@ -165,7 +165,7 @@ async def test_a_missing_image_is_said_in_a_sentence_and_leaves_nothing() -> Non
         with pytest.raises(Unavailable, match="choir-agent:no-such-image"):
             await yard.runtime.start(yard.spec())
         assert yard.containers() == []
-        assert await yard.runtime.running() == []
+        assert await yard.runtime.list_running() == []
 
 
 async def test_a_missing_workspace_is_refused_and_not_made(waiting: str) -> None:
@@ -180,13 +180,15 @@ async def test_a_missing_workspace_is_refused_and_not_made(waiting: str) -> None
 
 async def test_an_engine_that_is_not_there_is_said_in_a_sentence() -> None:
     async with yard_for("unused") as yard:
-        nowhere = DockerRuntime(yard.home, "x", engine=Engine(f"unix://{yard.home}/none.sock"))
+        nowhere = DockerRuntime(
+            yard.home, "x", engine=DockerEngine(f"unix://{yard.home}/none.sock")
+        )
         with pytest.raises(Unavailable, match="does not answer"):
             await nowhere.start(yard.spec())
         with pytest.raises(Unavailable, match="does not answer"):
             await nowhere.remove_orphans()
-        assert "does not answer" in await nowhere.trouble()
-        assert await yard.runtime.trouble() == ""
+        assert "does not answer" in await nowhere.unavailable_reason()
+        assert await yard.runtime.unavailable_reason() == ""
         await nowhere.close()
 
 

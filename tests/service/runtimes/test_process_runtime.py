@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from choir_common.errors import Conflict, Unavailable
-from choir_control.runtimes.process.records import Records
-from choir_control.runtimes.process.runtime import ProcessRuntime
+from choir_control.agents.runtimes.process.orphans import ProcessRecordStore
+from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from tests.security.runtimes.confined import DEADLINE_S, TOKEN, confining, stand_in_control
 
 WAITS = "report({'boot': boot, 'pid': os.getpid(), 'rest': sys.stdin.read()}); time.sleep(60)"
@@ -41,7 +41,7 @@ async def test_an_agent_gets_its_boot_line_and_then_the_end_of_input() -> None:
         spec = place.spec()
         running = await place.runtime.start(spec)
         report = await place.report()
-        assert await place.runtime.running() == [running]
+        assert await place.runtime.list_running() == [running]
     assert report["boot"] == {
         "agent_id": "main",
         "session_id": "ses_main",
@@ -69,7 +69,7 @@ async def test_two_starts_at_once_make_one_agent() -> None:
         starts = [place.runtime.start(place.spec(epoch=epoch)) for epoch in (1, 2)]
         results = await asyncio.gather(*starts, return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == ["Conflict", "RunningAgent"]
-        assert len(await place.runtime.running()) == 1
+        assert len(await place.runtime.list_running()) == 1
 
 
 async def test_a_start_without_a_workspace_is_refused_and_leaves_nothing() -> None:
@@ -91,7 +91,7 @@ async def test_an_agent_that_obeys_sigterm_is_not_killed() -> None:
         exit_ = await place.next_exit()
         assert (exit_.agent_id, exit_.session_id, exit_.epoch) == ("main", "ses_main", 1)
         assert exit_.code == 7
-        assert await place.runtime.running() == []
+        assert await place.runtime.list_running() == []
 
 
 async def test_a_stubborn_agent_is_killed_with_every_tool_it_started() -> None:
@@ -171,7 +171,7 @@ async def test_the_log_of_an_ended_session_is_put_away_with_its_last_words() -> 
     async with confining("print('last words', file=sys.stderr); report(1)") as place:
         spec = place.spec()
         await place.runtime.start(spec)
-        place.runtime.end_session("main", spec.session_id)
+        place.runtime.archive_log("main", spec.session_id)
         await place.next_exit()
         await place.runtime.close()
         assert not (place.home / "logs" / "main.log").exists()
@@ -266,13 +266,13 @@ report(int(tool.stdout)); time.sleep(60)
         assert await runtime.remove_orphans() >= 1  # the agent may still be a zombie of init's
         assert not lives(tool)
         # an agent of another state directory is none of its business
-        assert len(await other.runtime.running()) == 1
+        assert len(await other.runtime.list_running()) == 1
         await runtime.close()
 
 
 async def test_a_process_that_got_an_orphans_pid_since_is_left_alone(tmp_path: Path) -> None:
     bystander = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    records = Records(tmp_path / "run" / "agents")
+    records = ProcessRecordStore(tmp_path / "run" / "agents")
     records.write("main", "ses_1", 1, bystander.pid)
     path = next(iter((tmp_path / "run" / "agents").glob("*.json")))
     text = path.read_text()

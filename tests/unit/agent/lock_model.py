@@ -1,7 +1,8 @@
 """Look at every state a lock table can get into with a few callers, and at every way between them.
 
 The table under test is the transition function itself: each state is a copy of it, and each step a call of
-its own `ask` or `release`. A caller asks for one of its locksets, holds it, ends, or gives up while it waits.
+its own `ask` or `release`. A caller asks for one of its locksets, holds it, ends, or
+gives up while it waits.
 """
 
 import copy
@@ -25,7 +26,7 @@ class Table(Protocol):
     @property
     def waiting(self) -> dict[int, Claim]: ...
 
-    def ask(self, owner: str, locks: Lockset) -> Claim: ...
+    def request(self, owner: str, locks: Lockset) -> Claim: ...
 
     def release(self, claim: Claim) -> list[Claim]: ...
 
@@ -155,7 +156,7 @@ def _steps(world: World, callers: tuple[Caller, ...]) -> Iterator[World]:
         ticket = world.tickets[number]
         for choice, locks in enumerate(caller.menu) if not ticket else ():
             table = world.copied_table()
-            claim = table.ask(caller.owner, locks)
+            claim = table.request(caller.owner, locks)
             yield _changed(world, table, number, claim.ticket, choice)
         if ticket:
             table = world.copied_table()

@@ -3,17 +3,17 @@
 from dataclasses import dataclass, field
 
 from choir_agent.locks.claim import Lockset
-from choir_common.wire.events import LockHold
+from choir_common.wire.events import HeldLock
 
 
-def s(resource: str) -> LockHold:
+def s(resource: str) -> HeldLock:
     """Return a shared lock."""
-    return LockHold(resource=resource, mode="S")
+    return HeldLock(resource=resource, mode="S")
 
 
-def x(resource: str) -> LockHold:
+def x(resource: str) -> HeldLock:
     """Return an exclusive lock."""
-    return LockHold(resource=resource, mode="X")
+    return HeldLock(resource=resource, mode="X")
 
 
 def meet(one: str, other: str) -> bool:

@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from choir_agent.models.advice import explain
-from choir_agent.models.choice import name_of
-from choir_agent.models.failures import failure_of
-from choir_agent.models.model import ModelFailed, NoAnswer
+from choir_agent.models.failure_messages import failure_reply
+from choir_agent.models.model import ModelFailed, NoModelResponse, model_name_for_lane
+from choir_agent.models.provider_errors import error_from_response
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 
 MODEL = ModelConfig(model="gpt-x", endpoint="https://api.example/v1", secret="openai-key")
@@ -17,9 +16,9 @@ AGAIN = "try again"
 
 def said(status: int, message: str = "Oops.", model: ModelConfig = MODEL) -> str:
     body = orjson.dumps({"error": {"message": message}})
-    error = failure_of(status, body, {}, datetime.now(UTC))
+    error = error_from_response(status, body, {}, datetime.now(UTC))
     assert isinstance(error, ModelFailed)
-    return explain(error, "default", model)
+    return failure_reply(error, "default", model)
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 500, 502, 503, 529])
@@ -59,19 +58,19 @@ def test_a_model_without_a_secret_is_told_where_to_name_one() -> None:
 
 def test_a_model_whose_secret_has_no_value_is_told_that_no_key_was_sent() -> None:
     body = orjson.dumps({"error": {"message": "Missing bearer authentication."}})
-    error = failure_of(401, body, {}, datetime.now(UTC), api_key=None)
+    error = error_from_response(401, body, {}, datetime.now(UTC), api_key=None)
     assert isinstance(error, ModelFailed)
-    text = explain(error, "default", MODEL)
+    text = failure_reply(error, "default", MODEL)
     assert "wants an API key (401), and none was sent" in text
     assert "`choirctl secret set openai-key`, then run `choirctl secret apply`" in text
-    refused = failure_of(401, body, {}, datetime.now(UTC), api_key="sk-wrong")
+    refused = error_from_response(401, body, {}, datetime.now(UTC), api_key="sk-wrong")
     assert isinstance(refused, ModelFailed)
-    assert "refused the API key" in explain(refused, "default", MODEL)
+    assert "refused the API key" in failure_reply(refused, "default", MODEL)
 
 
 def test_a_model_that_cannot_be_reached_is_named_with_its_address() -> None:
-    error = NoAnswer("the connection to the provider failed", cause="connection")
-    assert "Check that this address is up" in explain(error, "default", MODEL)
+    error = NoModelResponse("the connection to the provider failed", cause="connection")
+    assert "Check that this address is up" in failure_reply(error, "default", MODEL)
 
 
 def test_a_core_jobs_error_names_the_model_of_core_jobs() -> None:
@@ -85,6 +84,9 @@ def test_a_core_jobs_error_names_the_model_of_core_jobs() -> None:
         rate_limit_retry_ms=1,
         event_window=50,
     )
-    assert (name_of(settings, "edge"), name_of(settings, "core:x")) == ("fast", "deep")
+    assert (model_name_for_lane(settings, "edge"), model_name_for_lane(settings, "core:x")) == (
+        "fast",
+        "deep",
+    )
     without = settings.model_copy(update={"core_model": None, "core_model_name": None})
-    assert name_of(without, "core:x") == "fast"
+    assert model_name_for_lane(without, "core:x") == "fast"

@@ -7,26 +7,28 @@ import pytest
 
 from choir_agent.budgets.limits import (
     CALLS,
+    COMMAND,
     TOKENS,
-    calls_fault,
-    exhausted,
+    budget_question,
+    core_job_refusal,
     exhausted_budget,
-    jobs_fault,
-    left_of,
+    exhausted_event,
     limit_of,
+    parse_grant,
+    remaining_of,
+    tool_call_refusal,
 )
-from choir_agent.budgets.question import COMMAND, answer_to, question_of
-from choir_agent.budgets.reserve import BudgetSpent, Purse
-from choir_agent.log.committed import Committed
-from choir_agent.log.fold import step
-from choir_agent.log.state import SessionState, Spent
-from choir_agent.memory.tokens import TokenMeter
-from choir_agent.models.metered import USUAL_COMPLETION, MeteredModel
-from choir_agent.models.model import ModelFailed, Thought
-from choir_agent.prompt.assemble import Prompt
+from choir_agent.budgets.token_budget import TokenBudget, TokenBudgetExceeded
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import BudgetUsage, SessionState
+from choir_agent.models.metered_model import DEFAULT_COMPLETION_TOKENS, MeteredModel
+from choir_agent.models.model import Completion, ModelFailed
+from choir_agent.prompt.prompt_assembler import Prompt
+from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import EventPayload, ModelOutput
-from tests.support.uncounted import uncounted
+from tests.support.token_counter import no_token_count
 
 BUDGETS = Budgets(total_session_tokens=10_000, max_tool_calls_per_session=3, max_core_jobs=0)
 MODEL = ModelConfig(model="m", endpoint="http://x", max_completion_tokens=500)
@@ -40,10 +42,12 @@ class Session:
         self.state = SessionState()
 
     def commit(self, payload: EventPayload) -> None:
-        event = Committed(self.state.rev + 1, "", "edge", "2026-01-01T00:00:00.000000Z", payload)
-        self.state = step(self.state, event)
+        event = CommittedEvent(
+            self.state.rev + 1, "", "edge", "2026-01-01T00:00:00.000000Z", payload
+        )
+        self.state = apply_event(self.state, event)
 
-    def spend(self, thought: Thought) -> None:
+    def spend(self, thought: Completion) -> None:
         self.commit(
             ModelOutput(
                 turn_id="t",
@@ -65,12 +69,12 @@ class SlowModel:
         self.may_answer = asyncio.Event()
         self.fails = False
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
         self.calls += 1
         await self.may_answer.wait()
         if self.fails:
             raise ModelFailed("no")
-        return Thought("six letters", (), "m", "stop", *self.usage, 1.0)
+        return Completion("six letters", (), "m", "stop", *self.usage, 1.0)
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -78,9 +82,9 @@ class SlowModel:
 
 def test_a_reservation_beyond_what_is_left_is_refused_and_says_how_to_go_on() -> None:
     session = Session()
-    purse = Purse(lambda: session.state, lambda: BUDGETS)
+    purse = TokenBudget(lambda: session.state, lambda: BUDGETS)
     with purse.reserve(6_000):
-        with pytest.raises(BudgetSpent) as refused, purse.reserve(4_001):
+        with pytest.raises(TokenBudgetExceeded) as refused, purse.reserve(4_001):
             pass
         with purse.reserve(4_000):
             assert purse.reserved == 10_000
@@ -91,15 +95,15 @@ def test_a_reservation_beyond_what_is_left_is_refused_and_says_how_to_go_on() ->
 
 async def test_many_calls_at_once_cannot_overshoot_together() -> None:
     session, model = Session(), SlowModel(prompt_tokens=500, completion_tokens=500)
-    purse = Purse(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, TokenMeter(), uncounted)
+    purse = TokenBudget(lambda: session.state, lambda: BUDGETS)
+    metered = MeteredModel(model, purse, TokenEstimator(), no_token_count)
 
     async def call() -> bool:
         try:
-            async with metered.thought(MODEL, None, PROMPT) as thought:
+            async with metered.complete(MODEL, None, PROMPT) as thought:
                 session.spend(thought)
                 return True
-        except BudgetSpent:
+        except TokenBudgetExceeded:
             return False
 
     calls = [asyncio.create_task(call()) for _ in range(40)]
@@ -114,11 +118,11 @@ async def test_many_calls_at_once_cannot_overshoot_together() -> None:
 
 async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> None:
     session, model = Session(), SlowModel()
-    purse = Purse(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, TokenMeter(), uncounted)
+    purse = TokenBudget(lambda: session.state, lambda: BUDGETS)
+    metered = MeteredModel(model, purse, TokenEstimator(), no_token_count)
 
     async def call() -> None:
-        async with metered.thought(MODEL, None, PROMPT) as thought:
+        async with metered.complete(MODEL, None, PROMPT) as thought:
             session.spend(thought)
 
     waiting = asyncio.create_task(call())
@@ -139,27 +143,27 @@ async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
     session, model = Session(), SlowModel()
     model.may_answer.set()
     metered = MeteredModel(
-        model, Purse(lambda: session.state, lambda: BUDGETS), TokenMeter(), uncounted
+        model, TokenBudget(lambda: session.state, lambda: BUDGETS), TokenEstimator(), no_token_count
     )
-    async with metered.thought(MODEL, None, PROMPT) as thought:
+    async with metered.complete(MODEL, None, PROMPT) as thought:
         session.spend(thought)
     assert thought.prompt_tokens > 300
     assert thought.completion_tokens > 0
     unlimited = MODEL.model_copy(update={"max_completion_tokens": None})
-    assert USUAL_COMPLETION < 10_000
-    async with metered.thought(unlimited, None, PROMPT):
+    assert DEFAULT_COMPLETION_TOKENS < 10_000
+    async with metered.complete(unlimited, None, PROMPT):
         pass
 
 
 async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt() -> None:
-    session, model, meter = Session(), SlowModel(), TokenMeter()
-    purse = Purse(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, meter, uncounted)
+    session, model, meter = Session(), SlowModel(), TokenEstimator()
+    purse = TokenBudget(lambda: session.state, lambda: BUDGETS)
+    metered = MeteredModel(model, purse, meter, no_token_count)
     meter.asked("edge", 1_000)
     meter.counted("edge", 100)
 
     async def call() -> None:
-        async with metered.thought(MODEL, None, PROMPT, "edge"):
+        async with metered.complete(MODEL, None, PROMPT, "edge"):
             pass
 
     waiting = asyncio.create_task(call())
@@ -170,48 +174,48 @@ async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt(
 
 
 def test_limits_follow_what_was_spent_and_granted() -> None:
-    state = SessionState(spent=Spent(tokens=12_000, tool_calls=3, granted_tokens=10_000))
+    state = SessionState(spent=BudgetUsage(tokens=12_000, tool_calls=3, granted_tokens=10_000))
     assert limit_of(TOKENS, state, BUDGETS) == 20_000
-    assert left_of(TOKENS, state, BUDGETS) == 8_000
-    fault = calls_fault(state, BUDGETS)
+    assert remaining_of(TOKENS, state, BUDGETS) == 8_000
+    fault = tool_call_refusal(state, BUDGETS)
     assert fault is not None
     assert (fault["code"], fault["limit"]) == ("budget_exhausted", 3)
     more = replace(state, spent=replace(state.spent, granted_tool_calls=1))
-    assert calls_fault(more, BUDGETS) is None
-    refused = jobs_fault(state, BUDGETS)
+    assert tool_call_refusal(more, BUDGETS) is None
+    refused = core_job_refusal(state, BUDGETS)
     assert refused is not None
     assert refused["code"] == "too_many_jobs"
-    assert jobs_fault(state, Budgets()) is None
+    assert core_job_refusal(state, Budgets()) is None
 
 
 def test_the_end_of_a_budget_is_said_once() -> None:
     session = Session()
-    event = exhausted(TOKENS, session.state, BUDGETS, "console")
+    event = exhausted_event(TOKENS, session.state, BUDGETS, "console")
     assert event is not None
     assert event.limit == 10_000
     session.commit(event)
-    assert exhausted(TOKENS, session.state, BUDGETS, "console") is None
-    assert exhausted(CALLS, session.state, BUDGETS, "console") is not None
+    assert exhausted_event(TOKENS, session.state, BUDGETS, "console") is None
+    assert exhausted_event(CALLS, session.state, BUDGETS, "console") is not None
 
 
 def test_a_budget_that_was_raised_in_the_configuration_stops_nothing_any_more() -> None:
     session = Session()
-    event = exhausted(CALLS, session.state, BUDGETS, "console")
+    event = exhausted_event(CALLS, session.state, BUDGETS, "console")
     assert event is not None
     session.commit(event)
     assert exhausted_budget(session.state, BUDGETS) == CALLS
     raised = BUDGETS.model_copy(update={"max_tool_calls_per_session": 4})
     assert exhausted_budget(session.state, raised) is None
-    assert answer_to("yes", session.state, raised) is None, "nothing is asked any more"
-    again = exhausted(CALLS, session.state, raised, "console")
+    assert parse_grant("yes", session.state, raised) is None, "nothing is asked any more"
+    again = exhausted_event(CALLS, session.state, raised, "console")
     assert again is not None and again.limit == 4
     session.commit(again)
     assert exhausted_budget(session.state, raised) == CALLS
 
 
 def test_the_question_says_in_words_which_budget_is_used_up_and_where_it_is_set() -> None:
-    state = SessionState(spent=Spent(tokens=9_000, tool_calls=3))
-    calls, tokens = question_of(CALLS, state, BUDGETS), question_of(TOKENS, state, BUDGETS)
+    state = SessionState(spent=BudgetUsage(tokens=9_000, tool_calls=3))
+    calls, tokens = budget_question(CALLS, state, BUDGETS), budget_question(TOKENS, state, BUDGETS)
     assert "The budget of tool calls of this session is used up: 3 of 3 tool calls." in calls
     assert "budgets.max_tool_calls_per_session in config.json" in calls
     assert "9,000 of 10,000 tokens, and the next step needs more than is left." in tokens
@@ -220,13 +224,13 @@ def test_the_question_says_in_words_which_budget_is_used_up_and_where_it_is_set(
 @pytest.mark.parametrize("text", ["/continue", " /Continue ", "yes", "Yes!", "ok.", "go on"])
 def test_a_yes_while_a_budget_is_used_up_grants_as_much_again(text: str) -> None:
     session = Session()
-    assert answer_to(text, session.state, BUDGETS) is None
+    assert parse_grant(text, session.state, BUDGETS) is None
     for budget, amount in ((TOKENS, 10_000), (CALLS, 3)):
-        event = exhausted(budget, session.state, BUDGETS, "console")
+        event = exhausted_event(budget, session.state, BUDGETS, "console")
         assert event is not None
         session.commit(event)
-        assert f"{amount:,}" in question_of(budget, session.state, BUDGETS)
-        grant = answer_to(text, session.state, BUDGETS)
+        assert f"{amount:,}" in budget_question(budget, session.state, BUDGETS)
+        grant = parse_grant(text, session.state, BUDGETS)
         assert grant is not None
         assert (grant.budget, grant.amount) == (budget, amount)
         session.commit(grant.event("inb_1"))
@@ -237,4 +241,4 @@ def test_a_yes_while_a_budget_is_used_up_grants_as_much_again(text: str) -> None
 @pytest.mark.parametrize("text", ["no", "", "yes but first tell me what it cost", "/continued"])
 def test_anything_else_grants_nothing(text: str) -> None:
     state = SessionState(exhausted=TOKENS)
-    assert answer_to(text, state, BUDGETS) is None
+    assert parse_grant(text, state, BUDGETS) is None

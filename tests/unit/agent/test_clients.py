@@ -2,7 +2,7 @@
 
 import asyncio
 
-from choir_agent.models.clients import Clients
+from choir_agent.models.client_pool import ClientPool
 
 
 class Recorded:
@@ -34,7 +34,7 @@ class Maker:
 
 async def test_edge_and_core_alternate_without_a_new_client() -> None:
     maker = Maker()
-    clients = Clients(maker.make)
+    clients = ClientPool(maker.make)
 
     async def call(endpoint: str) -> None:
         async with clients.borrow(endpoint, "k"):
@@ -48,7 +48,7 @@ async def test_edge_and_core_alternate_without_a_new_client() -> None:
 
 async def test_the_client_used_longest_ago_is_closed_first() -> None:
     maker = Maker()
-    clients = Clients(maker.make, kept=2)
+    clients = ClientPool(maker.make, kept=2)
     for endpoint in ("a", "b", "a", "c"):
         async with clients.borrow(endpoint, None):
             pass
@@ -61,7 +61,7 @@ async def test_the_client_used_longest_ago_is_closed_first() -> None:
 
 async def test_a_changed_key_takes_the_next_call_and_the_running_one_goes_on() -> None:
     maker = Maker()
-    clients = Clients(maker.make, kept=1)
+    clients = ClientPool(maker.make, kept=1)
     async with clients.borrow("a", "old") as old:
         async with clients.borrow("a", "new") as new:
             assert old is not new

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from choir_agent.lanes.core import CoreJob
+from choir_agent.lanes.core_job import CoreJobRunner
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.state import SessionState
-from choir_agent.skills.shapes import faults
-from choir_common.clock import SteadyTime
+from choir_agent.log.session_state import SessionState
+from choir_agent.skills.shapes import schema_violations
+from choir_common.clock import SteadyClock
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreStarted, CoreStopped, EventPayload, ModelOutput
 
@@ -81,8 +81,8 @@ class Worked:
     async def outcome(self) -> str:
         (job,) = self.state.jobs
         current = SimpleNamespace(settings=SimpleNamespace(budgets=Budgets()))
-        await CoreJob(
-            job, self, self, self, lambda: current, self.clock, faults, lambda *_: None
+        await CoreJobRunner(
+            job, self, self, self, lambda: current, self.clock, schema_violations, lambda *_: None
         ).run()  # type: ignore[arg-type]
         (ended,) = self.ended
         return ended.outcome
@@ -102,7 +102,7 @@ async def test_a_job_whose_time_is_over_ends_whatever_the_clock_says(days: int) 
 
 def test_steady_time_goes_on_as_seconds_pass() -> None:
     clock = SetClock()
-    steady = SteadyTime(clock)
+    steady = SteadyClock(clock)
     clock.wall += timedelta(days=3)
     clock.pass_by(5)
     assert steady.now() == datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC)

@@ -9,27 +9,27 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from choir_agent.budgets.reserve import Purse
-from choir_agent.compaction.ask import Asker
-from choir_agent.compaction.compact import Compactor
-from choir_agent.compaction.select import HEADING
-from choir_agent.log.listeners import Listeners
+from choir_agent.budgets.token_budget import TokenBudget
+from choir_agent.compaction.compaction_model import CompactionModel
+from choir_agent.compaction.compactor import Compactor
+from choir_agent.compaction.line_selection import HEADING
+from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.session_log import SessionLog
-from choir_agent.memory.working import WorkingMemory
-from choir_agent.models.metered import MeteredModel
-from choir_agent.models.model import ModelFailed, RequestRefused, Thought
-from choir_agent.prompt.assemble import Assembler, Prompt
-from choir_agent.prompt.identity import StaticPrompts
+from choir_agent.models.metered_model import MeteredModel
+from choir_agent.models.model import Completion, ModelFailed, ModelRequestRejected
+from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.settings import CurrentSettings
+from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.events import (
     CompactionRequested,
     EventPayload,
     MemoryCompacted,
-    payload_of,
+    parse_payload,
 )
 from choir_common.wire.request_templates import FeatureFlags
-from tests.support.uncounted import uncounted
+from tests.support.token_counter import no_token_count
 from tests.unit.agent.told_session import StillClock, ToldSession
 
 GOOD = orjson.dumps({"memory_delta": {"summary_update": "so far"}}).decode()
@@ -48,7 +48,7 @@ class WrittenModel:
         self.most = 0
         self.refuses_json_mode = False
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
         self.asked.append(prompt)
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
@@ -57,10 +57,10 @@ class WrittenModel:
         finally:
             self.in_flight -= 1
         if self.refuses_json_mode and prompt.json_only:
-            raise RequestRefused("response_format is not supported")
+            raise ModelRequestRejected("response_format is not supported")
         if isinstance(self.answer, Exception):
             raise self.answer
-        return Thought(self.answer, (), "written", "stop", 100, 10, 1.0)
+        return Completion(self.answer, (), "written", "stop", 100, 10, 1.0)
 
     async def close(self) -> None:
         pass
@@ -75,20 +75,25 @@ class World(ToldSession):
         self.budgets = budgets or Budgets()
         self.features = FeatureFlags()
         self.memory = WorkingMemory()
-        self.assembler = Assembler(self.memory, StaticPrompts("edge", "core"), lambda name: name)
-        purse = Purse(lambda: self.state, lambda: self.budgets)
-        asker = Asker(MeteredModel(self.model, purse, self.memory.meter, uncounted), self._current)
+        self.assembler = PromptAssembler(
+            self.memory, StaticPrompts("edge", "core"), lambda name: name
+        )
+        purse = TokenBudget(lambda: self.state, lambda: self.budgets)
+        asker = CompactionModel(
+            MeteredModel(self.model, purse, self.memory.token_estimator, no_token_count),
+            self._current,
+        )
         self.compactor = Compactor(self, self.memory, self.assembler, asker, self._current)
-        listeners = Listeners()
-        listeners.add(self.memory.take_in)
-        listeners.add(self.compactor.take_in)
+        listeners = EventListeners()
+        listeners.add(self.memory.on_event)
+        listeners.add(self.compactor.on_event)
         self.log = SessionLog("ses", StillClock(), listeners.tell, str)
 
     def commit(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
         return self.append(lane, payload)
 
     def compacted(self) -> list[MemoryCompacted]:
-        payloads = (payload_of(entry.event()) for entry in self.log.entries)
+        payloads = (parse_payload(entry.event()) for entry in self.log.entries)
         return [p for p in payloads if isinstance(p, MemoryCompacted)]
 
     def count(self, lane: str = "edge") -> int:

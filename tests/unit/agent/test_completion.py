@@ -6,9 +6,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from choir_agent.models.completion import read_response, render_request
+from choir_agent.models.completion_codec import read_response, render_request
 from choir_agent.models.model import ModelFailed
-from choir_agent.prompt.assemble import Prompt
+from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import ModelConfig
 
 

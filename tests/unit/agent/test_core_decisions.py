@@ -5,14 +5,23 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from choir_agent.lanes.core_moves import AwaitInfo, Correct, Deliver, End, next_core_move, time_left
-from choir_agent.lanes.deliverable import Deliverable, Misfit, read_deliverable
-from choir_agent.lanes.next_move import Think, UseTools
-from choir_agent.log.state import CallStage, CallState, JobState
-from choir_agent.skills.shapes import faults
+from choir_agent.lanes.core_job_moves import (
+    CompleteJob,
+    EndJob,
+    InvalidResult,
+    JobResult,
+    RequestCorrection,
+    WaitForInfo,
+    next_core_move,
+    parse_job_result,
+    time_left,
+)
+from choir_agent.lanes.turn_moves import CallModel, RunTools
+from choir_agent.log.session_state import CallStage, CallState, JobState
+from choir_agent.skills.shapes import schema_violations
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreStarted, ModelOutput, ToolCall, ToolConstraints
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 BEGAN = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 NOW = BEGAN + timedelta(seconds=10)
@@ -41,29 +50,32 @@ def job(schema: JsonObject | None = None, time_budget_ms: int = 0, **fields: obj
 
 
 def move(state: JobState, budgets: Budgets | None = None, now: datetime = NOW) -> object:
-    return next_core_move(state, budgets or Budgets(), now, faults)
+    return next_core_move(state, budgets or Budgets(), now, schema_violations)
 
 
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (job(), Think),
-        (job(output=output("done"), steps=1), Deliver),
-        (job(output=output("", CALL), calls=(CallState(CALL),), steps=1), UseTools),
-        (job(output=output("", CALL), calls=(CallState(CALL, CallStage.DONE),), steps=1), Think),
-        (job(output=output("done", read_rev=4), news_rev=5, steps=1), Think),
-        (job(output=output("done", read_rev=5), news_rev=5, steps=1), Deliver),
-        (job(needs="a colour", output=output("", CALL), steps=1), AwaitInfo),
-        (job(SHAPE, output=output("no JSON"), steps=1), Correct),
-        (job(SHAPE, output=output("no JSON"), steps=3, corrections=2), End),
-        (job(SHAPE, output=output('{"n": 1}'), steps=3, corrections=2), Deliver),
-        (job(output=output(" "), steps=1), Correct),
-        (job(cancelled=True, output=output("done")), End),
-        (job(resumes=3), End),
-        (job(resumes=2), Think),
-        (job(steps=100, output=output("", CALL)), End),
-        (job(steps=100, output=output("made it")), Deliver),
-        (job(proposed=301, calls=(CallState(CALL),)), End),
+        (job(), CallModel),
+        (job(output=output("done"), steps=1), CompleteJob),
+        (job(output=output("", CALL), calls=(CallState(CALL),), steps=1), RunTools),
+        (
+            job(output=output("", CALL), calls=(CallState(CALL, CallStage.DONE),), steps=1),
+            CallModel,
+        ),
+        (job(output=output("done", read_rev=4), news_rev=5, steps=1), CallModel),
+        (job(output=output("done", read_rev=5), news_rev=5, steps=1), CompleteJob),
+        (job(needs="a colour", output=output("", CALL), steps=1), WaitForInfo),
+        (job(SHAPE, output=output("no JSON"), steps=1), RequestCorrection),
+        (job(SHAPE, output=output("no JSON"), steps=3, corrections=2), EndJob),
+        (job(SHAPE, output=output('{"n": 1}'), steps=3, corrections=2), CompleteJob),
+        (job(output=output(" "), steps=1), RequestCorrection),
+        (job(cancelled=True, output=output("done")), EndJob),
+        (job(resumes=3), EndJob),
+        (job(resumes=2), CallModel),
+        (job(steps=100, output=output("", CALL)), EndJob),
+        (job(steps=100, output=output("made it")), CompleteJob),
+        (job(proposed=301, calls=(CallState(CALL),)), EndJob),
     ],
 )
 def test_the_next_move_follows_from_the_state_alone(state: JobState, expected: type) -> None:
@@ -89,7 +101,7 @@ def test_a_job_that_reached_a_limit_ends_and_says_in_words_which_it_was(
     state: JobState, now: datetime, names: str
 ) -> None:
     ended = move(state, now=now)
-    assert isinstance(ended, End)
+    assert isinstance(ended, EndJob)
     assert ended.outcome == "budget_exceeded"
     assert names in ended.reason
 
@@ -112,13 +124,15 @@ def test_a_briefing_cannot_ask_for_more_time_than_there_is() -> None:
     ],
 )
 def test_a_result_may_stand_in_a_code_fence(text: str, result: JsonObject) -> None:
-    assert read_deliverable(text, SHAPE, faults) == Deliverable(result)
+    assert parse_job_result(text, SHAPE, schema_violations) == JobResult(result)
 
 
 def test_a_result_that_is_no_object_is_kept_as_a_value() -> None:
-    assert read_deliverable("[1, 2]", {"type": "array"}, faults) == Deliverable({"value": [1, 2]})
+    assert parse_job_result("[1, 2]", {"type": "array"}, schema_violations) == JobResult(
+        {"value": [1, 2]}
+    )
 
 
 @pytest.mark.parametrize("text", ["", "n is 1", 'Here it is: {"n": 1}', "[]", '{"m": 1}'])
 def test_words_around_or_instead_of_the_asked_shape_are_a_misfit(text: str) -> None:
-    assert isinstance(read_deliverable(text, SHAPE, faults), Misfit)
+    assert isinstance(parse_job_result(text, SHAPE, schema_violations), InvalidResult)

@@ -2,7 +2,13 @@
 
 import pytest
 
-from choir_agent.lanes.core_states import ENDS, TRANSITIONS, CoreState, CoreTrigger, after
+from choir_agent.lanes.core_states import (
+    FINAL_STATES,
+    TRANSITIONS,
+    CoreState,
+    CoreTrigger,
+    next_core_state,
+)
 from choir_common.errors import Conflict
 
 S, T = CoreState, CoreTrigger
@@ -28,12 +34,12 @@ def test_every_transition_of_the_specification_is_in_the_table(
 
 
 def test_an_ended_job_stays_ended() -> None:
-    assert not [key for key in TRANSITIONS if key[0] in ENDS]
+    assert not [key for key in TRANSITIONS if key[0] in FINAL_STATES]
 
 
 def test_every_state_before_the_end_can_be_terminated() -> None:
-    for state in set(CoreState) - ENDS:
-        assert after(state, T.STOP) is S.TERMINATED
+    for state in set(CoreState) - FINAL_STATES:
+        assert next_core_state(state, T.STOP) is S.TERMINATED
 
 
 def test_every_state_is_reachable_from_idle() -> None:
@@ -46,4 +52,4 @@ def test_every_state_is_reachable_from_idle() -> None:
 
 def test_no_result_comes_out_of_a_waiting_tool() -> None:
     with pytest.raises(Conflict):
-        after(S.WAITING_TOOL, T.RESULT)
+        next_core_state(S.WAITING_TOOL, T.RESULT)

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.credentials.answer import GitCredential, answer_to
 from choir_agent.credentials.config_files import git_config, is_private_key, ssh_config
-from choir_agent.credentials.peers import descends, is_ours
-from choir_agent.credentials.scope import secrets_for
+from choir_agent.credentials.credential_server import (
+    GitCredential,
+    is_descendant,
+    is_own_descendant,
+    respond_to_request,
+)
+from choir_agent.credentials.tool_secrets import secrets_for
 from choir_agent.settings import CurrentSettings
 from choir_common.wire.config import (
     AgentSettings,
@@ -51,7 +55,7 @@ def test_a_tool_gets_the_secrets_its_manifest_names_and_no_others() -> None:
     "host", ["github.com", "GitHub.com", "github.com:443", "git.local:8443", "GIT.local:8443"]
 )
 def test_an_allowed_host_gets_the_token_over_https(host: str) -> None:
-    answer = answer_to(f"protocol=https\nhost={host}\n\n", CREDENTIAL)
+    answer = respond_to_request(f"protocol=https\nhost={host}\n\n", CREDENTIAL)
     assert answer.text == "username=x-access-token\npassword=t0ken-canary\n"
 
 
@@ -59,7 +63,7 @@ def test_a_user_name_in_the_address_is_kept() -> None:
     question = (
         "capability[]=authtype\ncapability[]=state\nprotocol=https\nhost=github.com\nusername=me\n"
     )
-    assert answer_to(question, CREDENTIAL).text.startswith("username=me\n")
+    assert respond_to_request(question, CREDENTIAL).text.startswith("username=me\n")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_a_user_name_in_the_address_is_kept() -> None:
     ],
 )
 def test_anything_else_gets_a_reason_and_no_token(question: str) -> None:
-    answer = answer_to(question, CREDENTIAL)
+    answer = respond_to_request(question, CREDENTIAL)
     assert answer.text == ""
     assert answer.refusal
     assert "canary" not in answer.refusal
@@ -108,7 +112,7 @@ def test_anything_else_gets_a_reason_and_no_token(question: str) -> None:
     ],
 )
 def test_without_a_usable_token_there_is_no_answer(credential: GitCredential | None) -> None:
-    assert answer_to("protocol=https\nhost=github.com\n", credential).text == ""
+    assert respond_to_request("protocol=https\nhost=github.com\n", credential).text == ""
 
 
 def test_a_configuration_cannot_be_broken_out_of(tmp_path: Path) -> None:
@@ -145,10 +149,10 @@ def test_a_key_is_told_from_a_token() -> None:
 def test_only_what_we_started_is_ours() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, subprocess.Popen(["sleep", "30"]) as child:
-        assert descends(child.pid, os.getpid())
-        assert not descends(os.getppid(), os.getpid())
-        assert not descends(1, os.getpid())
-        assert not descends(999_999_999, os.getpid())
+        assert is_descendant(child.pid, os.getpid())
+        assert not is_descendant(os.getppid(), os.getpid())
+        assert not is_descendant(1, os.getpid())
+        assert not is_descendant(999_999_999, os.getpid())
         # the other end is this very process, which it did not start
-        assert not is_ours(ours) or sys.platform != "linux"
+        assert not is_own_descendant(ours) or sys.platform != "linux"
         child.kill()

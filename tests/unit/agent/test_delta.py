@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_agent.memory.delta import (
+from choir_agent.working_memory.memory_delta import (
     MAX_FACTS,
     MAX_REFERENCES,
-    BadDelta,
+    InvalidDelta,
     apply_delta,
-    read_delta,
-    room_for,
+    max_summary_bytes,
+    parse_delta,
 )
 from choir_common.wire.events import Fact, ReferenceSummary
 
@@ -47,7 +47,7 @@ DELTAS = st.fixed_dictionaries(
 
 
 def fold(answer: str, before: ReferenceSummary = BEFORE) -> ReferenceSummary:
-    return apply_delta(before, read_delta(answer), HASHES, ROOM)
+    return apply_delta(before, parse_delta(answer), HASHES, ROOM)
 
 
 def delta(**fields: object) -> str:
@@ -58,7 +58,7 @@ def delta(**fields: object) -> str:
 def test_any_json_applies_within_bounds_or_is_refused_with_a_reason(answer: object) -> None:
     try:
         after = fold(orjson.dumps(answer).decode())
-    except BadDelta as error:
+    except InvalidDelta as error:
         assert error.message
         return
     assert len(after.model_dump_json().encode()) <= ROOM
@@ -74,7 +74,7 @@ def test_any_json_applies_within_bounds_or_is_refused_with_a_reason(answer: obje
 def test_any_words_are_read_or_refused(answer: str) -> None:
     try:
         fold(answer)
-    except BadDelta as error:
+    except InvalidDelta as error:
         assert error.message
 
 
@@ -120,17 +120,22 @@ def test_words_and_fences_around_the_object_are_passed_over(fence: str) -> None:
     ],
 )
 def test_what_is_out_of_order_is_refused_in_words_a_model_can_act_on(answer: str, why: str) -> None:
-    with pytest.raises(BadDelta, match=why):
+    with pytest.raises(InvalidDelta, match=why):
         fold(answer)
 
 
 def test_too_many_facts_are_refused() -> None:
     many = tuple(Fact(key=str(n), value="") for n in range(MAX_FACTS))
-    with pytest.raises(BadDelta, match="remove some"):
+    with pytest.raises(InvalidDelta, match="remove some"):
         fold(
             delta(add_fact={"key": "new", "value": "x"}), BEFORE.model_copy(update={"facts": many})
         )
 
 
 def test_a_small_model_gets_a_small_summary() -> None:
-    assert room_for(4_000) < room_for(32_000) < room_for(128_000) == room_for(2_000_000)
+    assert (
+        max_summary_bytes(4_000)
+        < max_summary_bytes(32_000)
+        < max_summary_bytes(128_000)
+        == max_summary_bytes(2_000_000)
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from choir_agent.lanes.edge_states import TRANSITIONS, EdgeState, EdgeTrigger, after
+from choir_agent.lanes.edge_states import TRANSITIONS, EdgeState, EdgeTrigger, next_edge_state
 from choir_common.errors import Conflict
 
 S, T = EdgeState, EdgeTrigger
@@ -24,7 +24,7 @@ DRAWN = [
 def test_every_transition_of_the_specification_is_in_the_table(
     source: EdgeState, trigger: EdgeTrigger, target: EdgeState
 ) -> None:
-    assert after(source, trigger) is target
+    assert next_edge_state(source, trigger) is target
 
 
 def test_a_report_begins_only_when_the_lane_is_idle() -> None:
@@ -35,7 +35,7 @@ def test_every_state_can_be_left_and_terminated_is_the_end() -> None:
     for state in EdgeState:
         ways_on = {target for (source, _), target in TRANSITIONS.items() if source is state}
         assert ways_on - {state, EdgeState.TERMINATED} or state is EdgeState.TERMINATED
-    assert after(EdgeState.REASONING, EdgeTrigger.TERMINATE) is EdgeState.TERMINATED
+    assert next_edge_state(EdgeState.REASONING, EdgeTrigger.TERMINATE) is EdgeState.TERMINATED
 
 
 def test_every_state_is_reachable_from_idle() -> None:
@@ -48,4 +48,4 @@ def test_every_state_is_reachable_from_idle() -> None:
 
 def test_a_step_that_is_not_in_the_table_is_an_error() -> None:
     with pytest.raises(Conflict):
-        after(EdgeState.IDLE, EdgeTrigger.FINISH)
+        next_edge_state(EdgeState.IDLE, EdgeTrigger.FINISH)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.tools.builtin.fs_read import FsRead
-from choir_agent.tools.builtin.fs_write import FsWrite
+from choir_agent.tools.builtin.fs_read import FsReadTool
+from choir_agent.tools.builtin.fs_write import FsWriteTool
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 FIVE = "one\ntwo\nthree\nfour\nfive\n"
 
@@ -17,7 +17,7 @@ async def read(root: Path, path: str = "f", **arguments: int) -> JsonObject:
     workspace = Workspace(root)
     try:
         context = CallContext("c", "edge", workspace.canonical(path))
-        return (await FsRead(workspace).run(context, {"path": path, **arguments})).output
+        return (await FsReadTool(workspace).run(context, {"path": path, **arguments})).output
     finally:
         workspace.close()
 
@@ -27,7 +27,7 @@ async def write(root: Path, content: str, path: str = "f", **arguments: object) 
     try:
         context = CallContext("c", "edge", workspace.canonical(path))
         given: JsonObject = {"path": path, "content": content, **arguments}  # type: ignore[dict-item]
-        return (await FsWrite(workspace).run(context, given)).output
+        return (await FsWriteTool(workspace).run(context, given)).output
     finally:
         workspace.close()
 

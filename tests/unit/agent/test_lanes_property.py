@@ -15,30 +15,36 @@ from typing import assert_never
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from choir_agent.lanes.core_moves import AwaitInfo, Correct, Deliver, End, next_core_move
-from choir_agent.lanes.next_move import (
-    Answer,
-    BreakOff,
-    OutOfBudget,
-    Speechless,
-    Think,
-    UseTools,
-    next_move,
+from choir_agent.lanes.core_job_moves import (
+    CompleteJob,
+    EndJob,
+    RequestCorrection,
+    WaitForInfo,
+    next_core_move,
 )
-from choir_agent.log.committed import Committed
-from choir_agent.log.fold import step
-from choir_agent.log.state import (
-    EDGE,
+from choir_agent.lanes.turn_moves import (
+    CallModel,
+    CancelTurn,
+    EmptyAnswer,
+    RunTools,
+    SendAnswer,
+    TurnLimitReached,
+    next_turn_move,
+)
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import (
+    EDGE_LANE,
     CallStage,
     CallState,
     JobState,
     SessionState,
     TurnState,
-    digest_of,
-    dump,
-    load,
+    dump_state,
+    load_state,
+    state_digest,
 )
-from choir_agent.skills.shapes import faults
+from choir_agent.skills.shapes import schema_violations
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
     Cancelled,
@@ -58,8 +64,8 @@ from choir_common.wire.events import (
     ToolCallCommitted,
     ToolCallRequested,
     ToolResultCommitted,
-    UserMsg,
-    payload_of,
+    UserMessageStarted,
+    parse_payload,
     render_payload,
 )
 from choir_common.wire.events import Event as WireEvent
@@ -94,7 +100,7 @@ class Session:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        self.log: list[Committed] = []
+        self.log: list[CommittedEvent] = []
         self.state = SessionState()
         self.durable = 0
         self.ids = Ids()
@@ -103,9 +109,9 @@ class Session:
         self.commit("session", SessionStarted(agent_id="main", epoch=1))
 
     def commit(self, lane: str, payload: EventPayload) -> None:
-        event = Committed(len(self.log) + 1, "", lane, self.now.isoformat(), payload)
+        event = CommittedEvent(len(self.log) + 1, "", lane, self.now.isoformat(), payload)
         self.log.append(event)
-        self.state = step(self.state, event)
+        self.state = apply_event(self.state, event)
 
     # what comes from outside
 
@@ -117,20 +123,20 @@ class Session:
 
     def cancel_job(self) -> None:
         for job in self.random.sample(self.state.jobs, min(1, len(self.state.jobs))):
-            self.commit(EDGE, Cancelled(target=job.lane, turn_id=job.turn_id, by="user"))
+            self.commit(EDGE_LANE, Cancelled(target=job.lane, turn_id=job.turn_id, by="user"))
 
     def inject_job(self) -> None:
         for job in self.random.sample(self.state.jobs, min(1, len(self.state.jobs))):
             told = InjectedInstruction(target=job.lane, turn_id=job.turn_id, text="x", by="edge")
-            self.commit(EDGE, told)
+            self.commit(EDGE_LANE, told)
 
     def interrupt(self) -> None:
         turn_id = self.state.turn.turn_id if self.state.turn else None
         if self.random.random() < 0.5:
-            self.commit(EDGE, Cancelled(target=EDGE, turn_id=turn_id, by="user"))
+            self.commit(EDGE_LANE, Cancelled(target=EDGE_LANE, turn_id=turn_id, by="user"))
         else:
-            told = InjectedInstruction(target=EDGE, turn_id=turn_id, text="x", by="user")
-            self.commit(EDGE, told)
+            told = InjectedInstruction(target=EDGE_LANE, turn_id=turn_id, text="x", by="user")
+            self.commit(EDGE_LANE, told)
 
     def acknowledge(self) -> None:
         self.durable = len(self.log)
@@ -142,7 +148,7 @@ class Session:
         self.commit("session", SessionResumed(epoch=self.state.epoch + 1))
 
     def snapshot(self) -> None:
-        self.commit("session", Snapshot(state=dump(self.state), window_from=1))
+        self.commit("session", Snapshot(state=dump_state(self.state), window_from=1))
 
     # what the lanes do
 
@@ -158,50 +164,56 @@ class Session:
     def begin_report(self) -> None:
         due, turn_id = self.state.due[0], self.ids.new("turn")
         begun = ReportBegun(turn_id=turn_id, dm="d", subject=due.subject, brief=due.brief)
-        self.commit(EDGE, begun)
+        self.commit(EDGE_LANE, begun)
 
     def take_message(self) -> None:
-        taken = {event.payload.inbox_id for event in self.log if isinstance(event.payload, UserMsg)}
+        taken = {
+            event.payload.inbox_id
+            for event in self.log
+            if isinstance(event.payload, UserMessageStarted)
+        }
         inbox_id = next((inbox_id for inbox_id in self.asked if inbox_id not in taken), None)
         if inbox_id is not None:
             turn_id = self.ids.new("turn")
-            self.commit(EDGE, UserMsg(turn_id=turn_id, inbox_id=inbox_id, dm="d", text="x"))
+            self.commit(
+                EDGE_LANE, UserMessageStarted(turn_id=turn_id, inbox_id=inbox_id, dm="d", text="x")
+            )
 
     def move_some_job(self) -> None:
         if self.state.jobs:
             self.move_job(self.random.choice(self.state.jobs))
 
     def move_turn(self, turn: TurnState) -> None:
-        move = next_move(turn, BUDGETS)
+        move = next_turn_move(turn, BUDGETS)
         match move:
-            case Think():
-                self.think(EDGE, turn)
-            case UseTools():
-                self.use(EDGE, turn)
-            case Answer() | Speechless() | OutOfBudget() | BreakOff():
-                self.abandon(EDGE, turn)
+            case CallModel():
+                self.think(EDGE_LANE, turn)
+            case RunTools():
+                self.use(EDGE_LANE, turn)
+            case SendAnswer() | EmptyAnswer() | TurnLimitReached() | CancelTurn():
+                self.abandon(EDGE_LANE, turn)
                 kind = "report" if turn.subject is not None else "answer"
                 reply = {"turn_id": turn.turn_id, "dm": "d", "text": "x", "kind": kind}
-                self.commit(EDGE, Reply.model_validate({**reply, "answers": turn.inbox_id}))
+                self.commit(EDGE_LANE, Reply.model_validate({**reply, "answers": turn.inbox_id}))
             case _:
                 assert_never(move)
 
     def move_job(self, job: JobState) -> None:
-        move = next_core_move(job, BUDGETS, self.now, faults)
+        move = next_core_move(job, BUDGETS, self.now, schema_violations)
         match move:
-            case Think():
+            case CallModel():
                 self.think(job.lane, job)
-            case UseTools():
+            case RunTools():
                 self.use(job.lane, job)
-            case AwaitInfo() | Correct():
-                text = "nobody answers" if isinstance(move, AwaitInfo) else move.text
+            case WaitForInfo() | RequestCorrection():
+                text = "nobody answers" if isinstance(move, WaitForInfo) else move.text
                 told = InjectedInstruction(
                     target=job.lane, turn_id=job.turn_id, text=text, by="session"
                 )
                 self.commit(job.lane, told)
-            case Deliver():
+            case CompleteJob():
                 self.stop(job, "completed")
-            case End():
+            case EndJob():
                 self.abandon(job.lane, job)
                 self.stop(job, move.outcome)
             case _:
@@ -264,12 +276,12 @@ class Session:
         # as choir.core.spawn: its id follows from the call's, and a known one starts nothing
         job_id = f"job_{call_id}"
         known = {job.turn_id for job in self.state.jobs} | {due.subject for due in self.state.due}
-        free = [name for name in NAMES if self.state.job(name) is None]
+        free = [name for name in NAMES if self.state.find_job(name) is None]
         if job_id not in known and free:
             started = CoreStarted(
                 job_id=job_id, job_name=free[0], call_id=call_id, dm="d", task_spec="x"
             )
-            self.commit(EDGE, started)
+            self.commit(EDGE_LANE, started)
 
     def report(self, job: JobState, call_id: str) -> None:
         if call_id not in job.reported_by:
@@ -330,8 +342,8 @@ class Session:
         assert len(set(reported)) == len(reported)
 
     def the_state_is_the_same_however_it_was_reached(self) -> None:
-        assert load(dump(self.state)) == self.state
-        assert digest_of(folded(self.log)) == digest_of(self.state)
+        assert load_state(dump_state(self.state)) == self.state
+        assert state_digest(folded(self.log)) == state_digest(self.state)
 
     def end(self) -> None:
         """Let everybody finish: nothing may stay open."""
@@ -342,8 +354,8 @@ class Session:
             elif self.state.jobs:
                 job = self.state.jobs[0]
                 self.abandon(job.lane, job)
-                move = next_core_move(job, BUDGETS, self.now, faults)
-                assert isinstance(move, End)
+                move = next_core_move(job, BUDGETS, self.now, schema_violations)
+                assert isinstance(move, EndJob)
                 self.stop(job, move.outcome)
             elif self.state.due:
                 self.begin_report()
@@ -355,13 +367,13 @@ class Session:
         self.every_message_that_was_taken_up_is_closed_once()
 
     def settle_turn(self, turn: TurnState) -> None:
-        self.abandon(EDGE, turn)
+        self.abandon(EDGE_LANE, turn)
         kind = "report" if turn.subject is not None else "error"
         reply = {"turn_id": turn.turn_id, "dm": "d", "text": "x", "kind": kind}
-        self.commit(EDGE, Reply.model_validate({**reply, "answers": turn.inbox_id}))
+        self.commit(EDGE_LANE, Reply.model_validate({**reply, "answers": turn.inbox_id}))
 
     def every_message_that_was_taken_up_is_closed_once(self) -> None:
-        taken = [e.payload.inbox_id for e in self.log if isinstance(e.payload, UserMsg)]
+        taken = [e.payload.inbox_id for e in self.log if isinstance(e.payload, UserMessageStarted)]
         replies = [e.payload for e in self.log if isinstance(e.payload, Reply)]
         closed = [reply.answers for reply in replies if reply.kind in CLOSING]
         assert Counter(taken) == Counter(closed)
@@ -380,14 +392,14 @@ class Session:
         return [subjects[r.turn_id or ""] for r in replies if r.kind == "report"]
 
 
-def folded(log: list[Committed]) -> SessionState:
+def folded(log: list[CommittedEvent]) -> SessionState:
     state = SessionState()
     for event in log:
-        state = step(state, again(event))
+        state = apply_event(state, again(event))
     return state
 
 
-def again(event: Committed) -> Committed:
+def again(event: CommittedEvent) -> CommittedEvent:
     """Return the event as it comes back from the durable log."""
     wire = WireEvent(
         session_id="s",
@@ -399,7 +411,7 @@ def again(event: Committed) -> Committed:
         hash_prev="",
         hash="",
     )
-    return Committed(event.rev, "", event.lane, event.at, payload_of(wire))
+    return CommittedEvent(event.rev, "", event.lane, event.at, parse_payload(wire))
 
 
 DEEDS = (

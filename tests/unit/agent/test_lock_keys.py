@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_agent.arbiter.rule import check
-from choir_agent.arbiter.rulings import Permit
-from choir_agent.locks.keys import chain, collide, overlap
-from choir_agent.tools.builtin.fs_read import FsRead
-from choir_agent.tools.builtin.fs_write import FsWrite
-from choir_agent.tools.registry import Registry
+from choir_agent.arbiter.rulings import CheckedCall, check_call
+from choir_agent.locks.claim import key_path, keys_overlap, locks_conflict
+from choir_agent.tools.builtin.fs_read import FsReadTool
+from choir_agent.tools.builtin.fs_write import FsWriteTool
+from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.events import LockHold, ToolCall
+from choir_common.wire.events import HeldLock, ToolCall
 from tests.unit.agent.lock_rules import meet
 
 
@@ -27,16 +26,16 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
     opened.close()
 
 
-def locks_of(workspace: Workspace, tool: str, path: str) -> tuple[LockHold, ...]:
-    registry = Registry([FsRead(workspace), FsWrite(workspace)])
+def locks_of(workspace: Workspace, tool: str, path: str) -> tuple[HeldLock, ...]:
+    registry = ToolRegistry([FsReadTool(workspace), FsWriteTool(workspace)])
     arguments = f'{{"path": "{path}"' + (', "content": ""}' if tool.endswith("write") else "}")
-    checked = check(ToolCall(call_id="c", tool=tool, arguments=arguments), registry, workspace)
-    assert isinstance(checked, Permit)
+    checked = check_call(ToolCall(call_id="c", tool=tool, arguments=arguments), registry, workspace)
+    assert isinstance(checked, CheckedCall)
     return checked.locks
 
 
-def meet_in_locks(one: tuple[LockHold, ...], other: tuple[LockHold, ...]) -> bool:
-    return any(collide(mine, theirs) for mine in one for theirs in other)
+def meet_in_locks(one: tuple[HeldLock, ...], other: tuple[HeldLock, ...]) -> bool:
+    return any(locks_conflict(mine, theirs) for mine in one for theirs in other)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_every_way_to_write_a_path_gives_the_same_key(workspace: Workspace, name
     (root / "to_file").symlink_to(root / "a" / "b.txt")
     (root / "chain").symlink_to("link/../to_file")
     (lock,) = locks_of(workspace, "choir.fs.read", name)
-    assert lock == LockHold(resource="file:a/b.txt", mode="S")
+    assert lock == HeldLock(resource="file:a/b.txt", mode="S")
 
 
 def test_an_absolute_path_and_a_symlinked_root_give_the_same_key(tmp_path: Path) -> None:
@@ -112,5 +111,5 @@ KEYS = st.one_of(PATHS, st.sampled_from(["workspace", "file:.", "browser_tab", "
 
 @given(one=KEYS, other=KEYS)
 def test_keys_overlap_exactly_where_the_plain_rules_say_so(one: str, other: str) -> None:
-    assert overlap(one, other) is meet(one, other)
-    assert (one in chain(other)) or (other in chain(one)) or not meet(one, other)
+    assert keys_overlap(one, other) is meet(one, other)
+    assert (one in key_path(other)) or (other in key_path(one)) or not meet(one, other)

@@ -1,4 +1,5 @@
-"""Random claims on the real table and the real `Locks`, judged by the plain rules (GUARANTEES 4, row R10).
+"""Random claims on the real table and the real `LockManager`, judged by the plain rules (GUARANTEES 4, row
+R10).
 
 `make nightly` takes a million steps through each.
 """
@@ -11,10 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from choir_agent.locks.claim import Claim, Lockset
-from choir_agent.locks.locks import Locks
-from choir_agent.locks.table import LockTable
-from choir_common.wire.events import LockHold
-from tests.support.steps import CountedMachine, parts, walked_far, walks
+from choir_agent.locks.lock_manager import LockManager
+from choir_agent.locks.lock_table import LockTable
+from choir_common.wire.events import HeldLock
+from tests.support.state_machines import (
+    CountingMachine,
+    enough_steps,
+    machine_runs,
+    machine_settings,
+)
 from tests.unit.agent.lock_rules import Asked, PlainTable
 
 RESOURCES = (
@@ -30,7 +36,7 @@ RESOURCES = (
 )
 OWNERS = ("edge", "edge", "core:one", "core:two")
 LOCKSETS = st.lists(
-    st.builds(LockHold, resource=st.sampled_from(RESOURCES), mode=st.sampled_from("SX")),
+    st.builds(HeldLock, resource=st.sampled_from(RESOURCES), mode=st.sampled_from("SX")),
     min_size=1,
     max_size=3,
     unique_by=lambda lock: lock.resource,
@@ -40,9 +46,9 @@ FEW = st.one_of(
     # what tools really ask for, so that lines grow long
     st.sampled_from(
         [
-            (LockHold(resource="workspace", mode="X"),),
-            (LockHold(resource="file:a", mode="S"),),
-            (LockHold(resource="file:a", mode="X"),),
+            (HeldLock(resource="workspace", mode="X"),),
+            (HeldLock(resource="file:a", mode="S"),),
+            (HeldLock(resource="file:a", mode="X"),),
         ]
     ),
 )
@@ -52,7 +58,7 @@ def asked(claim: Claim) -> Asked:
     return Asked(claim.ticket, claim.owner, claim.locks)
 
 
-class TableMachine(CountedMachine):
+class TableMachine(CountingMachine):
     """The table beside its plain twin."""
 
     def __init__(self) -> None:
@@ -64,8 +70,8 @@ class TableMachine(CountedMachine):
     @rule(owner=st.sampled_from(OWNERS), locks=FEW)
     def ask(self, owner: str, locks: Lockset) -> None:
         before = self.commanded()
-        foreseen = {claim.ticket for claim in self.table.barred_by(owner, locks)}
-        claim = self.table.ask(owner, locks)
+        foreseen = {claim.ticket for claim in self.table.blocking_claims(owner, locks)}
+        claim = self.table.request(owner, locks)
         self.claims.append(claim)
         self.plain.ask(asked(claim))
         assert bool(foreseen) == (claim.ticket in self.table.waiting)
@@ -81,20 +87,20 @@ class TableMachine(CountedMachine):
         self.claims.remove(claim)
         self.plain.release(claim.ticket)
         granted = self.table.release(claim)
-        assert {one.ticket for one in granted} <= self.table.holding.keys()
+        assert {one.ticket for one in granted} <= self.table.granted.keys()
         assert self.table.release(claim) == []
         self.nobody_was_passed(granted, excused=self.commanded())
 
     @precondition(lambda self: self.table.waiting)
     @rule()
     def all_holders_end(self) -> None:
-        for claim in [*self.table.holding.values()]:
+        for claim in [*self.table.granted.values()]:
             self.claims.remove(claim)
             self.plain.release(claim.ticket)
             self.table.release(claim)
 
     def commanded(self) -> bool:
-        return any(asked(claim).commands() for claim in self.table.holding.values())
+        return any(asked(claim).commands() for claim in self.table.granted.values())
 
     def nobody_was_passed(self, granted: list[Claim], *, excused: bool) -> None:
         """No claim goes past an earlier one it collides with: writer preference, no starvation."""
@@ -105,12 +111,12 @@ class TableMachine(CountedMachine):
 
     @invariant()
     def it_decides_as_the_plain_table_does(self) -> None:
-        assert self.table.holding.keys() == self.plain.holding.keys()
+        assert self.table.granted.keys() == self.plain.holding.keys()
         assert self.table.waiting.keys() == self.plain.waiting.keys()
 
     @invariant()
     def no_two_holders_collide(self) -> None:
-        holders = [asked(claim) for claim in self.table.holding.values()]
+        holders = [asked(claim) for claim in self.table.granted.values()]
         for place, one in enumerate(holders):
             for other in holders[place + 1 :]:
                 assert not one.barred_by(other, excused=True) or not other.barred_by(
@@ -119,8 +125,8 @@ class TableMachine(CountedMachine):
 
     @invariant()
     def a_claim_holds_all_of_its_locks_or_waits_with_none(self) -> None:
-        assert not self.table.holding.keys() & self.table.waiting.keys()
-        known = self.table.holding.keys() | self.table.waiting.keys()
+        assert not self.table.granted.keys() & self.table.waiting.keys()
+        known = self.table.granted.keys() | self.table.waiting.keys()
         assert known == {claim.ticket for claim in self.claims}
 
     @invariant()
@@ -128,17 +134,17 @@ class TableMachine(CountedMachine):
         # so as long as holders end, somebody always goes: no deadlock
         if self.table.waiting:
             first = asked(self.table.waiting[min(self.table.waiting)])
-            holders = [asked(claim) for claim in self.table.holding.values()]
+            holders = [asked(claim) for claim in self.table.granted.values()]
             assert any(first.barred_by(holder, excused=True) for holder in holders)
 
     def teardown(self) -> None:
         """When holders go on ending, the line drains, and nothing is left of anybody."""
-        while self.table.holding:
-            self.table.release(next(iter(self.table.holding.values())))
+        while self.table.granted:
+            self.table.release(next(iter(self.table.granted.values())))
         assert not self.table.waiting
         table = self.table
-        left = (table._watchers, table._watches, table._waiting_reads, table._held._marks)
-        assert not any(left) and not table._line._marks and table._commands == 0
+        left = (table._watchers, table._watches, table._waiting_reads, table._granted_index._marks)
+        assert not any(left) and not table._waiting_index._marks and table._granted_commands == 0
 
 
 @dataclass(eq=False)
@@ -151,7 +157,7 @@ class Call:
     inside: bool = False
     task: asyncio.Task[None] | None = None
 
-    async def run(self, locks: Locks) -> None:
+    async def run(self, locks: LockManager) -> None:
         """Be a tool call."""
         async with locks.hold(self.owner, self.locks):
             self.inside = True
@@ -162,13 +168,13 @@ class Call:
                 self.inside = False
 
 
-class LocksMachine(CountedMachine):
+class LocksMachine(CountingMachine):
     """Calls on a real event loop, which end, break and are cancelled while they hold or wait."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.locks = Locks()
+        self.locks = LockManager()
         self.calls: list[Call] = []
 
     def settle(self) -> None:
@@ -221,7 +227,7 @@ class LocksMachine(CountedMachine):
     def those_inside_are_those_who_hold(self) -> None:
         inside = [call for call in self.calls if call.inside]
         assert len(self.locks.claims()) == len(self.calls)
-        assert len(inside) == len(self.locks._table.holding)
+        assert len(inside) == len(self.locks._table.granted)
         for place, one in enumerate(inside):
             for other in inside[place + 1 :]:
                 first, second = Asked(0, one.owner, one.locks), Asked(0, other.owner, other.locks)
@@ -242,15 +248,15 @@ class LocksMachine(CountedMachine):
         self.loop.close()
 
 
-@pytest.mark.parametrize("part", parts())
+@pytest.mark.parametrize("part", machine_runs())
 def test_random_claims_on_the_table_are_granted_by_the_rules(part: int) -> None:
-    run_state_machine_as_test(TableMachine, settings=walks(120, 40, usual_length=95))
+    run_state_machine_as_test(TableMachine, settings=machine_settings(120, 40, usual_length=95))
 
 
-@pytest.mark.parametrize("part", parts())
+@pytest.mark.parametrize("part", machine_runs())
 def test_random_calls_that_end_break_and_are_cancelled_leave_the_locks_in_order(part: int) -> None:
-    run_state_machine_as_test(LocksMachine, settings=walks(60, 30, usual_length=82))
+    run_state_machine_as_test(LocksMachine, settings=machine_settings(60, 30, usual_length=82))
 
 
 def test_the_walks_through_table_and_locks_went_far_enough() -> None:
-    assert all([walked_far(TableMachine), walked_far(LocksMachine)])
+    assert all([enough_steps(TableMachine), enough_steps(LocksMachine)])

@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from choir_agent.locks.claim import Claim, Lockset, make_claim
-from choir_agent.locks.table import LockTable
+from choir_agent.locks.lock_table import LockTable
 from tests.unit.agent.lock_model import Caller, Explored, explore
 from tests.unit.agent.lock_rules import s, x
 
@@ -44,7 +44,7 @@ class PartialTable:
     def shape(self) -> object:
         return tuple(len(parts) for _, parts in sorted(self._parts.items()))
 
-    def ask(self, owner: str, locks: Lockset) -> Claim:
+    def request(self, owner: str, locks: Lockset) -> Claim:
         claim = make_claim(self._next, owner, locks)
         self._next += 1
         self._claims[claim.ticket], self._parts[claim.ticket] = claim, []
@@ -60,41 +60,43 @@ class PartialTable:
 
     def _go_on(self, ticket: int) -> None:
         claim, parts = self._claims[ticket], self._parts[ticket]
-        while len(parts) < len(claim.locks) and all(p.ticket in self._inner.holding for p in parts):
-            parts.append(self._inner.ask(claim.owner, (claim.locks[len(parts)],)))
+        while len(parts) < len(claim.locks) and all(p.ticket in self._inner.granted for p in parts):
+            parts.append(self._inner.request(claim.owner, (claim.locks[len(parts)],)))
 
     def _has_all(self, ticket: int) -> bool:
         parts = self._parts[ticket]
         whole = len(parts) == len(self._claims[ticket].locks)
-        return whole and all(part.ticket in self._inner.holding for part in parts)
+        return whole and all(part.ticket in self._inner.granted for part in parts)
 
 
 class ReadersFirstTable(CheckedTable):
     """Twin: no writer preference; only holders stand in the way."""
 
     def _obstacle_of_new(self, claim: Claim) -> Claim | None:
-        return self._held.any_before(claim, dirty=True)
+        return self._granted_index.find_conflict(claim, dirty=True)
 
     def _obstacle(self, claim: Claim) -> Claim | None:
-        return self._held.any_before(claim, dirty=True)
+        return self._granted_index.find_conflict(claim, dirty=True)
 
 
 class BoundlessReadsTable(CheckedTable):
     """Twin: the edge's reads pass whoever waits for the workspace, also when no core job has it."""
 
     def _obstacle_of_new(self, claim: Claim) -> Claim | None:
-        before = self._line.any_before(claim, dirty=True)
-        return before or self._held.any_before(claim, dirty=True)
+        before = self._waiting_index.find_conflict(claim, dirty=True)
+        return before or self._granted_index.find_conflict(claim, dirty=True)
 
     def _obstacle(self, claim: Claim) -> Claim | None:
-        return self._held.any_before(claim, dirty=True) or self._line.earlier(claim, dirty=True)
+        return self._granted_index.find_conflict(claim, dirty=True) or self._waiting_index.earlier(
+            claim, dirty=True
+        )
 
 
 class BlindTable(CheckedTable):
     """Twin: whoever looks into the workspace dirtily sees no lock at all."""
 
     def _obstacle_of_new(self, claim: Claim) -> Claim | None:
-        return None if claim.reads_dirty else super()._obstacle_of_new(claim)
+        return None if claim.may_read_dirty else super()._claim_blocking_new(claim)
 
 
 class ForgetfulTable(CheckedTable):

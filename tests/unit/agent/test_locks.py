@@ -5,11 +5,10 @@ import itertools
 
 import pytest
 
-from choir_agent.locks.claim import Claim, Lockset
-from choir_agent.locks.keys import overlap
-from choir_agent.locks.locks import Locks
-from choir_agent.locks.table import LockTable
-from choir_common.wire.events import LockHold
+from choir_agent.locks.claim import Claim, Lockset, keys_overlap
+from choir_agent.locks.lock_manager import LockManager
+from choir_agent.locks.lock_table import LockTable
+from choir_common.wire.events import HeldLock
 from tests.unit.agent.lock_rules import meet, s, x
 
 
@@ -30,13 +29,13 @@ from tests.unit.agent.lock_rules import meet, s, x
 def test_keys_overlap_where_they_name_something_in_common(
     one: str, other: str, together: bool
 ) -> None:
-    assert overlap(one, other) is overlap(other, one) is together
+    assert keys_overlap(one, other) is keys_overlap(other, one) is together
     assert meet(one, other) is meet(other, one) is together
 
 
-def granted(table: LockTable, owner: str, *locks: LockHold) -> Claim | None:
-    claim = table.ask(owner, locks)
-    return claim if claim.ticket in table.holding else None
+def granted(table: LockTable, owner: str, *locks: HeldLock) -> Claim | None:
+    claim = table.request(owner, locks)
+    return claim if claim.ticket in table.granted else None
 
 
 def test_the_edge_may_read_a_file_while_a_core_job_has_the_workspace() -> None:
@@ -66,9 +65,9 @@ def test_a_read_that_a_command_just_let_pass_is_not_granted_twice() -> None:
     table = LockTable()
     writer = granted(table, "core:one", x("file:a"))
     assert writer
-    command = table.ask("core:two", (x("workspace"),))
-    given_up = table.ask("core:three", (x("workspace"),))
-    read = table.ask("edge", (s("file:a"),))
+    command = table.request("core:two", (x("workspace"),))
+    given_up = table.request("core:three", (x("workspace"),))
+    read = table.request("edge", (s("file:a"),))
     # now both the command and the read wait for the writer alone
     assert table.release(given_up) == []
     assert table.release(writer) == [command, read]
@@ -100,21 +99,21 @@ def test_a_lockset_that_is_partly_free_takes_nothing() -> None:
     table = LockTable()
     assert granted(table, "core:one", x("file:a"))
     assert not granted(table, "core:two", x("browser_tab"), x("file:a"))
-    assert [claim.owner for claim in table.holding.values()] == ["core:one"]
+    assert [claim.owner for claim in table.granted.values()] == ["core:one"]
 
 
 def test_a_long_line_moves_on_without_being_looked_through() -> None:
     looks = 0
 
     class CountingTable(LockTable):
-        def _obstacle(self, claim: Claim) -> Claim | None:
+        def _blocking_claim(self, claim: Claim) -> Claim | None:
             nonlocal looks
             looks += 1
-            return super()._obstacle(claim)
+            return super()._blocking_claim(claim)
 
     table = CountingTable()
     holder = granted(table, "core:one", x("file:a"))
-    line = [table.ask(f"core:{place}", (x("file:a"),)) for place in range(1000)]
+    line = [table.request(f"core:{place}", (x("file:a"),)) for place in range(1000)]
     assert holder
     assert table.release(holder) == [line[0]]
     for one, following in itertools.pairwise(line):
@@ -128,13 +127,13 @@ def test_temporary_files_are_independent_of_the_workspace() -> None:
     assert granted(table, "edge", x("choirtmp"))
 
 
-async def hold_until(locks: Locks, lockset: Lockset, leave: asyncio.Event) -> None:
+async def hold_until(locks: LockManager, lockset: Lockset, leave: asyncio.Event) -> None:
     async with locks.hold("edge", lockset):
         await leave.wait()
 
 
 async def test_a_cancelled_holder_and_a_cancelled_waiter_leave_nothing_behind() -> None:
-    locks, leave = Locks(), asyncio.Event()
+    locks, leave = LockManager(), asyncio.Event()
     holder = asyncio.create_task(hold_until(locks, (x("file:a"),), leave))
     waiter = asyncio.create_task(hold_until(locks, (x("file:a"),), leave))
     third = asyncio.create_task(hold_until(locks, (s("file:a"),), leave))
@@ -148,7 +147,7 @@ async def test_a_cancelled_holder_and_a_cancelled_waiter_leave_nothing_behind() 
 
 
 async def test_an_error_under_a_lock_gives_it_back() -> None:
-    locks = Locks()
+    locks = LockManager()
     with pytest.raises(ValueError, match="broken"):
         async with locks.hold("edge", (x("workspace"),)):
             raise ValueError("broken")

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_agent.tools.mail.outgoing import message_id_of
-from choir_agent.tools.mail.received_folder import MAX_NAME, safe_name
-from choir_agent.tools.mail.words import clean, one_line, quoted, text_of_html
+from choir_agent.tools.mail.outgoing_message import message_id_for
+from choir_agent.tools.mail.received_message import MAX_NAME, safe_file_name
+from choir_agent.tools.mail.text import clean_text, html_to_text, one_line, quote
 
 
 @given(st.text())
 def test_every_line_of_a_quote_is_marked_and_no_character_hides(text: str) -> None:
-    lines = quoted(clean(text)).split("\n")
+    lines = quote(clean_text(text)).split("\n")
     assert all(line.startswith("> ") for line in lines)
     assert not set("".join(lines)) & set("\x00\x08\x1b\x7f\r\u200b\u202e\u2066")
 
@@ -24,7 +24,7 @@ def test_a_header_becomes_one_bounded_line(text: str, longest: int) -> None:
 
 @given(st.text(max_size=300))
 def test_a_file_name_is_one_component_that_hides_nothing(name: str) -> None:
-    safe = safe_name(name)
+    safe = safe_file_name(name)
     assert safe and len(safe) <= MAX_NAME and not safe.startswith(".")
     assert not set(safe) & set('/\\\x00\n\r:*?"<>|$`;&') and safe not in (".", "..")
 
@@ -44,12 +44,12 @@ def test_a_file_name_is_one_component_that_hides_nothing(name: str) -> None:
     ],
 )
 def test_file_names_are_kept_as_far_as_they_are_harmless(given_name: str, kept: str) -> None:
-    assert safe_name(given_name) == kept
+    assert safe_file_name(given_name) == kept
 
 
 @given(st.text(alphabet="<>/a='\"&;! ptd-\n", max_size=200))
 def test_html_of_any_kind_becomes_text(html: str) -> None:
-    assert isinstance(text_of_html(html), str)
+    assert isinstance(html_to_text(html), str)
 
 
 def test_html_keeps_words_and_links_and_drops_what_is_not_shown() -> None:
@@ -58,7 +58,7 @@ def test_html_keeps_words_and_links_and_drops_what_is_not_shown() -> None:
         "<table><tr><td>a<td>b</table><a href='https://x.test/?q=1'>here</a>"
         "<a href='javascript:no()'>there</a>&lt;end&gt;"
     )
-    text = text_of_html(html)
+    text = html_to_text(html)
     assert "no" not in text.replace("nothing", "")
     assert "One\ntwo" in text and "a\tb" in text
     assert "here <https://x.test/?q=1>" in text and "there<end>" in text
@@ -66,6 +66,6 @@ def test_html_keeps_words_and_links_and_drops_what_is_not_shown() -> None:
 
 @given(st.text(), st.text())
 def test_message_ids_are_made_of_calls_alone(one: str, other: str) -> None:
-    first, second = (message_id_of(call, "a@choir.test") for call in (one, other))
+    first, second = (message_id_for(call, "a@choir.test") for call in (one, other))
     assert (first == second) == (one == other)
     assert first.startswith("<") and first.endswith(".choir@choir.test>") and first.isascii()

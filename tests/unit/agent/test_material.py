@@ -4,8 +4,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_agent.compaction.material import hashes_of, lines_of
-from choir_agent.compaction.session_summary import SessionSummary, read_summary
+from choir_agent.compaction.event_lines import event_hashes, render_event_lines
+from choir_agent.compaction.session_summary import SessionSummary, parse_summary
 from choir_common.wire.events import SummaryTopic, ToolResultCommitted
 from tests.unit.agent.told_session import TOOL, ToldSession
 
@@ -13,7 +13,7 @@ from tests.unit.agent.told_session import TOOL, ToldSession
 def material(session: ToldSession, room: int = 100_000, *, with_recalled: bool = True) -> str:
     window = session.memory.window("edge")
     assert window is not None
-    return lines_of(window.events(10_000), "edge", room, with_recalled=with_recalled)
+    return render_event_lines(window.events(10_000), "edge", room, with_recalled=with_recalled)
 
 
 def result(session: ToldSession, tool: str, *, masked: bool = False) -> None:
@@ -41,7 +41,7 @@ def test_every_line_is_an_object_that_names_its_event_whatever_stands_in_it() ->
     window = session.memory.window("edge")
     assert window is not None
     events = list(window.events(99))
-    assert [line["event"] for line in lines] == [name[:12] for name in hashes_of(events)]
+    assert [line["event"] for line in lines] == [name[:12] for name in event_hashes(events)]
 
 
 def test_a_masked_output_is_not_given_away() -> None:
@@ -61,12 +61,12 @@ def test_what_was_recalled_from_memory_is_not_remembered_again() -> None:
 
 def test_a_session_summary_is_read_from_json_or_from_plain_words() -> None:
     answer = '```json\n{"summary": " s ", "topics": [{"title": "t", "text": "x"}]}\n```'
-    assert read_summary(answer) == SessionSummary("s", (SummaryTopic(title="t", text="x"),))
-    assert read_summary("Just words.") == SessionSummary("Just words.")
-    assert read_summary("  ") is None
-    assert read_summary('{"summary": ""}') is None
+    assert parse_summary(answer) == SessionSummary("s", (SummaryTopic(title="t", text="x"),))
+    assert parse_summary("Just words.") == SessionSummary("Just words.")
+    assert parse_summary("  ") is None
+    assert parse_summary('{"summary": ""}') is None
 
 
 @given(answer=st.text(max_size=200))
 def test_any_answer_gives_a_summary_or_none(answer: str) -> None:
-    read_summary(answer)
+    parse_summary(answer)

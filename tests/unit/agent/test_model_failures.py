@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from choir_agent.models.completion import CUT, MAX_CALLS, read_response
-from choir_agent.models.failures import failure_of, retry_after_s
+from choir_agent.models.completion_codec import CUT, MAX_CALLS, read_response
 from choir_agent.models.model import ContextOverflow, ModelFailed
+from choir_agent.models.provider_errors import error_from_response, retry_after_s
 from choir_common.errors import ChoirError, RateLimited
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
 def failure(status: int, error: object) -> ChoirError:
     body = error.encode() if isinstance(error, str) else orjson.dumps({"error": error})
-    return failure_of(status, body, {}, NOW, "sk-configured")
+    return error_from_response(status, body, {}, NOW, "sk-configured")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_other_failures_are_final_and_said(status: int, error: object, word: str
 
 
 def test_a_rate_limit_is_one() -> None:
-    found = failure_of(429, b"slow down", {"retry-after": "3"}, NOW)
+    found = error_from_response(429, b"slow down", {"retry-after": "3"}, NOW)
     assert isinstance(found, RateLimited)
     assert found.retry_after_s == 3.0
 
@@ -103,7 +103,7 @@ def test_the_key_is_in_no_message_not_even_halved_by_a_cut(status: int) -> None:
     key = "sk-canary-0123456789abcdef"
     for filler in range(220, 300, 4):
         body = orjson.dumps({"error": {"message": "x" * filler + key}})
-        message = failure_of(status, body, {}, NOW, key).message
+        message = error_from_response(status, body, {}, NOW, key).message
         assert "canary" not in message
         assert "sk-c" not in message
 

@@ -3,8 +3,8 @@
 import orjson
 
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.model_view import model_view, short_schema
-from choir_common.wire.json import JsonObject
+from choir_agent.tools.model_view import compact_schema, model_view
+from choir_common.wire.model import JsonObject
 
 SCHEMA: JsonObject = {
     "type": "object",
@@ -27,7 +27,7 @@ SCHEMA: JsonObject = {
 
 
 def test_only_bounds_are_left_out() -> None:
-    assert short_schema(SCHEMA) == {
+    assert compact_schema(SCHEMA) == {
         "type": "object",
         "properties": {
             "name": {"type": "string", "pattern": "^[a-z]+$"},

@@ -2,7 +2,7 @@
 
 import orjson
 
-from choir_agent.log.state import digest_of, dump, load
+from choir_agent.log.session_state import dump_state, load_state, state_digest
 from choir_common.wire.events import (
     CoreReported,
     ReportBegun,
@@ -44,7 +44,7 @@ def test_a_turn_that_goes_on_stands_last_with_its_result() -> None:
     assert roles(session) == ["user", "assistant", "user", "assistant", "tool"]
     assert "open the door" in session.edge().messages[-3].decode()
     assert session.again().edge() == session.edge()
-    assert digest_of(session.again().state) == digest_of(session.state)
+    assert state_digest(session.again().state) == state_digest(session.state)
 
 
 def test_a_parked_turn_never_rolls_off() -> None:
@@ -61,13 +61,13 @@ def test_a_skill_is_put_aside_with_its_turn_and_comes_back_with_it() -> None:
     session = ToldSession()
     session.ask(1)
     session.append("edge", SkillStarted(turn_id="t1", skill="tea", state="boil", call_id="c0"))
-    skill = session.state.skill("edge")
+    skill = session.state.skill_of("edge")
     session.append("edge", TurnParked(turn_id="t1"))
-    assert session.state.skill("edge") is None and session.state.parked_skill == skill
+    assert session.state.skill_of("edge") is None and session.state.parked_skill == skill
     session.turn(2)
     session.append("edge", TurnUnparked(turn_id="t1"))
-    assert session.state.skill("edge") == skill and session.state.parked_skill is None
-    assert load(dump(session.state)) == session.state
+    assert session.state.skill_of("edge") == skill and session.state.parked_skill is None
+    assert load_state(dump_state(session.state)) == session.state
 
 
 def test_what_a_parked_report_tells_of_is_not_reported_twice_and_a_new_need_is() -> None:
@@ -80,11 +80,11 @@ def test_what_a_parked_report_tells_of_is_not_reported_twice_and_a_new_need_is()
         )
 
     session.append("core:fix", needs("a name"))
-    [due] = session.state.unbegun
+    [due] = session.state.unstarted_reports
     begun = ReportBegun(turn_id="r1", dm="d", subject=due.subject, brief=due.brief)
     session.append("edge", begun)
     session.append("edge", TurnParked(turn_id="r1"))
-    assert session.state.unbegun == () and session.state.due == (due,)
+    assert session.state.unstarted_reports == () and session.state.due == (due,)
     session.append("core:fix", needs("a date"))
-    [later] = session.state.unbegun
+    [later] = session.state.unstarted_reports
     assert "a date" in later.brief and session.state.due == (due, later)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from choir_agent.arbiter.policy import Moment, Policy
-from choir_agent.log.state import JobState, SessionState, SkillState, Spent
-from choir_agent.skills.registry import Skills
-from choir_agent.skills.spec import SkillSpec, StateSpec, Transition
+from choir_agent.arbiter.tool_policy import PolicyContext, ToolPolicy
+from choir_agent.log.session_state import BudgetUsage, JobState, SessionState, SkillState
+from choir_agent.skills.skill_registry import SkillRegistry
+from choir_agent.skills.skill_spec import SkillSpec, StateSpec, Transition
 from choir_agent.tools.manifest import Lanes, LlmView, RuntimeView, SideEffect, ToolManifest
-from choir_agent.tools.registry import Registry
+from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreStarted, ToolConstraints
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 
 class Stub:
@@ -67,7 +67,7 @@ SPEC = SkillSpec(
         "end": StateSpec(terminal=True),
     },
 )
-POLICY = Policy(Registry([*TOOLS.values()]), Skills((SPEC,)))
+POLICY = ToolPolicy(ToolRegistry([*TOOLS.values()]), SkillRegistry((SPEC,)))
 
 
 def job(*allowed: str) -> JobState:
@@ -83,8 +83,8 @@ def job(*allowed: str) -> JobState:
 
 
 def code(tool: str, state: SessionState, lane: str = "edge", turn_id: str = "t") -> object:
-    moment = Moment(state, Budgets(max_tool_calls_per_session=10), lane, turn_id)
-    refused = POLICY.forbids(TOOLS[tool].manifest, moment)
+    moment = PolicyContext(state, Budgets(max_tool_calls_per_session=10), lane, turn_id)
+    refused = POLICY.refusal(TOOLS[tool].manifest, moment)
     return None if refused is None else refused["code"]
 
 
@@ -108,8 +108,8 @@ def test_while_a_job_runs_the_edge_lane_reads_and_starts_jobs_only() -> None:
 
 
 def test_the_refusal_names_the_jobs_and_what_may_be_used_instead() -> None:
-    moment = Moment(SessionState(jobs=(job(),)), Budgets(), "edge", "t")
-    refused = POLICY.forbids(TOOLS["t.write"].manifest, moment)
+    moment = PolicyContext(SessionState(jobs=(job(),)), Budgets(), "edge", "t")
+    refused = POLICY.refusal(TOOLS["t.write"].manifest, moment)
     assert refused is not None
     assert refused["running"] == ["worker"]
     assert refused["allowed_tools"] == ["t_look", "t_read", "t_spawn"]
@@ -148,15 +148,15 @@ def test_a_skill_of_one_lane_is_no_concern_of_another() -> None:
 
 
 def test_when_the_sessions_calls_are_used_up_nothing_runs_until_more_is_granted() -> None:
-    assert code("t.read", SessionState(spent=Spent(tool_calls=10))) == "budget_exhausted"
-    granted = Spent(tool_calls=10, granted_tool_calls=1)
+    assert code("t.read", SessionState(spent=BudgetUsage(tool_calls=10))) == "budget_exhausted"
+    granted = BudgetUsage(tool_calls=10, granted_tool_calls=1)
     assert code("t.read", SessionState(spent=granted)) is None
 
 
 def test_every_effect_of_the_edge_lane_keeps_jobs_from_beginning_under_it() -> None:
     held = {
-        name: [lock.resource for lock in POLICY.locks_beside(tool.manifest, "edge")]
+        name: [lock.resource for lock in POLICY.extra_locks(tool.manifest, "edge")]
         for name, tool in TOOLS.items()
     }
     assert {name for name, locks in held.items() if locks} == {"t.write", "t.send"}
-    assert POLICY.locks_beside(TOOLS["t.write"].manifest, "core:worker") == ()
+    assert POLICY.extra_locks(TOOLS["t.write"].manifest, "core:worker") == ()

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from choir_agent.compaction.session_summary import material_of
-from choir_agent.memory.predecessor import inherit
-from choir_agent.memory.search import Reader, by_words
-from choir_agent.memory.snapshots import Snapshots
+from choir_agent.compaction.session_summary import summary_input
+from choir_agent.working_memory.log_search import SearchScope, search_words
+from choir_agent.working_memory.predecessor_session import load_carried_conversation
+from choir_agent.working_memory.working_memory import SnapshotWriter
 from choir_common.wire.events import (
     CarriedEvent,
     EventPayload,
@@ -16,14 +16,14 @@ from choir_common.wire.events import (
     MemoryCompacted,
     ModelOutput,
     ReferenceSummary,
-    Reminded,
+    RemindersAdded,
     SessionAbandoned,
     SessionStarted,
     SessionStopped,
     TurnParked,
     TurnUnparked,
 )
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from tests.unit.agent.told_session import ToldSession
 
 
@@ -34,7 +34,7 @@ def log_of(session: ToldSession, from_rev: int = 1) -> JsonObject:
 
 def continued(before: ToldSession, name: str = "s1", from_rev: int = 1) -> ToldSession:
     """Return the session that continues another, as `app` opens it."""
-    inherited = inherit(log_of(before, from_rev), name)
+    inherited = load_carried_conversation(log_of(before, from_rev), name)
     after = ToldSession()
     payloads: list[EventPayload] = [
         SessionStarted(agent_id="main", epoch=1, continues=name, seed=inherited.seed),
@@ -120,7 +120,7 @@ def test_carried_turns_roll_off_like_others_and_are_rebuilt_after_a_crash_or_fro
     after.turn(4)
     assert after.again().edge() == after.edge()
     after.compact("edge", 5, "older")
-    snapshots = Snapshots(after.memory, every=1)
+    snapshots = SnapshotWriter(after.memory, every=1)
     snapshots.follow(after.log)
     newest = after.log.entries[-1].event()
     assert newest.type == "snapshot"
@@ -133,7 +133,7 @@ def test_no_message_is_taken_up_and_no_turn_counted_because_of_a_copy() -> None:
     before.turn(1)
     after = continued(stopped(before))
     assert after.state.turn is None and after.state.turns_done == 0
-    assert after.state.spent.tokens == 0 and "i1" not in after.log.taken
+    assert after.state.spent.tokens == 0 and "i1" not in after.log.taken_inbox_ids
 
 
 def test_an_instruction_the_model_had_not_read_stays_behind_its_output() -> None:
@@ -159,7 +159,7 @@ def test_an_instruction_the_model_had_not_read_stays_behind_its_output() -> None
 def test_reminders_and_idle_instructions_are_carried() -> None:
     before = started()
     before.ask(1)
-    before.append("edge", Reminded(turn_id="t1", reminders=()))
+    before.append("edge", RemindersAdded(turn_id="t1", reminders=()))
     before.answer(1)
     idle = InjectedInstruction(target="edge", turn_id=None, text="be brief", by="user")
     before.append("edge", idle)
@@ -186,26 +186,29 @@ def test_carried_words_are_found_in_the_sessions_own_log() -> None:
     before.ask(1, "the seat is 12C")
     before.answer(1)
     after = continued(stopped(before))
-    [hit] = by_words(after.log.entries, "12C", 5, Reader())
+    [hit] = search_words(after.log.entries, "12C", 5, SearchScope())
     assert "the seat is 12C" in hit.text
-    assert by_words(after.log.entries, "12C", 5, Reader(lane="core:a")) == []
+    assert search_words(after.log.entries, "12C", 5, SearchScope(lane="core:a")) == []
 
 
 @pytest.mark.parametrize("snapshot", [None, {}, {"events": [1]}, {"events": "x"}])
 def test_a_predecessor_that_cannot_be_read_is_left_out(snapshot: JsonObject | None) -> None:
-    assert inherit(snapshot, "s1").carried == () and inherit(snapshot, "s1").seed == ()
+    assert (
+        load_carried_conversation(snapshot, "s1").carried == ()
+        and load_carried_conversation(snapshot, "s1").seed == ()
+    )
 
 
 def test_a_session_that_continues_nothing_takes_nothing_over() -> None:
     before = started()
     before.turn(1)
-    assert inherit(log_of(before), None).carried == ()
+    assert load_carried_conversation(log_of(before), None).carried == ()
 
 
 def test_a_copy_keeps_the_time_of_the_original() -> None:
     before = started()
     before.turn(1)
-    copies = inherit(log_of(before), "s1").carried
+    copies = load_carried_conversation(log_of(before), "s1").carried
     times = {entry.event().at for entry in before.log.entries}
     assert all(isinstance(copy, CarriedEvent) and copy.at in times for copy in copies)
 
@@ -217,10 +220,10 @@ def test_a_session_is_summed_up_without_what_it_copied_from_the_one_before() -> 
     before.compact("edge", before.log.head.rev - 3, "They spoke.")
     after = continued(stopped(before))
     after.turn(3)
-    material = material_of(after.state, after.memory.window("edge"), 100_000)
+    material = summary_input(after.state, after.memory.window("edge"), 100_000)
     assert "ask 3" in material and "reply 3" in material
     assert not any(words in material for words in ("They spoke.", "ask 2", "reply 2"))
-    first = material_of(before.state, before.memory.window("edge"), 100_000)
+    first = summary_input(before.state, before.memory.window("edge"), 100_000)
     assert "They spoke." in first and "ask 2" in first
 
 

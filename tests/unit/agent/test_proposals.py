@@ -8,11 +8,10 @@ from choir_agent.tools.builtin.propose_config_change import MANIFEST as CONFIG
 from choir_agent.tools.builtin.propose_repo_change import MANIFEST as REPO
 from choir_agent.tools.builtin.propose_skill import MANIFEST as SKILL
 from choir_agent.tools.builtin.propose_tool import MANIFEST as TOOL
-from choir_agent.tools.proposals.config_proposal import check_config
-from choir_agent.tools.proposals.tool_proposal import check_tool
-from choir_agent.tools.schemas import Schemas
+from choir_agent.tools.proposals.validation import validate_config_patch, validate_tool_proposal
+from choir_agent.tools.schemas import InputValidator
 from choir_agent.tools.tool import ToolFailed
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 KNOWN = ("choir.fs.read", "weather.today")
 GOOD: JsonObject = {
@@ -27,7 +26,7 @@ GOOD: JsonObject = {
     "behaviour": "Ask the weather service for the place and return what it says.",
     "reason": "The user asks every day.",
 }
-SCHEMAS = Schemas({m.name: m.llm.parameters for m in (TOOL, SKILL, CONFIG, REPO)})
+SCHEMAS = InputValidator({m.name: m.llm.parameters for m in (TOOL, SKILL, CONFIG, REPO)})
 
 
 def propose(*changes: tuple[str, object]) -> str:
@@ -49,7 +48,7 @@ def propose(*changes: tuple[str, object]) -> str:
         raise ToolFailed("invalid_arguments", str(faults))
     manifest = arguments["manifest"]
     assert isinstance(manifest, dict)
-    return check_tool(manifest, str(arguments["behaviour"]), KNOWN)
+    return validate_tool_proposal(manifest, str(arguments["behaviour"]), KNOWN)
 
 
 def test_a_sound_proposal_of_a_tool_passes() -> None:
@@ -118,7 +117,7 @@ def test_settings_that_may_change_while_an_agent_runs_can_be_proposed(
     patch: JsonObject, what: str
 ) -> None:
     assert not SCHEMAS.faults(CONFIG.name, {"patch": patch, "reason": "because"})
-    assert check_config(patch, "main") == what
+    assert validate_config_patch(patch, "main") == what
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_nothing_that_says_who_may_talk_or_where_data_goes_can_be_proposed(
     patch: JsonObject,
 ) -> None:
     with pytest.raises(ToolFailed):
-        check_config(patch, "main")
+        validate_config_patch(patch, "main")
 
 
 def test_proposals_hold_no_locks_and_never_pass_for_harmless() -> None:

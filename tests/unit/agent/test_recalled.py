@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from choir_agent.memory.recalled import NOTE, recalled
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import Beside, MemoryHit, MemoryHits
+from choir_agent.working_memory.memory_results import NOTE, render_memory_hits
+from choir_common.wire.memory_search import MemoryHit, MemoryHits, Neighbour
+from choir_common.wire.model import JsonObject
 
 MAY = datetime(2024, 5, 1, 9, 30, tzinfo=UTC)
 
@@ -16,7 +16,7 @@ def hit(text: str, **more: object) -> MemoryHit:
 
 def told(*hits: MemoryHit, lane: str = "edge", **more: object) -> JsonObject:
     answer = MemoryHits(**({"hits": hits, "arms_used": ("text",)} | more))
-    return recalled(answer.model_dump(mode="json"), lane)
+    return render_memory_hits(answer.model_dump(mode="json"), lane)
 
 
 def test_a_hit_is_dated_has_an_origin_and_is_quoted_as_data() -> None:
@@ -54,14 +54,14 @@ def test_knowledge_shows_the_version_a_change_may_stand_on() -> None:
 
 
 def test_context_stands_around_the_quote() -> None:
-    before = Beside(document_id="b", position=1, text="Where?", speaker="Ben", origin="user")
-    after = Beside(document_id="a", position=3, text="Good.", origin="agent")
+    before = Neighbour(document_id="b", position=1, text="Where?", speaker="Ben", origin="user")
+    after = Neighbour(document_id="a", position=3, text="Good.", origin="agent")
     (found,) = told(hit("In the attic.", before=(before,), after=(after,)))["found"]
     assert (found["before"], found["after"]) == (["Ben: Where?"], ["agent: Good."])
 
 
 def test_a_core_job_never_reads_the_users_own_words() -> None:
-    theirs = Beside(document_id="b", position=1, text="my wish", origin="user")
+    theirs = Neighbour(document_id="b", position=1, text="my wish", origin="user")
     result = told(hit("my secret", origin="user"), hit("noted", before=(theirs,)), lane="core:fix")
     assert [one["quote"] for one in result["found"]] == ["noted"]
     assert "my" not in str(result)

@@ -6,10 +6,10 @@ import orjson
 import pytest
 
 from choir_agent.tools.manifest import Lanes, LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.registry import MAX_VIEWS, Registry
+from choir_agent.tools.registry import MAX_VIEWS, ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.errors import StartupError
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ def make_tool(name: str, lanes: Lanes = "both", *, in_skills: bool = False) -> N
 
 
 @pytest.fixture
-def registry() -> Registry:
-    return Registry(
+def registry() -> ToolRegistry:
+    return ToolRegistry(
         [
             make_tool("t.write"),
             make_tool("t.spawn", "edge"),
@@ -43,19 +43,19 @@ def names(view: bytes) -> list[str]:
     return [entry["function"]["name"] for entry in orjson.loads(view)]
 
 
-def test_each_lane_sees_its_own_tools_sorted(registry: Registry) -> None:
+def test_each_lane_sees_its_own_tools_sorted(registry: ToolRegistry) -> None:
     assert names(registry.view("edge")) == ["t_move", "t_spawn", "t_write"]
     assert names(registry.view("core:one")) == ["t_move", "t_report", "t_write"]
 
 
-def test_a_state_of_a_skill_sees_its_tools_and_those_that_move_it(registry: Registry) -> None:
+def test_a_state_of_a_skill_sees_its_tools_and_those_that_move_it(registry: ToolRegistry) -> None:
     assert names(registry.view("edge", frozenset({"t.write"}))) == ["t_move", "t_write"]
     assert names(registry.view("edge", frozenset())) == ["t_move"]
-    assert not registry.offers("t.report", "edge", frozenset({"t.report"}))
+    assert not registry.is_offered("t.report", "edge", frozenset({"t.report"}))
 
 
 def test_a_view_is_the_same_object_at_every_call_and_the_cache_is_bounded(
-    registry: Registry,
+    registry: ToolRegistry,
 ) -> None:
     assert registry.view("core:one") is registry.view("core:two")
     before = registry.view("edge")
@@ -67,10 +67,10 @@ def test_a_view_is_the_same_object_at_every_call_and_the_cache_is_bounded(
 
 def test_names_that_a_model_could_not_tell_apart_stop_the_start() -> None:
     with pytest.raises(StartupError):
-        Registry([make_tool("t.a.b"), make_tool("t.a_b")])
+        ToolRegistry([make_tool("t.a.b"), make_tool("t.a_b")])
 
 
-def test_both_names_of_a_tool_lead_to_it(registry: Registry) -> None:
+def test_both_names_of_a_tool_lead_to_it(registry: ToolRegistry) -> None:
     assert registry.canonical("t_write") == registry.canonical("t.write") == "t.write"
     assert registry.model_name("t.write") == "t_write"
     assert registry.canonical("t_unknown") is None

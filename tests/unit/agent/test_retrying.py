@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from choir_agent.models.model import ModelFailed, NoAnswer, Thought
-from choir_agent.models.openai_sdk import SdkClient
-from choir_agent.models.retrying import RETRIES, RetryingModel
-from choir_agent.prompt.assemble import Prompt
+from choir_agent.models.model import Completion, ModelFailed, NoModelResponse
+from choir_agent.models.openai_sdk import OpenAiClient
+from choir_agent.models.retrying_model import RETRIES, RetryingModel
+from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.settings import CurrentSettings
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.request_templates import FeatureFlags
@@ -16,7 +16,7 @@ from tests.support.ports import free_port
 
 CONFIG = ModelConfig(model="m", endpoint="http://127.0.0.1:1/v1")
 PROMPT = Prompt((b'{"role":"user","content":"hi"}',))
-THOUGHT = Thought("fine", (), "m", "stop", 1, 1, 1.0)
+THOUGHT = Completion("fine", (), "m", "stop", 1, 1, 1.0)
 
 
 class FailingModel:
@@ -26,7 +26,7 @@ class FailingModel:
         self.failures = [*failures]
         self.asked = 0
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
         self.asked += 1
         if self.failures:
             raise self.failures.pop(0)
@@ -50,14 +50,14 @@ def retrying(model: FailingModel, features: FeatureFlags = FeatureFlags()) -> Re
 
 
 async def test_a_call_without_an_answer_is_tried_again_until_there_is_one() -> None:
-    model = FailingModel(*[NoAnswer("503")] * RETRIES)
+    model = FailingModel(*[NoModelResponse("503")] * RETRIES)
     assert await retrying(model).think(CONFIG, None, PROMPT) is THOUGHT
     assert model.asked == RETRIES + 1
 
 
 async def test_after_the_last_try_the_failure_is_the_callers() -> None:
-    model = FailingModel(*[NoAnswer("503")] * (RETRIES + 1))
-    with pytest.raises(NoAnswer):
+    model = FailingModel(*[NoModelResponse("503")] * (RETRIES + 1))
+    with pytest.raises(NoModelResponse):
         await retrying(model).think(CONFIG, None, PROMPT)
     assert model.asked == RETRIES + 1
 
@@ -70,32 +70,32 @@ async def test_a_failure_that_was_answered_is_not_repeated() -> None:
 
 
 async def test_a_pause_the_provider_asks_for_is_kept_and_a_long_one_is_not_waited_for() -> None:
-    model = FailingModel(NoAnswer("503", retry_after_s=0.2))
+    model = FailingModel(NoModelResponse("503", retry_after_s=0.2))
     began = time.monotonic()
     await retrying(model).think(CONFIG, None, PROMPT)
     assert time.monotonic() - began >= 0.2
-    model = FailingModel(NoAnswer("503", retry_after_s=3600.0))
-    with pytest.raises(NoAnswer):
+    model = FailingModel(NoModelResponse("503", retry_after_s=3600.0))
+    with pytest.raises(NoModelResponse):
         await retrying(model).think(CONFIG, None, PROMPT)
 
 
 async def test_a_refused_connection_is_no_answer_and_a_silent_provider_is_a_timeout() -> None:
-    client = SdkClient(f"http://127.0.0.1:{free_port()}/v1", None)
-    with pytest.raises(NoAnswer):
+    client = OpenAiClient(f"http://127.0.0.1:{free_port()}/v1", None)
+    with pytest.raises(NoModelResponse):
         await client.complete(b"{}", 5.0)
     await client.close()
     # connections wait in the backlog, and nobody takes them
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = SdkClient(f"http://127.0.0.1:{silent.getsockname()[1]}/v1", None)
+        client = OpenAiClient(f"http://127.0.0.1:{silent.getsockname()[1]}/v1", None)
         with pytest.raises(ModelFailed) as failed:
             await client.complete(b"{}", 0.2)
         await client.close()
-    assert not isinstance(failed.value, NoAnswer)
+    assert not isinstance(failed.value, NoModelResponse)
     assert failed.value.cause == "timeout"
 
 
 async def test_retries_can_be_switched_off() -> None:
-    model = FailingModel(NoAnswer("503"))
-    with pytest.raises(NoAnswer):
+    model = FailingModel(NoModelResponse("503"))
+    with pytest.raises(NoModelResponse):
         await retrying(model, FeatureFlags(model_retries=False)).think(CONFIG, None, PROMPT)
     assert model.asked == 1

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_agent.memory.search import Reader, by_hash, by_words, excerpt
+from choir_agent.working_memory.log_search import SearchScope, excerpt, search_hash, search_words
 from choir_common.wire.events import (
     CoreStopped,
     Exposure,
@@ -16,12 +16,14 @@ from choir_common.wire.events import (
 from choir_common.wire.provider_fields import ProviderFields
 from tests.unit.agent.told_session import TOOL, ToldSession
 
-EDGE = Reader()
-CORE = Reader("core:fix")
+EDGE = SearchScope()
+CORE = SearchScope("core:fix")
 
 
-def revs(session: ToldSession, query: str, reader: Reader = EDGE, limit: int = 10) -> list[int]:
-    return [hit.event.rev for hit in by_words(session.log.entries, query, limit, reader)]
+def revs(
+    session: ToldSession, query: str, reader: SearchScope = EDGE, limit: int = 10
+) -> list[int]:
+    return [hit.event.rev for hit in search_words(session.log.entries, query, limit, reader)]
 
 
 def test_the_event_with_most_of_the_words_comes_first_and_among_equals_the_newest() -> None:
@@ -59,9 +61,9 @@ def test_an_event_is_found_by_the_hash_a_summary_names() -> None:
     session = ToldSession()
     session.turn(1)
     wanted = session.log.entries[0].event()
-    found = by_hash(session.log.entries, f" {wanted.hash[:12].upper()}", 5, EDGE)
+    found = search_hash(session.log.entries, f" {wanted.hash[:12].upper()}", 5, EDGE)
     assert [hit.event for hit in found] == [wanted]
-    assert by_hash(session.log.entries, wanted.hash[:5], 5, EDGE) == []
+    assert search_hash(session.log.entries, wanted.hash[:5], 5, EDGE) == []
 
 
 def test_a_core_job_never_finds_the_users_own_words() -> None:
@@ -72,7 +74,7 @@ def test_a_core_job_never_finds_the_users_own_words() -> None:
     session.use("job_fix", "c1", "core:fix", output={"text": "a secret of the file"})
     assert revs(session, "secret") == [4, 2, 1]
     assert revs(session, "secret", CORE) == [4]
-    assert by_hash(session.log.entries, session.log.entries[0].hash, 5, CORE) == []
+    assert search_hash(session.log.entries, session.log.entries[0].hash, 5, CORE) == []
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_a_question_does_not_find_itself_nor_what_an_earlier_one_found() -> None
         output={"hits": ["treasure"]},
     )
     session.append("edge", found)
-    assert revs(session, "treasure", Reader("edge", "q1")) == []
+    assert revs(session, "treasure", SearchScope("edge", "q1")) == []
 
 
 def test_names_of_fields_and_ids_are_no_words() -> None:
@@ -132,7 +134,7 @@ def test_names_of_fields_and_ids_are_no_words() -> None:
 def test_any_text_can_be_searched_for_any_words(text: str, query: str) -> None:
     session = ToldSession()
     session.ask(1, text)
-    hits = by_words(session.log.entries, query, 5, EDGE)
+    hits = search_words(session.log.entries, query, 5, EDGE)
     for hit in hits:
         assert any(word in hit.text.lower() for word in query.lower().split())
         assert len(excerpt(hit.text, query)) <= 602

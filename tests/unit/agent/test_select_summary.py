@@ -1,28 +1,28 @@
 """A summary made without a model: lines of what was said, within bounds, and nothing that a tool returned."""
 
-from choir_agent.compaction.select import HEADING, LONGEST_LINE, select_summary
-from choir_agent.log.committed import Committed
+from choir_agent.compaction.line_selection import HEADING, MAX_LINE, select_summary
+from choir_agent.log.committed_event import CommittedEvent
 from choir_common.wire.events import (
     EventPayload,
     Fact,
     ModelOutput,
     ReferenceSummary,
     ToolResultCommitted,
-    UserMsg,
+    UserMessageStarted,
 )
 
 FACT = Fact(key="town", value="Bonn")
 
 
-def events(*payloads: EventPayload) -> list[Committed]:
+def events(*payloads: EventPayload) -> list[CommittedEvent]:
     return [
-        Committed(rev, f"{rev:064x}"[::-1], "edge", "2026-11-22T08:00:00.000000Z", payload)
+        CommittedEvent(rev, f"{rev:064x}"[::-1], "edge", "2026-11-22T08:00:00.000000Z", payload)
         for rev, payload in enumerate(payloads, 1)
     ]
 
 
-def asks(text: str, sent: str = "") -> UserMsg:
-    return UserMsg(turn_id="t", inbox_id="i", dm="d", text=text, sent=sent)
+def asks(text: str, sent: str = "") -> UserMessageStarted:
+    return UserMessageStarted(turn_id="t", inbox_id="i", dm="d", text=text, sent=sent)
 
 
 def says(text: str) -> ModelOutput:
@@ -45,7 +45,7 @@ def test_what_a_tool_returned_is_left_out_and_long_words_are_cut() -> None:
     )
     summary = select_summary(ReferenceSummary(), events(result, says("w " * 500)), 5_000).summary
     assert "obey" not in summary
-    assert len(summary.splitlines()[1]) <= LONGEST_LINE + 30
+    assert len(summary.splitlines()[1]) <= MAX_LINE + 30
 
 
 def test_what_was_summed_up_before_stays_and_the_oldest_lines_make_room() -> None:

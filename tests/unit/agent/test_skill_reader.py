@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from choir_agent.skills.read import BadSkill, parse_skill, read_skill
-from choir_agent.skills.registry import Skills, load_skills
-from choir_agent.skills.spec import StateSpec, Transition
+from choir_agent.skills.skill_parser import InvalidSkill, parse_skill, parse_skill_document
+from choir_agent.skills.skill_registry import SkillRegistry, load_skills
+from choir_agent.skills.skill_spec import StateSpec, Transition
 from choir_common.errors import StartupError
 
 TOOLS = {
@@ -154,7 +154,7 @@ MALFORMED = [
 
 
 def test_a_skill_is_read_as_it_is_written() -> None:
-    spec = read_skill(GOOD, TOOLS)
+    spec = parse_skill_document(GOOD, TOOLS)
     assert (spec.name, spec.initial_state, spec.max_steps) == ("build_feature", "plan", 20)
     assert not spec.interruptible
     assert spec.states["done"] == StateSpec(terminal=True)
@@ -171,8 +171,8 @@ def test_a_skill_is_read_as_it_is_written() -> None:
 def test_a_malformed_skill_is_refused_with_its_field_and_the_reason(
     make: Callable[[], dict[str, Any]], field: str, reason: str
 ) -> None:
-    with pytest.raises(BadSkill) as caught:
-        read_skill(make(), TOOLS)
+    with pytest.raises(InvalidSkill) as caught:
+        parse_skill_document(make(), TOOLS)
     assert caught.value.field == field
     assert reason in caught.value.reason
 
@@ -181,8 +181,8 @@ def test_a_state_that_leads_to_no_end_is_refused() -> None:
     skill = copy.deepcopy(GOOD)
     skill["states"]["loop"] = LOOP
     skill["states"]["plan"]["transitions"].append({"on": "turn", "to": "loop"})
-    with pytest.raises(BadSkill, match="loop: no way leads from here to a terminal state"):
-        read_skill(skill, TOOLS)
+    with pytest.raises(InvalidSkill, match="loop: no way leads from here to a terminal state"):
+        parse_skill_document(skill, TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_state_that_leads_to_no_end_is_refused() -> None:
     ids=["empty", "cut", "list", "number", "nan", "double", "deep", "long", "bytes"],
 )
 def test_a_text_that_holds_no_skill_is_refused(text: str | bytes, message: str) -> None:
-    with pytest.raises(BadSkill) as caught:
+    with pytest.raises(InvalidSkill) as caught:
         parse_skill(text, TOOLS)
     assert message in str(caught.value)
 
@@ -262,8 +262,8 @@ def test_a_skill_that_is_a_directory_or_a_broken_link_stops_the_start(tmp_path: 
 
 
 def test_the_manifest_hash_tells_any_two_sets_of_skills_apart(tmp_path: Path) -> None:
-    spec = read_skill(GOOD, TOOLS)
-    other = read_skill(GOOD | {"max_steps": 21}, TOOLS)
-    again = read_skill(json.loads(json.dumps(GOOD)), TOOLS)
-    assert Skills([spec]).manifest_hash == Skills([again]).manifest_hash
-    assert len({Skills(specs).manifest_hash for specs in ([], [spec], [other])}) == 3
+    spec = parse_skill_document(GOOD, TOOLS)
+    other = parse_skill_document(GOOD | {"max_steps": 21}, TOOLS)
+    again = parse_skill_document(json.loads(json.dumps(GOOD)), TOOLS)
+    assert SkillRegistry([spec]).manifest_hash == SkillRegistry([again]).manifest_hash
+    assert len({SkillRegistry(specs).manifest_hash for specs in ([], [spec], [other])}) == 3

@@ -8,23 +8,22 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from choir_agent.log.committed import Committed
-from choir_agent.log.fold import step
-from choir_agent.log.state import SessionState, SkillState, dump, load
-from choir_agent.skills.allow import allowed_tools, refusal
-from choir_agent.skills.engine import (
-    Caller,
-    Moved,
-    Proposal,
-    Refused,
-    cancelled,
-    settle,
-    start,
-    transition,
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import SessionState, SkillState, dump_state, load_state
+from choir_agent.skills.current_step import allowed_tools, render_step_note, tool_refusal
+from choir_agent.skills.skill_engine import (
+    TransitionAllowed,
+    TransitionCaller,
+    TransitionRefused,
+    TransitionRequest,
+    due_skill_events,
+    events_after_cancel,
+    rule_on_transition,
+    start_skill,
 )
-from choir_agent.skills.note import step_note
-from choir_agent.skills.read import read_skill
-from choir_agent.skills.spec import SkillSpec
+from choir_agent.skills.skill_parser import parse_skill_document
+from choir_agent.skills.skill_spec import SkillSpec
 from choir_common.wire.events import (
     EventPayload,
     ModelOutput,
@@ -33,8 +32,13 @@ from choir_common.wire.events import (
     SkillTransitioned,
     ToolResultCommitted,
 )
-from choir_common.wire.json import JsonObject
-from tests.support.steps import CountedMachine, parts, walked_far, walks
+from choir_common.wire.model import JsonObject
+from tests.support.state_machines import (
+    CountingMachine,
+    enough_steps,
+    machine_runs,
+    machine_settings,
+)
 
 LANE, TURN = "edge", "turn_1"
 TOOLS = ("choir.fs.read", "choir.fs.write", "choir.exec", "choir.web.browse")
@@ -69,7 +73,7 @@ def skill_documents(draw: st.DrawFn) -> JsonObject:
     }
 
 
-class SkillMachine(CountedMachine):
+class SkillMachine(CountingMachine):
     """One lane, its log and a model without sense."""
 
     def __init__(self) -> None:
@@ -83,23 +87,23 @@ class SkillMachine(CountedMachine):
 
     @initialize(document=skill_documents())
     def begin(self, document: JsonObject) -> None:
-        self.spec = read_skill(document, TOOLS)
+        self.spec = parse_skill_document(document, TOOLS)
         self.start()
 
     def commit(self, payload: EventPayload) -> None:
-        event = Committed(self.state.rev + 1, "", LANE, "", payload)
-        self.state = step(self.state, event)
+        event = CommittedEvent(self.state.rev + 1, "", LANE, "", payload)
+        self.state = apply_event(self.state, event)
         if isinstance(payload, SkillStopped):
             self.stops.append(payload)
 
     def skill(self) -> SkillState | None:
-        return self.state.skill(LANE)
+        return self.state.skill_of(LANE)
 
-    def caller(self) -> Caller:
+    def caller(self) -> TransitionCaller:
         self.calls += 1
-        return Caller(TURN, f"call_{self.calls}")
+        return TransitionCaller(TURN, f"call_{self.calls}")
 
-    def result(self, caller: Caller, status: str, tool: str) -> None:
+    def result(self, caller: TransitionCaller, status: str, tool: str) -> None:
         payload = ToolResultCommitted.model_validate(
             {
                 "turn_id": TURN,
@@ -113,12 +117,12 @@ class SkillMachine(CountedMachine):
 
     def start(self) -> None:
         caller = self.caller()
-        ruling = start(self.spec, self.skill(), {"topic": "x"}, caller)
-        assert isinstance(ruling, Moved)
+        ruling = start_skill(self.spec, self.skill(), {"topic": "x"}, caller)
+        assert isinstance(ruling, TransitionAllowed)
         for event in ruling.events:
             self.commit(event)
-        again = start(self.spec, self.skill(), {"topic": "x"}, caller)
-        assert isinstance(again, Moved)
+        again = start_skill(self.spec, self.skill(), {"topic": "x"}, caller)
+        assert isinstance(again, TransitionAllowed)
         assert (again.events, again.output) == ((), ruling.output)
         self.result(caller, "success", "choir.skill.start")
         self.outputs = 0
@@ -157,7 +161,7 @@ class SkillMachine(CountedMachine):
         if skill is None:
             return
         caller = self.caller()
-        error = refusal(self.spec, skill, tool, in_skills=False)
+        error = tool_refusal(self.spec, skill, tool, in_skills=False)
         written = self.spec.states[skill.state]
         assert (error is None) == (tool in written.allowed_tools)
         assert tool != "choir.skill.start" or error is not None
@@ -170,35 +174,37 @@ class SkillMachine(CountedMachine):
         if skill is None:
             return
         caller = self.caller()
-        proposal = Proposal(on=on, context={"seen": self.outputs}, output={"result": on})
-        ruling = transition(self.spec, skill, proposal, caller)
-        if isinstance(ruling, Refused):
+        proposal = TransitionRequest(on=on, context={"seen": self.outputs}, output={"result": on})
+        ruling = rule_on_transition(self.spec, skill, proposal, caller)
+        if isinstance(ruling, TransitionRefused):
             assert ruling.error["state"] == skill.state
             self.result(caller, "refused", "choir.skill.transition")
             return
         self.moves += 1
         for event in ruling.events:
             if isinstance(event, SkillTransitioned):
-                assert self.spec.states[skill.state].to(on) == event.to_state
+                assert self.spec.states[skill.state].target_of(on) == event.to_state
             self.commit(event)
         self.run_again_after_a_crash(proposal, caller, ruling)
         self.result(caller, "success", "choir.skill.transition")
 
-    def run_again_after_a_crash(self, proposal: Proposal, caller: Caller, first: Moved) -> None:
-        self.state = load(dump(self.state))
+    def run_again_after_a_crash(
+        self, proposal: TransitionRequest, caller: TransitionCaller, first: TransitionAllowed
+    ) -> None:
+        self.state = load_state(dump_state(self.state))
         skill = self.skill()
         if skill is None:
             assert proposal.on == "cancel"
             return
-        again = transition(self.spec, skill, proposal, caller)
-        assert isinstance(again, Moved)
+        again = rule_on_transition(self.spec, skill, proposal, caller)
+        assert isinstance(again, TransitionAllowed)
         assert (again.events, again.output) == ((), first.output)
 
     def look(self) -> None:
         """Do as a lane does before it asks the model."""
         for _ in range(10):
             skill = self.skill()
-            due = settle(self.spec, skill, RETRIES, TURN) if skill else ()
+            due = due_skill_events(self.spec, skill, RETRIES, TURN) if skill else ()
             if not due:
                 return
             for event in due:
@@ -210,7 +216,7 @@ class SkillMachine(CountedMachine):
     def cancel_the_turn(self) -> None:
         skill = self.skill()
         assert skill is not None
-        for event in cancelled(self.spec, skill, TURN):
+        for event in events_after_cancel(self.spec, skill, TURN):
             self.commit(event)
         assert (self.skill() is None) == self.spec.interruptible
 
@@ -238,7 +244,7 @@ class SkillMachine(CountedMachine):
         skill = self.skill()
         if skill is None:
             return
-        note = step_note(self.spec, skill)
+        note = render_step_note(self.spec, skill)
         assert self.spec.states[skill.state].objective in note
         for name, state in self.spec.states.items():
             if name != skill.state and state.objective:
@@ -250,13 +256,13 @@ class SkillMachine(CountedMachine):
             assert stop.outcome != "completed" or stop.output
 
 
-@pytest.mark.parametrize("part", parts())
+@pytest.mark.parametrize("part", machine_runs())
 def test_a_model_without_sense_stays_within_its_skill(part: int) -> None:
-    run_state_machine_as_test(SkillMachine, settings=walks(150, 30, usual_length=58))
+    run_state_machine_as_test(SkillMachine, settings=machine_settings(150, 30, usual_length=58))
 
 
 def test_the_walks_through_skills_went_far_enough() -> None:
-    assert walked_far(SkillMachine)
+    assert enough_steps(SkillMachine)
 
 
 def spec_of(**fields: object) -> SkillSpec:
@@ -277,18 +283,18 @@ def spec_of(**fields: object) -> SkillSpec:
         },
         "output_schema": {"type": "object", "required": ["cups"]},
     }
-    return read_skill(document | fields, TOOLS)
+    return parse_skill_document(document | fields, TOOLS)
 
 
 def in_state(state: str, *, steps: int = 1, entered_at: int = 0, refusals: int = 0) -> SkillState:
     return SkillState(LANE, "tea", state, {}, {}, steps, refusals, entered_at=entered_at)
 
 
-CALLER = Caller(TURN, "call_1")
+CALLER = TransitionCaller(TURN, "call_1")
 
 
 def test_a_refusal_names_what_is_allowed_instead() -> None:
-    error = refusal(spec_of(), in_state("boil"), "choir.exec", in_skills=False)
+    error = tool_refusal(spec_of(), in_state("boil"), "choir.exec", in_skills=False)
     assert error is not None
     assert error["code"] == "skill_tool_forbidden"
     assert error["allowed_tools"] == ["choir.fs.read"]
@@ -299,11 +305,11 @@ def test_a_refusal_names_what_is_allowed_instead() -> None:
 
 def test_more_refusals_than_the_budget_make_the_error_transition() -> None:
     spec = spec_of()
-    assert settle(spec, in_state("boil", refusals=2), 2, TURN) == ()
-    (event,) = settle(spec, in_state("boil", refusals=3), 2, TURN)
+    assert due_skill_events(spec, in_state("boil", refusals=2), 2, TURN) == ()
+    (event,) = due_skill_events(spec, in_state("boil", refusals=3), 2, TURN)
     assert isinstance(event, SkillTransitioned)
     assert (event.on, event.to_state) == ("error", "mop")
-    (stop,) = settle(spec, in_state("pour", refusals=3), 2, TURN)
+    (stop,) = due_skill_events(spec, in_state("pour", refusals=3), 2, TURN)
     assert isinstance(stop, SkillStopped)
     assert stop.outcome == "error"
     assert "3 calls were refused in the state 'pour'" in stop.reason
@@ -311,13 +317,15 @@ def test_more_refusals_than_the_budget_make_the_error_transition() -> None:
 
 def test_the_output_is_held_to_its_schema_where_the_skill_ends() -> None:
     spec, skill = spec_of(), in_state("pour")
-    proposal = Proposal(on="complete", context={}, output={"pots": 1})
-    refused = transition(spec, skill, proposal, CALLER)
-    assert isinstance(refused, Refused)
+    proposal = TransitionRequest(on="complete", context={}, output={"pots": 1})
+    refused = rule_on_transition(spec, skill, proposal, CALLER)
+    assert isinstance(refused, TransitionRefused)
     assert refused.error["code"] == "skill_output_invalid"
     assert "cups" in str(refused.error["faults"])
-    fits = transition(spec, skill, Proposal(on="complete", context={}, output={"cups": 2}), CALLER)
-    assert isinstance(fits, Moved)
+    fits = rule_on_transition(
+        spec, skill, TransitionRequest(on="complete", context={}, output={"cups": 2}), CALLER
+    )
+    assert isinstance(fits, TransitionAllowed)
     (event,) = fits.events
     assert isinstance(event, SkillTransitioned)
     assert event.context == {"cups": 2}
@@ -325,57 +333,59 @@ def test_the_output_is_held_to_its_schema_where_the_skill_ends() -> None:
 
 def test_a_skill_that_ends_by_error_is_no_success_and_needs_no_output() -> None:
     spec = spec_of()
-    ruling = transition(spec, in_state("mop"), Proposal(on="error", context={}), CALLER)
-    assert isinstance(ruling, Moved)
+    ruling = rule_on_transition(
+        spec, in_state("mop"), TransitionRequest(on="error", context={}), CALLER
+    )
+    assert isinstance(ruling, TransitionAllowed)
     skill = SkillState(LANE, "tea", "done", {}, {}, 2, entered_on="error", entered_by="call_1")
-    (stop,) = settle(spec, skill, 2, TURN)
+    (stop,) = due_skill_events(spec, skill, 2, TURN)
     assert isinstance(stop, SkillStopped)
     assert stop.outcome == "error"
 
 
 def test_a_state_the_model_has_not_seen_cannot_be_left() -> None:
-    ruling = transition(
+    ruling = rule_on_transition(
         spec_of(),
         in_state("pour", steps=3, entered_at=3),
-        Proposal(on="complete", context={}, output={"cups": 1}),
+        TransitionRequest(on="complete", context={}, output={"cups": 1}),
         CALLER,
     )
-    assert isinstance(ruling, Refused)
+    assert isinstance(ruling, TransitionRefused)
     assert ruling.error["code"] == "skill_step_skipped"
 
 
 def test_a_context_is_a_few_facts_and_not_a_history() -> None:
-    proposal = Proposal(on="complete", context={"notes": "x" * 20_000})
-    ruling = transition(spec_of(), in_state("boil"), proposal, CALLER)
-    assert isinstance(ruling, Refused)
+    proposal = TransitionRequest(on="complete", context={"notes": "x" * 20_000})
+    ruling = rule_on_transition(spec_of(), in_state("boil"), proposal, CALLER)
+    assert isinstance(ruling, TransitionRefused)
     assert "of at most 16000" in str(ruling.error["faults"])
 
 
 def test_an_input_is_held_to_its_schema() -> None:
     spec = spec_of(input_schema={"type": "object", "required": ["leaf"]})
-    ruling = start(spec, None, {}, CALLER)
-    assert isinstance(ruling, Refused)
+    ruling = start_skill(spec, None, {}, CALLER)
+    assert isinstance(ruling, TransitionRefused)
     assert "leaf" in str(ruling.error["faults"])
-    fits = start(spec, None, {"leaf": "green"}, CALLER)
-    assert isinstance(fits, Moved)
+    fits = start_skill(spec, None, {"leaf": "green"}, CALLER)
+    assert isinstance(fits, TransitionAllowed)
     assert isinstance(fits.events[0], SkillStarted)
 
 
 def test_no_skill_starts_inside_another() -> None:
-    ruling = start(spec_of(), in_state("boil"), {}, CALLER)
-    assert isinstance(ruling, Refused)
+    ruling = start_skill(spec_of(), in_state("boil"), {}, CALLER)
+    assert isinstance(ruling, TransitionRefused)
     assert ruling.error["code"] == "skill_active"
 
 
 def test_a_skill_that_was_taken_away_ends_instead_of_hanging() -> None:
-    (gone,) = settle(None, in_state("boil"), 2, TURN)
-    (renamed,) = settle(spec_of(), in_state("steep"), 2, TURN)
+    (gone,) = due_skill_events(None, in_state("boil"), 2, TURN)
+    (renamed,) = due_skill_events(spec_of(), in_state("steep"), 2, TURN)
     for stop in (gone, renamed):
         assert isinstance(stop, SkillStopped)
         assert stop.outcome == "error"
-    assert refusal(spec_of(), in_state("steep"), "choir.fs.read", in_skills=False) is not None
+    assert tool_refusal(spec_of(), in_state("steep"), "choir.fs.read", in_skills=False) is not None
 
 
 def test_the_note_shows_the_output_schema_only_where_the_skill_can_end() -> None:
-    assert '"cups"' in step_note(spec_of(), in_state("pour"))
-    assert '"cups"' not in step_note(spec_of(), in_state("boil"))
+    assert '"cups"' in render_step_note(spec_of(), in_state("pour"))
+    assert '"cups"' not in render_step_note(spec_of(), in_state("boil"))

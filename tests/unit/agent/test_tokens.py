@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from choir_agent.memory.tokens import TokenMeter, bytes_of
-from choir_agent.prompt.assemble import Prompt
+from choir_agent.prompt.prompt_assembler import Prompt
+from choir_agent.working_memory.token_estimator import TokenEstimator, prompt_size
 
 # a text, and its tokens said 45 and 50 times
 COUNTED = {
@@ -34,13 +34,13 @@ COUNTED = {
 @pytest.mark.parametrize("text", COUNTED)
 def test_an_estimate_is_no_less_than_what_a_tokenizer_counts(text: str) -> None:
     prompt = Prompt((orjson.dumps({"role": "user", "content": text * 50}),))
-    assert COUNTED[text][1] <= TokenMeter().tokens("edge", bytes_of(prompt))
+    assert COUNTED[text][1] <= TokenEstimator().tokens("edge", prompt_size(prompt))
 
 
 @pytest.mark.parametrize("text", COUNTED)
 def test_once_the_provider_has_counted_the_estimate_is_close(text: str) -> None:
     before, after = COUNTED[text]
-    meter = TokenMeter()
+    meter = TokenEstimator()
     meter.asked("edge", len(text.encode()) * 45)
     meter.counted("edge", before)
     assert after <= meter.tokens("edge", len(text.encode()) * 50) <= after * 1.3

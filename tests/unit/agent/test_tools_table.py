@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from choir_agent.control.client import Control
-from choir_agent.credentials.git import GitAccess
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.credentials.git_access import GitAccess
 from choir_agent.log.session_log import SessionLog
 from choir_agent.tools.manifest import RuntimeView, ToolManifest
 from choir_agent.tools.workspace import Workspace
-from choir_agent.toolset import make_toolset
+from choir_agent.toolset import build_toolset
 from choir_common.clock import SystemClock
-from choir_common.wire.runtime import AgentBoot
+from choir_common.wire.rpc import AgentStartParameters
 
 README = Path(__file__).parents[3] / "services/agent/README.md"
 HEAD = (
@@ -37,14 +37,14 @@ def locks(runtime: RuntimeView) -> str:
 
 
 async def test_the_table_of_tools_is_what_the_registry_holds(tmp_path: Path) -> None:
-    boot = AgentBoot(
+    boot = AgentStartParameters(
         agent_id="main", session_id="s", epoch=1, lease_token="t",
         endpoint=f"unix://{tmp_path}/s", workspace=str(tmp_path), choir_dir=str(tmp_path),
     )  # fmt: skip
-    control, workspace = Control(boot), Workspace(tmp_path)
+    control, workspace = ControlClient(boot), Workspace(tmp_path)
     session_log = SessionLog("s", SystemClock(), lambda _: None, str)
     git = GitAccess(str(tmp_path), tmp_path)
-    toolset = make_toolset(control, workspace, session_log, str(tmp_path), tmp_path, git)
+    toolset = build_toolset(control, workspace, session_log, str(tmp_path), tmp_path, git)
     wanted = [*HEAD, *(row(manifest) for manifest in toolset.registry.manifests())]
     found = [line for line in README.read_text().splitlines() if line.startswith("| ")]
     table = "\n".join(wanted)

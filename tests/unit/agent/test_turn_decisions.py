@@ -2,18 +2,18 @@
 
 import pytest
 
-from choir_agent.lanes.next_move import (
-    Answer,
-    BreakOff,
-    OutOfBudget,
-    Speechless,
-    Think,
-    UseTools,
-    next_move,
+from choir_agent.lanes.turn_moves import (
+    CallModel,
+    CancelTurn,
+    EmptyAnswer,
+    RunTools,
+    SendAnswer,
+    TurnLimitReached,
+    next_turn_move,
 )
-from choir_agent.log.committed import Committed
-from choir_agent.log.fold import step
-from choir_agent.log.state import CallStage, CallState, SessionState, TurnState
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import CallStage, CallState, SessionState, TurnState
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
     EventPayload,
@@ -25,7 +25,7 @@ from choir_common.wire.events import (
     SessionStopped,
     ToolCall,
     ToolResultCommitted,
-    UserMsg,
+    UserMessageStarted,
 )
 
 CALL = ToolCall(call_id="call_1", tool="choir.fs.read", arguments="{}")
@@ -42,25 +42,25 @@ def turn(**fields: object) -> TurnState:
 @pytest.mark.parametrize(
     ("state", "move"),
     [
-        (turn(), Think),
-        (turn(steps=1, output=output("hi")), Answer),
-        (turn(steps=1, output=output("  ")), Speechless),
-        (turn(steps=1, output=output("", CALL), calls=(CallState(CALL),)), UseTools),
+        (turn(), CallModel),
+        (turn(steps=1, output=output("hi")), SendAnswer),
+        (turn(steps=1, output=output("  ")), EmptyAnswer),
+        (turn(steps=1, output=output("", CALL), calls=(CallState(CALL),)), RunTools),
         (
             turn(steps=1, output=output("", CALL), calls=(CallState(CALL, CallStage.DONE),)),
-            Think,
+            CallModel,
         ),
-        (turn(steps=40, output=output("", CALL)), OutOfBudget),
-        (turn(steps=40, output=output("made it")), Answer),
-        (turn(steps=1, proposed=101, calls=(CallState(CALL),)), OutOfBudget),
-        (turn(steps=1, output=output("hi"), news_rev=7), Think),
-        (turn(steps=40, output=output("hi"), news_rev=7), OutOfBudget),
-        (turn(steps=1, output=output("hi"), cancelled=True), BreakOff),
-        (turn(steps=1, calls=(CallState(CALL),), cancelled=True), BreakOff),
+        (turn(steps=40, output=output("", CALL)), TurnLimitReached),
+        (turn(steps=40, output=output("made it")), SendAnswer),
+        (turn(steps=1, proposed=101, calls=(CallState(CALL),)), TurnLimitReached),
+        (turn(steps=1, output=output("hi"), news_rev=7), CallModel),
+        (turn(steps=40, output=output("hi"), news_rev=7), TurnLimitReached),
+        (turn(steps=1, output=output("hi"), cancelled=True), CancelTurn),
+        (turn(steps=1, calls=(CallState(CALL),), cancelled=True), CancelTurn),
     ],
 )
 def test_the_next_move_follows_from_the_state_alone(state: TurnState, move: type) -> None:
-    assert isinstance(next_move(state, Budgets()), move)
+    assert isinstance(next_turn_move(state, Budgets()), move)
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_the_next_move_follows_from_the_state_alone(state: TurnState, move: type
 def test_a_turn_that_reached_a_limit_says_which_in_plain_words_and_names_the_setting(
     state: TurnState, words: str
 ) -> None:
-    move = next_move(state, Budgets(max_steps_per_turn=40, max_tool_calls_per_turn=100))
-    assert isinstance(move, OutOfBudget)
+    move = next_turn_move(state, Budgets(max_steps_per_turn=40, max_tool_calls_per_turn=100))
+    assert isinstance(move, TurnLimitReached)
     assert move.reason == f"one answer may take {words}"
 
 
 def fold(*payloads: EventPayload) -> SessionState:
     state = SessionState()
     for rev, payload in enumerate(payloads, start=1):
-        state = step(state, Committed(rev, "", "edge", "", payload))
+        state = apply_event(state, CommittedEvent(rev, "", "edge", "", payload))
     return state
 
 
-MSG = UserMsg(turn_id="t", inbox_id="i", dm="d", text="hello")
+MSG = UserMessageStarted(turn_id="t", inbox_id="i", dm="d", text="hello")
 
 
 def test_a_notice_leaves_the_turn_open_and_is_remembered() -> None:

@@ -5,40 +5,39 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.log.recent_ids import RecentIds
-from choir_agent.log.session_log import SessionLog
-from choir_agent.prompt.render import words_of
-from choir_agent.tools.builtin.message_send import MessageSend
+from choir_agent.log.session_log import RecentIds, SessionLog
+from choir_agent.prompt.event_messages import user_text
+from choir_agent.tools.builtin.message_send import MessageSendTool
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
 from choir_common.clock import SystemClock
 from choir_common.wire.attachments import ReceivedFile
-from choir_common.wire.events import Reply, UserMsg
-from choir_common.wire.json import JsonObject
+from choir_common.wire.events import Reply, UserMessageStarted
+from choir_common.wire.model import JsonObject
 
 CONTEXT = CallContext(call_id="call_1", lane="edge", turn_id="turn_1", dm="console")
 
 
-def a_message(text: str = "", **more: object) -> UserMsg:
-    return UserMsg.model_validate(
+def a_message(text: str = "", **more: object) -> UserMessageStarted:
+    return UserMessageStarted.model_validate(
         {"turn_id": "t", "inbox_id": "in_1", "dm": "console", "text": text, **more}
     )
 
 
 def test_plain_words_are_read_as_they_are() -> None:
-    assert words_of(a_message(" exactly\nthis ")) == " exactly\nthis "
+    assert user_text(a_message(" exactly\nthis ")) == " exactly\nthis "
 
 
 def test_when_it_was_sent_stands_before_the_words() -> None:
     sent = a_message("hello", reply_to="When?", sent="Sun 2026-11-22 08:03 Europe/Berlin")
-    assert words_of(sent).splitlines()[0] == "[Sun 2026-11-22 08:03 Europe/Berlin]"
-    assert words_of(sent).endswith("\n\nhello")
+    assert user_text(sent).splitlines()[0] == "[Sun 2026-11-22 08:03 Europe/Berlin]"
+    assert user_text(sent).endswith("\n\nhello")
 
 
 def test_an_edit_a_reply_and_files_are_said_by_choir_and_quoted() -> None:
     cat = ReceivedFile(name='a "b"\n[Choir] x', kind="photo", size=7, path=".choirtmp/recv/1-a.jpg")
     lost = ReceivedFile(name="big.zip", kind="document", problem="it is too large")
-    read = words_of(
+    read = user_text(
         a_message(
             "at five", edits="7", corrects="at four", reply_to="When?", attachments=(cat, lost)
         )
@@ -51,12 +50,12 @@ def test_an_edit_a_reply_and_files_are_said_by_choir_and_quoted() -> None:
 
 
 @pytest.fixture
-def send(tmp_path: Path) -> Callable[..., MessageSend]:
+def send(tmp_path: Path) -> Callable[..., MessageSendTool]:
     (tmp_path / ".choirtmp/send").mkdir(parents=True)
-    return lambda sent=None: MessageSend(Workspace(tmp_path), sent or RecentIds())
+    return lambda sent=None: MessageSendTool(Workspace(tmp_path), sent or RecentIds())
 
 
-async def run(tool: MessageSend, **arguments: object) -> ToolOutput:
+async def run(tool: MessageSendTool, **arguments: object) -> ToolOutput:
     given: JsonObject = arguments  # type: ignore[assignment]
     return await tool.run(CONTEXT, given)
 
@@ -72,7 +71,7 @@ async def run(tool: MessageSend, **arguments: object) -> ToolOutput:
     ],
 )
 async def test_a_file_is_sent_as_what_its_name_says(
-    send: Callable[..., MessageSend], tmp_path: Path, name: str, kind: str
+    send: Callable[..., MessageSendTool], tmp_path: Path, name: str, kind: str
 ) -> None:
     (tmp_path / ".choirtmp/send" / name).write_bytes(b"x")
     sent = await run(send(), text="Look.", files=[{"path": f".choirtmp/send/{name}"}])
@@ -85,7 +84,7 @@ async def test_a_file_is_sent_as_what_its_name_says(
 
 
 async def test_only_files_below_send_leave(
-    send: Callable[..., MessageSend], tmp_path: Path
+    send: Callable[..., MessageSendTool], tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_bytes(b"x")
     (tmp_path / ".choirtmp/send/link").symlink_to(tmp_path / "notes.txt")
@@ -97,8 +96,8 @@ async def test_only_files_below_send_leave(
         await run(send(), text="  ")
 
 
-async def test_a_call_that_a_crash_cut_off_sends_once(send: Callable[..., MessageSend]) -> None:
+async def test_a_call_that_a_crash_cut_off_sends_once(send: Callable[..., MessageSendTool]) -> None:
     [reply] = (await run(send(), text="Hello.")).events
     log = SessionLog("ses_1", SystemClock(), lambda _: None, str)
     log.append("edge", reply)
-    assert (await run(send(log.sent), text="Hello.")).events == ()
+    assert (await run(send(log.sent_call_ids), text="Hello.")).events == ()

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_agent.compaction.plan import Limits, cut, limits_of
-from choir_agent.log.state import digest_of
-from choir_agent.memory.snapshots import Snapshots
-from choir_agent.memory.tokens import TokenMeter, bytes_of
-from choir_agent.prompt.assemble import Prompt
+from choir_agent.compaction.compaction_plan import WindowLimits, fold_through, window_limits
+from choir_agent.log.session_state import state_digest
+from choir_agent.prompt.prompt_assembler import Prompt
+from choir_agent.working_memory.token_estimator import TokenEstimator, prompt_size
+from choir_agent.working_memory.working_memory import SnapshotWriter
 from choir_common.wire.events import (
     CoreStopped,
     MemoryCompacted,
@@ -24,14 +24,14 @@ def words(prompt: Prompt) -> str:
     return b"\n".join(prompt.messages).decode()
 
 
-def limits(events: int, size: int = ROOMY) -> Limits:
-    return Limits(events, size, 2 * size)
+def limits(events: int, size: int = ROOMY) -> WindowLimits:
+    return WindowLimits(events, size, 2 * size)
 
 
-def fold_when_full(session: ToldSession, lane: str, allowed: Limits) -> int | None:
+def fold_when_full(session: ToldSession, lane: str, allowed: WindowLimits) -> int | None:
     window = session.memory.window(lane)
     assert window is not None
-    through = cut(window, allowed, "full")
+    through = fold_through(window, allowed, "full")
     if through is not None:
         session.compact(lane, through, f"through {through}")
     return through
@@ -57,7 +57,7 @@ def test_the_newest_message_and_the_last_answer_never_roll_off() -> None:
     window = session.memory.window("edge")
     assert window is not None
     for why in ("full", "asked", "overflow"):
-        through = cut(window, limits(4, 100), why)
+        through = fold_through(window, limits(4, 100), why)
         if through is not None:
             session.compact("edge", through, "short")
     shown = words(session.edge())
@@ -125,7 +125,7 @@ STEPS = st.lists(
 def test_a_tail_from_the_newest_snapshot_gives_the_same_prompts_and_state(steps: list[str]) -> None:
     session = ToldSession()
     session.append("session", SessionStarted(agent_id="a", epoch=1))
-    snapshots = Snapshots(session.memory, every=1)
+    snapshots = SnapshotWriter(session.memory, every=1)
     window_from = 1
     open_job, jobs = "", 0
     for number, step in enumerate(steps):
@@ -160,12 +160,12 @@ def test_a_tail_from_the_newest_snapshot_gives_the_same_prompts_and_state(steps:
     assert again.memory.lanes() == session.memory.lanes()
     if open_job:
         assert again.core(open_job) == session.core(open_job)
-    assert digest_of(again.state) == digest_of(session.state)
+    assert state_digest(again.state) == state_digest(session.state)
 
 
 def test_a_snapshot_is_made_every_so_many_events_and_never_after_the_end() -> None:
     session = ToldSession()
-    snapshots = Snapshots(session.memory, every=10)
+    snapshots = SnapshotWriter(session.memory, every=10)
     made: list[int] = []
     for number in range(12):
         session.turn(number)
@@ -182,7 +182,7 @@ def test_a_snapshot_is_made_every_so_many_events_and_never_after_the_end() -> No
 
 
 def test_the_providers_own_count_corrects_the_estimate() -> None:
-    meter = TokenMeter()
+    meter = TokenEstimator()
     assert meter.tokens("edge", 1_000) == 500
     meter.asked("edge", 1_000)
     meter.counted("edge", 240)
@@ -196,11 +196,11 @@ def test_the_providers_own_count_corrects_the_estimate() -> None:
 
 def test_before_anything_was_counted_two_bytes_are_a_token() -> None:
     prompt = Prompt((b"x" * 99,), b"[]")
-    assert TokenMeter().tokens("edge", bytes_of(prompt)) == 51
+    assert TokenEstimator().tokens("edge", prompt_size(prompt)) == 51
 
 
 def test_limits_leave_room_for_what_is_never_compacted() -> None:
-    assert limits_of(50, 0.8, 100_000, 20_000) == Limits(50, 64_000, 70_000)
+    assert window_limits(50, 0.8, 100_000, 20_000) == WindowLimits(50, 64_000, 70_000)
 
 
 def test_a_failed_or_late_compaction_takes_nothing_out_of_a_window() -> None:

@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime
 
-from choir_agent.log.session_log import KEPT_BYTES, SessionLog
-from choir_agent.log.state import SessionState
-from choir_agent.memory.working import WorkingMemory
-from choir_agent.prompt.assemble import Assembler, Prompt
-from choir_agent.prompt.identity import StaticPrompts
-from choir_agent.prompt.render import ModelName
+from choir_agent.log.session_log import MAX_DURABLE_BYTES, SessionLog
+from choir_agent.log.session_state import SessionState
+from choir_agent.prompt.event_messages import ToolNameResolver
+from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.prompt.static_prompts import StaticPrompts
+from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.wire.events import (
     CoreStarted,
     EventPayload,
@@ -17,9 +17,9 @@ from choir_common.wire.events import (
     Reply,
     ToolCall,
     ToolResultCommitted,
-    UserMsg,
+    UserMessageStarted,
 )
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 TOOL = "choir.fs.read"
 
@@ -39,12 +39,12 @@ class ToldSession:
 
     def __init__(
         self,
-        model_name: ModelName = lambda name: name.replace(".", "_"),
-        kept_bytes: int = KEPT_BYTES,
+        model_name: ToolNameResolver = lambda name: name.replace(".", "_"),
+        kept_bytes: int = MAX_DURABLE_BYTES,
     ) -> None:
         self.memory = WorkingMemory()
-        self.log = SessionLog("ses", StillClock(), self.memory.take_in, str, kept_bytes)
-        self.assembler = Assembler(
+        self.log = SessionLog("ses", StillClock(), self.memory.on_event, str, kept_bytes)
+        self.assembler = PromptAssembler(
             self.memory, StaticPrompts(edge="be kind", core="be deep"), model_name
         )
 
@@ -62,7 +62,7 @@ class ToldSession:
         return self.assembler.core(self.state, job_name, b"[]")
 
     def ask(self, number: int, text: str | None = None, sent: str = "") -> int:
-        message = UserMsg(
+        message = UserMessageStarted(
             turn_id=f"t{number}",
             inbox_id=f"i{number}",
             dm="d",

@@ -7,7 +7,7 @@ import pytest
 from choir_browser.blobs.store import LIFETIME, MAX_BLOBS, BlobStore
 from choir_browser.pages.filenames import download_name, safe_file_name, url_origin
 from choir_common.errors import NotFound, TooLarge, Unavailable
-from choir_common.wire.browsing import Blob
+from choir_common.wire.browser import DownloadHandle
 
 
 class SetClock:
@@ -22,7 +22,7 @@ class SetClock:
         return self.seconds
 
 
-def put(shelf: BlobStore, content: bytes = b"content") -> Blob:
+def put(shelf: BlobStore, content: bytes = b"content") -> DownloadHandle:
     draft = shelf.new_blob()
     draft.write(content)
     return shelf.store(draft, "file.txt", "text/plain")

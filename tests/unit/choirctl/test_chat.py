@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 from rich.cells import cell_len
 from rich.console import Console
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 from choir_common.wire.attachments import Button
 from choir_common.wire.events import (
     GENESIS,
@@ -23,10 +23,10 @@ from choir_common.wire.events import (
     SessionStopped,
     ToolCallRequested,
     ToolResultCommitted,
-    UserMsg,
+    UserMessageStarted,
     render_payload,
 )
-from choir_common.wire.messages import EditOf, OutboundMessage
+from choir_common.wire.messages import EditTarget, OutboundMessage
 from choir_common.wire.operator import CommandView
 from choir_common.wire.rpc import StatusReport
 from choirctl.chat.approval_prompts import PendingApprovals, without_edited
@@ -71,7 +71,7 @@ def a_message(number: int, text: str = "May I?", *data: str, edits: int = 0) -> 
         answers=None,
         at=datetime.now(UTC),
         buttons=tuple(Button(label=each[-1], data=each) for each in data),
-        edits=EditOf(outbox_id=edits) if edits else None,
+        edits=EditTarget(outbox_id=edits) if edits else None,
     )
 
 
@@ -79,7 +79,7 @@ def asking(number: int) -> OutboundMessage:
     return a_message(number, "May I?", f"a:{number}:y", f"a:{number}:n")
 
 
-A_USER_MSG = UserMsg(turn_id="t", inbox_id="i", dm="console", text="go")
+A_USER_MSG = UserMessageStarted(turn_id="t", inbox_id="i", dm="console", text="go")
 AN_ANSWER = Reply(turn_id="t", dm="console", text="done", kind="answer")
 A_JOB = CoreStarted(job_id="j", job_name="notes", call_id="c", dm="console", task_spec="read\nall")
 
@@ -108,7 +108,7 @@ def test_a_line_is_understood(typed: str, meant: ChatLine) -> None:
     "typed", ["/send", "/send 'a", "/history x", "/history 0", "/history 9999"]
 )
 def test_half_a_line_is_refused_with_its_usage(typed: str) -> None:
-    with pytest.raises(BadInput, match=typed.split()[0]):
+    with pytest.raises(InvalidRequest, match=typed.split()[0]):
         parse_line(typed)
 
 
@@ -282,7 +282,7 @@ def test_y_decides_the_one_request_that_was_seen() -> None:
 def test_a_request_that_came_while_a_line_was_typed_is_not_decided_by_it() -> None:
     questions = PendingApprovals()
     questions.add_message(asking(5), 10.0)
-    with pytest.raises(BadInput, match="Nothing was decided"):
+    with pytest.raises(InvalidRequest, match="Nothing was decided"):
         questions.parse_answer("y", 9.0)
 
 
@@ -291,9 +291,9 @@ def test_with_several_requests_the_number_says_which() -> None:
     for number in (5, 6, 7):
         questions.add_message(asking(number), 1.0)
     questions.add_message(a_message(8, "Approved.", edits=6), 1.0)
-    with pytest.raises(BadInput, match="`y 1`, `y 3`"):
+    with pytest.raises(InvalidRequest, match="`y 1`, `y 3`"):
         questions.parse_answer("y", 2.0)
-    with pytest.raises(BadInput, match="Which"):
+    with pytest.raises(InvalidRequest, match="Which"):
         questions.parse_answer("n 2", 2.0)
     decided = questions.parse_answer("n 3", 2.0)
     assert decided is not None and decided.data == "a:7:n"

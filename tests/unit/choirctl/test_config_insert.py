@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_common.errors import BadInput, Conflict, NotFound
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choirctl.start.config_insert import insert_entry, with_entry, without_entry
 
 ENTRY: dict[str, object] = {"repo": {"url": "", "ref": "main"}, "defaults": {"workspace": ""}}
@@ -79,9 +79,9 @@ def test_a_taken_name_a_broken_file_and_no_file_change_nothing(tmp_path: Path) -
         insert_entry(path, "agents", "a", ENTRY)
     for text, kind in (
         ('{"agents": {"a": 1}}', Conflict),
-        ('{"agents": [1]}', BadInput),
-        ('{"agents": ', BadInput),
-        ('["agents"]', BadInput),
+        ('{"agents": [1]}', InvalidRequest),
+        ('{"agents": ', InvalidRequest),
+        ('["agents"]', InvalidRequest),
     ):
         path.write_text(text)
         with pytest.raises(kind):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from choir_common.errors import BadInput, NotFound
+from choir_common.errors import InvalidRequest, NotFound
 from choirctl.start.config_set import set_value, with_value
 from choirctl.start.state_directory import initial_config
 
@@ -65,7 +65,7 @@ def test_a_setting_is_changed_and_what_it_was_is_told(file: Path) -> None:
 def test_what_would_not_fit_is_refused_and_nothing_changes(file: Path, key: str, said: str) -> None:
     set_value(file, "event_window", 70)
     before = file.read_bytes()
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         set_value(file, key, "x")
     assert said in refused.value.message and file.read_bytes() == before
 

@@ -13,8 +13,8 @@ import pytest
 from pydantic import SecretStr
 
 from choir_common.wire.config import ModelConfig
-from choir_common.wire.configuring import ConfigView
-from choir_common.wire.operator import PartStatus, SystemStatus
+from choir_common.wire.config_api import ConfigView
+from choir_common.wire.operator import ComponentStatus, SystemStatus
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
 from choirctl.start.health_checks import Finding, Installation, RunningChoir, run_checks
@@ -114,7 +114,7 @@ async def test_an_ollama_with_a_short_context_is_warned_of(
     assert ("OLLAMA_CONTEXT_LENGTH=64000" in said.detail) is advised
 
 
-def running_with(model: ModelConfig, *parts: PartStatus) -> RunningChoir:
+def running_with(model: ModelConfig, *parts: ComponentStatus) -> RunningChoir:
     """Return what a running Choir says of itself that thinks with this model."""
     status = SystemStatus(
         ready=all(part.ok for part in parts),
@@ -178,13 +178,13 @@ async def test_where_nothing_runs_the_model_of_the_next_start_is_asked(
 async def test_a_choir_in_containers_needs_nothing_of_this_machine(
     provider: Provider, tmp_path: Path
 ) -> None:
-    parts = (PartStatus(name="postgres", ok=True, detail=""),)
+    parts = (ComponentStatus(name="postgres", ok=True, detail=""),)
     found = await findings(tmp_path, running_with(provider.model(), *parts))
     assert "in containers" in found["running"].detail
     assert {found[name].detail for name in ("port", "postgres", "nats")} == {"a container has it"}
 
 
 async def test_a_part_that_is_down_is_a_failure(provider: Provider, tmp_path: Path) -> None:
-    part = PartStatus(name="memory", ok=False, detail="it did not answer")
+    part = ComponentStatus(name="memory", ok=False, detail="it did not answer")
     found = await findings(tmp_path, running_with(provider.model(), part))
     assert found["running"].outcome == "fail" and "memory" in found["running"].detail

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 from choir_common.wire.config import Config
 from choirctl.start.agent_entries import AgentOptions, entries_to_add, entries_to_remove
 
@@ -57,7 +57,7 @@ def test_the_model_is_the_one_that_the_others_think_with() -> None:
     assert added(a_config())["agents.helper"]["defaults"]["llm"] == "default"
     config = a_config(models={"mine": model}, agents={"main": other})
     assert added(config)["agents.helper"]["defaults"]["llm"] == "mine"
-    with pytest.raises(BadInput, match="no model 'x'"):
+    with pytest.raises(InvalidRequest, match="no model 'x'"):
         added(config, wishes=AgentOptions(llm="x"))
 
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from choir_common.wire.operator import AgentView, PartStatus, SystemStatus
+from choir_common.wire.operator import AgentView, ComponentStatus, SystemStatus
 from choir_common.wire.rpc import ModelFailure, ResourceBindings, StatusReport
 from choirctl.output.status_text import agent_lines, system_lines
 
@@ -25,7 +25,7 @@ def an_agent(**given: Any) -> AgentView:
     )
 
 
-def a_system(*parts: PartStatus) -> SystemStatus:
+def a_system(*parts: ComponentStatus) -> SystemStatus:
     return SystemStatus(
         ready=all(part.ok for part in parts),
         version="1",
@@ -65,8 +65,8 @@ def test_every_other_state_says_what_to_do() -> None:
 
 
 def test_a_part_that_is_down_is_named_with_its_reason() -> None:
-    good = PartStatus(name="postgres", ok=True, detail="")
-    bad = PartStatus(name="memory", ok=False, detail="it did not answer within 2 s")
+    good = ComponentStatus(name="postgres", ok=True, detail="")
+    bad = ComponentStatus(name="memory", ok=False, detail="it did not answer within 2 s")
     assert system_lines(a_system(good)) == ["Choir is ready. It thinks with gpt-5-mini."]
     first, second = system_lines(a_system(good, bad))
     assert "not ready: memory is down" in first and "did not answer" in second

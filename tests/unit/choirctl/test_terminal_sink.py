@@ -11,7 +11,7 @@ import pytest
 from rich.markdown import Markdown
 from rich.text import Text
 
-from choir_common.visible_text import escape_json, make_visible
+from choir_common.escape_text import escape_hidden, escape_json
 from choirctl.output.printing import (
     print_colored_json,
     print_json,
@@ -35,20 +35,20 @@ SINKS = {"terminal.py", "safe_console.py"}
 
 
 def test_every_control_and_format_character_is_spelled_out() -> None:
-    left = [c for c in EVERY if c in make_visible(f"a{c}b", keep="")]
+    left = [c for c in EVERY if c in escape_hidden(f"a{c}b", keep="")]
     assert left == []
-    assert make_visible("a\x1b\n\tb") == "a<U+001B>\n\tb"
+    assert escape_hidden("a\x1b\n\tb") == "a<U+001B>\n\tb"
 
 
 @pytest.mark.parametrize(
     "text", ["Grüße, мир, 漢字 😀", "👨\u200d👩\u200d👧", "می\u200cخواهم", "❤️"]
 )
 def test_what_people_write_stays_as_it_is(text: str) -> None:
-    assert make_visible(text) == text
+    assert escape_hidden(text) == text
 
 
 def test_a_joiner_that_joins_nothing_is_spelled_out() -> None:
-    assert make_visible("pass\u200dword \u200c") == "pass<U+200D>word <U+200C>"
+    assert escape_hidden("pass\u200dword \u200c") == "pass<U+200D>word <U+200C>"
 
 
 def test_escaped_json_means_the_same_and_has_no_hidden_character() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.__main__ import browsing, show
-from tests.bench.figures import Results
+from tests.bench.figures import BenchResults
 
 
 def test_without_a_chromium_the_browser_is_left_out_and_said_to_be(
@@ -14,7 +14,7 @@ def test_without_a_chromium_the_browser_is_left_out_and_said_to_be(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CHOIR_CHROMIUM", raising=False)
-    results = Results(start_s={"cold_up": 1.5})
+    results = BenchResults(start_s={"cold_up": 1.5})
     browsing(results)
     assert results.browser == {}
     show(results)

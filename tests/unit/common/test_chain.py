@@ -7,15 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_common.errors import BadInput
-from choir_common.eventlog.chain import Head, canonical, digest, first_break, head_of, link
+from choir_common.errors import InvalidRequest
+from choir_common.eventlog.chain import (
+    LogHead,
+    canonical_json,
+    event_hash,
+    find_break,
+    head_of,
+    link_event,
+)
 from choir_common.wire.events import (
     GENESIS,
     Event,
     Reply,
     SessionStarted,
     ToolResultCommitted,
-    payload_of,
+    parse_payload,
 )
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -42,12 +49,12 @@ outputs = st.dictionaries(
 
 
 def chain_of(outputs_in_order: list[dict[str, object]]) -> list[Event]:
-    head, events = Head(), []
+    head, events = LogHead(), []
     for number, output in enumerate(outputs_in_order):
         payload = ToolResultCommitted(
             turn_id="t", call_id=str(number), tool="x", status="success", output=output
         )
-        event = link(head, "s1", "edge", payload, AT)
+        event = link_event(head, "s1", "edge", payload, AT)
         head = head_of(event)
         events.append(event)
     return events
@@ -56,7 +63,7 @@ def chain_of(outputs_in_order: list[dict[str, object]]) -> list[Event]:
 @given(st.lists(outputs, min_size=1, max_size=6))
 def test_a_chain_survives_json_and_verifies(contents: list[dict[str, object]]) -> None:
     events = [Event.model_validate_json(e.model_dump_json()) for e in chain_of(contents)]
-    assert first_break(events) is None
+    assert find_break(events) is None
 
 
 @given(st.lists(outputs, min_size=2, max_size=5), st.data())
@@ -68,41 +75,41 @@ def test_any_changed_field_is_found_at_its_event(
     field = data.draw(st.sampled_from(["lane", "type", "at", "payload", "session_id"]))
     changed = {"hidden": 1} if field == "payload" else getattr(events[place], field) + "x"
     events[place] = events[place].model_copy(update={field: changed})
-    found = first_break(events)
+    found = find_break(events)
     assert found is not None
     assert found.rev == place + 1
 
 
 def test_a_missing_event_is_found() -> None:
     events = chain_of([{}, {}, {}])
-    found = first_break([events[0], events[2]])
+    found = find_break([events[0], events[2]])
     assert found is not None
     assert found.rev == 3
 
 
 def test_the_first_event_follows_the_genesis_hash() -> None:
-    event = link(Head(), "s1", "session", SessionStarted(agent_id="main", epoch=1), AT)
+    event = link_event(LogHead(), "s1", "session", SessionStarted(agent_id="main", epoch=1), AT)
     assert (event.rev, event.hash_prev) == (1, GENESIS)
-    assert event.hash == digest(event)
+    assert event.hash == event_hash(event)
 
 
 def test_the_hash_of_a_known_event_never_changes() -> None:
     # as it was stored: what replies have learnt to say since is not in it
     stored = {"turn_id": "t", "dm": "d", "text": "hé", "kind": "answer", "answers": None}
     reply = Reply(turn_id="t", dm="d", text="hé", kind="answer")
-    event = link(Head(), "s1", "edge", reply, AT).model_copy(update={"payload": stored})
-    assert digest(event) == "3a3872ebd1187f15403ffdf8b7413ba3857687c40e700748b1e78c8a413b664c"
+    event = link_event(LogHead(), "s1", "edge", reply, AT).model_copy(update={"payload": stored})
+    assert event_hash(event) == "3a3872ebd1187f15403ffdf8b7413ba3857687c40e700748b1e78c8a413b664c"
 
 
 def test_a_payload_comes_back_as_its_type() -> None:
     reply = Reply(turn_id="t", dm="d", text="hi", kind="answer", answers="in_1")
-    assert payload_of(link(Head(), "s1", "edge", reply, AT)) == reply
+    assert parse_payload(link_event(LogHead(), "s1", "edge", reply, AT)) == reply
 
 
 @pytest.mark.parametrize("value", [2**70, math.nan])
 def test_numbers_that_json_cannot_carry_are_refused_or_null(value: float) -> None:
     if isinstance(value, int):
-        with pytest.raises(BadInput, match="JSON"):
-            canonical({"x": value})
+        with pytest.raises(InvalidRequest, match="JSON"):
+            canonical_json({"x": value})
     else:
-        assert canonical({"x": value}) == b'{"x":null}'
+        assert canonical_json({"x": value}) == b'{"x":null}'

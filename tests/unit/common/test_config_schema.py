@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.wire.config import Config, secret_uses
-from choir_common.wire.config_effect import category_of
-from choir_common.wire.config_schema import config_reference, config_schema, undocumented
+from choir_common.wire.config import Config, secret_references
+from choir_common.wire.config_effects import change_category
+from choir_common.wire.config_schema import config_reference, config_schema, undocumented_fields
 
 ROOT = Path(__file__).parents[3]
 REMAKE = "remake it: choirctl config schema [--markdown]"
@@ -22,7 +22,7 @@ def test_the_committed_table_is_that_of_the_models() -> None:
 
 
 def test_every_field_says_what_it_is_for() -> None:
-    assert undocumented() == []
+    assert undocumented_fields() == []
 
 
 def test_the_table_holds_every_tunable_with_its_default_and_limits() -> None:
@@ -55,7 +55,7 @@ def test_an_editor_may_be_told_the_schema_in_the_file_itself() -> None:
     ],
 )
 def test_a_change_says_what_it_takes(path: str, category: str) -> None:
-    found, note = category_of(path)
+    found, note = change_category(path)
     assert found == category
     assert bool(note) == (category == "restart-required")
 
@@ -77,4 +77,4 @@ def test_every_use_of_a_secret_is_found() -> None:
             }
         )
     )
-    assert secret_uses(config) == {"key": ("models.m", "search.s"), "vectors": ("embedding",)}
+    assert secret_references(config) == {"key": ("models.m", "search.s"), "vectors": ("embedding",)}

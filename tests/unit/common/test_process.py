@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from choir_common.errors import StartupError
-from choir_common.process import GARBAGE_AFTER, run_process
+from choir_common.process import GC_THRESHOLDS, run_service_process
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +28,9 @@ def test_a_service_looks_for_garbage_seldom_and_never_among_what_was_imported() 
     async def serve() -> None:
         seen.append((gc.get_threshold(), gc.get_freeze_count()))
 
-    assert run_process(serve) == 0
+    assert run_service_process(serve) == 0
     (thresholds, frozen), *_ = seen
-    assert thresholds == GARBAGE_AFTER
+    assert thresholds == GC_THRESHOLDS
     assert frozen > 10_000
 
 
@@ -49,5 +49,5 @@ def test_one_that_cannot_start_says_so_in_one_paragraph(
         error = StartupError("There is no key.")
         raise ExceptionGroup("tasks", [error]) if grouped else error
 
-    assert run_process(serve) == StartupError("x").exit_code
+    assert run_service_process(serve) == StartupError("x").exit_code
     assert capsys.readouterr().err == "There is no key.\n"

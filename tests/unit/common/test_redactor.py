@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from choir_common.redactor import masked
+from choir_common.redactor import redact_secrets
 from choir_common.telemetry import MASK, Redactor
 
 CANARY = "k3y/with+odd chars=="
@@ -21,45 +21,45 @@ CANARY = "k3y/with+odd chars=="
 )
 def test_a_learned_secret_is_masked_in_every_costume(costume: str) -> None:
     redactor = Redactor()
-    redactor.learn([CANARY])
-    cleaned = redactor.clean(f"before {costume} after")
+    redactor.add_secrets([CANARY])
+    cleaned = redactor.redact(f"before {costume} after")
     assert costume.rstrip("=") not in cleaned
     assert MASK in cleaned
 
 
 def test_the_password_of_a_pair_is_masked_alone_and_its_user_is_not() -> None:
     redactor = Redactor()
-    redactor.learn(["someone@example.org:correct-horse"])
-    assert redactor.clean("LOGIN someone@example.org correct-horse") == (
+    redactor.add_secrets(["someone@example.org:correct-horse"])
+    assert redactor.redact("LOGIN someone@example.org correct-horse") == (
         f"LOGIN someone@example.org {MASK}"
     )
-    redactor.learn(["other:word"])
-    assert redactor.clean("a word is no password") == "a word is no password"
+    redactor.add_secrets(["other:word"])
+    assert redactor.redact("a word is no password") == "a word is no password"
 
 
 def test_each_line_of_a_private_key_is_masked() -> None:
     lines = ["b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ", "QyNTUxOQAAACDf9Zt1Yl0r0zvVtJ8FkJm1xYwQ"]
     key = "\n".join(["-----BEGIN OPENSSH PRIVATE KEY-----", *lines, "-----END KEY-----"])
     redactor = Redactor()
-    redactor.learn([key])
-    assert redactor.clean(f"line: {lines[1]}") == f"line: {MASK}"
-    assert redactor.clean("-----BEGIN OPENSSH PRIVATE KEY-----").startswith("-----BEGIN")
+    redactor.add_secrets([key])
+    assert redactor.redact(f"line: {lines[1]}") == f"line: {MASK}"
+    assert redactor.redact("-----BEGIN OPENSSH PRIVATE KEY-----").startswith("-----BEGIN")
 
 
 def test_a_secret_with_quotes_is_masked_in_json_too() -> None:
     redactor = Redactor()
-    redactor.learn(['pa"ss\\wörd'])
+    redactor.add_secrets(['pa"ss\\wörd'])
     for text in (
         json.dumps({"said": 'pa"ss\\wörd'}),
         json.dumps('pa"ss\\wörd', ensure_ascii=False),
     ):
-        assert MASK in redactor.clean(text)
+        assert MASK in redactor.redact(text)
 
 
 def test_a_secret_inside_a_longer_secret_leaves_no_tail() -> None:
     redactor = Redactor()
-    redactor.learn(["abcdef", "abcdefghij"])
-    assert redactor.clean("x abcdefghij y") == f"x {MASK} y"
+    redactor.add_secrets(["abcdef", "abcdefghij"])
+    assert redactor.redact("x abcdefghij y") == f"x {MASK} y"
 
 
 def test_a_traceback_in_a_log_line_is_cleaned_too() -> None:
@@ -89,7 +89,8 @@ def test_a_secret_is_out_before_a_cut_can_halve_it_in_whatever_form_it_is_quoted
     key = "sk/canary+0123456789="
     for form in (key, quote(key, safe=""), base64.b64encode(key.encode()).decode()):
         assert (
-            masked(f"refused: {form} is wrong", key, None)[:20] == f"refused: {MASK} is wrong"[:20]
+            redact_secrets(f"refused: {form} is wrong", key, None)[:20]
+            == f"refused: {MASK} is wrong"[:20]
         )
 
 

@@ -14,13 +14,13 @@ def template(**fields: Any) -> RequestTemplate:
 
 
 def test_nothing_is_added_unless_it_is_configured() -> None:
-    assert template().fields() == {}
+    assert template().body_fields() == {}
 
 
 def test_sampling_routing_and_further_fields_are_added() -> None:
     routing = {"order": ["anthropic"], "allow_fallbacks": False}
     made = template(top_p=0.9, provider_routing=routing, extra_body={"seed": 7, "top_p": 0.5})
-    assert made.fields() == {"top_p": 0.5, "provider": routing, "seed": 7}
+    assert made.body_fields() == {"top_p": 0.5, "provider": routing, "seed": 7}
 
 
 @pytest.mark.parametrize("name", ["model", "messages", "tools", "stream", "n", "response_format"])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.errors import BadInput, ChoirError, Conflict, Forbidden, NotFound
-from choir_common.secret_file import changing, read_secret_file
+from choir_common.errors import ChoirError, Conflict, Forbidden, InvalidRequest, NotFound
+from choir_common.secret_file import edit_secret_file, read_secret_file
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -19,7 +19,7 @@ def write(path: Path, text: str, mode: int = 0o600) -> Path:
 
 
 def put(path: Path, name: str, value: str) -> None:
-    with changing(path) as values:
+    with edit_secret_file(path) as values:
         values[name] = value
 
 
@@ -65,7 +65,7 @@ def test_a_link_or_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
 )
 def test_a_broken_file_is_named_never_quoted_and_left_as_it_is(tmp_path: Path, text: str) -> None:
     path = write(tmp_path / "secrets.json", text)
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         put(path, "other", "v")
     assert str(path) in caught.value.message and "hush-hush" not in caught.value.message
     assert path.read_text() == text
@@ -80,7 +80,7 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
 def test_a_change_that_fails_in_the_middle_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "secrets.json"
     put(path, "key", "v")
-    with pytest.raises(RuntimeError), changing(path) as values:
+    with pytest.raises(RuntimeError), edit_secret_file(path) as values:
         values.clear()
         raise RuntimeError
     assert read_secret_file(path) == {"key": "v"}
@@ -102,7 +102,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_for_ever(tmp_path: Path) -> 
     held, let_go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with changing(path):
+        with edit_secret_file(path):
             held.set()
             let_go.wait(60)
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from choir_common.wire.time_zones import LATE_S, SENT, TimeZone, sent_line
+from choir_common.wire.time_zones import LATE_AFTER_S, SENT_LINE, TimeZone, format_sent_line
 
 WINTER = datetime(2026, 11, 22, 7, 3, 59, tzinfo=UTC)
 SUMMER = datetime(2026, 7, 1, 22, 30, tzinfo=UTC)
@@ -23,15 +23,15 @@ ZONE: TypeAdapter[str] = TypeAdapter(TimeZone)
     ],
 )  # fmt: skip
 def test_a_message_says_day_date_time_and_zone(sent: datetime, zone: str, line: str) -> None:
-    assert sent_line(sent, sent, zone) == line
-    assert SENT.sub("", f"[{line}]\nhello") == "hello"
+    assert format_sent_line(sent, sent, zone) == line
+    assert SENT_LINE.sub("", f"[{line}]\nhello") == "hello"
 
 
 def test_a_message_that_waited_says_when_it_was_read() -> None:
-    read = WINTER + timedelta(seconds=LATE_S + 60)
-    line = sent_line(WINTER, read, "Europe/Berlin")
+    read = WINTER + timedelta(seconds=LATE_AFTER_S + 60)
+    line = format_sent_line(WINTER, read, "Europe/Berlin")
     assert line == "Sun 2026-11-22 08:03 Europe/Berlin, read Sun 2026-11-22 08:14"
-    assert SENT.sub("", f"[{line}]\nhello") == "hello"
+    assert SENT_LINE.sub("", f"[{line}]\nhello") == "hello"
 
 
 @pytest.mark.parametrize("name", ["Europe/Berlin", "UTC", "Asia/Kolkata"])

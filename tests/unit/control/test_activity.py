@@ -4,31 +4,31 @@ import asyncio
 
 from choir_common.clock import SystemClock
 from choir_common.errors import Unavailable
-from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.postgres.pool import Database
 from choir_common.wire.activity import MAX_CARD, Card, DmActivity
 from choir_common.wire.events import (
-    PASSING,
+    NON_CLOSING_KINDS,
     CoreReported,
     CoreStarted,
     CoreStopped,
     Event,
     EventPayload,
     Reply,
-    UserMsg,
+    UserMessageStarted,
 )
-from choir_control.activity.read import cards_of, is_busy_after
-from choir_control.activity.store import CardStore
-from choir_control.activity.tell import Activity
-from choir_control.operations.card import WorkCard, shortened
+from choir_control.agents.operations.progress import ProgressCard, shorten_card
+from choir_control.conversations.activity.derivation import is_busy_after, job_cards
+from choir_control.conversations.activity.publisher import ActivityPublisher
+from choir_control.conversations.activity.store import CardStore
 
-ASKED = UserMsg(turn_id="t", inbox_id="in_1", dm="console", text="hi")
+ASKED = UserMessageStarted(turn_id="t", inbox_id="in_1", dm="console", text="hi")
 
 
 def events(*payloads: EventPayload, lane: str = "edge") -> list[Event]:
-    made, head = [], Head()
+    made, head = [], LogHead()
     for payload in payloads:
-        made.append(link(head, "ses_1", lane, payload, SystemClock().now()))
+        made.append(link_event(head, "ses_1", lane, payload, SystemClock().now()))
         head = head_of(made[-1])
     return made
 
@@ -39,7 +39,7 @@ def a_reply(kind: str) -> Reply:
 
 def test_an_agent_is_at_work_from_a_message_to_its_answer() -> None:
     assert is_busy_after(events(ASKED), before=False)
-    for passing in PASSING:
+    for passing in NON_CLOSING_KINDS:
         assert is_busy_after(events(ASKED, a_reply(passing)), before=False)
     assert not is_busy_after(events(ASKED, a_reply("answer")), before=False)
     assert is_busy_after([], before=True) and not is_busy_after([], before=False)
@@ -51,7 +51,7 @@ def test_a_job_has_one_card_from_its_start_to_its_end() -> None:
     started = CoreStarted(**named, call_id="c", dm="console", task_spec="Tidy  up\nthe files.")
     told = CoreReported(**named, kind="progress", body={"text": "half of it"})
     ended = CoreStopped(**named, outcome="completed", steps=3, duration_ms=4_000)
-    cards = list(cards_of(events(ASKED, started, told, ended)))
+    cards = list(job_cards(events(ASKED, started, told, ended)))
     assert {card.card_id for card in cards} == {"job_1"}
     assert [card.text for card in cards] == [
         "⏳ tidy: Tidy up the files.",
@@ -83,7 +83,7 @@ async def test_a_card_waits_while_the_bus_is_away_and_only_its_newest_is_told() 
         told.append(activity)
         heard.set()
 
-    activity = Activity(NoCards(), publish, lambda _: "console", SystemClock())
+    activity = ActivityPublisher(NoCards(), publish, lambda _: "console", SystemClock())
     running = asyncio.create_task(activity.run())
     activity.show("console", Card(card_id="op", text="half"))
     while away == 2:
@@ -97,7 +97,9 @@ async def test_a_card_waits_while_the_bus_is_away_and_only_its_newest_is_told() 
 
 def test_a_works_card_tells_how_it_goes_on_how_it_ended_and_that_it_was_cut_off() -> None:
     shown: list[tuple[str, Card]] = []
-    card = WorkCard(lambda dm, one: shown.append((dm, one)), "console", "op_1", "agent update-all")
+    card = ProgressCard(
+        lambda dm, one: shown.append((dm, one)), "console", "op_1", "agent update-all"
+    )
     card.draw("1 of 2\n✅ main built")
     card.end(well=False)
     card.cut()
@@ -110,7 +112,7 @@ def test_a_works_card_tells_how_it_goes_on_how_it_ended_and_that_it_was_cut_off(
 
 
 def test_a_card_of_many_lines_keeps_its_head_and_what_came_last() -> None:
-    long = shortened("head\n" + "\n".join(f"line {number}" for number in range(1_000)))
+    long = shorten_card("head\n" + "\n".join(f"line {number}" for number in range(1_000)))
     assert len(long) <= MAX_CARD
     assert long.startswith("head\n…\n") and long.endswith("line 999")
-    assert len(shortened("x" * 10_000)) == MAX_CARD
+    assert len(shorten_card("x" * 10_000)) == MAX_CARD

@@ -5,11 +5,15 @@ import re
 from pathlib import Path
 
 from choir_common.ids import is_agent_id
-from choir_control.images.build import _clear
-from choir_control.images.dockerfiles import repository_of
-from choir_control.runtimes.docker.container import ContainerLimits, Site, container_name
+from choir_control.agents.runtimes.docker.container import (
+    ContainerLimits,
+    Installation,
+    container_name,
+)
+from choir_control.images.build_context import image_repository
+from choir_control.images.build_service import _clear
 from choir_control.settings import ControlSettings
-from choir_memory.schema.naming import schema_name
+from choir_memory.schema.store import schema_name
 
 IDS = (
     "a",
@@ -41,10 +45,10 @@ def test_no_two_agents_share_a_schema_a_container_an_images_name_or_a_socket(
     tmp_path: Path,
 ) -> None:
     settings = ControlSettings(home=tmp_path, postgres_dsn="postgresql://choir@localhost/choir")
-    site = Site(tmp_path, "image", "bridge", 1, 1, "info", ContainerLimits())
+    site = Installation(tmp_path, "image", "bridge", 1, 1, "info", ContainerLimits())
     for name in (
         schema_name,
-        repository_of,
+        image_repository,
         settings.agent_socket_dir,
         lambda one: container_name(site, one),
     ):
@@ -52,7 +56,7 @@ def test_no_two_agents_share_a_schema_a_container_an_images_name_or_a_socket(
         assert len(set(made)) == len(IDS)
     assert all(len(schema_name(one)) <= LONGEST_IN_POSTGRES for one in IDS)
     assert all(CONTAINER.fullmatch(container_name(site, one)) for one in IDS)
-    assert all(REPOSITORY.fullmatch(repository_of(one)) for one in IDS)
+    assert all(REPOSITORY.fullmatch(image_repository(one)) for one in IDS)
 
 
 def test_what_a_build_of_one_agent_left_is_not_cleared_by_a_build_of_another(

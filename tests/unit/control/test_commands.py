@@ -2,25 +2,35 @@
 
 import pytest
 
-from choir_common.errors import BadInput, Forbidden, NotFound
+from choir_common.errors import Forbidden, InvalidRequest, NotFound
 from choir_common.wire.rpc import StatusReport
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
-from choir_control.commands.choices import Choices, Shown
-from choir_control.commands.obey import FOR_THE_AGENT, help_text, unknown_text
-from choir_control.commands.phrasing import as_typed
-from choir_control.commands.reading import Typed, find_row, read_arguments, read_typed
-from choir_control.commands.row import Argument, Call, Kind, Row
-from choir_control.commands.table import TABLE, rows_for
-from choir_control.commands.target import target_of
-from choir_control.inbox.words import lanes_text, what_happens
+from choir_control.conversations.commands.dialogue import DialogueState, ShownApproval
+from choir_control.conversations.commands.handler import AGENT_COMMANDS, help_text, unknown_text
+from choir_control.conversations.commands.parser import (
+    TypedCommand,
+    find_command,
+    parse_arguments,
+    parse_command,
+    replace_choirctl_commands,
+    target_agent,
+)
+from choir_control.conversations.commands.spec import (
+    ArgumentKind,
+    CommandArgument,
+    CommandCall,
+    CommandSpec,
+)
+from choir_control.conversations.commands.table import CHAT_COMMANDS, commands_for
+from choir_control.conversations.commands.texts import format_signal_effect, format_status
 
-EVERYTHING = Row(
+EVERYTHING = CommandSpec(
     "x",
-    typed="/do",
+    typed_form="/do",
     arguments=(
-        Argument("agent", Kind.AGENT, required=True),
-        Argument("count", Kind.COUNT),
-        Argument("settings", Kind.SETTINGS),
+        CommandArgument("agent", ArgumentKind.AGENT, required=True),
+        CommandArgument("count", ArgumentKind.COUNT),
+        CommandArgument("settings", ArgumentKind.SETTINGS),
     ),
 )
 
@@ -28,16 +38,16 @@ EVERYTHING = Row(
 @pytest.mark.parametrize(
     ("text", "typed"),
     [
-        ("/inject in French", Typed("/inject", "in French")),
-        ("/inject  two\nlines ", Typed("/inject", "two\nlines")),
-        ("/Cancel read-a\n", Typed("/cancel", "read-a")),
-        ("/compact@my_bot", Typed("/compact")),
-        ("/update_all", Typed("/update-all")),
-        ("/frobnicate now", Typed("/frobnicate", "now")),
+        ("/inject in French", TypedCommand("/inject", "in French")),
+        ("/inject  two\nlines ", TypedCommand("/inject", "two\nlines")),
+        ("/Cancel read-a\n", TypedCommand("/cancel", "read-a")),
+        ("/compact@my_bot", TypedCommand("/compact")),
+        ("/update_all", TypedCommand("/update-all")),
+        ("/frobnicate now", TypedCommand("/frobnicate", "now")),
     ],
 )
-def test_a_command_is_read_with_what_follows_it(text: str, typed: Typed) -> None:
-    assert read_typed(text) == typed
+def test_a_command_is_read_with_what_follows_it(text: str, typed: TypedCommand) -> None:
+    assert parse_command(text) == typed
 
 
 @pytest.mark.parametrize(
@@ -55,81 +65,93 @@ def test_a_command_is_read_with_what_follows_it(text: str, typed: Typed) -> None
     ],
 )
 def test_everything_else_goes_to_the_agent(text: str) -> None:
-    assert read_typed(text) is None
+    assert parse_command(text) is None
 
 
 def test_what_is_meant_for_the_agent_is_no_command_of_ours() -> None:
     for text in ("/continue", "/CONTINUE", '/tool choir.fs.read {"path": "a"}'):
-        typed = read_typed(text)
-        assert typed and typed.name in FOR_THE_AGENT
+        typed = parse_command(text)
+        assert typed and typed.name in AGENT_COMMANDS
 
 
 def test_the_row_of_most_words_is_meant() -> None:
-    rows = (Row("a", typed="/model"), Row("b", typed="/model llm"))
-    assert find_row(rows, Typed("/model", "llm quick")) == (rows[1], "quick")
-    assert find_row(rows, Typed("/model", "")) == (rows[0], "")
-    assert find_row(rows, Typed("/models", "")) is None
-    voices = (Row("a", typed="/voice"), Row("b", typed="/voice", arguments=(Argument("name"),)))
-    assert find_row(voices, Typed("/voice", "")) == (voices[0], "")
-    assert find_row(voices, Typed("/voice", "calm")) == (voices[1], "calm")
-    assert find_row((Row("c", typed="/agent list"),), Typed("/agent", "List")) is not None
+    rows = (CommandSpec("a", typed_form="/model"), CommandSpec("b", typed_form="/model llm"))
+    assert find_command(rows, TypedCommand("/model", "llm quick")) == (rows[1], "quick")
+    assert find_command(rows, TypedCommand("/model", "")) == (rows[0], "")
+    assert find_command(rows, TypedCommand("/models", "")) is None
+    voices = (
+        CommandSpec("a", typed_form="/voice"),
+        CommandSpec("b", typed_form="/voice", arguments=(CommandArgument("name"),)),
+    )
+    assert find_command(voices, TypedCommand("/voice", "")) == (voices[0], "")
+    assert find_command(voices, TypedCommand("/voice", "calm")) == (voices[1], "calm")
+    assert (
+        find_command((CommandSpec("c", typed_form="/agent list"),), TypedCommand("/agent", "List"))
+        is not None
+    )
 
 
 def test_arguments_are_read_by_their_kind() -> None:
-    given = read_arguments(EVERYTHING, "main 7 llm=quick --voice-profile=calm")
+    given = parse_arguments(EVERYTHING, "main 7 llm=quick --voice-profile=calm")
     assert given.values == {"agent": "main", "count": "7"}
     assert given.settings == {"llm": "quick", "voice_profile": "calm"}
-    text = Row("x", typed="/say", arguments=(Argument("text", Kind.TEXT, required=True),))
-    assert read_arguments(text, "two  words\nand a line").values["text"] == "two  words\nand a line"
+    text = CommandSpec(
+        "x",
+        typed_form="/say",
+        arguments=(CommandArgument("text", ArgumentKind.TEXT, required=True),),
+    )
+    assert (
+        parse_arguments(text, "two  words\nand a line").values["text"] == "two  words\nand a line"
+    )
 
 
 @pytest.mark.parametrize(
     "text", ["", "main x", "main 0", "main 999999999999", "main 1 llm", "m 1 =x"]
 )
 def test_words_that_do_not_fit_are_answered_with_the_usage(text: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        read_arguments(EVERYTHING, text)
+    with pytest.raises(InvalidRequest) as caught:
+        parse_arguments(EVERYTHING, text)
     assert EVERYTHING.usage in caught.value.message
 
 
 def test_more_words_than_a_command_takes_are_refused() -> None:
-    with pytest.raises(BadInput, match="too much"):
-        read_arguments(Row("x", typed="/compact"), "now")
+    with pytest.raises(InvalidRequest, match="too much"):
+        parse_arguments(CommandSpec("x", typed_form="/compact"), "now")
 
 
 def test_a_regular_conversation_reaches_its_own_agent_only() -> None:
-    own = Call("second", is_admin=False, bound="main", session_id=None)
-    assert target_of(own) == "main"
-    named = Call("second", False, "main", None, {"agent": "other"})
+    own = CommandCall("second", is_admin=False, bound_agent_id="main", session_id=None)
+    assert target_agent(own) == "main"
+    named = CommandCall("second", False, "main", None, {"agent": "other"})
     with pytest.raises(Forbidden, match="reaches main"):
-        target_of(named)
-    assert target_of(Call("console", True, "main", None, {"agent": "other"})) == "other"
+        target_agent(named)
+    assert target_agent(CommandCall("console", True, "main", None, {"agent": "other"})) == "other"
     with pytest.raises(NotFound):
-        target_of(Call("second", False, None, None))
+        target_agent(CommandCall("second", False, None, None))
 
 
 def test_help_names_every_command_that_may_be_given_once() -> None:
     for is_admin in (False, True):
         lines = help_text(is_admin).splitlines()[:-1]
-        usages = [row.usage_for(is_admin=is_admin) for row in rows_for(is_admin)]
+        usages = [row.usage_for(is_admin=is_admin) for row in commands_for(is_admin)]
         assert [line.split(" - ")[0] for line in lines] == usages
     assert "/start" not in help_text(is_admin=False)
 
 
 def test_every_row_has_a_name_of_its_own_and_a_sentence() -> None:
-    assert all(row.summary.endswith(".") and row.name for row in TABLE)
-    spoken = [row.usage for row in TABLE if row.typed]
-    routes = [row.route for row in TABLE if row.route]
+    assert all(row.summary.endswith(".") and row.name for row in CHAT_COMMANDS)
+    spoken = [row.usage for row in CHAT_COMMANDS if row.typed_form]
+    routes = [row.route for row in CHAT_COMMANDS if row.route]
     # one command of choirctl may stand for two routes: `memory delete` takes a document, or a session
-    commands = [(row.choirctl, row.route) for row in TABLE if row.choirctl]
+    commands = [(row.choirctl, row.route) for row in CHAT_COMMANDS if row.choirctl]
     for filled in (spoken, routes, commands):
         assert len(set(filled)) == len(filled)
 
 
 def test_what_a_command_is_not_is_said() -> None:
-    assert "admin conversations" in unknown_text(Typed("/start", "x"), is_admin=False)
-    assert "/agent list" in unknown_text(Typed("/agent", ""), is_admin=True)
-    assert "There is no command /frob" in unknown_text(Typed("/frob"), is_admin=True)
+    assert "admin conversations" in unknown_text(TypedCommand("/start", "x"), is_admin=False)
+    assert "/agent list" in unknown_text(TypedCommand("/agent", ""), is_admin=True)
+    assert "There is no command /frob" in unknown_text(TypedCommand("/frob"), is_admin=True)
 
 
 def test_on_a_phone_a_message_names_what_can_be_typed_there() -> None:
@@ -140,7 +162,7 @@ def test_on_a_phone_a_message_names_what_can_be_typed_there() -> None:
         ("choirctl agent update main", "/update main"),
         ("see `choirctl approval show a1`", "see `choirctl approval show a1`"),
     ):
-        assert as_typed(text, TABLE) == expected
+        assert replace_choirctl_commands(text, CHAT_COMMANDS) == expected
 
 
 def test_a_regular_conversation_is_shown_no_argument_that_it_may_not_give() -> None:
@@ -149,25 +171,30 @@ def test_a_regular_conversation_is_shown_no_argument_that_it_may_not_give() -> N
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
-    assert "Did you mean /help?" in unknown_text(Typed("/hlep"), is_admin=False)
-    assert "Did you mean /cores?" in unknown_text(Typed("/coers"), is_admin=False)
-    assert "Did you mean" not in unknown_text(Typed("/update-al"), is_admin=False)
-    assert "Did you mean /update-all?" in unknown_text(Typed("/update-al"), is_admin=True)
+    assert "Did you mean /help?" in unknown_text(TypedCommand("/hlep"), is_admin=False)
+    assert "Did you mean /cores?" in unknown_text(TypedCommand("/coers"), is_admin=False)
+    assert "Did you mean" not in unknown_text(TypedCommand("/update-al"), is_admin=False)
+    assert "Did you mean /update-all?" in unknown_text(TypedCommand("/update-al"), is_admin=True)
 
 
 def test_a_number_means_what_was_shown_beside_it() -> None:
-    choices = Choices()
-    choices.show("console", [Shown("a", "1"), Shown("b", "2")])
-    assert choices.pick("console", 2) == Shown("b", "2")
-    assert choices.pick("console", 0) is choices.pick("console", 3) is choices.pick("x", 1) is None
+    choices = DialogueState()
+    choices.set_list("console", [ShownApproval("a", "1"), ShownApproval("b", "2")])
+    assert choices.get_item("console", 2) == ShownApproval("b", "2")
+    assert (
+        choices.get_item("console", 0)
+        is choices.get_item("console", 3)
+        is choices.get_item("x", 1)
+        is None
+    )
 
 
 def test_what_happens_is_said_in_words() -> None:
-    assert "next step" in what_happens(InjectSignal(text="x"), "main", "active")
-    assert "job read" in what_happens(CancelSignal(job="read"), "main", "active")
-    assert "its jobs go on" in what_happens(CancelSignal(), "main", "active")
-    assert "sums up" in what_happens(CompactSignal(), "main", "active")
-    assert "crashed" in what_happens(CompactSignal(lane="core:a"), "main", "crashed")
+    assert "next step" in format_signal_effect(InjectSignal(text="x"), "main", "active")
+    assert "job read" in format_signal_effect(CancelSignal(job="read"), "main", "active")
+    assert "its jobs go on" in format_signal_effect(CancelSignal(), "main", "active")
+    assert "sums up" in format_signal_effect(CompactSignal(), "main", "active")
+    assert "crashed" in format_signal_effect(CompactSignal(lane="core:a"), "main", "crashed")
 
 
 def test_jobs_are_listed_with_what_they_do() -> None:
@@ -175,6 +202,6 @@ def test_jobs_are_listed_with_what_they_do() -> None:
         StatusReport(lane="edge", state="EDGE_IDLE"),
         StatusReport(lane="core:read", state="CORE_WAITING_TOOL", skill="digest", step="collect"),
     )
-    assert lanes_text("main", reports) == "main: idle\n- read: waiting tool, digest, collect"
-    assert "No jobs" in lanes_text("main", reports[:1])
-    assert "has not said" in lanes_text("main", ())
+    assert format_status("main", reports) == "main: idle\n- read: waiting tool, digest, collect"
+    assert "No jobs" in format_status("main", reports[:1])
+    assert "has not said" in format_status("main", ())

@@ -8,21 +8,20 @@ from typing import Any
 import pytest
 from pydantic import Field, ValidationError
 
-from choir_common.errors import BadInput, StartupError
+from choir_common.errors import InvalidRequest, StartupError
 from choir_common.wire.config import Config, ModelConfig
-from choir_common.wire.faults import faults_of, rule_of
-from choir_common.wire.model import Wire
+from choir_common.wire.model import WireModel
 from choir_common.wire.operator import StartAgent
 from choir_common.wire.rpc import ResourceBindings
 from choir_common.wire.skill_file import SkillFile
 from choir_common.wire.tool_manifest import ToolManifestFile
-from choir_control.configuration.check import faults
-from choir_control.configuration.current import Snapshot
-from choir_control.configuration.host_zone import host_timezone
-from choir_control.configuration.identity import lay_out_identity
-from choir_control.configuration.read import read_config
-from choir_control.sessions.choose import choose
-from choir_control.sessions.record import resources_of
+from choir_common.wire.validation_messages import error_messages, pattern_rule
+from choir_control.agents.sessions.bindings import choose_bindings
+from choir_control.agents.sessions.record import exclusive_resources
+from choir_control.configuration.current import ConfigSnapshot, read_host_timezone
+from choir_control.configuration.identity_files import write_identity_files
+from choir_control.configuration.parsing import read_config
+from choir_control.configuration.validation import find_faults
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
 
 FULL_CONFIG = Path(__file__).parents[2] / "support/full_config.json"
@@ -44,7 +43,7 @@ def config(**changes: Any) -> Config:
 
 
 def test_a_sound_configuration_has_no_faults() -> None:
-    assert faults(config()) == []
+    assert find_faults(config()) == []
 
 
 @pytest.mark.parametrize(
@@ -99,16 +98,16 @@ def test_a_sound_configuration_has_no_faults() -> None:
     ],
 )
 def test_a_fault_is_named_with_its_place(changes: dict[str, Any], place: str) -> None:
-    found = faults(config(**changes))
+    found = find_faults(config(**changes))
     assert len(found) == 1 and found[0].startswith(place)
 
 
 def test_a_whole_configuration_with_hyphens_in_its_names_is_read_as_it_stands() -> None:
     found = read_config(FULL_CONFIG, None)
     assert list(found.agents) == ["agent-1"]
-    bound = choose(Snapshot(1, found), "agent-1", StartAgent())
+    bound = choose_bindings(ConfigSnapshot(1, found), "agent-1", StartAgent())
     assert (bound.workspace, bound.llm, bound.dm) == ("main-ws", "sonnet", "admin-dm")
-    settings = Snapshot(1, found).settings_for("agent-1", bound)
+    settings = ConfigSnapshot(1, found).settings_for("agent-1", bound)
     assert settings.git_identity is not None and settings.email is not None
 
 
@@ -129,7 +128,7 @@ def test_a_value_of_a_wrong_form_is_told_in_words_and_never_as_a_pattern(
 ) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**BASE, **change}))
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         read_config(path, None)
     assert place in caught.value.message and rule in caught.value.message
     assert "^" not in caught.value.message and "[key]" not in caught.value.message
@@ -140,29 +139,29 @@ def test_every_pattern_of_a_file_that_people_write_has_words() -> None:
         text = json.dumps(shape.model_json_schema())
         patterns = {json.loads(f'"{found}"') for found in PATTERN.findall(text)}
         keys = {json.loads(f'"{found}"') for found in PATTERN_KEY.findall(text)}
-        assert patterns | keys and not [one for one in patterns | keys if rule_of(one) is None]
+        assert patterns | keys and not [one for one in patterns | keys if pattern_rule(one) is None]
 
 
 def test_a_pattern_without_words_of_its_own_is_not_shown_either() -> None:
-    class Keyed(Wire):
+    class Keyed(WireModel):
         key: str = Field(pattern=r"^[0-9a-f]{8}$")
 
     with pytest.raises(ValidationError) as caught:
         Keyed(key="no key")
-    [fault] = faults_of(caught.value, "the file")
+    [fault] = error_messages(caught.value, "the file")
     assert fault.startswith("key: ") and "^" not in fault and "no key" not in fault
 
 
 def test_several_faults_are_a_list_and_one_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**BASE, "event_window": "x", "heartbeat_interval_ms": "y"}))
-    with pytest.raises(BadInput) as several:
+    with pytest.raises(InvalidRequest) as several:
         read_config(path, None)
     head, *listed, tail = several.value.message.splitlines()
     assert head == f"{path} does not fit:" and "nothing was changed" in tail
     assert [line[:15] for line in listed] == ["- heartbeat_int", "- event_window:"]
     path.write_text(json.dumps({**BASE, "event_window": "x"}))
-    with pytest.raises(BadInput) as one:
+    with pytest.raises(InvalidRequest) as one:
         read_config(path, None)
     assert "\n" not in one.value.message
 
@@ -170,7 +169,7 @@ def test_several_faults_are_a_list_and_one_is_a_sentence(tmp_path: Path) -> None
 def test_all_faults_are_told_in_one_error_with_the_file(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**BASE, "workspaces": {}, "gateways": {}}))
-    with pytest.raises(BadInput) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         read_config(path, None)
     assert str(path) in caught.value.message
     assert "defaults.workspace" in caught.value.message and "dms.d" in caught.value.message
@@ -186,7 +185,7 @@ def test_the_deployments_model_is_used_only_where_the_file_has_none(tmp_path: Pa
 
 
 def test_only_the_secrets_of_bound_resources_are_named() -> None:
-    snapshot = Snapshot(1, config())
+    snapshot = ConfigSnapshot(1, config())
     bound = ResourceBindings(workspace="w", llm="default", dm="d")
     assert snapshot.secret_names("main", bound) == {"k"}
     assert snapshot.secret_names("main", bound.model_copy(update={"llm": "gone"})) == set()
@@ -232,8 +231,8 @@ BOUND = ResourceBindings(workspace="w", llm="default", dm="d")
 
 
 def test_an_agent_is_given_every_resource_its_defaults_name() -> None:
-    snapshot = Snapshot(1, config(**FULL))
-    settings = snapshot.settings_for("main", choose(snapshot, "main", StartAgent()))
+    snapshot = ConfigSnapshot(1, config(**FULL))
+    settings = snapshot.settings_for("main", choose_bindings(snapshot, "main", StartAgent()))
     assert settings.core_model_name == "deep" and settings.core_model is not None
     assert settings.voice is not None and settings.voice.tts.secret == "tts-key"
     assert settings.git_identity is not None and settings.git_identity.name == "Dev"
@@ -254,7 +253,7 @@ def test_an_agent_is_given_every_resource_its_defaults_name() -> None:
 def test_an_agents_own_budgets_stand_in_the_place_of_those_of_all() -> None:
     own = {"defaults": DEFAULTS, "budgets": {"max_tool_calls_per_session": 7}}
     agents = {"main": own, "plain": {"defaults": DEFAULTS}}
-    snapshot = Snapshot(1, config(agents=agents, budgets={"max_core_jobs": 2}))
+    snapshot = ConfigSnapshot(1, config(agents=agents, budgets={"max_core_jobs": 2}))
     main, plain = (snapshot.settings_for(name, BOUND).budgets for name in agents)
     assert (main.max_tool_calls_per_session, main.max_core_jobs) == (7, 2)
     assert (plain.max_tool_calls_per_session, plain.max_core_jobs) == (20_000, 2)
@@ -265,9 +264,9 @@ def test_an_agents_time_zone_is_its_own_or_that_of_the_host(tmp_path: Path) -> N
         "main": {"defaults": DEFAULTS, "timezone": "Asia/Tokyo"},
         "plain": {"defaults": DEFAULTS},
     }
-    snapshot = Snapshot(1, config(agents=agents))
+    snapshot = ConfigSnapshot(1, config(agents=agents))
     assert snapshot.settings_for("main", BOUND).timezone == "Asia/Tokyo"
-    assert snapshot.settings_for("plain", BOUND).timezone == host_timezone()
+    assert snapshot.settings_for("plain", BOUND).timezone == read_host_timezone()
     with pytest.raises(ValidationError, match="no time zone 'Tokio'"):
         config(agents={"main": {"defaults": DEFAULTS, "timezone": "Tokio"}})
 
@@ -289,7 +288,7 @@ def test_the_hosts_zone_is_what_localtime_points_to(
     localtime = tmp_path / "localtime"
     if target is not None:
         localtime.symlink_to(target)
-    assert host_timezone(localtime) == zone
+    assert read_host_timezone(localtime) == zone
 
 
 def test_an_agent_is_told_whether_it_has_a_repository_for_its_proposals() -> None:
@@ -297,7 +296,7 @@ def test_an_agent_is_told_whether_it_has_a_repository_for_its_proposals() -> Non
         "main": {"defaults": DEFAULTS, "repo": {"url": "https://git.example/main"}},
         "plain": {"defaults": DEFAULTS},
     }
-    snapshot = Snapshot(1, config(agents=agents))
+    snapshot = ConfigSnapshot(1, config(agents=agents))
     assert snapshot.settings_for("main", BOUND).has_repository
     assert not snapshot.settings_for("plain", BOUND).has_repository
 
@@ -308,16 +307,16 @@ def test_an_agent_is_told_the_request_template_of_its_models_and_the_feature_fla
         "deep": {**FULL["models"]["deep"], "request": {"extra_body": {"seed": 7}}},
     }
     agents = {"main": {"defaults": {**DEFAULTS, "core_llm": "deep"}}}
-    snapshot = Snapshot(1, config(agents=agents, models=models, features={"browsing": False}))
+    snapshot = ConfigSnapshot(1, config(agents=agents, models=models, features={"browsing": False}))
     settings = snapshot.settings_for("main", BOUND)
-    assert settings.model.request.fields() == {"top_p": 0.5}
+    assert settings.model.request.body_fields() == {"top_p": 0.5}
     assert settings.core_model is not None
-    assert settings.core_model.request.fields() == {"seed": 7}
+    assert settings.core_model.request.body_fields() == {"seed": 7}
     assert not settings.features.browsing and settings.features.proposals
 
 
 def test_an_agent_is_given_no_resource_of_another() -> None:
-    snapshot = Snapshot(1, config(**FULL))
+    snapshot = ConfigSnapshot(1, config(**FULL))
     settings = snapshot.settings_for("plain", BOUND)
     assert settings.core_model is None and settings.git_identity is None and settings.email is None
     assert snapshot.secret_names("plain", BOUND) == {"k", "search-2"}
@@ -325,8 +324,8 @@ def test_an_agent_is_given_no_resource_of_another() -> None:
 
 
 def test_bindings_name_what_the_defaults_add() -> None:
-    snapshot = Snapshot(1, config(**FULL))
-    bound = snapshot.bound("main", choose(snapshot, "main", StartAgent()))
+    snapshot = ConfigSnapshot(1, config(**FULL))
+    bound = snapshot.bound("main", choose_bindings(snapshot, "main", StartAgent()))
     assert bound == ResourceBindings(
         workspace="w",
         llm="default",
@@ -341,29 +340,29 @@ def test_bindings_name_what_the_defaults_add() -> None:
 
 
 def test_a_start_names_other_resources_or_none() -> None:
-    snapshot = Snapshot(1, config(**FULL))
-    bound = choose(snapshot, "main", StartAgent(llm="deep", notion="", email=""))
+    snapshot = ConfigSnapshot(1, config(**FULL))
+    bound = choose_bindings(snapshot, "main", StartAgent(llm="deep", notion="", email=""))
     assert (bound.llm, bound.notion, bound.email, bound.git_identity) == ("deep", None, None, "dev")
-    assert "notion:wiki" not in resources_of("main", bound, snapshot.config)
+    assert "notion:wiki" not in exclusive_resources("main", bound, snapshot.config)
     for wrong in (StartAgent(git_identity="x"), StartAgent(dm="x"), StartAgent(voice_profile="x")):
-        with pytest.raises(BadInput, match="it has"):
-            choose(snapshot, "main", wrong)
+        with pytest.raises(InvalidRequest, match="it has"):
+            choose_bindings(snapshot, "main", wrong)
 
 
 def test_exclusive_resources_are_leased_and_shared_ones_are_not() -> None:
-    snapshot = Snapshot(1, config(**FULL))
-    bound = choose(snapshot, "main", StartAgent())
+    snapshot = ConfigSnapshot(1, config(**FULL))
+    bound = choose_bindings(snapshot, "main", StartAgent())
     exclusive = ["workspace:w", "dm:d", "git_identity:dev", "notion:wiki", "browser_context:main"]
-    assert resources_of("main", bound, snapshot.config) == exclusive
+    assert exclusive_resources("main", bound, snapshot.config) == exclusive
     account = {**FULL["email_accounts"]["post"], "sharing": "exclusive"}
     alone = config(**{**FULL, "email_accounts": {"post": account}})
-    assert "email:post" in resources_of("main", bound, alone)
+    assert "email:post" in exclusive_resources("main", bound, alone)
 
 
 def test_a_resource_that_left_the_configuration_is_gone_for_the_session_that_had_it() -> None:
-    snapshot = Snapshot(1, config(**FULL))
-    bound = choose(snapshot, "main", StartAgent())
-    settings = Snapshot(2, config()).settings_for("main", bound)
+    snapshot = ConfigSnapshot(1, config(**FULL))
+    bound = choose_bindings(snapshot, "main", StartAgent())
+    settings = ConfigSnapshot(2, config()).settings_for("main", bound)
     assert settings.git_identity is None and settings.voice is None and settings.email is None
 
 
@@ -377,13 +376,13 @@ def test_identity_is_merged_from_repositories_and_defaults(tmp_path: Path) -> No
     (personal / "SOUL.md").write_text("own soul")
     (personal / "USER.md").write_text("never read")
     (personal / "SOUL-CORE.md").symlink_to("/etc/passwd")
-    target = lay_out_identity(tmp_path, "main", "v1")
+    target = write_identity_files(tmp_path, "main", "v1")
     assert (target / "USER.md").read_text() == "global user"
     assert (target / "SOUL.md").read_text() == "own soul"
     assert "How you work" in (target / "SOUL-CORE.md").read_text()
     assert json.loads((target / "version.json").read_text())["agent_id"] == "main"
     (shared / "USER.md").write_text("changed")
-    assert (lay_out_identity(tmp_path, "main", "v1") / "USER.md").read_text() == "changed"
+    assert (write_identity_files(tmp_path, "main", "v1") / "USER.md").read_text() == "changed"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])

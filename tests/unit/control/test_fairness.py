@@ -5,29 +5,34 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from choir_common.eventlog.chain import Head, head_of, link
+from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import FileLimits
 from choir_common.wire.events import Event, ToolCallRequested
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.rpc import HeartbeatRequest, ResourceBindings
-from choir_control.eventlog.append import MUCH, Appender
-from choir_control.eventlog.intake import SLICE, Batch, read_heartbeat
-from choir_control.eventlog.pace import BURST, EVENTS_PER_S, SESSIONS, Pace
-from choir_control.eventlog.store import EventStore
-from choir_control.leases.store import Lease
-from choir_control.workspaces.outgoing import Outgoing
-from choir_control.workspaces.outgoing_store import OutgoingStore
-from choir_control.workspaces.spool import Spool
+from choir_control.log.eventlog.append import (
+    BURST_EVENTS,
+    EVENTS_PER_S,
+    LARGE_BATCH_EVENTS,
+    MAX_SESSIONS,
+    EventAppender,
+    EventRateLimiter,
+)
+from choir_control.log.eventlog.batch import EVENTS_PER_SLICE, EventBatch, parse_heartbeat
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.leases.store import Lease
+from choir_control.workspaces.outgoing_files import OutboxFileStore, OutgoingFiles
+from choir_control.workspaces.spool import FileSpool
 
 BOUND = ResourceBindings(workspace="w", llm="l", dm="d")
 
 
 def heartbeat(session_id: str, count: int) -> HeartbeatRequest:
-    head, events = Head(), list[Event]()
+    head, events = LogHead(), list[Event]()
     for number in range(count):
         call = ToolCallRequested(turn_id="t", call_id=f"c{number}", tool="x", input={})
-        events.append(link(head, session_id, "edge", call, datetime.now(UTC)))
+        events.append(link_event(head, session_id, "edge", call, datetime.now(UTC)))
         head = head_of(events[-1])
     return HeartbeatRequest(
         agent_id="main",
@@ -36,14 +41,16 @@ def heartbeat(session_id: str, count: int) -> HeartbeatRequest:
         new_rev=count,
         patches=tuple(events),
         config_version=1,
-        hash_prev=Head().hash,
+        hash_prev=LogHead().hash,
         hash_new=head.hash,
         timestamp="",
     )
 
 
 NOTHING = Database("", None, size=1, application="test")
-NO_FILES = Outgoing(Spool(Path("/nowhere")), OutgoingStore(NOTHING), lambda _: None, FileLimits)
+NO_FILES = OutgoingFiles(
+    FileSpool(Path("/nowhere")), OutboxFileStore(NOTHING), lambda _: None, FileLimits
+)
 
 
 class SlowStore(EventStore):
@@ -54,25 +61,25 @@ class SlowStore(EventStore):
         self.gate = asyncio.Event()
         self.came: list[str] = []
 
-    async def append(self, lease: Lease, batch: Batch) -> list[OutboundMessage] | None:
+    async def append(self, lease: Lease, batch: EventBatch) -> list[OutboundMessage] | None:
         self.came.append(lease.session_id)
         await self.gate.wait()
         return []
 
-    async def append_work(self, asks: Sequence[tuple[Lease, Batch]]) -> set[str]:
+    async def append_group(self, asks: Sequence[tuple[Lease, EventBatch]]) -> set[str]:
         self.came += [lease.session_id for lease, _ in asks]
         return {lease.session_id for lease, _ in asks}
 
 
 async def test_long_heartbeats_are_stored_one_at_a_time_and_short_ones_pass_them() -> None:
     store = SlowStore()
-    appender = Appender(store, lambda _: None, lambda _: None, NO_FILES, lambda _, __: None)
+    appender = EventAppender(store, lambda _: None, lambda _: None, NO_FILES, lambda _, __: None)
 
     def send(session_id: str, count: int) -> "asyncio.Task[int]":
         lease = Lease(session_id, "main", 1, b"", BOUND)
         return asyncio.create_task(appender.append(lease, heartbeat(session_id, count)))
 
-    long = [send(f"long{number}", MUCH + 1) for number in range(3)]
+    long = [send(f"long{number}", LARGE_BATCH_EVENTS + 1) for number in range(3)]
     async with asyncio.timeout(60):
         while not store.came:
             await asyncio.sleep(0)
@@ -80,12 +87,12 @@ async def test_long_heartbeats_are_stored_one_at_a_time_and_short_ones_pass_them
             assert await send(f"short{number}", 1) == 1
         assert store.came == ["long0", *(f"short{number}" for number in range(5))]
         store.gate.set()
-        assert await asyncio.gather(*long) == [MUCH + 1] * 3
+        assert await asyncio.gather(*long) == [LARGE_BATCH_EVENTS + 1] * 3
 
 
 async def test_while_a_long_heartbeat_is_read_others_have_their_turn() -> None:
     slices = 10
-    request = heartbeat("ses_1", SLICE * slices)
+    request = heartbeat("ses_1", EVENTS_PER_SLICE * slices)
     turns = 0
 
     async def others() -> None:
@@ -95,10 +102,10 @@ async def test_while_a_long_heartbeat_is_read_others_have_their_turn() -> None:
             await asyncio.sleep(0)
 
     waiting = asyncio.create_task(others())
-    batch = await read_heartbeat(request, "ses_1", "d")
+    batch = await parse_heartbeat(request, "ses_1", "d")
     waiting.cancel()
     assert turns >= slices - 1
-    assert batch.head.rev == SLICE * slices == len(batch.payloads)
+    assert batch.head.rev == EVENTS_PER_SLICE * slices == len(batch.payloads)
 
 
 class Hand:
@@ -110,7 +117,7 @@ class Hand:
         return self.now
 
 
-def tell(pace: Pace, events: int) -> float:
+def tell(pace: EventRateLimiter, events: int) -> float:
     wait_s = pace.wait_s("a")
     pace.told("a", events)
     return wait_s
@@ -118,8 +125,8 @@ def tell(pace: Pace, events: int) -> float:
 
 def test_a_burst_goes_at_once_and_what_comes_after_it_at_the_pace() -> None:
     clock = Hand()
-    pace = Pace(clock)
-    assert sum(tell(pace, 100) for _ in range(int(BURST) // 100)) == 0
+    pace = EventRateLimiter(clock)
+    assert sum(tell(pace, 100) for _ in range(int(BURST_EVENTS) // 100)) == 0
     assert tell(pace, 100) == 0
     assert round(tell(pace, 100), 6) == 100 / EVENTS_PER_S
     assert pace.wait_s("b") == 0, "another session has its own"
@@ -130,21 +137,21 @@ def test_a_burst_goes_at_once_and_what_comes_after_it_at_the_pace() -> None:
 
 
 def test_what_could_not_be_stored_costs_nothing() -> None:
-    pace = Pace(Hand())
-    pace.told("a", int(BURST))
+    pace = EventRateLimiter(Hand())
+    pace.told("a", int(BURST_EVENTS))
     assert [pace.wait_s("a") for _ in range(100)] == [0.0] * 100
 
 
 def test_ten_thousand_events_that_gathered_go_within_ten_seconds() -> None:
     clock = Hand()
-    pace, start = Pace(clock), clock.now
+    pace, start = EventRateLimiter(clock), clock.now
     for _ in range(20):
         clock.now += tell(pace, 500)
     assert clock.now - start <= 4
 
 
 def test_only_so_many_sessions_are_remembered() -> None:
-    pace = Pace(Hand())
-    for number in range(SESSIONS * 2):
+    pace = EventRateLimiter(Hand())
+    for number in range(MAX_SESSIONS * 2):
         pace.told(f"s{number}", 1)
-    assert len(pace._paid_at) == SESSIONS
+    assert len(pace._paid_at) == MAX_SESSIONS

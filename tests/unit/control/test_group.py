@@ -7,16 +7,16 @@ import asyncpg
 import pytest
 
 from choir_common.errors import OutcomeUnknown, Unavailable
-from choir_common.eventlog.chain import Head
+from choir_common.eventlog.chain import LogHead
 from choir_common.postgres.pool import Database
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.eventlog.group import MOST_SESSIONS, WRITERS, GroupedAppends
-from choir_control.eventlog.intake import Batch, make_batch
-from choir_control.eventlog.store import EventStore
-from choir_control.leases.store import Lease
+from choir_control.log.eventlog.batch import EventBatch, make_batch
+from choir_control.log.eventlog.group_commit import MAX_SESSIONS, WRITERS, GroupCommit
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.leases.store import Lease
 
 BOUND = ResourceBindings(workspace="w", llm="l", dm="d")
-BEAT = make_batch(Head(), (), "d")
+BEAT = make_batch(LogHead(), (), "d")
 
 
 def lease(session_id: str) -> Lease:
@@ -36,7 +36,7 @@ class GatedStore(EventStore):
         """Sessions whose events Postgres takes for none of its types."""
         self.failure: Exception | None = None
 
-    async def append_work(self, asks: Sequence[tuple[Lease, Batch]]) -> set[str]:
+    async def append_group(self, asks: Sequence[tuple[Lease, EventBatch]]) -> set[str]:
         names = [lease.session_id for lease, _ in asks]
         self.statements.append(names)
         await self.gate.wait()
@@ -52,7 +52,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.store = GatedStore()
-        self.group = GroupedAppends(self.store)
+        self.group = GroupCommit(self.store)
         self.tasks: dict[str, asyncio.Task[bool]] = {}
 
     async def send(self, *session_ids: str) -> None:
@@ -93,9 +93,9 @@ async def test_what_comes_while_all_write_shares_the_next_statement(scene: Scene
 
 async def test_a_statement_is_bounded(scene: Scene) -> None:
     await scene.occupy()
-    await scene.send(*(f"s{number}" for number in range(MOST_SESSIONS + 1)))
+    await scene.send(*(f"s{number}" for number in range(MAX_SESSIONS + 1)))
     assert set((await scene.ends()).values()) == {True}
-    assert [len(names) for names in scene.store.statements[WRITERS:]] == [MOST_SESSIONS, 1]
+    assert [len(names) for names in scene.store.statements[WRITERS:]] == [MAX_SESSIONS, 1]
 
 
 async def test_two_batches_of_one_session_never_share_a_statement(scene: Scene) -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from choir_common.wire.config import Config, RetentionConfig
-from choir_control.configuration.change import changes
-from choir_control.configuration.current import Snapshot
+from choir_control.configuration.current import ConfigSnapshot
+from choir_control.configuration.diff import diff_configs
 
 MODELS = {
     "free": {"model": "f", "endpoint": "http://127.0.0.1:1/v1"},
@@ -30,7 +30,9 @@ def make(model: str | None = None, **agents: object) -> Config:
 
 
 def test_memory_is_told_its_model_and_who_does_not_keep_everything() -> None:
-    orders = Snapshot(3, make("paid", main={}, brief={"retention": {"turns": 30}})).memory_orders()
+    orders = ConfigSnapshot(
+        3, make("paid", main={}, brief={"retention": {"turns": 30}})
+    ).memory_orders()
     assert orders.model is not None and (orders.model.model, orders.model.secret) == ("p", "key")
     assert orders.retention == {"brief": RetentionConfig(turns=30)}
 
@@ -49,7 +51,7 @@ def test_memory_is_told_its_model_and_who_does_not_keep_everything() -> None:
 def test_another_model_for_memory_takes_a_restart_only_where_it_has_another_key(
     before: str | None, after: str | None, category: str
 ) -> None:
-    (change,) = changes(make(before), make(after))
+    (change,) = diff_configs(make(before), make(after))
     assert (change.path, change.category) == ("memory.model", category)
     assert ("choirctl down, then up" in change.note) == (category == "restart-required")
     assert ("next round" in change.note) == (category == "hot-reload")

@@ -2,18 +2,18 @@
 
 from choir_common.redactor import MASK, Redactor
 from choir_common.testing.fake_memory import FakeMemory
-from choir_common.wire.memories import MemoryHits
-from choir_common.wire.memory_hints import HintsWanted, ToolHints
+from choir_common.wire.memory_recall import ReadHints, ToolHints
+from choir_common.wire.memory_search import MemoryHits
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.hosttools.memory import MemoryTools
-from choir_control.leases.store import Lease
+from choir_control.agents.host_tools.memory import MemoryTools
+from choir_control.log.leases.store import Lease
 
 SECRET = "sk-very-secret-1234"
 
 
 async def test_a_secret_in_a_write_is_masked_before_it_leaves_control() -> None:
     redactor = Redactor()
-    redactor.learn((SECRET,))
+    redactor.add_secrets((SECRET,))
     bindings = ResourceBindings(workspace="main", llm="default", dm="console")
     lease = Lease("ses_1", "main", 1, b"", bindings)
     tools = MemoryTools(FakeMemory(), redactor)
@@ -35,15 +35,15 @@ async def test_a_secret_in_a_write_is_masked_before_it_leaves_control() -> None:
 
 
 async def test_what_is_asked_of_a_failure_holds_no_secret_either() -> None:
-    asked: list[HintsWanted] = []
+    asked: list[ReadHints] = []
 
     class Listening(FakeMemory):
-        async def hints(self, wanted: HintsWanted) -> ToolHints:
+        async def hints(self, wanted: ReadHints) -> ToolHints:
             asked.append(wanted)
             return await super().hints(wanted)
 
     redactor = Redactor()
-    redactor.learn((SECRET,))
+    redactor.add_secrets((SECRET,))
     lease = Lease(
         "ses_1", "main", 1, b"", ResourceBindings(workspace="main", llm="default", dm="console")
     )

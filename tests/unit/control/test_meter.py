@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from choir_common.eventlog.chain import Head, link
+from choir_common.eventlog.chain import LogHead, link_event
 from choir_common.metrics import Metrics
 from choir_common.wire.events import (
     Event,
@@ -11,17 +11,17 @@ from choir_common.wire.events import (
     ModelOutput,
     ReferenceSummary,
 )
-from choir_control.metrics.meter import MAX_MODEL_NAME, MAX_MODELS, Meter, Waiting
+from choir_control.log.metrics.meter import MAX_MODEL_NAME, MAX_MODELS, ControlMetrics, PendingWork
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
-async def look() -> Waiting:
-    return Waiting({}, 0, 0, 0.0, 0, 0)
+async def look() -> PendingWork:
+    return PendingWork({}, 0, 0, 0.0, 0, 0)
 
 
 def event(payload: EventPayload) -> Event:
-    return link(Head(), "ses_1", "edge", payload, NOW)
+    return link_event(LogHead(), "ses_1", "edge", payload, NOW)
 
 
 def answered(model: str, prompt: int = 0, completion: int = 0, cached: int = 0) -> Event:
@@ -52,9 +52,9 @@ def tokens(metrics: Metrics) -> dict[tuple[str, str, str], float]:
 
 def test_tokens_are_counted_by_agent_and_model_those_of_failed_compactions_too() -> None:
     metrics = Metrics("test")
-    meter = Meter(metrics, look)
-    meter.note_events("main", [answered("fast", 100, 10, 80), compacted("fast", 50, 5)])
-    meter.note_events("helper", [answered("deep", 7, 3), compacted("", 0, 0)])
+    meter = ControlMetrics(metrics, look)
+    meter.count_events("main", [answered("fast", 100, 10, 80), compacted("fast", 50, 5)])
+    meter.count_events("helper", [answered("deep", 7, 3), compacted("", 0, 0)])
     assert tokens(metrics) == {
         ("main", "fast", "prompt"): 150,
         ("main", "fast", "completion"): 15,
@@ -67,9 +67,9 @@ def test_tokens_are_counted_by_agent_and_model_those_of_failed_compactions_too()
 
 def test_names_without_end_are_counted_together() -> None:
     metrics = Metrics("test")
-    meter = Meter(metrics, look)
+    meter = ControlMetrics(metrics, look)
     for number in range(MAX_MODELS + 50):
-        meter.note_events("main", [answered(f"{number}" + "x" * 500, 1)])
+        meter.count_events("main", [answered(f"{number}" + "x" * 500, 1)])
     counted = tokens(metrics)
     assert len({model for _, model, _ in counted}) == MAX_MODELS + 1
     assert counted["main", "other", "prompt"] == 50

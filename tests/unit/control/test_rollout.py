@@ -6,24 +6,24 @@ from typing import Any, cast
 import pytest
 
 from choir_common.wire.operations import AgentOutcome
-from choir_control.configuration.current import Configuration
-from choir_control.images.port import Report
-from choir_control.operations.progress import Progress
-from choir_control.operations.run import Operations, Work, WorkFailed
-from choir_control.rollout.begin import Rollout
-from choir_control.rollout.update import Updater
+from choir_control.agents.operations.progress import OperationProgress
+from choir_control.agents.operations.service import OperationFailed, OperationService, OperationWork
+from choir_control.agents.rollout.service import UpdateService
+from choir_control.agents.rollout.update import AgentUpdater
+from choir_control.configuration.current import ConfigService
+from choir_control.images.builder import ProgressReporter
 
 THREE = cast(
-    Configuration,
+    ConfigService,
     SimpleNamespace(current=SimpleNamespace(config=SimpleNamespace(agents=["c", "a", "b"]))),
 )
 
 
-class TakesWork(Operations):
+class TakesWork(OperationService):
     """Keeps the work it is to do, for the test to do."""
 
     def __init__(self) -> None:
-        self.work: list[Work] = []
+        self.work: list[OperationWork] = []
 
     async def begin(self, *given: Any, **more: Any) -> str:
         assert more == {"has_card": True}
@@ -31,15 +31,15 @@ class TakesWork(Operations):
         return "op_1"
 
 
-class Scripted(Updater):
+class Scripted(AgentUpdater):
     """Redeploys everybody but b, whose build fails at length."""
 
     def __init__(self) -> None:
         pass
 
-    async def update_or_say(self, agent_id: str, report: Report) -> AgentOutcome:
-        report.step("building", 0.5)
-        report.line("a line of output")
+    async def update_or_say(self, agent_id: str, report: ProgressReporter) -> AgentOutcome:
+        report.progress("building", 0.5)
+        report.output("a line of output")
         if agent_id == "b":
             return AgentOutcome(agent_id="b", outcome="failed", reason="x" * 1_000)
         return AgentOutcome(agent_id=agent_id, outcome="redeployed", image_version="0.2")
@@ -47,9 +47,9 @@ class Scripted(Updater):
 
 async def test_the_board_tells_of_all_agents_what_is_done_to_whom_and_how_each_ended() -> None:
     operations, shown = TakesWork(), list[str]()
-    await Rollout(THREE, Scripted(), operations).update_all()
-    with pytest.raises(WorkFailed):
-        await operations.work[0](Progress(shown.append))
+    await UpdateService(THREE, Scripted(), operations).update_all()
+    with pytest.raises(OperationFailed):
+        await operations.work[0](OperationProgress(shown.append))
     failed = f"⛔ b failed: {'x' * 190}"
     assert list(dict.fromkeys(shown)) == [
         "0 of 3\n⏳ a: its turn\n· b\n· c",

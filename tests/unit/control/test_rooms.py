@@ -9,12 +9,12 @@ import pytest
 from choir_common.errors import Forbidden
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.rpc import ResourceBindings, StatusReport
-from choir_control.leases.store import Lease
-from choir_control.leases.token import digest_of, mint, same
-from choir_control.outbox.lane import Lane
-from choir_control.secrets.vault import Vault
-from choir_control.sessions.reports import KEEP_ENDED_S, MAX_LANES, StatusBoard
-from choir_control.signals.bell import Bell
+from choir_control.agents.sessions.reports import KEEP_ENDED_S, MAX_LANES, LaneStatusRegistry
+from choir_control.configuration.secrets.store import SecretStore
+from choir_control.conversations.outbox.queue import DeliveryQueue
+from choir_control.log.leases.authentication import create_lease_token, digest_of, digests_equal
+from choir_control.log.leases.store import Lease
+from choir_control.log.signals.notifier import Notifier
 
 LEASE = Lease("ses_1", "main", 1, b"", ResourceBindings(workspace="w", llm="m", dm="d"))
 
@@ -48,20 +48,20 @@ def message(outbox_id: int) -> OutboundMessage:
 
 
 def test_a_lane_keeps_the_order_of_ids_whatever_came_first() -> None:
-    lane = Lane()
+    lane = DeliveryQueue()
     lane.offer(message(3))
     lane.add([message(1), message(2), message(3)])
     order = []
     while lane.first:
         order.append(lane.first.outbox_id)
-        lane.finish_first()
+        lane.remove_first()
     assert order == [1, 2, 3] and lane.idle
 
 
 def test_a_lane_does_not_take_what_a_look_at_the_table_already_finished() -> None:
-    lane = Lane()
+    lane = DeliveryQueue()
     lane.add([message(5)])
-    lane.finish_first()
+    lane.remove_first()
     lane.offer(message(5))
     assert lane.idle
     lane.rescan = True
@@ -69,16 +69,16 @@ def test_a_lane_does_not_take_what_a_look_at_the_table_already_finished() -> Non
 
 
 def test_the_vault_hands_out_all_or_nothing() -> None:
-    vault = Vault({"a": "1", "b": "2"})
-    assert vault.hand_out(["a", "c"], {"a", "c"}) == {"a": "1"}
+    vault = SecretStore({"a": "1", "b": "2"})
+    assert vault.get_allowed(["a", "c"], {"a", "c"}) == {"a": "1"}
     with pytest.raises(Forbidden) as caught:
-        vault.hand_out(["a", "b"], {"a"})
+        vault.get_allowed(["a", "b"], {"a"})
     assert "'b'" in caught.value.message and "2" not in caught.value.message
     assert repr(vault) == "Vault(2 secrets)"
 
 
 def test_the_board_keeps_the_newest_report_of_each_lane_and_is_bounded() -> None:
-    board = StatusBoard(SteppedClock())
+    board = LaneStatusRegistry(SteppedClock())
     for state in ("IDLE", "THINKING"):
         board.post(LEASE, StatusReport(lane="edge", state=state))
     assert [report.state for report in board.of("main", "ses_1")] == ["THINKING"]
@@ -90,7 +90,7 @@ def test_the_board_keeps_the_newest_report_of_each_lane_and_is_bounded() -> None
 
 def test_a_job_that_ended_stays_on_the_board_for_a_while() -> None:
     clock = SteppedClock()
-    board = StatusBoard(clock)
+    board = LaneStatusRegistry(clock)
     board.post(LEASE, StatusReport(lane="edge", state="EDGE_IDLE"))
     for lane, state in (("core:a", "CORE_COMPLETED"), ("core:b", "CORE_REASONING")):
         board.post(LEASE, StatusReport(lane=lane, state=state))
@@ -102,7 +102,7 @@ def test_a_job_that_ended_stays_on_the_board_for_a_while() -> None:
 
 def test_a_job_of_the_name_of_one_that_ended_stays() -> None:
     clock = SteppedClock()
-    board = StatusBoard(clock)
+    board = LaneStatusRegistry(clock)
     for state in ("CORE_TERMINATED", "CORE_REASONING"):
         board.post(LEASE, StatusReport(lane="core:a", state=state))
     clock.seconds += KEEP_ENDED_S + 1
@@ -110,26 +110,26 @@ def test_a_job_of_the_name_of_one_that_ended_stays() -> None:
 
 
 def test_a_new_epoch_begins_with_an_empty_board() -> None:
-    board = StatusBoard(SteppedClock())
+    board = LaneStatusRegistry(SteppedClock())
     board.post(LEASE, StatusReport(lane="core:a", state="CORE_REASONING"))
     board.post(replace(LEASE, epoch=2), StatusReport(lane="edge", state="EDGE_IDLE"))
     assert [report.lane for report in board.of("main", "ses_1")] == ["edge"]
 
 
 def test_tokens_differ_hide_themselves_and_compare_by_digest() -> None:
-    first, second = mint(), mint()
+    first, second = create_lease_token(), create_lease_token()
     assert first.value != second.value and len(first.value) >= 43
     assert first.value not in repr(first)
-    assert same(first.digest, digest_of(first.value))
-    assert not same(first.digest, second.digest) and not same(None, first.digest)
+    assert digests_equal(first.digest, digest_of(first.value))
+    assert not digests_equal(first.digest, second.digest) and not digests_equal(None, first.digest)
 
 
 async def test_a_bell_wakes_those_who_listen_to_its_key() -> None:
-    bell = Bell()
+    bell = Notifier()
     with bell.listen("a", "b") as both, bell.listen("c") as other:
         bell.ring("b")
         await asyncio.wait_for(both.wait(), 60)
         assert not other.is_set()
-        bell.ring_all()
+        bell.notify_all()
         assert other.is_set()
     bell.ring("a")

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from choir_common.approvals.shown import Mark, gist_of, lines_of, plainly
-from choir_common.wire.json import JsonObject
-from choir_control.approvals.words import asked_text, beginning_of
+from choir_common.approvals.rendering import LineKind, escape_line, request_lines, request_summary
+from choir_common.wire.model import JsonObject
+from choir_control.approvals.texts import format_request, truncate_lines
 
 DIFF = """diff --git a/README.md b/README.md
 index 1..2 100644
@@ -19,13 +19,13 @@ index 1..2 100644
 
 
 def texts(kind: str, payload: JsonObject, basis: JsonObject) -> list[str]:
-    return [line.text for line in lines_of(kind, payload, basis)]
+    return [line.text for line in request_lines(kind, payload, basis)]
 
 
 def test_a_setting_is_shown_as_what_it_was_and_what_it_would_be() -> None:
     change: JsonObject = {"path": ["budgets", "max_core_jobs"], "before": 5, "after": 3}
     payload: JsonObject = {"patch": {"budgets": {"max_core_jobs": 3}}, "reason": "fewer"}
-    lines = lines_of("config_change", payload, {"changes": [change], "version": 7})
+    lines = request_lines("config_change", payload, {"changes": [change], "version": 7})
     assert ("old", "-5") in [(line.mark, line.text) for line in lines]
     assert ("new", "+3") in [(line.mark, line.text) for line in lines]
     assert texts("config_change", payload, {"changes": [change], "version": 7}) == [
@@ -36,15 +36,15 @@ def test_a_setting_is_shown_as_what_it_was_and_what_it_would_be() -> None:
         "it stands on",
         "version: 7",
     ]
-    assert gist_of("config_change", payload) == "the setting budgets.max_core_jobs"
+    assert request_summary("config_change", payload) == "the setting budgets.max_core_jobs"
 
 
 def test_a_merge_is_shown_as_its_difference_with_the_lines_marked() -> None:
     payload: JsonObject = {"branch": "proposal/s/new", "commit": "c" * 40}
-    lines = lines_of("repo_change", payload, {"diff": DIFF, "diffstat": " README.md | 2 +-\n"})
+    lines = request_lines("repo_change", payload, {"diff": DIFF, "diffstat": " README.md | 2 +-\n"})
     marks = {line.text: line.mark for line in lines}
-    assert marks["-one"] is Mark.OLD and marks["+two"] is Mark.NEW
-    assert marks["@@ -1 +1 @@"] is Mark.PLACE and marks["--- a/README.md"] is Mark.HEAD
+    assert marks["-one"] is LineKind.OLD and marks["+two"] is LineKind.NEW
+    assert marks["@@ -1 +1 @@"] is LineKind.PLACE and marks["--- a/README.md"] is LineKind.HEAD
     assert f"commit: {'c' * 40}" in marks and "branch: proposal/s/new" in marks
 
 
@@ -85,16 +85,16 @@ def test_what_an_agent_wrote_cannot_move_a_cursor_turn_a_line_or_begin_one() -> 
         assert "<U+001B>" in whole and "<U+202E>" in whole
         # a line of the reason does not pass for one of the difference
         assert "\n-gone" not in whole and "\n  -gone" in whole
-    assert plainly("Grüße, мир\t漢字") == "Grüße, мир\t漢字"
+    assert escape_line("Grüße, мир\t漢字") == "Grüße, мир\t漢字"
 
 
 def test_a_conversation_is_shown_the_beginning_how_much_is_left_and_where_to_see_it() -> None:
     payload: JsonObject = {"tool": "t", "input": json.loads(json.dumps({"rows": ["x" * 50] * 500}))}
-    text = asked_text("main", "appr_1", "call", payload, {})
+    text = format_request("main", "appr_1", "call", payload, {})
     assert text.startswith("main asks for the use of t.") and len(text) < 2_000
     assert "more lines" in text and "choirctl approval show appr_1" in text
     assert "/approve appr_1" in text and "/reject appr_1" in text
-    short = asked_text("main", "appr_1", "call", {"tool": "t", "input": {}}, {})
+    short = format_request("main", "appr_1", "call", {"tool": "t", "input": {}}, {})
     assert "more lines" not in short
-    long = lines_of("call", {"tool": "t", "input": {"a": "y" * 5_000}}, {})
-    assert "(a long line)" in beginning_of(long, 100, 100_000)
+    long = request_lines("call", {"tool": "t", "input": {"a": "y" * 5_000}}, {})
+    assert "(a long line)" in truncate_lines(long, 100, 100_000)

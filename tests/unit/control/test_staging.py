@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from choir_common.errors import Conflict
-from choir_control.workspaces.naming import MOST_BYTES, safe_name
-from choir_control.workspaces.staging import Draft, remove_drafts
+from choir_control.workspaces.staging import MOST_BYTES, StagedFile, remove_drafts, safe_name
 
 
 def lay(root: Path, name: str, content: bytes = b"new", *, again: bool = False) -> str:
-    draft = Draft(root, "send")
+    draft = StagedFile(root, "send")
     try:
         draft.write(content)
         return draft.finish(name, again=again)
@@ -46,14 +45,14 @@ def test_whoever_the_agent_is_it_can_read_what_was_laid(tmp_path: Path) -> None:
 
 
 def test_what_is_not_finished_leaves_nothing_behind(tmp_path: Path) -> None:
-    draft = Draft(tmp_path, "recv")
+    draft = StagedFile(tmp_path, "recv")
     draft.write(b"half")
     draft.close()
     assert list((tmp_path / ".choirtmp" / "recv").iterdir()) == []
 
 
 def test_what_was_given_up_is_written_no_more(tmp_path: Path) -> None:
-    draft = Draft(tmp_path, "recv")
+    draft = StagedFile(tmp_path, "recv")
     draft.close()
     # whose descriptors have the numbers that the draft had
     with (tmp_path / "one").open("wb"), (tmp_path / "two").open("wb"):
@@ -65,8 +64,8 @@ def test_what_was_given_up_is_written_no_more(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_choird_was_writing_is_removed_after_a_while(tmp_path: Path) -> None:
-    Draft(tmp_path, "recv").write(b"half")
-    Draft(tmp_path, "send").write(b"half")
+    StagedFile(tmp_path, "recv").write(b"half")
+    StagedFile(tmp_path, "send").write(b"half")
     kept = lay(tmp_path, "mine.txt")
     now = time.time()
     assert remove_drafts(tmp_path, now) == 0, "somebody may be writing them yet"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.errors import BadInput, StartupError
-from choir_common.http.transport import trusting
-from choir_control.runtimes.port import HttpWay, LaunchSpec
+from choir_common.errors import InvalidRequest, StartupError
+from choir_common.http.client import ssl_context_for
+from choir_control.agents.runtimes.port import ControlAddress, LaunchSpec
+from choir_control.api.transports.authority import issue_certificate
+from choir_control.api.transports.own_files import CertificateFiles
+from choir_control.api.transports.tls import certificate_names, load_server_tls, uses_tls
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
-from choir_control.transports.authority import issue
-from choir_control.transports.own_files import OwnFiles
-from choir_control.transports.tls import open_tls, own_names, speaks_tls
 from choirctl.commands.tls import fingerprint_of
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -34,7 +34,7 @@ TOKEN = ControlSecrets(operator_token="x" * 20)
 def test_tls_is_spoken_wherever_another_machine_could_listen(
     host: str, tls: str, speaks: bool
 ) -> None:
-    assert speaks_tls(ControlSettings(http_host=host, tls=tls)) is speaks
+    assert uses_tls(ControlSettings(http_host=host, tls=tls)) is speaks
 
 
 def test_plain_http_is_refused_where_other_machines_hear_it() -> None:
@@ -45,9 +45,9 @@ def test_plain_http_is_refused_where_other_machines_hear_it() -> None:
 
 
 def test_a_certificate_without_its_key_or_with_another_is_refused(tmp_path: Path) -> None:
-    mine, other = OwnFiles(tmp_path / "mine"), OwnFiles(tmp_path / "other")
-    issue(mine, ["localhost"], NOW)
-    issue(other, ["localhost"], NOW)
+    mine, other = CertificateFiles(tmp_path / "mine"), CertificateFiles(tmp_path / "other")
+    issue_certificate(mine, ["localhost"], NOW)
+    issue_certificate(other, ["localhost"], NOW)
     brought = {"home": tmp_path, "tls_cert": str(mine.certificate)}
     for key, said in (
         ("", "belong together"),
@@ -55,17 +55,17 @@ def test_a_certificate_without_its_key_or_with_another_is_refused(tmp_path: Path
         (str(tmp_path / "none"), "cannot be used"),
     ):
         with pytest.raises(StartupError, match=said):
-            open_tls(ControlSettings(**brought, tls_key=key), NOW)  # type: ignore[arg-type]
-    kept = open_tls(ControlSettings(**brought, tls_key=str(mine.key)), NOW)  # type: ignore[arg-type]
-    assert kept is not None and kept.trust == mine.certificate.read_text()
+            load_server_tls(ControlSettings(**brought, tls_key=key), NOW)  # type: ignore[arg-type]
+    kept = load_server_tls(ControlSettings(**brought, tls_key=str(mine.key)), NOW)  # type: ignore[arg-type]
+    assert kept is not None and kept.trusted_pem == mine.certificate.read_text()
 
 
 def test_a_damaged_authority_is_said_and_not_replaced(tmp_path: Path) -> None:
-    files = OwnFiles(tmp_path / "tls")
-    issue(files, ["localhost"], NOW)
+    files = CertificateFiles(tmp_path / "tls")
+    issue_certificate(files, ["localhost"], NOW)
     files.authority.write_text("nonsense")
     with pytest.raises(StartupError, match="whoever trusts the old one"):
-        issue(files, ["localhost"], NOW)
+        issue_certificate(files, ["localhost"], NOW)
     assert files.authority.read_text() == "nonsense"
 
 
@@ -75,31 +75,31 @@ def test_its_own_certificate_names_what_clients_call_it() -> None:
         tls_names="choir.example, 10.0.0.7",
         control_endpoint="https://choird.internal:9400",
     )
-    names = own_names(settings)
+    names = certificate_names(settings)
     assert {"localhost", "127.0.0.1", "choir.example", "10.0.0.7", "choird.internal"} < {*names}
     assert "0.0.0.0" not in names and "" not in names
 
 
 def test_what_is_pinned_is_trusted_and_nothing_else(tmp_path: Path) -> None:
-    files = OwnFiles(tmp_path / "tls")
-    issue(files, ["localhost"], NOW)
-    context = trusting(files.authority.read_text())
+    files = CertificateFiles(tmp_path / "tls")
+    issue_certificate(files, ["localhost"], NOW)
+    context = ssl_context_for(files.authority.read_text())
     assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
     assert len(context.get_ca_certs()) == 1
-    with pytest.raises(BadInput, match="cannot be read"):
-        trusting("nonsense")
+    with pytest.raises(InvalidRequest, match="cannot be read"):
+        ssl_context_for("nonsense")
 
 
 def test_an_agent_gets_its_socket_or_the_http_way() -> None:
     spec = LaunchSpec("main", "ses", 1, "token", Path("/w"), Path("/c"), Path("/s"))
-    assert spec.way("/run/choir") == HttpWay("unix:///run/choir/choir.sock", "")
-    way = HttpWay("https://control:9400", "pem")
+    assert spec.control_address("/run/choir") == ControlAddress("unix:///run/choir/choir.sock", "")
+    way = ControlAddress("https://control:9400", "pem")
     over = LaunchSpec("main", "ses", 1, "token", Path("/w"), Path("/c"), Path("/s"), http=way)
-    assert over.way("/run/choir") is way
+    assert over.control_address("/run/choir") is way
 
 
 def test_the_fingerprint_is_what_openssl_shows(tmp_path: Path) -> None:
-    files = OwnFiles(tmp_path / "tls")
-    issue(files, ["localhost"], NOW)
+    files = CertificateFiles(tmp_path / "tls")
+    issue_certificate(files, ["localhost"], NOW)
     shown = fingerprint_of(files.authority.read_text())
     assert len(shown) == 95 and set(shown) <= set("0123456789ABCDEF:")

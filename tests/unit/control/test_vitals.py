@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_common.eventlog.chain import Head
+from choir_common.eventlog.chain import LogHead
 from choir_common.wire.operator import SessionStatus
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.sessions.record import SessionRow
-from choir_control.sessions.vitals import Vitals
+from choir_control.agents.sessions.liveness import LivenessTracker
+from choir_control.agents.sessions.record import SessionRow
 
 BOUND = ResourceBindings(workspace="w", llm="m", dm="d")
 ROW = SessionRow(
@@ -17,14 +17,14 @@ ROW = SessionRow(
     agent_id="main",
     status="active",
     epoch=1,
-    head=Head(),
+    head=LogHead(),
     continues=None,
     bindings=BOUND,
-    started_with=BOUND,
+    initial_bindings=BOUND,
     settings_rev=0,
     gateway="g",
-    resumes=0,
-    idle_resumes=0,
+    crashes=0,
+    idle_crashes=0,
     started_at=datetime(2026, 1, 1, tzinfo=UTC),
     ended_at=None,
     end_reason=None,
@@ -53,37 +53,41 @@ def clock() -> JumpingClock:
 
 
 @pytest.fixture
-def vitals(clock: JumpingClock) -> Vitals:
+def vitals(clock: JumpingClock) -> LivenessTracker:
     """Vitals that have just noticed one session."""
-    made = Vitals(clock)
-    made.attend([ROW])
+    made = LivenessTracker(clock)
+    made.track([ROW])
     return made
 
 
 @pytest.mark.parametrize("year", [1970, 2100])
-def test_no_jump_of_a_wall_clock_is_silence(vitals: Vitals, clock: JumpingClock, year: int) -> None:
+def test_no_jump_of_a_wall_clock_is_silence(
+    vitals: LivenessTracker, clock: JumpingClock, year: int
+) -> None:
     clock.seconds += 4
     clock.wall = datetime(year, 1, 1, tzinfo=UTC)
     long_ago = replace(ROW, last_heartbeat_at=datetime(1971, 1, 1, tzinfo=UTC))
-    vitals.attend([long_ago])
+    vitals.track([long_ago])
     assert vitals.silence_s(long_ago) == 4
     vitals.beat("ses_1", 1)
     assert vitals.silence_s(long_ago) == 0
 
 
-def test_an_old_epoch_is_not_heard(vitals: Vitals, clock: JumpingClock) -> None:
+def test_an_old_epoch_is_not_heard(vitals: LivenessTracker, clock: JumpingClock) -> None:
     clock.seconds += 5
     vitals.beat("ses_1", 0)
     assert vitals.silence_s(ROW) == 5
     second = replace(ROW, epoch=2)
-    vitals.attend([second])
+    vitals.track([second])
     clock.seconds += 3
     vitals.beat("ses_1", 1)
-    assert vitals.silence_s(second) == 3 and vitals.lived_s(second) == 3
+    assert vitals.silence_s(second) == 3 and vitals.epoch_age_s(second) == 3
     assert vitals.silence_s(ROW) == 0
 
 
-def test_who_is_suspect_is_cleared_by_one_heartbeat(vitals: Vitals, clock: JumpingClock) -> None:
+def test_who_is_suspect_is_cleared_by_one_heartbeat(
+    vitals: LivenessTracker, clock: JumpingClock
+) -> None:
     clock.seconds += 8
     vitals.suspect(ROW)
     assert vitals.is_suspect("ses_1")
@@ -91,25 +95,27 @@ def test_who_is_suspect_is_cleared_by_one_heartbeat(vitals: Vitals, clock: Jumpi
     assert not vitals.is_suspect("ses_1") and not vitals.is_suspect("ses_2")
 
 
-def test_silence_that_was_our_fault_is_excused(vitals: Vitals, clock: JumpingClock) -> None:
+def test_silence_that_was_our_fault_is_excused(
+    vitals: LivenessTracker, clock: JumpingClock
+) -> None:
     clock.seconds += 100
     vitals.suspect(ROW)
-    vitals.excuse_all()
+    vitals.reset_all()
     assert vitals.silence_s(ROW) == 0 and not vitals.is_suspect("ses_1")
-    assert vitals.lived_s(ROW) == 100
+    assert vitals.epoch_age_s(ROW) == 100
 
 
 @pytest.mark.parametrize("status", ["stopped", "crashed", "abandoned"])
 def test_a_session_that_does_not_run_is_forgotten(
-    vitals: Vitals, clock: JumpingClock, status: SessionStatus
+    vitals: LivenessTracker, clock: JumpingClock, status: SessionStatus
 ) -> None:
     clock.seconds += 9
-    vitals.attend([replace(ROW, status=status)])
+    vitals.track([replace(ROW, status=status)])
     assert vitals.silence_s(ROW) == 0
 
 
-def test_another_status_is_a_sign_of_life(vitals: Vitals, clock: JumpingClock) -> None:
+def test_another_status_is_a_sign_of_life(vitals: LivenessTracker, clock: JumpingClock) -> None:
     clock.seconds += 9
     stopping = replace(ROW, status="stopping")
-    vitals.attend([stopping])
-    assert vitals.silence_s(stopping) == 0 and vitals.lived_s(stopping) == 9
+    vitals.track([stopping])
+    assert vitals.silence_s(stopping) == 0 and vitals.epoch_age_s(stopping) == 9

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from choir_common.errors import Conflict
-from choir_control.workspaces.empty import empty
-from choir_control.workspaces.measure import measure
-from choir_control.workspaces.root import check_root
+from choir_control.workspaces.deletion import delete_contents
+from choir_control.workspaces.directory import check_may_be_emptied, measure_workspace
 
 DEEP = 1_500  # more levels than Python recurses, in a path longer than any may be
 
@@ -41,7 +40,7 @@ def test_everything_goes_and_links_are_not_followed(root: Path, outside: Path) -
     os.mkfifo(root / "a/fifo")
     (root / "bad\udcffname").write_text("x")
     (root / "line\nbreak").mkdir()
-    done = empty(root, print)
+    done = delete_contents(root, print)
     assert list(root.iterdir()) == [] and done.left == []
     assert done.removed == 11
     assert (outside / "keep").read_text() == "keep" and (outside / "inner").is_dir()
@@ -56,7 +55,7 @@ def test_a_tree_deeper_than_any_path_goes(root: Path) -> None:
         here = inner
     os.close(here)
     assert sys.getrecursionlimit() < DEEP
-    done = empty(root, print)
+    done = delete_contents(root, print)
     assert done.removed == DEEP and done.left == [] and list(root.iterdir()) == []
 
 
@@ -65,22 +64,22 @@ def test_directories_without_permissions_go(root: Path) -> None:
     (root / "shut/inner/file").write_text("x")
     (root / "shut/inner").chmod(0)
     (root / "shut").chmod(0)
-    assert empty(root, print).left == [] and list(root.iterdir()) == []
+    assert delete_contents(root, print).left == [] and list(root.iterdir()) == []
 
 
 def test_a_link_in_place_of_the_workspace_is_refused(tmp_path: Path, outside: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(outside)
     with pytest.raises(OSError, match="Not a directory|symbolic"):
-        empty(link, print)
+        delete_contents(link, print)
     with pytest.raises(Conflict, match="symbolic link"):
-        check_root(link, tmp_path / "home")
+        check_may_be_emptied(link, tmp_path / "home")
 
 
 def test_only_a_directory_of_its_own_may_be_emptied(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "workspaces/main").mkdir(parents=True)
-    assert check_root(home / "workspaces/main", home) == home / "workspaces/main"
+    assert check_may_be_emptied(home / "workspaces/main", home) == home / "workspaces/main"
     kept = [
         *("/", "/etc", "/usr", "/tmp/..", "relative/path"),
         *(Path.home(), Path.home().parent, home, tmp_path),
@@ -88,26 +87,26 @@ def test_only_a_directory_of_its_own_may_be_emptied(tmp_path: Path) -> None:
     ]
     for path in kept:
         with pytest.raises(Conflict, match="not emptied"):
-            check_root(Path(path), home)
+            check_may_be_emptied(Path(path), home)
 
 
 def test_a_directory_with_a_mount_inside_is_refused(tmp_path: Path) -> None:
     # /sys always has something mounted below it
     with pytest.raises(Conflict, match="mounted at"):
-        check_root(Path("/sys/fs"), tmp_path)
+        check_may_be_emptied(Path("/sys/fs"), tmp_path)
 
 
 def test_what_a_workspace_holds_is_measured_without_links(root: Path, outside: Path) -> None:
     (root / "a").mkdir()
     (root / "a/file").write_bytes(b"x" * 1000)
     (root / "link").symlink_to(outside)
-    found = measure(root, 5)
+    found = measure_workspace(root, 5)
     assert (found.exists, found.files, found.complete) == (True, 2, True)
     assert 1000 <= found.size < 1500
-    assert not measure(root / "none", 5).exists
+    assert not measure_workspace(root / "none", 5).exists
 
 
 def test_measuring_ends_when_its_time_is_over(root: Path) -> None:
     for number in range(600):
         (root / str(number)).touch()
-    assert not measure(root, 0).complete
+    assert not measure_workspace(root, 0).complete

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from choir_local.rehearsal.choose import Answer, choose
+from choir_local.rehearsal.answers import ScriptedAnswer, choose_answer
 from choir_local.rehearsal.score import ErrorStep, Score, parse_score
 from choir_local.rehearsal.turn import ChatRequest, read_turn
 
@@ -31,12 +31,14 @@ def answer(
     *messages: Mapping[str, object],
     score: Mapping[str, object] | None = None,
     tools: Sequence[str] = ("choir_fs_read", "choir_fs_write"),
-) -> Answer:
+) -> ScriptedAnswer:
     path = {"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}}
     offered = [{"type": "function", "function": {"name": n, "parameters": path}} for n in tools]
     request = {"model": "rehearsal", "messages": messages, "tools": offered}
     asked = ChatRequest.model_validate_json(json.dumps(request))
-    return choose(read_turn(asked), parse_score(json.dumps(score)) if score else Score(), GREETING)
+    return choose_answer(
+        read_turn(asked), parse_score(json.dumps(score)) if score else Score(), GREETING
+    )
 
 
 def test_without_a_score_it_greets_first() -> None:

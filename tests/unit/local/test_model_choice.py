@@ -56,7 +56,7 @@ async def test_nothing_configured_means_the_rehearsal_model() -> None:
     choice = await chosen()
     assert choice.rehearsal
     assert choice.config.endpoint == REHEARSAL
-    assert "no real intelligence" in choice.words
+    assert "no real intelligence" in choice.description
 
 
 async def test_a_score_means_the_rehearsal_model_whatever_keys_there_are() -> None:

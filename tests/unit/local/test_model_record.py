@@ -10,10 +10,10 @@ from choir_common.wire.config import Config, ModelConfig
 from choir_local.model_choice import ModelChoice
 from choir_local.model_record import (
     configured_model,
-    missing_model,
+    find_missing_model,
     read_record,
     record_choice,
-    refuse_stand_in,
+    rehearsal_replaces_model_error,
 )
 from choir_local.settings import LocalSettings, ModelSource
 
@@ -41,22 +41,22 @@ def settings(source: ModelSource = "auto", score: Path | None = None) -> LocalSe
 
 
 def test_a_rehearsal_in_place_of_the_real_model_is_refused_with_the_way_out(file: Path) -> None:
-    missing = missing_model(file, SCRIPTED, settings())
+    missing = find_missing_model(file, SCRIPTED, settings())
     assert missing is not None and missing.config == REAL
-    message = refuse_stand_in(missing).message
+    message = rehearsal_replaces_model_error(missing).message
     for expected in ("gpt-5-mini at OpenAI", "choirctl secret set openai-key", "MODEL_SOURCE"):
         assert expected in message
 
 
 def test_a_rehearsal_that_was_asked_for_is_not_refused(file: Path) -> None:
-    assert missing_model(file, SCRIPTED, settings("rehearsal")) is None
-    assert missing_model(file, SCRIPTED, settings(score=Path("/plays/one.json"))) is None
+    assert find_missing_model(file, SCRIPTED, settings("rehearsal")) is None
+    assert find_missing_model(file, SCRIPTED, settings(score=Path("/plays/one.json"))) is None
 
 
 def test_a_home_that_only_rehearsed_goes_on_rehearsing(tmp_path: Path) -> None:
     record_choice(tmp_path / "model.json", SCRIPTED)
     assert read_record(tmp_path / "model.json") is None
-    assert missing_model(tmp_path / "model.json", SCRIPTED, settings()) is None
+    assert find_missing_model(tmp_path / "model.json", SCRIPTED, settings()) is None
 
 
 def a_config(llm: str, core: str | None = None, **models: dict[str, Any]) -> Config:

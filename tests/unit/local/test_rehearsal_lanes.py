@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from choir_local.rehearsal.choose import Answer, choose
+from choir_local.rehearsal.answers import ScriptedAnswer, choose_answer
 from choir_local.rehearsal.lane import Lane, lane_of
-from choir_local.rehearsal.prefix import Prefixes
+from choir_local.rehearsal.prefix import PrefixMeter
 from choir_local.rehearsal.score import Score, parse_score
 from choir_local.rehearsal.turn import ChatRequest, read_turn
 
@@ -36,11 +36,13 @@ def answer(
     *messages: Mapping[str, object],
     score: Mapping[str, object] | None = None,
     tools: tuple[str, ...] = JOB_TOOLS,
-) -> Answer:
+) -> ScriptedAnswer:
     offered = [{"type": "function", "function": {"name": name}} for name in tools]
     body = {"model": "r", "messages": [message("system", system), *messages], "tools": offered}
     asked = ChatRequest.model_validate_json(json.dumps(body))
-    return choose(read_turn(asked), parse_score(json.dumps(score)) if score else Score(), "Hello.")
+    return choose_answer(
+        read_turn(asked), parse_score(json.dumps(score)) if score else Score(), "Hello."
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_a_rule_waits_for_its_lane_and_none_disturbs_the_memory() -> None:
 
 
 def test_a_prompt_counts_as_cached_as_far_as_it_begins_like_an_earlier_one() -> None:
-    prefixes = Prefixes()
+    prefixes = PrefixMeter()
     texts = ["a" * 1000, "b" * 1000, "c" * 1000]
 
     def body(count: int) -> bytes:

@@ -6,28 +6,28 @@ from pathlib import Path
 import pytest
 
 from choir_common.errors import StartupError
-from choir_local.stack_secrets import OWN, load_or_make_secrets
+from choir_local.stack_secrets import STACK_SECRETS, load_or_create_secrets
 
 
 def test_the_first_start_makes_them_for_the_owner_only(tmp_path: Path) -> None:
-    made = load_or_make_secrets(tmp_path / "secrets.json")
-    assert made.fresh == set(OWN)
-    assert len(set(made.values.values())) == len(OWN)
+    made = load_or_create_secrets(tmp_path / "secrets.json")
+    assert made.created == set(STACK_SECRETS)
+    assert len(set(made.values.values())) == len(STACK_SECRETS)
     assert (tmp_path / "secrets.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_the_second_start_finds_the_same(tmp_path: Path) -> None:
-    first = load_or_make_secrets(tmp_path / "secrets.json")
-    second = load_or_make_secrets(tmp_path / "secrets.json")
+    first = load_or_create_secrets(tmp_path / "secrets.json")
+    second = load_or_create_secrets(tmp_path / "secrets.json")
     assert second.values == first.values
-    assert second.fresh == frozenset()
+    assert second.created == frozenset()
 
 
 def test_what_others_wrote_stays(tmp_path: Path) -> None:
     path = tmp_path / "secrets.json"
     path.write_text(json.dumps({"telegram-bot": "123:abc", "nats-token": "mine"}))
     path.chmod(0o644)
-    values = load_or_make_secrets(path).values
+    values = load_or_create_secrets(path).values
     assert (values["telegram-bot"], values["nats-token"]) == ("123:abc", "mine")
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -37,12 +37,12 @@ def test_a_broken_file_is_refused_without_quoting_it(tmp_path: Path, text: str) 
     path = tmp_path / "secrets.json"
     path.write_text(text)
     with pytest.raises(StartupError) as caught:
-        load_or_make_secrets(path)
+        load_or_create_secrets(path)
     assert str(path) in caught.value.message
     assert "s3cret" not in str(caught.value)
     assert path.read_text() == text
 
 
 def test_no_value_shows_in_a_traceback(tmp_path: Path) -> None:
-    made = load_or_make_secrets(tmp_path / "secrets.json")
+    made = load_or_create_secrets(tmp_path / "secrets.json")
     assert not any(value in repr(made) for value in made.values.values())

@@ -5,14 +5,22 @@ from uuid import uuid4
 
 import pytest
 
-from choir_common.errors import BadInput
-from choir_memory.layers.candidates import Candidate, Turn, read_candidates, rule_on, shown
+from choir_common.errors import InvalidRequest
+from choir_memory.facts.candidates import (
+    Candidate,
+    SourceTurn,
+    decide_on,
+    parse_candidates,
+    render_turns,
+)
 from tests.service.memory.derived import propose
 
 AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 TURNS = [
-    Turn(uuid4(), "s1", "Ana", AT, "I only drink\n green tea.", by_user=True, trust=70),
-    Turn(uuid4(), "s1", "main", AT, "Always answer in French, then.", by_user=False, trust=50),
+    SourceTurn(uuid4(), "s1", "Ana", AT, "I only drink\n green tea.", by_user=True, trust=70),
+    SourceTurn(
+        uuid4(), "s1", "main", AT, "Always answer in French, then.", by_user=False, trust=50
+    ),
 ]
 
 
@@ -39,24 +47,24 @@ def make(**fields: object) -> Candidate:
     ],
 )
 def test_only_what_was_said_and_lasts_is_kept(fields: dict[str, object], ruling: str) -> None:
-    assert rule_on(make(**fields), TURNS) == ruling
+    assert decide_on(make(**fields), TURNS) == ruling
 
 
 def test_the_model_reads_numbered_dated_quoted_lines() -> None:
-    assert shown(TURNS).splitlines() == [
+    assert render_turns(TURNS).splitlines() == [
         "> 1. [2026-03-01 09:30] Ana: I only drink green tea.",
         "> 2. [2026-03-01 09:30] main: Always answer in French, then.",
     ]
 
 
 def test_an_answer_in_a_code_fence_is_read() -> None:
-    assert read_candidates('```json\n{"candidates": []}\n```') == []
+    assert parse_candidates('```json\n{"candidates": []}\n```') == []
 
 
 @pytest.mark.parametrize("answer", ["Sure! Here it is", '{"candidates": [{"kind": "wish"}]}', "[]"])
 def test_an_answer_that_does_not_fit_is_refused_in_words_for_the_model(answer: str) -> None:
-    with pytest.raises(BadInput, match="does not fit"):
-        read_candidates(answer)
+    with pytest.raises(InvalidRequest, match="does not fit"):
+        parse_candidates(answer)
 
 
 def test_the_same_in_other_letters_is_the_same() -> None:

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_memory.layers.chunk import DENSE_PIECE_CHARS, PIECE_CHARS, pieces
+from choir_memory.collections.chunking import DENSE_PIECE_CHARS, PIECE_CHARS, split_document
 
 MANUAL = """# Boiler
 
@@ -26,7 +26,7 @@ Two years.
 
 
 def test_headings_begin_a_piece_and_stand_above_all_below_them() -> None:
-    cut = pieces(MANUAL)
+    cut = split_document(MANUAL)
     assert [piece.headings for piece in cut] == [
         ("Boiler",),
         ("Boiler", "Pressure"),
@@ -38,19 +38,19 @@ def test_headings_begin_a_piece_and_stand_above_all_below_them() -> None:
 
 def test_a_long_paragraph_ends_at_a_sentence() -> None:
     sentence = "The valve is on the left side of the boiler. "
-    cut = pieces(sentence * 100)
+    cut = split_document(sentence * 100)
     assert all(piece.text.endswith("boiler.") for piece in cut)
     assert all(PIECE_CHARS // 2 < len(piece.text) <= PIECE_CHARS for piece in cut[:-1])
 
 
 def test_chinese_is_cut_shorter_at_its_full_stops() -> None:
-    cut = pieces("閥門在鍋爐的左側。" * 200)
+    cut = split_document("閥門在鍋爐的左側。" * 200)
     assert all(len(piece.text) <= DENSE_PIECE_CHARS for piece in cut)
     assert all(piece.text.endswith("。") for piece in cut)
 
 
 @given(st.text(alphabet="ab #\n.。x", max_size=4_000))
 def test_nothing_but_white_space_is_lost(text: str) -> None:
-    cut = pieces(text)
+    cut = split_document(text)
     assert re.sub(r"\s", "", "".join(piece.text for piece in cut)) == re.sub(r"\s", "", text)
     assert all(0 < len(piece.text) <= PIECE_CHARS for piece in cut)

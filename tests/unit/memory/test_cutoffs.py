@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_common.wire.config import RetentionConfig
-from choir_memory.documents.kinds import Grain
-from choir_memory.grains.cutoffs import cutoffs
-from choir_memory.grains.periods import GRAINS, coarser_period, first_day, period_of, span
+from choir_memory.documents.model import Grain
+from choir_memory.summaries.periods import (
+    GRAINS,
+    coarser_period,
+    first_day,
+    period_of,
+    period_range,
+)
+from choir_memory.summaries.retention_cutoffs import retention_cutoffs
 
 NOW = datetime(2026, 11, 20, 15, 30, tzinfo=UTC)
 FIELDS: dict[Grain, str] = {
@@ -22,7 +28,7 @@ FIELDS: dict[Grain, str] = {
 
 
 def test_without_limits_nothing_ever_goes() -> None:
-    assert list(cutoffs(RetentionConfig(), NOW)) == []
+    assert list(retention_cutoffs(RetentionConfig(), NOW)) == []
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ def test_without_limits_nothing_ever_goes() -> None:
 def test_a_cutoff_falls_where_whole_coarser_periods_end(
     kept: dict[str, int], of: str, before: str
 ) -> None:
-    (cutoff,) = cutoffs(RetentionConfig.model_validate(kept), NOW)
+    (cutoff,) = retention_cutoffs(RetentionConfig.model_validate(kept), NOW)
     assert (cutoff.of, cutoff.before.date().isoformat()) == (of, before)
 
 
@@ -52,11 +58,11 @@ def test_a_cutoff_falls_where_whole_coarser_periods_end(
 def test_the_parts_of_one_period_go_together_and_none_too_early(
     now: datetime, grain: Grain, days: int, offset: int
 ) -> None:
-    (cutoff,) = cutoffs(RetentionConfig.model_validate({FIELDS[grain]: days}), now)
+    (cutoff,) = retention_cutoffs(RetentionConfig.model_validate({FIELDS[grain]: days}), now)
     assert cutoff.before <= now - timedelta(days=days)
 
     def goes(period: str) -> bool:
-        return span(grain, period)[1] <= cutoff.before
+        return period_range(grain, period)[1] <= cutoff.before
 
     near = cutoff.before.date() + timedelta(days=offset)
     part = period_of(grain, near)

@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_common.errors import BadInput, DeadlineExceeded, Unavailable
-from choir_memory.embedding.guard import OPEN_S, EmbedderGuard
-from choir_memory.embedding.offline import MAX_ROWS, MAX_RUN_TOKENS, OfflineEmbedder, groups
-from choir_memory.embedding.port import Vector, render
+from choir_common.errors import DeadlineExceeded, InvalidRequest, Unavailable
+from choir_memory.embedding.circuit_breaker import OPEN_DURATION_S, EmbedderCircuitBreaker
+from choir_memory.embedding.embedder import Vector, to_pgvector
+from choir_memory.embedding.offline import (
+    MAX_ROWS,
+    MAX_RUN_TOKENS,
+    OfflineEmbedder,
+    group_by_length,
+)
 
 
 @pytest.fixture
@@ -80,7 +85,7 @@ async def test_a_query_does_not_wait_for_a_whole_batch_of_documents(
 
 @given(st.lists(st.integers(1, 256), max_size=60))
 def test_groups_hold_every_text_once_within_both_limits(lengths: list[int]) -> None:
-    made = groups(lengths)
+    made = group_by_length(lengths)
     assert sorted(at for group in made for at in group) == list(range(len(lengths)))
     for group in made:
         assert len(group) <= MAX_ROWS
@@ -88,7 +93,7 @@ def test_groups_hold_every_text_once_within_both_limits(lengths: list[int]) -> N
 
 
 def test_a_vector_is_written_as_pgvector_reads_it() -> None:
-    assert render([0.5, -1e-9, 1 / 3]) == "[0.5,-1e-09,0.33333]"
+    assert to_pgvector([0.5, -1e-9, 1 / 3]) == "[0.5,-1e-09,0.33333]"
 
 
 @dataclass
@@ -97,7 +102,7 @@ class StandIn:
 
     name: str = "stand-in"
     dimensions: int = 2
-    streams: int = 1
+    max_concurrency: int = 1
     error: Exception | None = None
     wait_s: float = 0.0
     asked: list[str] = field(default_factory=list)
@@ -126,7 +131,7 @@ class SetClock:
         return self.at
 
 
-async def fail(guard: EmbedderGuard, times: int) -> None:
+async def fail(guard: EmbedderCircuitBreaker, times: int) -> None:
     for number in range(times):
         with pytest.raises(Unavailable):
             await guard.embed_query(f"failing {number}")
@@ -134,17 +139,17 @@ async def fail(guard: EmbedderGuard, times: int) -> None:
 
 async def test_a_repeated_query_is_embedded_once() -> None:
     embedder = StandIn()
-    guard = EmbedderGuard(embedder, SetClock(), 1)
+    guard = EmbedderCircuitBreaker(embedder, SetClock(), 1)
     assert await guard.embed_query("q") == await guard.embed_query("q")
     assert embedder.asked == ["q"]
 
 
 async def test_an_embedder_that_is_down_is_left_alone_then_tried_once() -> None:
     embedder, clock = StandIn(error=Unavailable("It is down.")), SetClock()
-    guard = EmbedderGuard(embedder, clock, 1)
+    guard = EmbedderCircuitBreaker(embedder, clock, 1)
     await fail(guard, 10)
     assert len(embedder.asked) == 3
-    clock.at += OPEN_S + 0.1
+    clock.at += OPEN_DURATION_S + 0.1
     await fail(guard, 10)
     assert len(embedder.asked) == 4
     assert guard.trouble == "It is down."
@@ -152,24 +157,24 @@ async def test_an_embedder_that_is_down_is_left_alone_then_tried_once() -> None:
 
 async def test_an_embedder_that_is_back_is_used_again() -> None:
     embedder, clock = StandIn(error=Unavailable("It is down.")), SetClock()
-    guard = EmbedderGuard(embedder, clock, 1)
+    guard = EmbedderCircuitBreaker(embedder, clock, 1)
     await fail(guard, 3)
     embedder.error = None
-    clock.at += OPEN_S + 0.1
+    clock.at += OPEN_DURATION_S + 0.1
     await guard.embed_query("a")
     await guard.embed_query("b")
     assert guard.trouble is None
 
 
 async def test_a_query_does_not_wait_past_its_deadline() -> None:
-    guard = EmbedderGuard(StandIn(wait_s=30), SetClock(), 0.05)
+    guard = EmbedderCircuitBreaker(StandIn(wait_s=30), SetClock(), 0.05)
     with pytest.raises(DeadlineExceeded):
         await guard.embed_query("q")
     assert guard.trouble is not None
 
 
 async def test_a_refused_text_is_no_trouble_of_the_embedder() -> None:
-    guard = EmbedderGuard(StandIn(error=BadInput("too odd")), SetClock(), 1)
-    with pytest.raises(BadInput):
+    guard = EmbedderCircuitBreaker(StandIn(error=InvalidRequest("too odd")), SetClock(), 1)
+    with pytest.raises(InvalidRequest):
         await guard.embed_query("q")
     assert guard.trouble is None

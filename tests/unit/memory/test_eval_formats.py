@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.eval.corpus import Question
-from tests.eval.formats import guess, read_beam, read_jsonl, read_locomo, references, when
+from tests.eval.formats import (
+    detect_format,
+    normalize_references,
+    parse_time,
+    read_beam,
+    read_jsonl,
+    read_locomo,
+)
 from tests.eval.measures import mean, measure
 
 DATA = Path("tests/eval/data")
@@ -64,7 +71,12 @@ def test_locomo_questions_without_evidence_in_the_data_are_dropped(tmp_path: Pat
 
 
 def test_references_are_read_in_every_spelling() -> None:
-    assert references(["D:11:26", "D30:05 D1:2; D3:4"]) == {"D11:26", "D30:5", "D1:2", "D3:4"}
+    assert normalize_references(["D:11:26", "D30:05 D1:2; D3:4"]) == {
+        "D11:26",
+        "D30:5",
+        "D1:2",
+        "D3:4",
+    }
 
 
 def test_of_a_conversation_that_was_shortened_the_short_file_is_read(tmp_path: Path) -> None:
@@ -93,7 +105,7 @@ def test_beam_is_read_as_a_table_and_as_directories(tmp_path: Path, published: b
         ]
         write(tmp_path / "7" / "chat.json", batches)
         write(tmp_path / "7" / "probing_questions" / "probing_questions.json", PROBES)
-    assert guess(path) == "beam"
+    assert detect_format(path) == "beam"
     (space,) = read_beam(path)
     assert [unit.text for unit in space.units] == [
         "[March-15-2024] user: I use Flask.",
@@ -109,7 +121,7 @@ def test_beam_is_read_as_a_table_and_as_directories(tmp_path: Path, published: b
 
 def test_jsonl_is_read_with_its_questions() -> None:
     path = DATA / "notes.jsonl"
-    assert guess(path) == "jsonl"
+    assert detect_format(path) == "jsonl"
     garden, kitchen = read_jsonl(path)
     assert (len(garden.units), len(garden.questions)) == (5, 3)
     assert (len(kitchen.units), len(kitchen.questions)) == (2, 1)
@@ -128,7 +140,7 @@ def test_jsonl_is_read_with_its_questions() -> None:
     ],
 )
 def test_times_are_read_as_files_write_them(written: str | None, read: datetime | None) -> None:
-    assert when(written) == read
+    assert parse_time(written) == read
 
 
 def test_an_order_is_measured_by_turns_and_by_sessions() -> None:

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from choir_common.wire.memories import ALL_ARMS, Arm
-from choir_memory.search.fuse import Fused, Question, fuse
-from choir_memory.search.material import Material
-from choir_memory.search.scored import Scored
-from choir_memory.words.dates import AskedTime
+from choir_common.wire.memory_search import ALL_ARMS, Arm
+from choir_memory.search.candidates import ArmResult, CandidateTable
+from choir_memory.search.fusion import RankedDocument, RankingQuery, rank
+from choir_memory.text.dates import QueriedTime
 
 MAY = datetime(2023, 5, 8, tzinfo=UTC)
-ASKED = Question(
+ASKED = RankingQuery(
     words=frozenset({"violin", "lesson", "anna"}),
     terms=("violin", "lesson"),
     counts=(2, 20),
@@ -49,9 +48,9 @@ def row(name: int, **more: object) -> Row:
     return replace(Row(UUID(int=name), name * 10), **more)
 
 
-def columns(rows: Sequence[Row], terms: int) -> Material:
+def columns(rows: Sequence[Row], terms: int) -> CandidateTable:
     sessions = sorted({one.session_id for one in rows})
-    return Material(
+    return CandidateTable(
         [one.document_id for one in rows],
         np.array([sessions.index(one.session_id) for one in rows], np.int64),
         np.array([one.position for one in rows], np.int64),
@@ -65,12 +64,14 @@ def columns(rows: Sequence[Row], terms: int) -> Material:
     )
 
 
-def order(*rows: Row, question: Question = ASKED, arms: Sequence[Arm] = ALL_ARMS) -> list[int]:
+def order(*rows: Row, question: RankingQuery = ASKED, arms: Sequence[Arm] = ALL_ARMS) -> list[int]:
     return [one.document_id.int for one in weigh(*rows, question=question, arms=arms)]
 
 
-def weigh(*rows: Row, question: Question = ASKED, arms: Sequence[Arm] = ALL_ARMS) -> list[Fused]:
-    return fuse(question, columns(rows, len(question.terms)), {}, arms, 50)
+def weigh(
+    *rows: Row, question: RankingQuery = ASKED, arms: Sequence[Arm] = ALL_ARMS
+) -> list[RankedDocument]:
+    return rank(question, columns(rows, len(question.terms)), {}, arms, 50)
 
 
 def test_who_holds_both_words_and_meaning_comes_first() -> None:
@@ -147,7 +148,7 @@ def test_who_is_named_is_heard_first_and_the_name_is_no_word() -> None:
 
 
 def test_what_happened_in_the_asked_time_comes_first() -> None:
-    asked = replace(ASKED, time=AskedTime(year=2023, month=5))
+    asked = replace(ASKED, time=QueriedTime(year=2023, month=5))
     june = row(1, counts={0: 1}, happened_at=MAY.replace(month=6))
     assert order(june, row(2, counts={0: 1}), question=asked) == [2, 1]
 
@@ -179,8 +180,8 @@ def test_the_trace_adds_up_to_the_score() -> None:
 
 def test_the_trace_tells_the_rank_in_each_arm() -> None:
     told = row(1, counts={0: 1}, cosine=0.3)
-    lists = {"text": [Scored(UUID(int=1), 7, 0.6)], "vector": [Scored(UUID(int=1), 3, 0.3)]}
-    (one,) = fuse(ASKED, columns([told], 2), lists, ALL_ARMS, 10)
+    lists = {"text": [ArmResult(UUID(int=1), 7, 0.6)], "vector": [ArmResult(UUID(int=1), 3, 0.3)]}
+    (one,) = rank(ASKED, columns([told], 2), lists, ALL_ARMS, 10)
     assert (one.arms["text"].rank, one.arms["text"].score) == (7, 0.6)
     assert (one.arms["vector"].rank, one.arms["vector"].score) == (3, 0.3)
 
@@ -205,7 +206,7 @@ def test_the_order_is_by_score_without_doubles_and_within_the_limit(
         row(name, position=at, cosine=near, counts={0: a, 1: b}, asking=asks, eligible=kept)
         for name, (at, near, a, b, asks, kept) in enumerate(drawn)
     ]
-    fused = fuse(ASKED, columns(rows, 2), {}, ALL_ARMS, limit)
+    fused = rank(ASKED, columns(rows, 2), {}, ALL_ARMS, limit)
     assert len(fused) <= limit
     assert [one.score for one in fused] == sorted((one.score for one in fused), reverse=True)
     assert len({one.document_id for one in fused}) == len(fused)

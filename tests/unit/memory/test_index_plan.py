@@ -2,24 +2,36 @@
 
 import pytest
 
-from choir_memory.growth.plan import Index, Model, Plan, VectorTable, build_mb, plan
-from choir_memory.search.vector_arm_store import width_for
+from choir_memory.maintenance.index_plan import (
+    IndexedModel,
+    IndexPlan,
+    VectorIndex,
+    VectorTable,
+    build_memory_mb,
+    plan_indexes,
+)
+from choir_memory.search.vector_arm_store import ef_search_for
 
-OLD, NEW = Model(1, 384), Model(2, 1536)
+OLD, NEW = IndexedModel(1, 384), IndexedModel(2, 1536)
 OF_OLD, OF_NEW = "memory_embeddings_hnsw_1", "memory_embeddings_hnsw_2"
 
 
 @pytest.mark.parametrize(
     ("rows", "indexes", "models", "expected"),
     [
-        (999, [], [OLD], Plan([], [])),
-        (1_000, [], [OLD], Plan([], [OLD])),
-        (5_000, [Index(OF_OLD, valid=True)], [OLD], Plan([], [])),
-        (5_000, [Index(OF_OLD, valid=True)], [OLD, NEW], Plan([], [NEW])),
-        (5_000, [Index(OF_OLD, valid=True), Index(OF_NEW, valid=True)], [NEW], Plan([OF_OLD], [])),
-        (5_000, [Index(OF_OLD, valid=False)], [OLD], Plan([OF_OLD], [OLD])),
-        (400, [Index(OF_OLD, valid=True)], [OLD], Plan([], [])),
-        (249, [Index(OF_OLD, valid=True)], [OLD], Plan([OF_OLD], [])),
+        (999, [], [OLD], IndexPlan([], [])),
+        (1_000, [], [OLD], IndexPlan([], [OLD])),
+        (5_000, [VectorIndex(OF_OLD, valid=True)], [OLD], IndexPlan([], [])),
+        (5_000, [VectorIndex(OF_OLD, valid=True)], [OLD, NEW], IndexPlan([], [NEW])),
+        (
+            5_000,
+            [VectorIndex(OF_OLD, valid=True), VectorIndex(OF_NEW, valid=True)],
+            [NEW],
+            IndexPlan([OF_OLD], []),
+        ),
+        (5_000, [VectorIndex(OF_OLD, valid=False)], [OLD], IndexPlan([OF_OLD], [OLD])),
+        (400, [VectorIndex(OF_OLD, valid=True)], [OLD], IndexPlan([], [])),
+        (249, [VectorIndex(OF_OLD, valid=True)], [OLD], IndexPlan([OF_OLD], [])),
     ],
     ids=[
         "small",
@@ -33,18 +45,18 @@ OF_OLD, OF_NEW = "memory_embeddings_hnsw_1", "memory_embeddings_hnsw_2"
     ],
 )
 def test_a_large_space_has_one_valid_index_a_model(
-    rows: int, indexes: list[Index], models: list[Model], expected: Plan
+    rows: int, indexes: list[VectorIndex], models: list[IndexedModel], expected: IndexPlan
 ) -> None:
     table = VectorTable("main", "memory_embeddings", rows, indexes)
-    assert plan(table, models, 1_000) == expected
+    assert plan_indexes(table, models, 1_000) == expected
 
 
 def test_the_memory_of_an_index_grows_with_vectors_and_dimensions() -> None:
-    assert build_mb(VectorTable("a", "memory_embeddings", 150_000, []), OLD) <= 256
+    assert build_memory_mb(VectorTable("a", "memory_embeddings", 150_000, []), OLD) <= 256
     million = VectorTable("a", "memory_embeddings", 1_000_000, [])
-    assert 256 < build_mb(million, OLD) < 2_048 < build_mb(million, NEW)
+    assert 256 < build_memory_mb(million, OLD) < 2_048 < build_memory_mb(million, NEW)
 
 
 def test_a_larger_space_keeps_more_vectors_in_view_up_to_what_pgvector_takes() -> None:
-    widths = [width_for(documents) for documents in (5_000, 10_000, 100_000, 1_000_000, 10**9)]
+    widths = [ef_search_for(documents) for documents in (5_000, 10_000, 100_000, 1_000_000, 10**9)]
     assert widths == [200, 200, 448, 1_000, 1_000]

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_memory.grains.periods import (
+from choir_memory.documents.model import Grain
+from choir_memory.summaries.periods import (
     GRAINS,
-    Grain,
     coarser_period,
-    finer,
+    finer_grain,
     first_day,
     is_over,
     period_of,
-    span,
+    period_range,
 )
 
 DAYS = st.dates(date(1990, 1, 1), date(2100, 12, 31))
@@ -46,24 +46,24 @@ def test_a_week_across_a_border_counts_once_to_where_its_thursday_lies() -> None
 @given(DAYS, st.sampled_from(GRAINS))
 def test_a_day_lies_within_the_span_of_its_period(day: date, grain: Grain) -> None:
     period = period_of(grain, day)
-    start, end = span(grain, period)
+    start, end = period_range(grain, period)
     at = datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
     assert start <= at < end
     assert period_of(grain, first_day(grain, period)) == period
     # the next period begins where this one ends
     assert period_of(grain, end.date()) != period
-    assert span(grain, period_of(grain, end.date()))[0] == end
+    assert period_range(grain, period_of(grain, end.date()))[0] == end
 
 
 @given(DAYS, st.sampled_from(GRAINS[1:]))
 def test_a_period_is_over_only_when_all_that_counts_to_it_is(day: date, grain: Grain) -> None:
-    made_of = finer(grain)
+    made_of = finer_grain(grain)
     assert made_of is not None
     part = period_of(made_of, day)
     whole = coarser_period(made_of, part)
-    end_of_part = span(made_of, part)[1]
+    end_of_part = period_range(made_of, part)[1]
     assert not is_over(grain, whole, end_of_part - timedelta(seconds=1))
-    assert is_over(grain, whole, span(grain, whole)[1] + timedelta(days=3))
+    assert is_over(grain, whole, period_range(grain, whole)[1] + timedelta(days=3))
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_a_period_is_over_only_when_all_that_counts_to_it_is(day: date, grain: G
 )
 def test_what_is_no_period_is_refused(grain: Grain, no_period: str) -> None:
     with pytest.raises(ValueError):
-        span(grain, no_period)
+        period_range(grain, no_period)

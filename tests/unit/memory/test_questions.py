@@ -4,52 +4,51 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_memory.words.asking import asking_share
-from choir_memory.words.dates import AskedTime, asked_time
-from choir_memory.words.telling import named_speakers, telling_terms
-from choir_memory.words.tokens import query_terms
+from choir_memory.text.dates import QueriedTime, find_time
+from choir_memory.text.questions import content_terms, find_named_speakers, question_share
+from choir_memory.text.tokens import query_terms
 
 NOW = datetime(2024, 5, 15, 13, 30, tzinfo=UTC)
 
 
 def test_words_that_only_ask_are_not_looked_for_unless_there_are_no_others() -> None:
-    assert telling_terms("What did she do with the violin?") == ["violin"]
-    assert telling_terms("Please tell me what we discussed of violins") == ["violin"]
-    assert telling_terms("Who am I?") == query_terms("Who am I?")
-    assert telling_terms("小提琴在哪裡") == ["小提", "提琴", "琴在"]
-    assert telling_terms("什麼") == query_terms("什麼")
+    assert content_terms("What did she do with the violin?") == ["violin"]
+    assert content_terms("Please tell me what we discussed of violins") == ["violin"]
+    assert content_terms("Who am I?") == query_terms("Who am I?")
+    assert content_terms("小提琴在哪裡") == ["小提", "提琴", "琴在"]
+    assert content_terms("什麼") == query_terms("什麼")
 
 
 def test_a_speaker_is_named_by_the_first_name() -> None:
     words = frozenset(query_terms("Where does Anna's brother live?"))
-    assert named_speakers(words, {"Anna Ek", "Bert"}) == {"Anna Ek": {"anna", "ek"}}
+    assert find_named_speakers(words, {"Anna Ek", "Bert"}) == {"Anna Ek": {"anna", "ek"}}
 
 
 @pytest.mark.parametrize(
     ("question", "asked"),
     [
-        ("what happened on 2023-05-08?", AskedTime(2023, 5, 8)),
-        ("in 2023-05", AskedTime(2023, 5)),
-        ("the party on 8 May 2023", AskedTime(2023, 5, 8)),
-        ("the party on May 8th, 2023", AskedTime(2023, 5, 8)),
-        ("on the 3rd of September", AskedTime(None, 9, 3)),
-        ("What did we do in July 2022?", AskedTime(2022, 7)),
-        ("trips in may", AskedTime(None, 5)),
-        ("what changed in 2021", AskedTime(2021)),
-        ("2024年5月8日發生什麼事", AskedTime(2024, 5, 8)),
-        ("5月的旅行", AskedTime(None, 5)),
+        ("what happened on 2023-05-08?", QueriedTime(2023, 5, 8)),
+        ("in 2023-05", QueriedTime(2023, 5)),
+        ("the party on 8 May 2023", QueriedTime(2023, 5, 8)),
+        ("the party on May 8th, 2023", QueriedTime(2023, 5, 8)),
+        ("on the 3rd of September", QueriedTime(None, 9, 3)),
+        ("What did we do in July 2022?", QueriedTime(2022, 7)),
+        ("trips in may", QueriedTime(None, 5)),
+        ("what changed in 2021", QueriedTime(2021)),
+        ("2024年5月8日發生什麼事", QueriedTime(2024, 5, 8)),
+        ("5月的旅行", QueriedTime(None, 5)),
         ("she may come, can she march on?", None),
         ("room 2023 has 12 chairs", None),
         ("on 2023-19-45", None),
         ("what was said", None),
     ],
 )
-def test_a_time_is_read_as_people_write_it(question: str, asked: AskedTime | None) -> None:
-    assert asked_time(question, NOW) == asked
+def test_a_time_is_read_as_people_write_it(question: str, asked: QueriedTime | None) -> None:
+    assert find_time(question, NOW) == asked
 
 
 def test_a_time_is_counted_back_from_now() -> None:
-    yesterday = asked_time("what did I say yesterday?", NOW)
+    yesterday = find_time("what did I say yesterday?", NOW)
     assert yesterday
     assert yesterday.holds(datetime(2024, 5, 14, 23, 59, tzinfo=UTC))
     assert not yesterday.holds(datetime(2024, 5, 15, 0, 0, tzinfo=UTC))
@@ -57,15 +56,15 @@ def test_a_time_is_counted_back_from_now() -> None:
 
 
 def test_a_time_without_a_year_is_of_any() -> None:
-    asked = asked_time("in May", NOW)
+    asked = find_time("in May", NOW)
     assert asked
     assert asked.holds(datetime(2019, 5, 3, tzinfo=UTC))
     assert not asked.holds(datetime(2019, 6, 3, tzinfo=UTC))
 
 
 def test_the_share_that_asks_is_counted_by_sentences() -> None:
-    assert asking_share("I am well.") == 0
-    assert asking_share("Are you well?") == 1
-    assert asking_share("你好嗎？") == 1
-    assert 0.3 < asking_share("I am fine, thanks. And what about you?") < 0.7
-    assert asking_share("") == 0
+    assert question_share("I am well.") == 0
+    assert question_share("Are you well?") == 1
+    assert question_share("你好嗎？") == 1
+    assert 0.3 < question_share("I am fine, thanks. And what about you?") < 0.7
+    assert question_share("") == 0

@@ -7,8 +7,7 @@ from uuid import UUID
 import pytest
 
 from choir_common.errors import Unavailable
-from choir_memory.search.receipt_store import MadeReceipt
-from choir_memory.search.receipts import Receipts
+from choir_memory.search.receipt_store import NewReceipt, ReceiptBatcher
 
 
 class Table:
@@ -19,7 +18,7 @@ class Table:
         self.open = asyncio.Event()
         self.away = 0
 
-    async def keep(self, made: Sequence[MadeReceipt]) -> None:
+    async def insert(self, made: Sequence[NewReceipt]) -> None:
         self.statements.append([one.receipt_id.int for one in made])
         await self.open.wait()
         await asyncio.sleep(0)
@@ -29,8 +28,8 @@ class Table:
 
 
 async def keep(table: Table, count: int) -> list[object]:
-    receipts = Receipts()
-    made = [MadeReceipt(UUID(int=n), "main", "main", "{}") for n in range(count)]
+    receipts = ReceiptBatcher()
+    made = [NewReceipt(UUID(int=n), "main", "main", "{}") for n in range(count)]
     tasks = [asyncio.create_task(receipts.keep(table, one)) for one in made]
     while not table.statements:
         await asyncio.sleep(0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from choir_memory.layers.same_failure import likeness, read_failure
+from choir_memory.tool_errors.similarity import parse_failure, similarity
 
 LINE = 'exit code 1: Traceback (most recent call last): File "/work/main.py", line {}: {}'
 
@@ -27,7 +27,7 @@ LINE = 'exit code 1: Traceback (most recent call last): File "/work/main.py", li
     ],
 )
 def test_the_same_failure_is_known_again(first: str, second: str) -> None:
-    assert likeness(read_failure(first), read_failure(second)) > 0
+    assert similarity(parse_failure(first), parse_failure(second)) > 0
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_the_same_failure_is_known_again(first: str, second: str) -> None:
     ],
 )
 def test_another_failure_of_the_same_template_is_another(first: str, second: str) -> None:
-    assert likeness(read_failure(first), read_failure(second)) == 0
+    assert similarity(parse_failure(first), parse_failure(second)) == 0

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from choir_common.errors import BadInput, Unavailable
-from choir_memory.embedding.port import BATCH, Vector
-from choir_memory.embedding.together import Together
+from choir_common.errors import InvalidRequest, Unavailable
+from choir_memory.embedding.batching import QueryBatcher
+from choir_memory.embedding.embedder import BATCH_SIZE, Vector
 
 CALLS = 2
 
@@ -28,13 +28,13 @@ class Desk:
             self.down = False
             raise Unavailable("The provider is away.")
         if "unspeakable" in texts:
-            raise BadInput("The provider refuses the text.")
+            raise InvalidRequest("The provider refuses the text.")
         return [[float(len(text))] for text in texts]
 
 
 async def ask(desk: Desk, *texts: str) -> list[Vector | BaseException]:
     """Ask for all at once, and let the desk answer once all of them wait."""
-    together = Together(desk.embed, CALLS)
+    together = QueryBatcher(desk.embed, CALLS)
     tasks = [asyncio.create_task(together.embed(text)) for text in texts]
     while len(desk.asked) < min(CALLS, len(texts)):
         await asyncio.sleep(0)
@@ -50,21 +50,21 @@ async def test_a_few_go_alone_and_who_waits_goes_with_the_others_each_with_its_o
 
 async def test_a_call_holds_no_more_than_a_batch() -> None:
     desk = Desk()
-    await ask(desk, *(f"text {number}" for number in range(CALLS + BATCH + 3)))
-    assert [len(texts) for texts in desk.asked] == [1, 1, BATCH, 3]
+    await ask(desk, *(f"text {number}" for number in range(CALLS + BATCH_SIZE + 3)))
+    assert [len(texts) for texts in desk.asked] == [1, 1, BATCH_SIZE, 3]
 
 
 async def test_a_refused_text_fails_alone() -> None:
     desk = Desk()
     *good, bad, last = await ask(desk, "one", "two", "three", "unspeakable", "fifth")
     assert good == [[3.0], [3.0], [5.0]]
-    assert isinstance(bad, BadInput)
+    assert isinstance(bad, InvalidRequest)
     assert last == [5.0]
 
 
 async def test_who_fails_or_gives_up_leaves_the_call_to_the_next() -> None:
     desk = Desk()
-    together = Together(desk.embed, 1)
+    together = QueryBatcher(desk.embed, 1)
     first = asyncio.create_task(together.embed("first"))
     second, third = (asyncio.create_task(together.embed(text)) for text in ("second", "third"))
     while not desk.asked:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_memory.words.tokens import (
+from choir_memory.text.tokens import (
     MAX_DISTINCT,
     MAX_POSITION,
     document_tokens,

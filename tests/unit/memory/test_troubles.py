@@ -2,34 +2,34 @@
 
 import pytest
 
-from choir_common.eventlog.failure import MAX_SAID, failure_words
+from choir_common.eventlog.tool_results import MAX_FAILURE_CHARS, failure_text
 from choir_common.wire.events import ToolResultCommitted, ToolStatus
-from choir_common.wire.json import JsonObject
-from choir_memory.sessions.chunks import Cutter, Unsettled, read_unsettled, write_unsettled
-from choir_memory.sessions.troubles import Trouble
-from tests.support.sessions import Script
+from choir_common.wire.model import JsonObject
+from choir_memory.sessions.failure_tracker import EndedFailure
+from choir_memory.sessions.units import SplitterState, UnitSplitter, parse_state, render_state
+from tests.support.sessions import LogBuilder
 
 FAILED: JsonObject = {"exit_code": 2, "stdout": "", "stderr": "make: *** No rule to make target"}
 DONE: JsonObject = {"exit_code": 0, "stdout": "ok", "stderr": ""}
 
 
-def troubles(script: Script, cut_at: int = 0) -> list[Trouble]:
+def troubles(script: LogBuilder, cut_at: int = 0) -> list[EndedFailure]:
     """Return what a session's log tells, read in two pages."""
-    first = Cutter("main", Unsettled())
+    first = UnitSplitter("main", SplitterState())
     for event in script.events[:cut_at]:
         first.take(event)
-    second = Cutter("main", read_unsettled(write_unsettled(first.unsettled)))
+    second = UnitSplitter("main", parse_state(render_state(first.unsettled)))
     for event in script.events[cut_at:]:
         second.take(event)
     second.finish()
     return first.troubles.ended + second.troubles.ended
 
 
-def make_shell(*runs: tuple[str, JsonObject], ended: bool = True) -> Script:
-    script = Script()
+def make_shell(*runs: tuple[str, JsonObject], ended: bool = True) -> LogBuilder:
+    script = LogBuilder()
     script.user("Build it.")
     for number, (command, output) in enumerate(runs):
-        script.ask(f"c{number}", "choir.exec", {"command": command})
+        script.tool_call(f"c{number}", "choir.exec", {"command": command})
         script.result(f"c{number}", "choir.exec", output)
     if ended:
         script.reply("Done.")
@@ -65,7 +65,7 @@ def test_what_was_tried_again_in_vain_has_failed() -> None:
 
 def test_a_failure_is_not_told_before_its_turn_has_ended() -> None:
     script = make_shell(("make all", FAILED), ended=False)
-    cutter = Cutter("main", Unsettled())
+    cutter = UnitSplitter("main", SplitterState())
     for event in script.events:
         cutter.take(event)
     assert cutter.troubles.ended == []
@@ -80,8 +80,8 @@ def test_a_log_in_two_pages_tells_the_same_wherever_it_is_cut() -> None:
 
 
 def test_what_only_one_lane_may_see_is_not_remembered() -> None:
-    script = Script()
-    script.ask("c1", "choir.exec", {"command": "make"})
+    script = LogBuilder()
+    script.tool_call("c1", "choir.exec", {"command": "make"})
     script.result("c1", "choir.exec", FAILED, exposure="core")
     assert troubles(script) == []
 
@@ -105,27 +105,27 @@ def test_what_only_one_lane_may_see_is_not_remembered() -> None:
 def test_only_a_call_that_ran_and_failed_has_failed(
     tool: str, status: ToolStatus, output: JsonObject, said: str | None
 ) -> None:
-    assert failure_words(tool, status, output) == said
+    assert failure_text(tool, status, output) == said
 
 
 def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     output: JsonObject = {"code": "x", "message": "begin " + "." * 5_000 + " end"}
-    said = failure_words("choir.fs.read", "error", output)
-    assert said is not None and len(said) <= MAX_SAID + 3
+    said = failure_text("choir.fs.read", "error", output)
+    assert said is not None and len(said) <= MAX_FAILURE_CHARS + 3
     assert said.startswith("x begin") and said.endswith("end")
 
 
 def test_a_turn_that_fails_without_end_is_followed_in_bounds() -> None:
-    script = Script()
+    script = LogBuilder()
     for number in range(200):
         call, turn = f"c{number}", f"t{number % 50}"
-        script.ask(call, "choir.exec", {"command": f"run {'x' * number}"}, turn)
+        script.tool_call(call, "choir.exec", {"command": f"run {'x' * number}"}, turn)
         script.add(
             ToolResultCommitted(
                 turn_id=turn, call_id=call, tool="choir.exec", status="error", output={"code": "e"}
             )
         )
-    cutter = Cutter("main", Unsettled())
+    cutter = UnitSplitter("main", SplitterState())
     for event in script.events:
         cutter.take(event)
     following = cutter.unsettled.following

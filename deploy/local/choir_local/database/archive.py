@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -24,7 +24,7 @@ BLOCK = 1 << 20
 MANIFEST_MOST = 1 << 20
 
 
-class Part(BaseModel):
+class ManifestPart(BaseModel):
     """One file of the backup."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,14 +46,14 @@ class Manifest(BaseModel):
     """The agents' database roles, which the dump refers to."""
     schemas: dict[str, str]
     """The revision of each schema."""
-    parts: dict[str, Part]
+    parts: dict[str, ManifestPart]
 
 
-def describe(path: Path) -> Part:
+def describe(path: Path) -> ManifestPart:
     """Return a file's size and checksum."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-    return Part(size=path.stat().st_size, sha256=digest.hexdigest())
+    return ManifestPart(size=path.stat().st_size, sha256=digest.hexdigest())
 
 
 def pack(manifest: Manifest, directory: Path, target: Path) -> None:
@@ -79,39 +79,41 @@ def pack(manifest: Manifest, directory: Path, target: Path) -> None:
 def unpack(source: Path, directory: Path) -> Manifest:
     """Extract the parts into `directory` and verify them.
 
-    Raises BadInput for a file that is not a backup, has a newer format, or is damaged.
+    Raises InvalidRequest for a file that is not a backup, has a newer format, or is damaged.
     """
     try:
         with tarfile.open(source, mode="r:") as tar:
             manifest = _read_manifest(tar, source)
             for name in manifest.parts:
                 if name not in PARTS:
-                    raise BadInput(f"{source} holds {name!r}, which no backup holds.")
+                    raise InvalidRequest(f"{source} holds {name!r}, which no backup holds.")
                 _extract(tar, name, directory / name)
     except (tarfile.TarError, KeyError, EOFError) as error:
-        raise BadInput(
+        raise InvalidRequest(
             f"{source} is no backup of Choir, or only a part of one: {error}."
         ) from error
     for name, part in manifest.parts.items():
         if describe(directory / name) != part:
-            raise BadInput(f"{source} is damaged: {name} is not what was backed up.")
+            raise InvalidRequest(f"{source} is damaged: {name} is not what was backed up.")
     if DUMP not in manifest.parts:
-        raise BadInput(f"{source} holds no database.")
+        raise InvalidRequest(f"{source} holds no database.")
     return manifest
 
 
 def _read_manifest(tar: tarfile.TarFile, source: Path) -> Manifest:
     member = tar.next()
     if member is None or member.name != MANIFEST or member.size > MANIFEST_MOST:
-        raise BadInput(f"{source} is no backup of Choir.")
+        raise InvalidRequest(f"{source} is no backup of Choir.")
     file = tar.extractfile(member)
     text = file.read() if file else b""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError:
-        raise BadInput(f"{source} has a list of contents that this Choir cannot read.") from None
+        raise InvalidRequest(
+            f"{source} has a list of contents that this Choir cannot read."
+        ) from None
     if manifest.format > FORMAT:
-        raise BadInput(
+        raise InvalidRequest(
             f"{source} was made by Choir {manifest.choir} in a newer format. Restore it with that "
             "version."
         )

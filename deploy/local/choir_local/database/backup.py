@@ -21,32 +21,32 @@ from choir_local.database.archive import (
     describe,
     pack,
 )
-from choir_local.database.programs import run_program
-from choir_local.database.reach import Reached, reach, require_data
-from choir_local.database.schemas import standings
+from choir_local.database.client_programs import run_program
+from choir_local.database.connection import DatabaseAccess, open_database, require_embedded_database
+from choir_local.database.schemas import schema_statuses
 from choir_local.database.store import DatabaseStore
 from choir_local.home import Home
 from choir_local.postgres_cluster import DATABASE
 from choir_local.settings import LocalSettings
 
-Tell = Callable[[str], None]
+ShowProgress = Callable[[str], None]
 """Shows a progress text."""
 
 
-async def back_up(
-    settings: LocalSettings, target: Path, version: str, *, with_secrets: bool, tell: Tell
+async def create_backup(
+    settings: LocalSettings, target: Path, version: str, *, with_secrets: bool, tell: ShowProgress
 ) -> Manifest:
     """Write `target` and return its manifest.
 
     Raises Conflict when the file exists, NotFound when its directory does not, and StartupError when the
     database cannot be read.
     """
-    require_data(settings)
+    require_embedded_database(settings)
     _check_target(target)
     # in the target's directory: a whole database may be too large for a temporary file system
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as name:
         directory = Path(name)
-        async with reach(settings) as reached:
+        async with open_database(settings) as reached:
             manifest = await _collect(reached, directory, version, with_secrets, tell)
         tell("writing the file")
         await asyncio.to_thread(pack, manifest, directory, target)
@@ -61,11 +61,11 @@ def _check_target(target: Path) -> None:
 
 
 async def _collect(
-    reached: Reached, directory: Path, version: str, with_secrets: bool, tell: Tell
+    reached: DatabaseAccess, directory: Path, version: str, with_secrets: bool, tell: ShowProgress
 ) -> Manifest:
     async with reached.database() as database:
         store = DatabaseStore(database)
-        schemas = {each.schema: each.revision for each in await standings(database)}
+        schemas = {each.schema: each.revision for each in await schema_statuses(database)}
         dump = directory / DUMP
         await run_program(
             reached,

@@ -14,20 +14,20 @@ from pathlib import Path
 
 from choir_common.errors import Conflict, NotFound, StartupError
 from choir_local.database.archive import CONFIG, DUMP, SECRETS, Manifest, unpack
-from choir_local.database.backup import Tell
-from choir_local.database.programs import run_program
-from choir_local.database.reach import MAINTENANCE, Reached, reach
-from choir_local.database.schemas import bring_forward
-from choir_local.database.store import Chain, DatabaseStore
+from choir_local.database.backup import ShowProgress
+from choir_local.database.client_programs import run_program
+from choir_local.database.connection import MAINTENANCE, DatabaseAccess, open_database
+from choir_local.database.schemas import migrate_all
+from choir_local.database.store import DatabaseStore, LogVerification
 from choir_local.home import Home
 from choir_local.postgres_cluster import DATABASE
 from choir_local.private_file import write_private
 from choir_local.settings import LocalSettings
 from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN
 
-ARRIVING = "choir_restoring"
-ASIDE = "choir_replaced"
-LAZILY = "-c synchronous_commit=off"
+NEW_DATABASE = "choir_restoring"
+OLD_DATABASE = "choir_replaced"
+ASYNC_COMMIT = "-c synchronous_commit=off"
 """One transaction per statement: a single one would keep a lock on each of an agent's 36 relations.
 
 None of them has to be durable before the rename, whose durable transaction includes all of them.
@@ -35,19 +35,22 @@ None of them has to be durable before the rename, whose durable transaction incl
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """Result of a restore."""
 
     manifest: Manifest
-    chains: list[Chain]
+    chains: list[LogVerification]
     kept: list[Path]
     """Files that were there before, under their new names."""
 
 
-async def restore(settings: LocalSettings, source: Path, *, force: bool, tell: Tell) -> Restored:
+async def restore(
+    settings: LocalSettings, source: Path, *, force: bool, tell: ShowProgress
+) -> RestoreResult:
     """Replace the home's data by the contents of `source`.
 
-    Raises NotFound or BadInput for a file that is not a valid backup, Conflict when data would be replaced
+    Raises NotFound or InvalidRequest for a file that is not a valid backup, Conflict when data would be
+    replaced
     without `force` or a stack runs there, and StartupError when the data cannot be read.
     """
     if not await asyncio.to_thread(source.is_file):
@@ -58,21 +61,21 @@ async def restore(settings: LocalSettings, source: Path, *, force: bool, tell: T
         directory = Path(name)
         tell("checking the file")
         manifest = await asyncio.to_thread(unpack, source, directory)
-        async with reach(settings, stopped=True) as reached:
+        async with open_database(settings, stopped=True) as reached:
             if not force:
-                await _refuse_to_replace(reached, directory)
+                await _reject_replacement(reached, directory)
             # files are replaced only after the new database was verified, and the database is
             # renamed last
-            chains = await _bring_in(reached, manifest, directory, tell)
+            chains = await _restore_dump(reached, manifest, directory, tell)
             kept = [*_put_config(home, directory), *_put_secrets(home, directory)]
             async with reached.database(MAINTENANCE) as maintenance:
                 store = DatabaseStore(maintenance)
-                await store.swap(DATABASE, ARRIVING, ASIDE)
-                await store.drop_database(ASIDE)
-    return Restored(manifest, chains, kept)
+                await store.rename_into_place(DATABASE, NEW_DATABASE, OLD_DATABASE)
+                await store.drop_database(OLD_DATABASE)
+    return RestoreResult(manifest, chains, kept)
 
 
-async def _refuse_to_replace(reached: Reached, directory: Path) -> None:
+async def _reject_replacement(reached: DatabaseAccess, directory: Path) -> None:
     async with reached.database() as database:
         if not await DatabaseStore(database).is_empty():
             raise Conflict(
@@ -88,25 +91,25 @@ async def _refuse_to_replace(reached: Reached, directory: Path) -> None:
         )
 
 
-async def _bring_in(
-    reached: Reached, manifest: Manifest, directory: Path, tell: Tell
-) -> list[Chain]:
+async def _restore_dump(
+    reached: DatabaseAccess, manifest: Manifest, directory: Path, tell: ShowProgress
+) -> list[LogVerification]:
     async with reached.database(MAINTENANCE) as maintenance:
         store = DatabaseStore(maintenance)
-        await store.make_database(ARRIVING)
+        await store.make_database(NEW_DATABASE)
         await store.make_roles(manifest.roles)
     await run_program(
         reached,
         "pg_restore",
-        *("--exit-on-error", "--dbname", f"dbname={ARRIVING} options='{LAZILY}'"),
+        *("--exit-on-error", "--dbname", f"dbname={NEW_DATABASE} options='{ASYNC_COMMIT}'"),
         str(directory / DUMP),
         look=lambda: tell("restoring the database"),
     )
-    async with reached.database(ARRIVING) as arriving:
+    async with reached.database(NEW_DATABASE) as arriving:
         tell("bringing the schemas forward")
-        await bring_forward(arriving)
+        await migrate_all(arriving)
         tell("verifying the logs")
-        chains = await DatabaseStore(arriving).chains()
+        chains = await DatabaseStore(arriving).verify_logs()
     broken = [chain for chain in chains if chain.reason]
     if broken:
         first = broken[0]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from choir_common.postgres.migrate import Migration, check, migrate, read_migrations
+from choir_common.postgres.migrate import Migration, check_upgradable, migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_local.database.store import DatabaseStore
 
@@ -15,7 +15,7 @@ AGENT_FILES = "choir_memory.migrations.agent"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SchemaStatus:
     """Migration status of one schema."""
 
     schema: str
@@ -24,7 +24,7 @@ class Standing:
     missing: tuple[str, ...]
 
 
-async def standings(database: Database) -> list[Standing]:
+async def schema_statuses(database: Database) -> list[SchemaStatus]:
     """Return the status of every schema; a schema that does not exist yet lacks all migrations.
 
     Raises StartupError when a newer Choir created one or its files were changed.
@@ -33,15 +33,15 @@ async def standings(database: Database) -> list[Standing]:
     found = []
     for schema, migrations in await _all(store):
         state = await store.state(schema)
-        check(state, migrations)
+        check_upgradable(state, migrations)
         done = [each.revision for each in migrations if each.name in state.applied]
-        revision = state.stamp or (done[-1] if done else "none")
-        missing = tuple(state.missing(migrations))
-        found.append(Standing(schema, revision, migrations[-1].revision, missing))
+        revision = state.revision or (done[-1] if done else "none")
+        missing = tuple(state.missing_names(migrations))
+        found.append(SchemaStatus(schema, revision, migrations[-1].revision, missing))
     return found
 
 
-async def bring_forward(database: Database) -> dict[str, list[str]]:
+async def migrate_all(database: Database) -> dict[str, list[str]]:
     """Apply all missing migrations; return those applied, by schema.
 
     Raises StartupError; the schema that failed is unchanged, and those before it are up to date.

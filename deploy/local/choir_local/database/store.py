@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from choir_common.eventlog.chain import Head, first_break, head_of
-from choir_common.eventlog.erased import count_hashes, find_fault
-from choir_common.eventlog.stored import event_of
+from choir_common.eventlog.chain import LogHead, find_break, head_of
+from choir_common.eventlog.stored_log import count_hashes, event_from_row, verify_hashes
 from choir_common.postgres.migrate import SchemaState, read_state
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
@@ -13,7 +12,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class LogVerification:
     """Verification of one session's log; `reason` describes the first error, "" if there is none."""
 
     session_id: str
@@ -78,14 +77,14 @@ class DatabaseStore:
         """Drop a database if it exists."""
         await self._database.execute(f'DROP DATABASE IF EXISTS "{name}"')
 
-    async def swap(self, name: str, new: str, aside: str) -> None:
+    async def rename_into_place(self, name: str, new: str, aside: str) -> None:
         """Rename the database `new` to `name` and the old one to `aside`, in one transaction."""
         await self.drop_database(aside)
         async with self._database.transaction() as held:
             await held.execute(f'ALTER DATABASE "{name}" RENAME TO "{aside}"')
             await held.execute(f'ALTER DATABASE "{new}" RENAME TO "{name}"')
 
-    async def chains(self) -> list[Chain]:
+    async def verify_logs(self) -> list[LogVerification]:
         """Verify the log of every session, from its first event to its head."""
         if not await self._has("choir_control.sessions"):
             return []
@@ -93,24 +92,26 @@ class DatabaseStore:
             "SELECT session_id, head_rev, head_hash FROM choir_control.sessions ORDER BY session_id"
         )
         return [
-            await self._verify(row["session_id"], Head(row["head_rev"], row["head_hash"]))
+            await self._verify(row["session_id"], LogHead(row["head_rev"], row["head_hash"]))
             for row in rows
         ]
 
-    async def _verify(self, session_id: str, head: Head) -> Chain:
+    async def _verify(self, session_id: str, head: LogHead) -> LogVerification:
         hashes = await self._hashes_of_erased(session_id)
         if hashes is not None:
-            return Chain(session_id, count_hashes(hashes), find_fault(hashes, head))
-        at, count = Head(), 0
+            return LogVerification(session_id, count_hashes(hashes), verify_hashes(hashes, head))
+        at, count = LogHead(), 0
         while page := await self._events(session_id, at.rev):
-            broken = first_break(page, at)
+            broken = find_break(page, at)
             if broken is not None:
-                return Chain(session_id, count, f"event {broken.rev}: {broken.reason}")
+                return LogVerification(session_id, count, f"event {broken.rev}: {broken.reason}")
             count += len(page)
             at = head_of(page[-1])
         if at != head:
-            return Chain(session_id, count, f"the log ends at {at.rev}, its head says {head.rev}")
-        return Chain(session_id, count, "")
+            return LogVerification(
+                session_id, count, f"the log ends at {at.rev}, its head says {head.rev}"
+            )
+        return LogVerification(session_id, count, "")
 
     async def _events(self, session_id: str, after: int) -> list[Event]:
         rows = await self._database.fetch(
@@ -121,7 +122,7 @@ class DatabaseStore:
             after,
             PAGE,
         )
-        return [event_of(session_id, row) for row in rows]
+        return [event_from_row(session_id, row) for row in rows]
 
     async def _hashes_of_erased(self, session_id: str) -> bytes | None:
         """Return the hashes of a log that retention erased, or None if the log is not erased."""

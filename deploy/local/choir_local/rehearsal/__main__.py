@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from choir_common.http.listen import bind_tcp, bind_unix, serve, stop_on_signals
-from choir_common.process import run_process
+from choir_common.process import run_service_process
 from choir_local.rehearsal.app import make_rehearsal_app
 from choir_local.rehearsal.score import load_score
 
@@ -52,4 +52,4 @@ async def serve_until_stopped() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_process(serve_until_stopped))
+    sys.exit(run_service_process(serve_until_stopped))

@@ -16,13 +16,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from choir_common.wire.faults import faults_of
-from choir_common.wire.json import JsonObject
-from choir_local.rehearsal.choose import Answer, Fault, choose, load_greeting
+from choir_common.wire.model import JsonObject
+from choir_common.wire.validation_messages import error_messages
+from choir_local.rehearsal.answers import Fault, ScriptedAnswer, choose_answer, load_greeting
 from choir_local.rehearsal.completion import make_reply, render_document, render_stream
 from choir_local.rehearsal.embedding import DIMENSIONS, embed, to_base64
-from choir_local.rehearsal.prefix import Prefixes
-from choir_local.rehearsal.score import Call, ErrorStep, MalformedStep, Score
+from choir_local.rehearsal.prefix import PrefixMeter
+from choir_local.rehearsal.score import ErrorStep, MalformedStep, Score, ScriptedCall
 from choir_local.rehearsal.turn import ChatRequest, read_turn
 
 MODEL = "rehearsal"
@@ -43,7 +43,7 @@ class EmbeddingRequest(BaseModel):
 
 
 @dataclass(slots=True)
-class Counts:
+class RequestCounters:
     """Request counters since the start."""
 
     requests: int = 0
@@ -55,7 +55,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Prompts:
+class PromptSizes:
     """Sizes of one lane's prompts, in bytes."""
 
     requests: int = 0
@@ -70,7 +70,7 @@ class Prompts:
         self.prefix_bytes += prefix
 
 
-class ServedFaults:
+class FaultCounter:
     """Counter of the faults returned for each of the newest requests."""
 
     def __init__(self) -> None:
@@ -100,8 +100,8 @@ def make_rehearsal_app(score: Score | None = None) -> Starlette:
             Route("/v1/chat/completions", model.complete, methods=["POST"]),
             Route("/v1/embeddings", model.embed, methods=["POST"]),
             Route("/v1/models", model.list_models),
-            Route("/v1/stats", model.tell_counts),
-            Route("/livez", model.tell_life),
+            Route("/v1/stats", model.get_stats),
+            Route("/livez", model.get_livez),
         ],
     )
 
@@ -112,10 +112,10 @@ class RehearsalModel:
     def __init__(self, score: Score) -> None:
         self._score = score
         self._greeting = load_greeting()
-        self._counts = Counts()
-        self._served = ServedFaults()
-        self._prefixes = Prefixes()
-        self._lanes: dict[str, Prompts] = {}
+        self._counts = RequestCounters()
+        self._served = FaultCounter()
+        self._prefixes = PrefixMeter()
+        self._lanes: dict[str, PromptSizes] = {}
         self._last_request = orjson.Fragment(b"null")
 
     async def complete(self, request: Request) -> Response:
@@ -133,9 +133,9 @@ class RehearsalModel:
         if not asked.messages:
             return _error(400, "messages: at least one message is needed")
         turn = read_turn(asked)
-        answer = choose(turn, self._score, self._greeting)
+        answer = choose_answer(turn, self._score, self._greeting)
         prompt, cached = self._prefixes.measure(body)
-        self._lanes.setdefault(turn.lane or "other", Prompts()).add(prompt, cached)
+        self._lanes.setdefault(turn.lane or "other", PromptSizes()).add(prompt, cached)
         if answer.delay_ms:
             await asyncio.sleep(answer.delay_ms / 1000)
         if answer.hang:
@@ -176,13 +176,13 @@ class RehearsalModel:
         data = [{"id": n, "object": "model", "created": 0, "owned_by": "choir"} for n in names]
         return _json({"object": "list", "data": data})
 
-    async def tell_counts(self, _: Request) -> Response:
+    async def get_stats(self, _: Request) -> Response:
         """Return the counters and the last chat request, unchanged (GET /v1/stats)."""
         lanes = {lane: asdict(prompts) for lane, prompts in self._lanes.items()}
         counts = asdict(self._counts)
         return _json({**counts, "lanes": lanes, "last_request": self._last_request})
 
-    async def tell_life(self, _: Request) -> Response:
+    async def get_livez(self, _: Request) -> Response:
         """Report that the process runs (GET /livez)."""
         return _json({"status": "ok"})
 
@@ -194,7 +194,9 @@ async def _hang(request: Request) -> Response:
     return Response(status_code=499)
 
 
-def _answer(asked: ChatRequest, answer: Answer, prompt_chars: int, cached_chars: int) -> Response:
+def _answer(
+    asked: ChatRequest, answer: ScriptedAnswer, prompt_chars: int, cached_chars: int
+) -> Response:
     reply = make_reply(answer, asked.model, prompt_chars, cached_chars=cached_chars)
     if not asked.stream:
         return Response(render_document(reply), media_type="application/json")
@@ -211,7 +213,7 @@ def _answer(asked: ChatRequest, answer: Answer, prompt_chars: int, cached_chars:
     return StreamingResponse(slowly(), media_type="text/event-stream")
 
 
-def _fail(fault: Fault, asked: ChatRequest, answer: Answer) -> Response:
+def _fail(fault: Fault, asked: ChatRequest, answer: ScriptedAnswer) -> Response:
     """Return a fault in place of the answer."""
     if isinstance(fault, ErrorStep):
         response = (
@@ -226,17 +228,17 @@ def _fail(fault: Fault, asked: ChatRequest, answer: Answer) -> Response:
     return _malform(fault, asked, answer)
 
 
-def _malform(fault: MalformedStep, asked: ChatRequest, answer: Answer) -> Response:
+def _malform(fault: MalformedStep, asked: ChatRequest, answer: ScriptedAnswer) -> Response:
     match fault.kind:
         case "html":
             return Response("<html><h1>502 Bad Gateway</h1></html>", media_type="text/html")
         case "empty":
             return _json({"id": "chatcmpl-none", "object": "chat.completion", "choices": []})
         case "arguments":
-            calls = answer.calls or (Call(name="choir_fs_read"),)
-            reply = make_reply(Answer(calls=calls), asked.model, 0, broken=True)
+            calls = answer.calls or (ScriptedCall(name="choir_fs_read"),)
+            reply = make_reply(ScriptedAnswer(calls=calls), asked.model, 0, broken=True)
         case "body" | "cut":
-            reply = make_reply(Answer(answer.text or "Unfinished"), asked.model, 0)
+            reply = make_reply(ScriptedAnswer(answer.text or "Unfinished"), asked.model, 0)
     whole = b"".join(render_stream(reply, include_usage=False)) if asked.stream else None
     media_type = "text/event-stream" if asked.stream else "application/json"
     body = whole or render_document(reply)
@@ -277,4 +279,4 @@ def _error(status: int, message: str) -> Response:
 
 
 def _faults_text(error: ValidationError) -> str:
-    return "; ".join(faults_of(error, "body"))
+    return "; ".join(error_messages(error, "body"))

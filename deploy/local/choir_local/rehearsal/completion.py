@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from choir_common.wire.json import JsonObject
-from choir_local.rehearsal.choose import Answer
-from choir_local.rehearsal.score import Call
+from choir_common.wire.model import JsonObject
+from choir_local.rehearsal.answers import ScriptedAnswer
+from choir_local.rehearsal.score import ScriptedCall
 
 CHUNKS = 6
 CHARS_PER_TOKEN = 4  # the usual estimate; nobody is billed
@@ -20,10 +20,10 @@ BROKEN_ARGUMENTS = '{"path": "notes.txt", '
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CompletionReply:
     """An answer with the ids of its document and calls; `broken` makes the arguments invalid JSON."""
 
-    answer: Answer
+    answer: ScriptedAnswer
     model: str
     prompt_chars: int
     identity: str
@@ -51,13 +51,18 @@ class Reply:
 
 
 def make_reply(
-    answer: Answer, model: str, prompt_chars: int, *, broken: bool = False, cached_chars: int = 0
-) -> Reply:
+    answer: ScriptedAnswer,
+    model: str,
+    prompt_chars: int,
+    *,
+    broken: bool = False,
+    cached_chars: int = 0,
+) -> CompletionReply:
     """Return a reply with new ids for an answer."""
-    return Reply(answer, model, prompt_chars, os.urandom(9).hex(), broken, cached_chars)
+    return CompletionReply(answer, model, prompt_chars, os.urandom(9).hex(), broken, cached_chars)
 
 
-def render_document(reply: Reply) -> bytes:
+def render_document(reply: CompletionReply) -> bytes:
     """Return the whole answer as one JSON document."""
     message: JsonObject = {"role": "assistant", "content": reply.answer.text}
     if reply.answer.calls:
@@ -69,7 +74,7 @@ def render_document(reply: Reply) -> bytes:
     return orjson.dumps({**head, "choices": [choice], "usage": reply.usage})
 
 
-def render_stream(reply: Reply, *, include_usage: bool) -> Iterator[bytes]:
+def render_stream(reply: CompletionReply, *, include_usage: bool) -> Iterator[bytes]:
     """Yield the answer as server-sent events, ending with `[DONE]`."""
     yield _chunk(reply, {"role": "assistant", "content": ""})
     for part in _cut(reply.answer.text or ""):
@@ -90,7 +95,7 @@ def render_stream(reply: Reply, *, include_usage: bool) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def _head(reply: Reply, kind: str) -> JsonObject:
+def _head(reply: CompletionReply, kind: str) -> JsonObject:
     return {
         "id": f"chatcmpl-{reply.identity}",
         "object": kind,
@@ -99,7 +104,7 @@ def _head(reply: Reply, kind: str) -> JsonObject:
     }
 
 
-def _render_call(reply: Reply, number: int, call: Call) -> JsonObject:
+def _render_call(reply: CompletionReply, number: int, call: ScriptedCall) -> JsonObject:
     return {
         "id": f"call_{reply.identity}{number:02d}",
         "type": "function",
@@ -107,11 +112,11 @@ def _render_call(reply: Reply, number: int, call: Call) -> JsonObject:
     }
 
 
-def _arguments(reply: Reply, call: Call) -> str:
+def _arguments(reply: CompletionReply, call: ScriptedCall) -> str:
     return BROKEN_ARGUMENTS if reply.broken else orjson.dumps(call.arguments).decode()
 
 
-def _chunk(reply: Reply, delta: JsonObject, finish_reason: str | None = None) -> bytes:
+def _chunk(reply: CompletionReply, delta: JsonObject, finish_reason: str | None = None) -> bytes:
     choice: JsonObject = {"index": 0, "delta": delta, "finish_reason": finish_reason}
     return _event({**_head(reply, "chat.completion.chunk"), "choices": [choice]})
 

@@ -27,11 +27,11 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from choir_common.wire.json import JsonObject
-from choir_local.rehearsal.score import Call, ErrorStep
+from choir_common.wire.model import JsonObject
+from choir_local.rehearsal.score import ErrorStep, ScriptedCall
 
-MOST_TOOLS = 1000
-MOST_DELAY_MS = 600_000.0
+MAX_TOOL_CALLS = 1000
+MAX_DELAY_MS = 600_000.0
 
 _TOOLS = re.compile(r"#tools=(\d+)")
 _TOOL = re.compile(r"#tool=([\w.-]+)")
@@ -55,7 +55,7 @@ _VERBS: dict[str, JobVerb] = {
 
 
 @dataclass(frozen=True, slots=True)
-class JobOrder:
+class JobDirective:
     """An action on a core job."""
 
     verb: JobVerb
@@ -68,17 +68,17 @@ class Directives:
     """The directives of a user message; by default none."""
 
     tools: int = 0
-    tool: Call | None = None
+    tool: ScriptedCall | None = None
     """The call that `#tools` repeats, if `#tool` names one."""
-    order: Call | None = None
+    ordered_call: ScriptedCall | None = None
     """The single tool call requested by a sentence or `/tool`."""
-    jobs: tuple[JobOrder, ...] = ()
+    jobs: tuple[JobDirective, ...] = ()
     reports: tuple[tuple[str, str], ...] = ()
     """Reports that a core job sends first: `say` or `need`, and the text."""
     delay_ms: float = 0
     error: ErrorStep | None = None
     hang: bool = False
-    complaint: str | None = None
+    error_text: str | None = None
     """An error in a directive, as text for the user."""
 
 
@@ -93,32 +93,32 @@ def read_directives(text: str) -> Directives:
     tool, tool_complaint = _read_call(_TOOL, text)
     order, order_complaint = _read_call(_ORDER, text)
     return Directives(
-        tools=min(int(tools.group(1)), MOST_TOOLS) if tools else 0,
+        tools=min(int(tools.group(1)), MAX_TOOL_CALLS) if tools else 0,
         tool=tool,
-        order=order,
+        ordered_call=order,
         jobs=jobs,
         reports=tuple((kind, words.strip()) for kind, words in _REPORT.findall(text)),
-        delay_ms=min(float(delay.group(1)), MOST_DELAY_MS) if delay else 0,
+        delay_ms=min(float(delay.group(1)), MAX_DELAY_MS) if delay else 0,
         error=ErrorStep(status=int(error.group(1)), times=int(error.group(2) or 1))
         if error
         else None,
         hang=_HANG.search(text) is not None,
-        complaint=tool_complaint or order_complaint,
+        error_text=tool_complaint or order_complaint,
     )
 
 
-def _job_order(found: re.Match[str]) -> JobOrder:
+def _job_order(found: re.Match[str]) -> JobDirective:
     told, name, text, cancel, cancelled, listed = found.groups(default="")
-    return JobOrder(_VERBS[told or cancel or listed], name or cancelled, text)
+    return JobDirective(_VERBS[told or cancel or listed], name or cancelled, text)
 
 
-def _read_call(pattern: re.Pattern[str], text: str) -> tuple[Call | None, str | None]:
+def _read_call(pattern: re.Pattern[str], text: str) -> tuple[ScriptedCall | None, str | None]:
     found = pattern.search(text)
     if found is None:
         return None, None
     name = found.group(1)[:64]
     arguments, complaint = _read_arguments(name, text[found.end() :])
-    return Call(name=name, arguments=arguments), complaint
+    return ScriptedCall(name=name, arguments=arguments), complaint
 
 
 def _read_arguments(name: str, rest: str) -> tuple[JsonObject, str | None]:

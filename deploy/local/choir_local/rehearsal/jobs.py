@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import orjson
 from pydantic import JsonValue
 
-from choir_common.wire.json import JsonObject
-from choir_local.rehearsal.directives import JobOrder
-from choir_local.rehearsal.score import Call
+from choir_common.wire.model import JsonObject
+from choir_local.rehearsal.directives import JobDirective
+from choir_local.rehearsal.score import ScriptedCall
 from choir_local.rehearsal.turn import ToolResult
 
 _DONE = {"spawn": "started", "inject": "told", "cancel": "cancelled"}
 
 
-def job_call(order: JobOrder) -> Call:
+def job_call(order: JobDirective) -> ScriptedCall:
     """Return the tool call for one directive."""
     arguments: JsonObject = {"job_name": order.name} if order.name else {}
     match order.verb:
@@ -23,20 +23,20 @@ def job_call(order: JobOrder) -> Call:
             arguments["content"] = order.text
         case "cancel" | "list":
             pass
-    return Call(name=f"choir.core.{order.verb}", arguments=arguments)
+    return ScriptedCall(name=f"choir.core.{order.verb}", arguments=arguments)
 
 
-def report_call(kind: str, words: str) -> Call:
+def report_call(kind: str, words: str) -> ScriptedCall:
     """Return the tool call with which a core job reports."""
     said: JsonObject = (
         {"kind": "progress", "body": {"phase": words}}
         if kind == "say"
         else {"kind": "need_info", "body": {"missing": words}}
     )
-    return Call(name="choir.core.report", arguments=said)
+    return ScriptedCall(name="choir.core.report", arguments=said)
 
 
-def tell_jobs(orders: Sequence[JobOrder], results: Sequence[ToolResult]) -> str:
+def describe_job_results(orders: Sequence[JobDirective], results: Sequence[ToolResult]) -> str:
     """Return the result of each directive, one per line."""
     answered = [result for result in results if result.name.startswith("choir_core_")]
     lines = [
@@ -46,7 +46,7 @@ def tell_jobs(orders: Sequence[JobOrder], results: Sequence[ToolResult]) -> str:
     return "\n".join(lines)
 
 
-def _tell(order: JobOrder, text: str) -> str:
+def _tell(order: JobDirective, text: str) -> str:
     status, output = _read(text)
     if order.verb == "list":
         return f"Core jobs: {orjson.dumps(output).decode()}"

@@ -12,7 +12,7 @@ import orjson
 REMEMBERED = 32
 
 
-class Prefixes:
+class PrefixMeter:
     """The newest prompts."""
 
     def __init__(self) -> None:

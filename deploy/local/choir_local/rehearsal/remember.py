@@ -7,7 +7,7 @@ import json
 
 import orjson
 
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 QUOTED = 300
 
@@ -21,7 +21,7 @@ def fold_events(text: str) -> str:
     return orjson.dumps({"memory_delta": delta}).decode()
 
 
-def sum_up(text: str) -> str:
+def summarize_session(text: str) -> str:
     """Return a session summary with its topics."""
     told = f"The session, quoted by a script: {_said(text)}"
     topics = [{"title": "The session", "text": told}]

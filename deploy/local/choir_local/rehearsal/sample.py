@@ -2,7 +2,7 @@
 
 from pydantic import JsonValue
 
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 DEEPEST = 6
 WORD = "rehearsal"
@@ -12,7 +12,7 @@ _TYPED: JsonObject = {
 }  # fmt: skip
 
 
-def sample(schema: JsonValue, name: str = "", depth: int = 0) -> JsonValue:
+def sample_value(schema: JsonValue, name: str = "", depth: int = 0) -> JsonValue:
     """Return a value for `schema`; `name` is the property that it is for."""
     if not isinstance(schema, dict) or depth > DEEPEST:
         return _NAMED.get(name, WORD)
@@ -41,10 +41,12 @@ def sample_object(schema: JsonObject, depth: int = 0) -> JsonObject:
     required, properties = schema.get("required"), schema.get("properties")
     if not isinstance(required, list) or not isinstance(properties, dict):
         return {}
-    return {name: sample(properties.get(name), name, depth + 1) for name in map(str, required)}
+    return {
+        name: sample_value(properties.get(name), name, depth + 1) for name in map(str, required)
+    }
 
 
 def _items(schema: JsonObject, depth: int) -> JsonValue:
     least = schema.get("minItems")
     count = least if isinstance(least, int) else 0
-    return [sample(schema.get("items"), depth=depth + 1) for _ in range(min(count, 10))]
+    return [sample_value(schema.get("items"), depth=depth + 1) for _ in range(min(count, 10))]

@@ -27,8 +27,8 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from choir_common.errors import StartupError
-from choir_common.wire.faults import faults_of
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
+from choir_common.wire.validation_messages import error_messages
 from choir_local.rehearsal.lane import Lane
 
 Malformation = Literal["body", "arguments", "empty", "html", "cut"]
@@ -38,18 +38,18 @@ html: a proxy's error page with status 200; cut: the connection closes in the mi
 """
 
 
-class _Part(BaseModel):
+class _ScoreModel(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
-class Call(_Part):
+class ScriptedCall(_ScoreModel):
     """One tool call; `choir.fs.read` is sent as `choir_fs_read`."""
 
     name: str = Field(min_length=1, max_length=64)
     arguments: JsonObject = Field(default_factory=dict)
 
 
-class ErrorStep(_Part):
+class ErrorStep(_ScoreModel):
     """An HTTP error in place of the answer."""
 
     status: int = Field(default=500, ge=400, le=599)
@@ -60,7 +60,7 @@ class ErrorStep(_Part):
     """How often the same request gets the error before the answer; 0 means always."""
 
 
-class MalformedStep(_Part):
+class MalformedStep(_ScoreModel):
     """An answer that violates the protocol."""
 
     kind: Malformation
@@ -68,7 +68,7 @@ class MalformedStep(_Part):
     """As in `error`."""
 
 
-class Step(_Part):
+class Step(_ScoreModel):
     """One answer of the model: it waits, fails, and then sends text or calls, in this order."""
 
     delay_ms: float = Field(default=0, ge=0, le=600_000)
@@ -77,7 +77,7 @@ class Step(_Part):
     hang: bool = False
     """Never answer, so that the client must time out."""
     say: str | None = None
-    call: Call | tuple[Call, ...] | None = None
+    call: ScriptedCall | tuple[ScriptedCall, ...] | None = None
     chunk_delay_ms: float = Field(default=0, ge=0, le=60_000)
     """Pause between the parts of a streamed answer, in milliseconds."""
 
@@ -92,7 +92,7 @@ class Step(_Part):
         return tuple(value) if isinstance(value, list) else value
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[ScriptedCall, ...]:
         """Return the calls of this step, possibly none."""
         if self.call is None:
             return ()
@@ -110,7 +110,7 @@ class Step(_Part):
         return self.hang or any(fault is not None and fault.times == 0 for fault in faults)
 
 
-class Steps(_Part):
+class Steps(_ScoreModel):
     """The answers of one turn: each consists of the steps of one model call, and the last step answers."""
 
     answers: tuple[tuple[Step, ...], ...]
@@ -138,7 +138,7 @@ class Steps(_Part):
         return cls(answers=tuple(groups))
 
 
-class When(_Part):
+class RuleCondition(_ScoreModel):
     """Conditions of a rule; all that are set must match, and an empty one always matches."""
 
     lane: Lane | None = None
@@ -171,10 +171,10 @@ class When(_Part):
         return self.last_role == "tool" or any(part is not None for part in reacting)
 
 
-class Rule(_Part):
+class Rule(_ScoreModel):
     """Steps to play under a condition."""
 
-    when: When
+    when: RuleCondition
     then: tuple[Step, ...] = Field(strict=False)
 
     @model_validator(mode="after")
@@ -192,7 +192,7 @@ class Rule(_Part):
         return Steps.from_list(self.then)
 
 
-class Score(_Part):
+class Score(_ScoreModel):
     """A whole score."""
 
     about: str = ""
@@ -226,7 +226,7 @@ def parse_score(text: str | bytes, source: str = "the score") -> Score:
     try:
         return Score.model_validate_json(text)
     except ValidationError as error:
-        faults = "; ".join(faults_of(error, "file"))
+        faults = "; ".join(error_messages(error, "file"))
         raise StartupError(f"The rehearsal score {source} does not fit. {faults}.") from error
 
 

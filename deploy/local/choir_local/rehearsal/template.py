@@ -7,33 +7,33 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from choir_common.wire.json import JsonObject
-from choir_local.rehearsal.turn import Turn
+from choir_common.wire.model import JsonObject
+from choir_local.rehearsal.turn import RehearsalTurn
 
 # Other braces are kept, because scores also contain JSON and code.
 PLACEHOLDER = re.compile(r"\{((?:user|result|results|match)(?:\.[^{}\s]+)?)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class TemplateValues:
     """Values of the placeholders."""
 
-    turn: Turn
+    turn: RehearsalTurn
     groups: Mapping[str, str] = field(default_factory=dict)
     """Groups of the rule's regex, by number and name."""
 
 
-def fill_text(template: str, values: Values) -> str:
+def fill_text(template: str, values: TemplateValues) -> str:
     """Return `template` with its placeholders replaced; a missing value becomes `<no NAME>`."""
     return PLACEHOLDER.sub(lambda found: _as_text(_look_up(found.group(1), values)), template)
 
 
-def fill_arguments(arguments: JsonObject, values: Values) -> JsonObject:
+def fill_arguments(arguments: JsonObject, values: TemplateValues) -> JsonObject:
     """Replace placeholders in every string; a string that is only a placeholder gets the value's type."""
     return {name: _fill(value, values) for name, value in arguments.items()}
 
 
-def _fill(value: JsonValue, values: Values) -> JsonValue:
+def _fill(value: JsonValue, values: TemplateValues) -> JsonValue:
     if isinstance(value, str):
         whole = PLACEHOLDER.fullmatch(value)
         return _look_up(whole.group(1), values) if whole else fill_text(value, values)
@@ -44,7 +44,7 @@ def _fill(value: JsonValue, values: Values) -> JsonValue:
     return value
 
 
-def _look_up(path: str, values: Values) -> JsonValue:
+def _look_up(path: str, values: TemplateValues) -> JsonValue:
     head, *rest = path.split(".")
     results = [result.text for result in values.turn.results]
     found: JsonValue

@@ -9,45 +9,45 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memory_reminders import REMINDERS
-from choir_common.wire.prompt_marks import FOLDED, HANDED
-from choir_common.wire.time_zones import SENT
+from choir_common.wire.memory_recall import REMINDERS_HEADING
+from choir_common.wire.model import JsonObject
+from choir_common.wire.prompt_marks import SKILL_INPUT_HEADING, SUMMARY_HEADING
+from choir_common.wire.time_zones import SENT_LINE
 from choir_local.rehearsal.lane import Lane, lane_of
 
 SYSTEM = ("system", "developer")
-OWN_WORDS = "[Choir]"
+CHOIR_PREFIX = "[Choir]"
 _TO_REPORT = re.compile(r"\[Choir\].*\bto be reported\b")
-BESIDE = f"\n\n{REMINDERS}"
+REMINDER_SEPARATOR = f"\n\n{REMINDERS_HEADING}"
 """Separates a user's text from the reminders that memory appends to it."""
 
 
-class _Lenient(BaseModel):
+class _LenientModel(BaseModel):
     # Clients send more fields than these, and new ones every year.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class TextPart(_Lenient):
+class TextPart(_LenientModel):
     """A part of a message's content; only text is read."""
 
     text: str = ""
 
 
-class CalledFunction(_Lenient):
+class CalledFunction(_LenientModel):
     """The function of a tool call."""
 
     name: str
     arguments: str = ""
 
 
-class CalledTool(_Lenient):
+class CalledTool(_LenientModel):
     """A tool call in an assistant message."""
 
     id: str
     function: CalledFunction
 
 
-class ChatMessage(_Lenient):
+class ChatMessage(_LenientModel):
     """One message of the conversation."""
 
     role: str
@@ -63,7 +63,7 @@ class ChatMessage(_Lenient):
         return " ".join(part.text for part in self.content)
 
 
-class OfferedFunction(_Lenient):
+class OfferedFunction(_LenientModel):
     """The function of an offered tool."""
 
     name: str
@@ -71,19 +71,19 @@ class OfferedFunction(_Lenient):
     parameters: JsonObject | None = None
 
 
-class OfferedTool(_Lenient):
+class OfferedTool(_LenientModel):
     """A tool that the model may call."""
 
     function: OfferedFunction
 
 
-class StreamOptions(_Lenient):
+class StreamOptions(_LenientModel):
     """Options of a stream."""
 
     include_usage: bool = False
 
 
-class ChatRequest(_Lenient):
+class ChatRequest(_LenientModel):
     """The body of `POST /v1/chat/completions`."""
 
     model: str
@@ -103,7 +103,7 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RehearsalTurn:
     """State of a conversation in its current turn.
 
     A turn begins with the last user message. One that begins with `[Choir]` and has something to report comes
@@ -125,12 +125,12 @@ class Turn:
     tools: tuple[OfferedFunction, ...]
 
     @property
-    def own_words(self) -> str:
+    def own_text(self) -> str:
         """Return the text without Choir's remarks (corrections, replies) and their quotations."""
-        if not self.user_text.startswith(OWN_WORDS):
+        if not self.user_text.startswith(CHOIR_PREFIX):
             return self.user_text
         lines = self.user_text.splitlines()
-        return "\n".join(line for line in lines if not line.startswith((OWN_WORDS, ">")))
+        return "\n".join(line for line in lines if not line.startswith((CHOIR_PREFIX, ">")))
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class Turn:
         return tuple(tool.name for tool in self.tools)
 
 
-def read_turn(request: ChatRequest) -> Turn:
+def read_turn(request: ChatRequest) -> RehearsalTurn:
     """Return the state of the conversation in `request`."""
     messages = request.messages
     lane = lane_of(messages[0].text) if messages else None
@@ -146,9 +146,13 @@ def read_turn(request: ChatRequest) -> Turn:
     start = _first_after_head(messages) if whole else _newest_start(messages)
     since = [message for message in messages[start:] if not _is_handed(message)]
     told = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
-    text = "\n".join(told) if whole else SENT.sub("", "".join(told[:1]).partition(BESIDE)[0])
+    text = (
+        "\n".join(told)
+        if whole
+        else SENT_LINE.sub("", "".join(told[:1]).partition(REMINDER_SEPARATOR)[0])
+    )
     report = not whole and _is_report(text)
-    return Turn(
+    return RehearsalTurn(
         lane="report" if report else lane,
         user_text=_quoted_in(text) if report else text,
         users=1 if whole else sum(_is_asked(message) for message in messages),
@@ -175,8 +179,8 @@ def _of_the_runtime(messages: Sequence[ChatMessage]) -> Iterator[str]:
     for message in messages:
         if message.role in SYSTEM or _is_record(message):
             yield message.text
-        elif message.role == "user" and BESIDE in message.text:
-            yield message.text.partition(BESIDE)[2]
+        elif message.role == "user" and REMINDER_SEPARATOR in message.text:
+            yield message.text.partition(REMINDER_SEPARATOR)[2]
 
 
 def _is_asked(message: ChatMessage) -> bool:
@@ -184,11 +188,13 @@ def _is_asked(message: ChatMessage) -> bool:
 
 
 def _is_record(message: ChatMessage) -> bool:
-    return message.role == "user" and message.text.startswith((FOLDED, HANDED))
+    return message.role == "user" and message.text.startswith(
+        (SUMMARY_HEADING, SKILL_INPUT_HEADING)
+    )
 
 
 def _is_handed(message: ChatMessage) -> bool:
-    return message.role == "user" and message.text.startswith(HANDED)
+    return message.role == "user" and message.text.startswith(SKILL_INPUT_HEADING)
 
 
 def _is_report(text: str) -> bool:

@@ -6,11 +6,11 @@ shows nothing that the digest does not cover.
 
 import hashlib
 
-from choir_common.eventlog.chain import canonical
-from choir_common.wire.json import JsonObject
+from choir_common.eventlog.chain import canonical_json
+from choir_common.wire.model import JsonObject
 
 
-def digest_of(request_type: str, payload: JsonObject, basis: JsonObject | None = None) -> str:
+def request_digest(request_type: str, payload: JsonObject, basis: JsonObject | None = None) -> str:
     """Return the SHA-256 of the canonical JSON of a request and of the basis it was shown with.
 
     Any change of either changes the digest.
@@ -18,4 +18,4 @@ def digest_of(request_type: str, payload: JsonObject, basis: JsonObject | None =
     asked: JsonObject = {"request_type": request_type, "payload": payload}
     if basis:
         asked["basis"] = basis
-    return hashlib.sha256(canonical(asked)).hexdigest()
+    return hashlib.sha256(canonical_json(asked)).hexdigest()

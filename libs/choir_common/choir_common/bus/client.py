@@ -22,31 +22,31 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.micro.request import Request as MicroRequest
 from pydantic import ValidationError
 
-from choir_common.cancelling import keeping_cancellation
 from choir_common.errors import (
-    BadInput,
     ChoirError,
     DeadlineExceeded,
     ErrorEnvelope,
+    InvalidRequest,
     Unavailable,
     from_envelope,
 )
-from choir_common.tracing import answering, calling
-from choir_common.wire.faults import faults_of
-from choir_common.wire.model import Wire
+from choir_common.shutdown_deadline import preserve_cancellation
+from choir_common.tracing import client_span, server_span
+from choir_common.wire.model import WireModel
+from choir_common.wire.validation_messages import error_messages
 
 log = structlog.get_logger("choir.bus")
 
-Ask = TypeVar("Ask", bound=Wire)
-Answer = TypeVar("Answer", bound=Wire)
+RequestT = TypeVar("RequestT", bound=WireModel)
+ResponseT = TypeVar("ResponseT", bound=WireModel)
 
 DEADLINE_HEADER = "Choir-Deadline-Ms"
 ERROR_HEADER = "Nats-Service-Error-Code"
 CONNECT_TIMEOUT_S = 2
 STOP_GRACE_S = 2.0
 # Errors of a shutdown after the server has gone; RuntimeError is uvloop's for a closed transport.
-_FAREWELL = (NatsError, TimeoutError, OSError, RuntimeError)
-NOBODY = "choir.nobody"
+_CLOSE_ERRORS = (NatsError, TimeoutError, OSError, RuntimeError)
+PING_SUBJECT = "choir.nobody"
 """A subject without subscribers, for `ping`: the server itself replies that there are none."""
 # Further requests to one endpoint wait in NATS' own pending buffer, which is bounded too.
 MAX_CONCURRENT_PER_ENDPOINT = 64
@@ -57,8 +57,8 @@ class Endpoint:
     """A served subject: its request model and its handler."""
 
     subject: str
-    takes: type[Wire]
-    answer: Callable[[Any], Awaitable[Wire]]
+    request_model: type[WireModel]
+    handler: Callable[[Any], Awaitable[WireModel]]
 
 
 class ConnectionWatcher(Protocol):
@@ -104,7 +104,7 @@ class Bus:
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop serving, allow two seconds for handlers in progress, close."""
-        with contextlib.suppress(*_FAREWELL):
+        with contextlib.suppress(*_CLOSE_ERRORS):
             await asyncio.wait_for(self._client.drain(), STOP_GRACE_S)
         if self._working:
             _, late = await asyncio.wait(self._working, timeout=STOP_GRACE_S)
@@ -113,7 +113,7 @@ class Bus:
         await self._stack.aclose()
         if not self._client.is_closed:
             # A server that stopped first resets the connection during the close.
-            with contextlib.suppress(*_FAREWELL):
+            with contextlib.suppress(*_CLOSE_ERRORS):
                 await asyncio.wait_for(self._client.close(), 2)
 
     @property
@@ -122,7 +122,7 @@ class Bus:
         return self._client.is_connected
 
     @property
-    def trouble(self) -> str:
+    def failure_reason(self) -> str:
         """Why requests to this service fail now; empty if they do not."""
         if not self._client.is_connected:
             return "NATS is not reachable; it is being reconnected."
@@ -132,9 +132,9 @@ class Bus:
         """Call `watcher` each time the connection breaks, as long as this bus exists."""
         self._watchers.append(watcher)
 
-    async def ask(
-        self, subject: str, request: Wire, answer: type[Answer], timeout_s: float
-    ) -> Answer:
+    async def request(
+        self, subject: str, request: WireModel, response_model: type[ResponseT], timeout_s: float
+    ) -> ResponseT:
         """Send `request` and return the typed response.
 
         Raises the ChoirError that the server raised, Unavailable if no service is subscribed or NATS is
@@ -142,14 +142,14 @@ class Bus:
         """
         if not self._client.is_connected:
             raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
-        with calling(subject, "nats") as headers, keeping_cancellation():
+        with client_span(subject, "nats") as headers, preserve_cancellation():
             message = await self._request(subject, request, timeout_s, headers)
             if message.headers and ERROR_HEADER in message.headers:
                 raise _read_error(message)
-        return answer.model_validate_json(message.data)
+        return response_model.model_validate_json(message.data)
 
     async def _request(
-        self, subject: str, request: Wire, timeout_s: float, headers: dict[str, str]
+        self, subject: str, request: WireModel, timeout_s: float, headers: dict[str, str]
     ) -> Msg:
         try:
             return await self._client.request(
@@ -182,7 +182,7 @@ class Bus:
             raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
         try:
             # Not nats-py's flush: after an abandoned ping it drops the connection at the next pong.
-            await self._client.request(NOBODY, b"", timeout=timeout_s)
+            await self._client.request(PING_SUBJECT, b"", timeout=timeout_s)
         except NoRespondersError:
             return
         except (NatsTimeoutError, TimeoutError) as error:
@@ -192,12 +192,12 @@ class Bus:
         except NatsError as error:
             raise Unavailable("The message bus (NATS) failed.") from error
 
-    async def publish(self, subject: str, event: Wire) -> None:
+    async def publish(self, subject: str, event: WireModel) -> None:
         """Publish an event; dropped while NATS is down, because subscribers poll as well."""
         if self._client.is_connected:
             await self._client.publish(subject, event.model_dump_json().encode())
 
-    async def follow(self, subject: str, on_event: Callable[[], Awaitable[None]]) -> None:
+    async def subscribe(self, subject: str, on_event: Callable[[], Awaitable[None]]) -> None:
         """Call `on_event` for every publication on `subject`."""
 
         async def deliver(_: Msg) -> None:
@@ -205,8 +205,8 @@ class Bus:
 
         await self._client.subscribe(subject, cb=deliver)
 
-    async def hear(
-        self, subject: str, event: type[Ask], on_event: Callable[[Ask], Awaitable[None]]
+    async def subscribe_events(
+        self, subject: str, event: type[RequestT], on_event: Callable[[RequestT], Awaitable[None]]
     ) -> None:
         """Call `on_event` with each publication on `subject`, one after the other."""
 
@@ -248,7 +248,7 @@ class Bus:
             yield
         finally:
             self._serving = False
-            with contextlib.suppress(*_FAREWELL):
+            with contextlib.suppress(*_CLOSE_ERRORS):
                 await asyncio.wait_for(service.stop(), STOP_GRACE_S)
 
     def _handler(self, endpoint: Endpoint) -> Callable[[MicroRequest], Awaitable[None]]:
@@ -256,7 +256,7 @@ class Bus:
 
         async def work(request: MicroRequest) -> None:
             try:
-                await _answer(endpoint, request)
+                await _handle_request(endpoint, request)
             finally:
                 slots.release()
 
@@ -284,27 +284,29 @@ def _service(subject: str) -> str:
     return subject.split(".")[1] if subject.startswith("choir.") else "the service"
 
 
-async def _answer(endpoint: Endpoint, request: MicroRequest) -> None:
+async def _handle_request(endpoint: Endpoint, request: MicroRequest) -> None:
     headers = request.headers or {}
     budget_s = int(headers.get(DEADLINE_HEADER, "30000")) / 1000
     try:
         async with asyncio.timeout(budget_s):
-            with answering(endpoint.subject, "nats", headers):
-                reply = await endpoint.answer(endpoint.takes.model_validate_json(request.data))
+            with server_span(endpoint.subject, "nats", headers):
+                reply = await endpoint.handler(
+                    endpoint.request_model.model_validate_json(request.data)
+                )
         await request.respond(reply.model_dump_json().encode())
     except ValidationError as error:
-        faults = "; ".join(faults_of(error, "body"))
-        await _refuse(request, BadInput(f"{endpoint.subject}: {faults}"))
+        faults = "; ".join(error_messages(error, "body"))
+        await _respond_error(request, InvalidRequest(f"{endpoint.subject}: {faults}"))
     except ChoirError as error:
-        await _refuse(request, error)
+        await _respond_error(request, error)
     except TimeoutError:
-        await _refuse(request, DeadlineExceeded())
+        await _respond_error(request, DeadlineExceeded())
     except Exception:  # outermost handler: the caller gets an envelope, the log the trace
         log.exception("endpoint failed", subject=endpoint.subject)
-        await _refuse(request, ChoirError())
+        await _respond_error(request, ChoirError())
 
 
-async def _refuse(request: MicroRequest, error: ChoirError) -> None:
+async def _respond_error(request: MicroRequest, error: ChoirError) -> None:
     envelope = error.envelope()
     with contextlib.suppress(NatsError):
         await request.respond_error(

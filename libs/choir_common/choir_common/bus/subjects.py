@@ -11,13 +11,13 @@ def press_button() -> str:
     return "choir.control.inbox.press"
 
 
-def keep_card() -> str:
-    """gateway → control: KeptCard → Nothing; later Cards carry the stored message id."""
+def store_card() -> str:
+    """gateway → control: CardMessage → Nothing; later Cards carry the stored message id."""
     return "choir.control.cards.keep"
 
 
-def keep_progress() -> str:
-    """gateway → control: PartlySent → Nothing; a delivery retry carries the stored progress."""
+def store_progress() -> str:
+    """gateway → control: DeliveryProgress → Nothing; a delivery retry carries the stored progress."""
     return "choir.control.outbox.progress"
 
 
@@ -31,8 +31,8 @@ def read_channels() -> str:
     return "choir.control.channels.read"
 
 
-def read_memory_orders() -> str:
-    """memory → control: Nothing → MemoryOrders."""
+def read_memory_settings() -> str:
+    """memory → control: Nothing → MemorySettings."""
     return "choir.control.memory.read"
 
 
@@ -57,27 +57,27 @@ def ensure_memory() -> str:
 
 
 def query_memory() -> str:
-    """control → memory: MemoryQuery → MemoryHits."""
+    """control → memory: MemoryQueryTool → MemoryHits."""
     return "choir.memory.query"
 
 
 def upsert_memory() -> str:
-    """control → memory: MemoryUpsert → MemoryWritten."""
+    """control → memory: MemoryUpsertTool → MemoryWritten."""
     return "choir.memory.upsert"
 
 
 def memory_receipt() -> str:
-    """control → memory: ReadReceipt → Receipt."""
+    """control → memory: ReadSearchReceipt → Receipt."""
     return "choir.memory.receipt"
 
 
 def memory_hints() -> str:
-    """control → memory: HintsWanted → ToolHints."""
+    """control → memory: ReadHints → ToolHints."""
     return "choir.memory.hints"
 
 
 def memory_reminders() -> str:
-    """control → memory: RemindersWanted → Reminders."""
+    """control → memory: ReadReminders → Reminders."""
     return "choir.memory.remind"
 
 
@@ -87,7 +87,7 @@ def add_to_collection() -> str:
 
 
 def list_collections() -> str:
-    """control → memory: ListCollections → BroughtDocuments."""
+    """control → memory: ListCollections → CollectionDocuments."""
     return "choir.memory.collections.list"
 
 
@@ -127,12 +127,12 @@ def show_memory() -> str:
 
 
 def search_memory() -> str:
-    """control → memory: MemoryQuery → MemoryHits, for an operator."""
+    """control → memory: MemoryQueryTool → MemoryHits, for an operator."""
     return "choir.memory.operator.search"
 
 
 def put_memory() -> str:
-    """control → memory: MemoryUpsert → MemoryWritten, for an operator."""
+    """control → memory: MemoryUpsertTool → MemoryWritten, for an operator."""
     return "choir.memory.operator.put"
 
 
@@ -147,7 +147,7 @@ def export_memory() -> str:
 
 
 def import_memory() -> str:
-    """control → memory: BringIn → MemoryImported."""
+    """control → memory: ImportPart → MemoryImported."""
     return "choir.memory.operator.import"
 
 
@@ -156,21 +156,21 @@ def audit_memory() -> str:
     return "choir.memory.operator.audit"
 
 
-def state_of_memory() -> str:
-    """control → memory: ReadState → AgentMemory."""
+def memory_state() -> str:
+    """control → memory: ReadMemoryState → AgentMemory."""
     return "choir.memory.operator.state"
 
 
 def close_context() -> str:
-    """control → browser: ContextRequest → Nothing."""
+    """control → browser: CloseContext → Nothing."""
     return "choir.browser.close"
 
 
 def browse_page() -> str:
-    """control → browser: BrowseRequest → BrowsedPage."""
+    """control → browser: BrowseRequest → BrowseResponse."""
     return "choir.browser.browse"
 
 
 def browser_status() -> str:
-    """control → browser: Nothing → PartStatus."""
+    """control → browser: Nothing → ComponentStatus."""
     return "choir.browser.status"

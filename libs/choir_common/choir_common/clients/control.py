@@ -1,43 +1,57 @@
-"""Client of control over NATS; used by the gateway."""
+"""Client of control over NATS; used by the gateway.
 
+Download of outbound attachments from control over HTTP; used by the gateway, which uploads them.
+
+Control keeps a copy from the moment the message is durable until it is delivered.
+
+Client for the memory service's configuration, read from control over NATS; used by memory.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+
+import httpx2
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
-from choir_common.wire.activity import KeptCard
+from choir_common.http.client import stream_download
+from choir_common.wire.activity import CardMessage
+from choir_common.wire.memory_settings import MemoryServiceConfig
 from choir_common.wire.messages import (
-    Accepted,
-    ChannelsRequest,
+    ButtonPress,
+    ButtonResponse,
     ChannelTable,
-    History,
+    DeliveryProgress,
+    Empty,
     HistoryRequest,
+    InboundAccepted,
     InboundMessage,
-    Nothing,
-    PartlySent,
-    Press,
-    Pressed,
+    OutboundHistory,
+    ReadChannels,
 )
 
 TIMEOUT_S = 5.0
 
 
-class ControlInbox(Protocol):
+class ControlClient(Protocol):
     """Control's requests that a channel needs."""
 
-    async def accept(self, message: InboundMessage) -> Accepted: ...
+    async def accept(self, message: InboundMessage) -> InboundAccepted: ...
 
-    async def history(self, request: HistoryRequest) -> History: ...
+    async def history(self, request: HistoryRequest) -> OutboundHistory: ...
 
     async def channels(self, tokens_version: int = 0) -> ChannelTable: ...
 
-    async def press(self, press: Press) -> Pressed: ...
+    async def press(self, press: ButtonPress) -> ButtonResponse: ...
 
-    async def keep_card(self, card: KeptCard) -> None: ...
+    async def keep_card(self, card: CardMessage) -> None: ...
 
-    async def keep_progress(self, progress: PartlySent) -> None: ...
+    async def keep_progress(self, progress: DeliveryProgress) -> None: ...
 
 
-class BusControlInbox:
+class NatsControlClient:
     """Control over NATS."""
 
     def __init__(self, bus: Bus, instance: str = "") -> None:
@@ -45,33 +59,80 @@ class BusControlInbox:
         self._bus = bus
         self._instance = instance
 
-    async def accept(self, message: InboundMessage) -> Accepted:
+    async def accept(self, message: InboundMessage) -> InboundAccepted:
         """Store a message; returns once it is durable. Safe to repeat.
 
         Raises NotFound for an unknown DM, Unavailable if nothing was stored.
         """
-        return await self._bus.ask(subjects.accept_message(), message, Accepted, TIMEOUT_S)
+        return await self._bus.request(
+            subjects.accept_message(), message, InboundAccepted, TIMEOUT_S
+        )
 
-    async def history(self, request: HistoryRequest) -> History:
+    async def history(self, request: HistoryRequest) -> OutboundHistory:
         """Return a DM's outbound messages after an id."""
-        return await self._bus.ask(subjects.read_history(), request, History, TIMEOUT_S)
+        return await self._bus.request(subjects.read_history(), request, OutboundHistory, TIMEOUT_S)
 
     async def channels(self, tokens_version: int = 0) -> ChannelTable:
         """Return the configured gateways and DMs; reports which tokens the gateway has."""
-        request = ChannelsRequest(tokens_version=tokens_version, instance=self._instance)
-        return await self._bus.ask(subjects.read_channels(), request, ChannelTable, TIMEOUT_S)
+        request = ReadChannels(tokens_version=tokens_version, instance=self._instance)
+        return await self._bus.request(subjects.read_channels(), request, ChannelTable, TIMEOUT_S)
 
-    async def press(self, press: Press) -> Pressed:
+    async def press(self, press: ButtonPress) -> ButtonResponse:
         """Carry out the action of a button; returns once it is durable. Safe to repeat.
 
         A forged, used or foreign button does nothing; the response is the same as for any other.
         """
-        return await self._bus.ask(subjects.press_button(), press, Pressed, TIMEOUT_S)
+        return await self._bus.request(subjects.press_button(), press, ButtonResponse, TIMEOUT_S)
 
-    async def keep_card(self, card: KeptCard) -> None:
+    async def keep_card(self, card: CardMessage) -> None:
         """Store the id of the message that shows a progress card, for use after a restart."""
-        await self._bus.ask(subjects.keep_card(), card, Nothing, TIMEOUT_S)
+        await self._bus.request(subjects.store_card(), card, Empty, TIMEOUT_S)
 
-    async def keep_progress(self, progress: PartlySent) -> None:
+    async def keep_progress(self, progress: DeliveryProgress) -> None:
         """Store a message's delivery progress, for use after a restart. Safe to repeat."""
-        await self._bus.ask(subjects.keep_progress(), progress, Nothing, TIMEOUT_S)
+        await self._bus.request(subjects.store_progress(), progress, Empty, TIMEOUT_S)
+
+
+PATH = "/v1/outbox/{outbox_id}/files/{ref}"
+"""Route of `GET`; requires the operator token over TCP."""
+
+
+class OutboxFilesClient(Protocol):
+    """Attachments of messages that are not delivered yet."""
+
+    def open(
+        self, outbox_id: int, ref: str
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+
+
+class HttpOutboxFilesClient:
+    """Control's file endpoint over HTTP."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        """`client` must have control's address and the operator token."""
+        self._client = client
+
+    @contextlib.asynccontextmanager
+    async def open(self, outbox_id: int, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Yield the bytes of an attachment, as many as its `size`.
+
+        Raises NotFound if the message has been delivered or has no such file, Unavailable if control may be
+        asked again.
+        """
+        async with stream_download(
+            self._client, PATH.format(outbox_id=outbox_id, ref=ref)
+        ) as pieces:
+            yield pieces
+
+
+class NatsMemorySettingsClient:
+    """Control over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def read(self) -> MemoryServiceConfig:
+        """Return memory's part of the configuration; raises Unavailable while control is down."""
+        return await self._bus.request(
+            subjects.read_memory_settings(), Empty(), MemoryServiceConfig, TIMEOUT_S
+        )

@@ -1,24 +1,36 @@
-"""Client of the gateway over NATS; used by control's outbox."""
+"""Client of the gateway over NATS; used by control's outbox.
+
+Download of users' attachments from the gateway over HTTP; used by control.
+
+Control puts the files into a workspace. The bot's token never leaves the gateway, which requests the file
+from the channel and streams the bytes.
+"""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+
+import httpx2
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.errors import OutcomeUnknown
-from choir_common.wire.messages import OutboundMessage, Receipt
+from choir_common.http.client import stream_download
+from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 
 # A long Telegram message takes this long under its rate limits.
 TIMEOUT_S = 60.0
 
 
-class Gateway(Protocol):
+class GatewayClient(Protocol):
     """Delivery of messages to users."""
 
-    async def deliver(self, message: OutboundMessage) -> Receipt: ...
+    async def deliver(self, message: OutboundMessage) -> DeliveryReceipt: ...
 
 
-class BusGateway:
+class NatsGatewayClient:
     """The gateway over NATS."""
 
     def __init__(self, bus: Bus) -> None:
@@ -27,7 +39,7 @@ class BusGateway:
         self._in_flight: set[asyncio.Timeout] = set()
         bus.watch_connection(self)
 
-    def note_instance(self, instance: str) -> None:
+    def set_instance(self, instance: str) -> None:
         """Record which gateway process runs; a new one cannot respond to an earlier one's requests.
 
         Pending deliveries then fail at once. Call this before the new process receives its channels: until
@@ -49,7 +61,7 @@ class BusGateway:
             delivery.reschedule(now)
         self._in_flight.clear()
 
-    async def deliver(self, message: OutboundMessage) -> Receipt:
+    async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         """Deliver a message through its channel.
 
         Raises Unavailable or RateLimited if it was certainly not sent, DeadlineExceeded or OutcomeUnknown
@@ -59,8 +71,8 @@ class BusGateway:
             async with asyncio.timeout(None) as delivery:
                 self._in_flight.add(delivery)
                 try:
-                    return await self._bus.ask(
-                        subjects.deliver_message(), message, Receipt, TIMEOUT_S
+                    return await self._bus.request(
+                        subjects.deliver_message(), message, DeliveryReceipt, TIMEOUT_S
                     )
                 finally:
                     # An expired timeout must not be rescheduled.
@@ -69,3 +81,32 @@ class BusGateway:
             raise OutcomeUnknown(
                 "The gateway was restarted, or the bus broke, while it delivered."
             ) from error
+
+
+PATH = "/v1/files/{gateway}"
+"""Route of `GET`, with `?ref=`; requires the operator token."""
+
+
+class GatewayFilesClient(Protocol):
+    """Attachments that the channels have."""
+
+    def open(self, gateway: str, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+
+
+class HttpGatewayFilesClient:
+    """The gateway's file endpoint over HTTP."""
+
+    def __init__(self, client: httpx2.AsyncClient) -> None:
+        """`client` must have the gateway's address and the operator token."""
+        self._client = client
+
+    @contextlib.asynccontextmanager
+    async def open(self, gateway: str, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Yield the bytes of an inbound attachment; the caller must limit how much it reads.
+
+        Raises NotFound if the channel no longer has it, TooLarge if the channel refuses it for its size,
+        Unavailable or RateLimited if it may be requested again.
+        """
+        path = PATH.format(gateway=gateway)
+        async with stream_download(self._client, path, {"ref": ref}) as pieces:
+            yield pieces

@@ -5,8 +5,8 @@ from typing import Protocol
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.wire.memory_sessions import (
-    Archived,
     ArchivePage,
+    ArchiveProgress,
     EraseSession,
     RecordUnits,
     SessionErased,
@@ -17,17 +17,17 @@ TIMEOUT_S = 30.0
 """Tokenizing a page of long texts takes a second or two on a busy machine."""
 
 
-class SessionMemory(Protocol):
+class SessionMemoryClient(Protocol):
     """The part of memory that stores sessions."""
 
     async def record(self, units: RecordUnits) -> UnitsRecorded: ...
 
-    async def archive(self, page: ArchivePage) -> Archived: ...
+    async def archive(self, page: ArchivePage) -> ArchiveProgress: ...
 
     async def erase(self, session: EraseSession) -> SessionErased: ...
 
 
-class BusSessionMemory:
+class NatsSessionMemoryClient:
     """The memory service over NATS."""
 
     def __init__(self, bus: Bus) -> None:
@@ -35,12 +35,12 @@ class BusSessionMemory:
 
     async def record(self, units: RecordUnits) -> UnitsRecorded:
         """Write units of a session; repeating it changes nothing."""
-        return await self._bus.ask(subjects.record_units(), units, UnitsRecorded, TIMEOUT_S)
+        return await self._bus.request(subjects.record_units(), units, UnitsRecorded, TIMEOUT_S)
 
-    async def archive(self, page: ArchivePage) -> Archived:
+    async def archive(self, page: ArchivePage) -> ArchiveProgress:
         """Send the next events; known ones are skipped, and a gap returns the stored position."""
-        return await self._bus.ask(subjects.archive_session(), page, Archived, TIMEOUT_S)
+        return await self._bus.request(subjects.archive_session(), page, ArchiveProgress, TIMEOUT_S)
 
     async def erase(self, session: EraseSession) -> SessionErased:
         """Erase a session permanently; repeating it changes nothing."""
-        return await self._bus.ask(subjects.erase_session(), session, SessionErased, TIMEOUT_S)
+        return await self._bus.request(subjects.erase_session(), session, SessionErased, TIMEOUT_S)

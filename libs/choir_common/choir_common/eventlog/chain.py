@@ -12,14 +12,13 @@ from datetime import datetime
 
 import orjson
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 from choir_common.wire.events import GENESIS, Event, EventPayload, render_payload
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import stamp
+from choir_common.wire.model import JsonObject, format_log_time
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LogHead:
     """The last event of a chain; revision 0 and the genesis hash before the first event."""
 
     rev: int = 0
@@ -27,27 +26,27 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class ChainBreak:
     """The first event that does not fit the chain, and the reason."""
 
     rev: int
     reason: str
 
 
-def canonical(value: JsonObject) -> bytes:
+def canonical_json(value: JsonObject) -> bytes:
     """Return the canonical JSON that is hashed and stored.
 
-    Raises BadInput for values that JSON with 64-bit numbers cannot represent.
+    Raises InvalidRequest for values that JSON with 64-bit numbers cannot represent.
     """
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, TypeError) as error:
-        raise BadInput(f"an event holds a value that JSON cannot carry: {error}") from error
+        raise InvalidRequest(f"an event holds a value that JSON cannot carry: {error}") from error
 
 
-def digest(event: Event) -> str:
+def event_hash(event: Event) -> str:
     """Return the hash an event must have, computed from its other fields."""
-    body = canonical(
+    body = canonical_json(
         {
             "session_id": event.session_id,
             "rev": event.rev,
@@ -60,7 +59,9 @@ def digest(event: Event) -> str:
     return hashlib.sha256(event.hash_prev.encode() + body).hexdigest()
 
 
-def link(head: Head, session_id: str, lane: str, payload: EventPayload, at: datetime) -> Event:
+def link_event(
+    head: LogHead, session_id: str, lane: str, payload: EventPayload, at: datetime
+) -> Event:
     """Return a new event that follows `head`."""
     unsealed = Event(
         session_id=session_id,
@@ -68,27 +69,29 @@ def link(head: Head, session_id: str, lane: str, payload: EventPayload, at: date
         lane=lane,
         type=payload.type,
         payload=render_payload(payload),
-        at=stamp(at),
+        at=format_log_time(at),
         hash_prev=head.hash,
         hash="",
     )
-    return unsealed.model_copy(update={"hash": digest(unsealed)})
+    return unsealed.model_copy(update={"hash": event_hash(unsealed)})
 
 
-def head_of(event: Event) -> Head:
+def head_of(event: Event) -> LogHead:
     """Return the head of a chain that ends with `event`."""
-    return Head(event.rev, event.hash)
+    return LogHead(event.rev, event.hash)
 
 
-def first_break(events: Iterable[Event], start: Head | None = None) -> Break | None:
+def find_break(events: Iterable[Event], start: LogHead | None = None) -> ChainBreak | None:
     """Return the first event that does not follow from `start` and the events before it, or None."""
-    head = start or Head()
+    head = start or LogHead()
     for event in events:
         if event.rev != head.rev + 1:
-            return Break(event.rev, f"revision {event.rev} follows {head.rev}: events are missing")
+            return ChainBreak(
+                event.rev, f"revision {event.rev} follows {head.rev}: events are missing"
+            )
         if event.hash_prev != head.hash:
-            return Break(event.rev, "its hash_prev is not the hash of the event before it")
-        if event.hash != digest(event):
-            return Break(event.rev, "its content does not match its hash")
+            return ChainBreak(event.rev, "its hash_prev is not the hash of the event before it")
+        if event.hash != event_hash(event):
+            return ChainBreak(event.rev, "its content does not match its hash")
         head = head_of(event)
     return None

@@ -17,18 +17,18 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from choir_common.ending import Deadline
 from choir_common.errors import OutcomeUnknown, StartupError
-from choir_common.http.peer import PeerProtocol
+from choir_common.http.http_protocol import HttpProtocol
 from choir_common.http.problems import problem_response
+from choir_common.shutdown_deadline import ShutdownDeadline
 
 # sockaddr_un.sun_path holds 108 bytes on Linux, the last one a NUL.
 MAX_SOCKET_PATH = 107
 BACKLOG = 2048
 STOP_GRACE_S = 3
-STOP_WITHIN_S = 8.0
+STOP_TIMEOUT_S = 8.0
 """Shorter than the wait before a kill: 10 s by the supervisor, 15 s by compose."""
-HURRY_WITHIN_S = 6.0
+FAST_STOP_TIMEOUT_S = 6.0
 
 
 def bind_unix(path: Path) -> socket.socket:
@@ -83,7 +83,7 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
     return sock
 
 
-class AnsweringCutOff:
+class ShutdownResponder:
     """ASGI middleware that responds to requests which the shutdown cancels.
 
     Without it uvicorn would send a bare 500.
@@ -136,9 +136,9 @@ async def serve(
     With `tls` all of these sockets use it.
     """
     config = uvicorn.Config(
-        AnsweringCutOff(app),
+        ShutdownResponder(app),
         ssl_context_factory=None if tls is None else lambda _config, _default: tls,
-        http=PeerProtocol,
+        http=HttpProtocol,
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -163,22 +163,22 @@ async def serve(
 
 
 def stop_on_signals(
-    hurry: asyncio.Event | None = None, within_s: float = STOP_WITHIN_S
+    stop_fast: asyncio.Event | None = None, timeout_s: float = STOP_TIMEOUT_S
 ) -> asyncio.Event:
     """Return an event that SIGTERM or SIGINT sets; the process is terminated `within_s` seconds later.
 
     A second signal sets `hurry`; so does the first if the parent process has exited. Then the process has
-    at most `HURRY_WITHIN_S` seconds left.
+    at most `FAST_STOP_TIMEOUT_S` seconds left.
     """
     loop = asyncio.get_running_loop()
-    stop, parent, deadline = asyncio.Event(), os.getppid(), Deadline(loop)
+    stop, parent, deadline = asyncio.Event(), os.getppid(), ShutdownDeadline(loop)
 
     def told() -> None:
         hurried = stop.is_set() or os.getppid() != parent
-        if hurry is not None and hurried:
-            hurry.set()
+        if stop_fast is not None and hurried:
+            stop_fast.set()
         stop.set()
-        deadline.start(min(within_s, HURRY_WITHIN_S) if hurried else within_s)
+        deadline.start(min(timeout_s, FAST_STOP_TIMEOUT_S) if hurried else timeout_s)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told)

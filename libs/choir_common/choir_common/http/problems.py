@@ -7,7 +7,7 @@ framework.
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from choir_common.errors import ChoirError, TooSlow
+from choir_common.errors import ChoirError, RequestTimeout
 from choir_common.http.problem_document import CONTENT_TYPE, Problem, read_problem
 
 __all__ = ["CONTENT_TYPE", "Problem", "problem_response", "read_problem", "render_choir_error"]
@@ -25,7 +25,7 @@ def problem_response(error: ChoirError) -> JSONResponse:
     headers = {}
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
-    if error.status == TooSlow.status:
+    if error.status == RequestTimeout.status:
         # The rest of the body would belong to a request that is already answered.
         headers["Connection"] = "close"
     return JSONResponse(

@@ -2,6 +2,11 @@
 
 Called by each `app.py`. Adds problem documents for every error, a limit on the received body, `/livez` (the
 process runs), `/readyz` (it can work; otherwise 503 with the reasons), and request metrics.
+
+Classification of errors as lost connections. Used by `service_app`.
+
+The clients of Postgres, NATS and HTTP translate the errors they know. This handles the ones they miss while
+the other side, or this process, is shutting down.
 """
 
 import asyncio
@@ -11,6 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+import httpx2
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,23 +25,42 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from choir_common.errors import BadInput, ChoirError, NotFound, OutcomeUnknown, TooLarge, TooSlow
-from choir_common.http.api_document import DescribedApp
-from choir_common.http.lost_connection import is_lost_connection
+from choir_common.errors import (
+    ChoirError,
+    InvalidRequest,
+    NotFound,
+    OutcomeUnknown,
+    RequestTimeout,
+    TooLarge,
+)
+from choir_common.http.openapi import OpenApiApp
 from choir_common.http.problems import problem_response, render_choir_error
 from choir_common.metrics import CONTENT_TYPE, Metrics
-from choir_common.tracing import answering
-from choir_common.wire.faults import fault_in_words, fault_place
-from choir_common.wire.operator import PartStatus
+from choir_common.tracing import server_span
+from choir_common.wire.operator import ComponentStatus
+from choir_common.wire.validation_messages import error_message, error_path
+
+_CLOSED = ("the handler is closed", "the client has been closed")
+"""Texts of the plain RuntimeErrors that uvloop and the HTTP client raise for a closed transport."""
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """Return whether an error means that the peer went away, so that a retry may succeed."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_lost_connection(each) for each in error.exceptions)
+    if isinstance(error, RuntimeError):
+        return any(words in str(error) for words in _CLOSED)
+    return isinstance(error, ConnectionError | TimeoutError | EOFError | httpx2.TransportError)
+
 
 log = structlog.get_logger("choir.http")
 
 # Enough for a few megabytes over a slow connection.
-BODY_WITHIN_S = 20.0
+BODY_TIMEOUT_S = 20.0
 
 TRACE_HEADERS = (b"traceparent", b"tracestate")
 # The framework's instrumentation would trace every request twice, with its address and error messages.
-OUR_OWN_SPANS: TelemetryConfig = {
+NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
     "logs": False,
@@ -46,14 +71,14 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Readiness:
+class ReadinessCheck:
     """The readiness check of a service."""
 
-    check: Callable[[], Awaitable[Sequence[PartStatus]]]
+    check: Callable[[], Awaitable[Sequence[ComponentStatus]]]
 
 
 @dataclass(frozen=True, slots=True)
-class LargeBody:
+class LargeBodyRoute:
     """Requests with a file as body: a larger size limit and a longer timeout than others."""
 
     method: str
@@ -66,10 +91,10 @@ class LargeBody:
 def make_service_app(
     title: str,
     version: str,
-    readiness: Readiness,
+    readiness: ReadinessCheck,
     *,
     max_body_bytes: int = 1_000_000,
-    large_bodies: Sequence[LargeBody] = (),
+    large_bodies: Sequence[LargeBodyRoute] = (),
     metrics: Metrics | None = None,
     own_metrics: bool = True,
 ) -> FastAPI:
@@ -78,15 +103,19 @@ def make_service_app(
     Requests are counted in `metrics`; `own_metrics` serves them at `/metrics` to every client of this app.
     """
     counts = metrics or Metrics(title)
-    app = DescribedApp(
-        title=title, version=version, docs_url=None, redoc_url=None, telemetry=OUR_OWN_SPANS
+    app = OpenApiApp(
+        title=title,
+        version=version,
+        docs_url=None,
+        redoc_url=None,
+        telemetry=NO_FRAMEWORK_TELEMETRY,
     )
     app.add_exception_handler(ChoirError, render_choir_error)
     app.add_exception_handler(RequestValidationError, _render_invalid)
     app.add_exception_handler(HTTPException, _render_http)
     app.add_exception_handler(Exception, _render_unexpected)
-    app.add_middleware(BodyLimit, max_bytes=max_body_bytes, larger=large_bodies)
-    app.add_middleware(Counting, metrics=counts)
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes, large_bodies=large_bodies)
+    app.add_middleware(RequestMetrics, metrics=counts)
 
     @app.get("/livez", tags=["health"])
     async def livez() -> dict[str, str]:
@@ -111,7 +140,7 @@ def make_service_app(
     return app
 
 
-class Counting:
+class RequestMetrics:
     """ASGI middleware that counts and traces requests by route.
 
     It measures the time to the response head, because a stream has no end.
@@ -132,7 +161,7 @@ class Counting:
                 seconds = time.perf_counter() - began
                 status = message["status"]
                 route = _template(scope)
-                self._metrics.note_request(scope["method"], route, status, seconds)
+                self._metrics.count_request(scope["method"], route, status, seconds)
                 span.update_name(f"{scope['method']} {route}")
                 span.set_attribute("http.response.status_code", status)
             await send(message)
@@ -142,7 +171,7 @@ class Counting:
             for name, value in scope["headers"]
             if name in TRACE_HEADERS
         }
-        with answering(scope["method"], "http", headers) as span:
+        with server_span(scope["method"], "http", headers) as span:
             await self._app(scope, receive, noted)
 
 
@@ -156,13 +185,13 @@ class BodyLimit:
         self,
         app: ASGIApp,
         max_bytes: int,
-        within_s: float = BODY_WITHIN_S,
-        larger: Sequence[LargeBody] = (),
+        within_s: float = BODY_TIMEOUT_S,
+        large_bodies: Sequence[LargeBodyRoute] = (),
     ) -> None:
         self._app = app
         self._max = max_bytes
         self._within_s = within_s
-        self._larger = tuple((each, re.compile(each.path)) for each in larger)
+        self._larger = tuple((each, re.compile(each.path)) for each in large_bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -188,7 +217,7 @@ class BodyLimit:
                 async with asyncio.timeout_at(until):
                     message = await receive()
             except TimeoutError:
-                raise TooSlow(f"The body did not arrive within {within_s:g} s.") from None
+                raise RequestTimeout(f"The body did not arrive within {within_s:g} s.") from None
             whole = not message.get("more_body", False)
             seen += len(message.get("body", b""))
             if seen > most:
@@ -219,15 +248,15 @@ def _template(scope: Scope) -> str:
 
 async def _render_invalid(_: Request, error: Exception) -> JSONResponse:
     faults = error.errors() if isinstance(error, RequestValidationError) else []
-    text = "; ".join(f"{fault_place(f, 'request')}: {fault_in_words(f)}" for f in faults)
-    return problem_response(BadInput(text or None))
+    text = "; ".join(f"{error_path(f, 'request')}: {error_message(f)}" for f in faults)
+    return problem_response(InvalidRequest(text or None))
 
 
 async def _render_http(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == NotFound.status:
         return problem_response(NotFound(f"There is no {request.method} {request.url.path} here."))
-    return problem_response(_WithStatus(status, str(getattr(error, "detail", ""))))
+    return problem_response(_FrameworkError(status, str(getattr(error, "detail", ""))))
 
 
 async def _render_unexpected(request: Request, error: Exception) -> JSONResponse:
@@ -243,7 +272,7 @@ def _connection_lost() -> OutcomeUnknown:
     )
 
 
-class _WithStatus(BadInput):
+class _FrameworkError(InvalidRequest):
     """The framework's own rejection, such as 405."""
 
     def __init__(self, status: int, message: str) -> None:

@@ -8,23 +8,22 @@ from collections.abc import AsyncIterator
 
 from starlette.responses import StreamingResponse
 
-from choir_common.http.sse_read import MAX_LINE_BYTES, ServerSentEvent, read
+from choir_common.http.sse_read import MAX_LINE_BYTES, ServerSentEvent
 
 __all__ = [
     "KEEPALIVE",
     "KEEPALIVE_S",
     "MAX_LINE_BYTES",
     "ServerSentEvent",
-    "read",
-    "render",
-    "stream",
+    "event_stream_response",
+    "render_event",
 ]
 
 KEEPALIVE = b": keepalive\n\n"
 KEEPALIVE_S = 15.0
 
 
-def render(event: ServerSentEvent) -> bytes:
+def render_event(event: ServerSentEvent) -> bytes:
     """Return the bytes of one event; JSON text has no line breaks, so one data line is enough.
 
     An event without an id does not change where a reader resumes: an empty id would mean "from now".
@@ -33,7 +32,7 @@ def render(event: ServerSentEvent) -> bytes:
     return f"{place}event: {event.event}\ndata: {event.data}\n\n".encode()
 
 
-def stream(body: AsyncIterator[bytes]) -> StreamingResponse:
+def event_stream_response(body: AsyncIterator[bytes]) -> StreamingResponse:
     """Return the response that sends `body` as an event stream, without caching or buffering."""
     return StreamingResponse(
         body,

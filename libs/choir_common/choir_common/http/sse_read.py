@@ -1,6 +1,7 @@
 """Server-sent events (SSE): the parser.
 
-Used by the agent (signals), `choirctl chat` and the gateway. The writer is `sse`; the parser is a separate
+Used by the agent (signals), `choirctl chat` and the gateway. The writer is `sse`; the parser is a
+separate
 module so that a reader need not import a web framework.
 """
 
@@ -19,7 +20,7 @@ class ServerSentEvent:
     data: str
 
 
-async def read(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerSentEvent]:
+async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncIterator[ServerSentEvent]:
     """Parse an event stream; comments are skipped, an incomplete last event is dropped.
 
     Raises ValueError if a line is longer than 1,000,000 bytes.

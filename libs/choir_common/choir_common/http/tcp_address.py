@@ -8,7 +8,7 @@ from typing import Literal
 
 TlsMode = Literal["auto", "on", "off"]
 # Wildcard addresses: a client cannot connect to them.
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
+WILDCARD_HOSTS = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
 
 
 def is_loopback(host: str) -> bool:
@@ -19,14 +19,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def speaks_tls(mode: TlsMode, certificate: str, host: str) -> bool:
+def uses_tls(mode: TlsMode, certificate: str, host: str) -> bool:
     """Return whether the server uses TLS: it is configured, or other machines can reach the host."""
     if mode == "auto":
         return bool(certificate) or not is_loopback(host)
     return mode == "on"
 
 
-def client_address(host: str, port: int, *, tls: bool) -> str:
+def client_url(host: str, port: int, *, tls: bool) -> str:
     """Return the URL by which a client on this machine reaches the server."""
-    name = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+    name = "127.0.0.1" if host in WILDCARD_HOSTS else f"[{host}]" if ":" in host else host
     return f"{'https' if tls else 'http'}://{name}:{port}"

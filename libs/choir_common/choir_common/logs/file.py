@@ -15,11 +15,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from choir_common.logs.limits import LogLimits
-from choir_common.logs.prune import prune
+from choir_common.logs.retention import LogLimits, prune
 
 BLOCK = 1 << 20  # bytes read at a time when counting lines
-JOIN_S = 10.0
+JOIN_TIMEOUT_S = 10.0
 
 
 class LogFile:
@@ -47,7 +46,7 @@ class LogFile:
             os.write(self._opened(), lines)
             self._lines += lines.count(b"\n")
             if self._lines >= self._limits().log_archive_threshold_lines:
-                self._put_away()
+                self._rotate()
 
     def open(self) -> None:
         """Create the file at once, so that a reader finds it. Raises OSError."""
@@ -58,7 +57,7 @@ class LogFile:
         """Move the log to the archive; an empty log stays."""
         with self._lock, contextlib.suppress(OSError):
             if self.path.exists() and self.path.stat().st_size:
-                self._put_away()
+                self._rotate()
 
     def close(self) -> None:
         """Close the file and wait for the compression thread."""
@@ -66,29 +65,29 @@ class LogFile:
             self._release()
             busy = self._tidying
         if busy is not None:
-            busy.join(JOIN_S)
+            busy.join(JOIN_TIMEOUT_S)
 
     def _opened(self) -> int:
         if self._fd is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             self._lines = _count_lines(self.path)
-            self._tidy()
+            self._start_compression()
         return self._fd
 
-    def _put_away(self) -> None:
+    def _rotate(self) -> None:
         self._release()
         self._archive.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.rename(self._archive / f"{_stamp()}.log")
         self._lines = 0
-        self._tidy()
+        self._start_compression()
 
     def _release(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
-    def _tidy(self) -> None:
+    def _start_compression(self) -> None:
         """Start to compress archived files and to delete expired ones."""
         self._untidy = True
         if self._tidying is None:

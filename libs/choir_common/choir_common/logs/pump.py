@@ -2,21 +2,71 @@
 
 Used by the embedded supervisor for services and by control for agents. Output above the rate limit is read
 more slowly, so only the child that floods its log is blocked.
+
+Format of one log line: timestamp, level, source, session, lane, message.
+
+Used by `pump`. Choir's programs write JSON already; other output, such as Postgres' or a traceback, becomes
+the message of a line. The reader of the pipe sets the source, so a child cannot forge it.
 """
 
 import asyncio
+import datetime
 import os
 import time
 from collections.abc import Callable
 from typing import Self, cast
 
+import orjson
+
 from choir_common.logs.file import LogFile
-from choir_common.logs.line import LONGEST, shape
 
-RATE = 2 * 1024 * 1024  # bytes per second that one child may write continuously
-BURST = 8 * 1024 * 1024  # bytes: a long traceback, a start with debug logging
+MAX_LINE_BYTES = 64 * 1024  # bytes of one line; a longer one is cut and marked
+_CUT = " [cut]"
 
-Clean = Callable[[str], str]
+
+def format_line(raw: bytes, source: str, session: str | None) -> bytes:
+    """Return `raw` as one JSON line with a line end; empty for a blank line."""
+    text = raw.strip()
+    if not text:
+        return b""
+    found = _parse(text)
+    stamped: dict[str, object] = {
+        "timestamp": found.pop("timestamp", None) or _now(),
+        "level": found.pop("level", None) or "info",
+        "source": source,
+    }
+    found.pop("source", None)
+    own = found.pop("session", None)
+    if session or own:
+        stamped["session"] = session or own
+    message = found.pop("message", "")
+    return orjson.dumps({**stamped, **found, "message": message}, option=_OPTIONS)
+
+
+_OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+
+
+def _parse(text: bytes) -> dict[str, object]:
+    """Return the fields of a JSON object, or the text as `message`."""
+    if text.startswith(b"{") and len(text) <= MAX_LINE_BYTES:
+        try:
+            found: object = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            found = None
+        if isinstance(found, dict):
+            return found
+    words = text[:MAX_LINE_BYTES].decode(errors="replace")
+    return {"message": words + (_CUT if len(text) > MAX_LINE_BYTES else "")}
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
+
+
+BYTES_PER_SECOND = 2 * 1024 * 1024  # bytes per second that one child may write continuously
+BURST_BYTES = 8 * 1024 * 1024  # bytes: a long traceback, a start with debug logging
+
+RedactFunction = Callable[[str], str]
 """The redactor's `clean`."""
 
 
@@ -24,7 +74,7 @@ class LineWriter:
     """Writer that splits chunks of output into log lines."""
 
     def __init__(
-        self, file: LogFile, source: str, clean: Clean, session: str | None = None
+        self, file: LogFile, source: str, clean: RedactFunction, session: str | None = None
     ) -> None:
         self._file = file
         self._source = source
@@ -35,7 +85,7 @@ class LineWriter:
     def feed(self, chunk: bytes) -> None:
         """Write the lines that `chunk` completes; an unfinished line that is too long is cut."""
         *lines, rest = (self._rest + chunk).split(b"\n")
-        if len(rest) > LONGEST:
+        if len(rest) > MAX_LINE_BYTES:
             lines.append(rest)
             rest = b""
         self._rest = rest
@@ -53,13 +103,13 @@ class LineWriter:
 
     def _line(self, line: bytes) -> bytes:
         cleaned = self._clean(line.decode(errors="replace")).encode()
-        return shape(cleaned, self._source, self._session)
+        return format_line(cleaned, self._source, self._session)
 
 
-class Allowance:
+class TokenBucket:
     """Token bucket in bytes, for the read rate."""
 
-    def __init__(self, rate: float = RATE, burst: float = BURST) -> None:
+    def __init__(self, rate: float = BYTES_PER_SECOND, burst: float = BURST_BYTES) -> None:
         self._rate = rate
         self._burst = burst
         self._left = burst
@@ -73,12 +123,12 @@ class Allowance:
         return max(0.0, -self._left / self._rate)
 
 
-class Pump(asyncio.Protocol):
+class PipeReader(asyncio.Protocol):
     """Reader of one pipe until all copies of its write end are closed."""
 
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
-        self._allowance = Allowance()
+        self._allowance = TokenBucket()
         self._transport: asyncio.ReadTransport | None = None
         self._ended = asyncio.Event()
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import PostgresConfig
-from choir_common.wire.faults import faults_of
+from choir_common.wire.validation_messages import error_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,9 @@ class PostgresAddress:
     password: str = field(repr=False)
 
 
-def configured_postgres(config_file: Path, named: Mapping[str, str]) -> PostgresAddress | None:
-    """Return the address in the section `postgres`, or None if there is none. `named`: secrets by name.
+def read_postgres_address(config_file: Path, named: Mapping[str, str]) -> PostgresAddress | None:
+    """Return the address in the section `postgres`, or None if there is none. `named`: secrets by
+    name.
 
     Raises StartupError for an invalid section, or if its secret is not set.
     """
@@ -53,5 +54,5 @@ def _section(config_file: Path) -> PostgresConfig | None:
     try:
         return PostgresConfig.model_validate_json(orjson.dumps(section))
     except ValidationError as error:
-        found = "; ".join(faults_of(error, "postgres"))
+        found = "; ".join(error_messages(error, "postgres"))
         raise StartupError(f"{config_file}, section postgres: {found}. Correct it.") from None

@@ -55,10 +55,10 @@ class SchemaState:
     schema: str
     applied: Mapping[str, str]
     """Name and digest of each applied file."""
-    stamp: str | None
+    revision: str | None
     """Its Alembic revision; None for a new schema, or one made before Choir used Alembic."""
 
-    def missing(self, migrations: Sequence[Migration]) -> list[str]:
+    def missing_names(self, migrations: Sequence[Migration]) -> list[str]:
         """Return the names of the files that are not applied yet."""
         return [each.name for each in migrations if each.name not in self.applied]
 
@@ -77,31 +77,31 @@ async def migrate(database: Database, schema: str, migrations: Sequence[Migratio
     async with database.transaction() as held:
         await held.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         state = await read_state(held, schema)
-        missing = state.missing(migrations)
+        missing = state.missing_names(migrations)
         if not state.applied:
-            await _make(held, schema, migrations)
+            await _create_schema(held, schema, migrations)
             return missing
-        check(state, migrations)
-        if not missing and state.stamp == migrations[-1].revision:
+        check_upgradable(state, migrations)
+        if not missing and state.revision == migrations[-1].revision:
             return []
     upgrade = cast(Upgrade, importlib.import_module(_REVISIONS).upgrade)
     await upgrade(database, schema, migrations)
     return missing
 
 
-async def read_state(held: Connection, schema: str) -> SchemaState:
+async def read_state(connection: Connection, schema: str) -> SchemaState:
     """Return which migrations a schema has; none if it does not exist."""
     applied: dict[str, str] = {}
-    if await _exists(held, schema, "migrations"):
-        rows = await held.fetch(f'SELECT name, digest FROM "{schema}".migrations')  # noqa: S608 our own name
+    if await _exists(connection, schema, "migrations"):
+        rows = await connection.fetch(f'SELECT name, digest FROM "{schema}".migrations')  # noqa: S608 our own name
         applied = {row["name"]: row["digest"] for row in rows}
     stamp: str | None = None
-    if await _exists(held, schema, "alembic_version"):
-        stamp = await held.fetchval(f'SELECT version_num FROM "{schema}".alembic_version')  # noqa: S608
+    if await _exists(connection, schema, "alembic_version"):
+        stamp = await connection.fetchval(f'SELECT version_num FROM "{schema}".alembic_version')  # noqa: S608
     return SchemaState(schema, applied, stamp)
 
 
-def check(state: SchemaState, migrations: Sequence[Migration]) -> None:
+def check_upgradable(state: SchemaState, migrations: Sequence[Migration]) -> None:
     """Reject a schema that cannot be upgraded with these files.
 
     Raises StartupError.
@@ -126,7 +126,7 @@ def check(state: SchemaState, migrations: Sequence[Migration]) -> None:
             )
 
 
-def record_table(schema: str) -> str:
+def applied_table_sql(schema: str) -> str:
     """Return the statement that creates the table of applied files, which Alembic does not provide."""
     return (
         f'CREATE TABLE IF NOT EXISTS "{schema}".migrations '
@@ -134,20 +134,20 @@ def record_table(schema: str) -> str:
     )
 
 
-def explain(schema: str, migration: Migration, error: Exception) -> StartupError:
+def migration_error(schema: str, migration: Migration, error: Exception) -> StartupError:
     """Return the error to raise when a file fails."""
     return StartupError(f"Migration {migration.name} of {schema} failed: {error}")
 
 
-async def _make(held: Connection, schema: str, migrations: Sequence[Migration]) -> None:
+async def _create_schema(held: Connection, schema: str, migrations: Sequence[Migration]) -> None:
     """Create a new schema at the newest version and stamp it."""
     await held.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-    await held.execute(record_table(schema))
+    await held.execute(applied_table_sql(schema))
     for migration in migrations:
         try:
             await held.execute(migration.for_schema(schema))
         except asyncpg.PostgresError as error:
-            raise explain(schema, migration, error) from error
+            raise migration_error(schema, migration, error) from error
     await held.executemany(
         f'INSERT INTO "{schema}".migrations (name, digest) VALUES ($1, $2)',  # noqa: S608 our own name
         [(migration.name, migration.digest) for migration in migrations],

@@ -14,16 +14,16 @@ import stamina
 import structlog
 from asyncpg.pool import PoolConnectionProxy
 
-from choir_common.cancelling import keeping_cancellation
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
+from choir_common.shutdown_deadline import preserve_cancellation
 
 log = structlog.get_logger("choir.postgres")
 
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
-AloneConnection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+DedicatedConnection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 # Raised when the server is up but rejects the statement.
-Refused: TypeAlias = asyncpg.PostgresError
+StatementError: TypeAlias = asyncpg.PostgresError
 
 MAX_SCHEMAS = 200
 """Schemas that one connection may touch before it is replaced. A Postgres backend caches the catalogue of
@@ -36,7 +36,7 @@ ACQUIRE_TIMEOUT_S = 5.0
 RETRY_AFTER_S = 2.0
 # Raised by asyncpg when the server or the connection is lost or failing; InternalClientError in more than
 # half of the measured kills.
-_LOST = (
+_CONNECTION_ERRORS = (
     asyncpg.InternalClientError,
     asyncpg.ConnectionDoesNotExistError,
     asyncpg.InterfaceError,
@@ -49,7 +49,7 @@ _LOST = (
     TimeoutError,
     OSError,
 )
-_REFUSING = (
+_SERVER_REFUSALS = (
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.ReadOnlySQLTransactionError,
@@ -60,7 +60,7 @@ _IS_READ_ONLY = """
 SELECT current_setting('transaction_read_only')::boolean OR pg_catalog.pg_is_in_recovery()
 """
 # Exceeds `work_mem`, so it writes a temporary file of some megabytes; no table grows.
-_SPILL = "SELECT count(*) FROM pg_catalog.generate_series(1, 200000)"
+_TEMP_FILE_QUERY = "SELECT count(*) FROM pg_catalog.generate_series(1, 200000)"
 
 
 class Database:
@@ -82,11 +82,15 @@ class Database:
         """
         try:
             async for attempt in stamina.retry_context(
-                on=_LOST + _REFUSING, attempts=None, timeout=30, wait_initial=0.05, wait_max=1
+                on=_CONNECTION_ERRORS + _SERVER_REFUSALS,
+                attempts=None,
+                timeout=30,
+                wait_initial=0.05,
+                wait_max=1,
             ):
                 with attempt:
                     self._pool = await self._open()
-        except (*_LOST, *_REFUSING, asyncpg.PostgresError) as error:
+        except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS, asyncpg.PostgresError) as error:
             raise StartupError(
                 f"Cannot use Postgres at {self._dsn}: {error or type(error).__name__}. "
                 "Check that it runs and that its password is the one in the secrets."
@@ -103,30 +107,30 @@ class Database:
             timeout=ACQUIRE_TIMEOUT_S,
             init=self._prepare,
             max_queries=MAX_QUERIES,
-            reset=_keep,
+            reset=_skip_reset,
             server_settings={"application_name": self._application, "jit": "off"},
         )
 
     @contextlib.asynccontextmanager
-    async def alone(self) -> AsyncIterator[AloneConnection]:
+    async def dedicated_connection(self) -> AsyncIterator[DedicatedConnection]:
         """Yield a dedicated connection without a statement timeout, for work of minutes.
 
         Raises Unavailable if none can be opened, OutcomeUnknown if it breaks while in use.
         """
         try:
-            with keeping_cancellation():
-                held = await self.connect_alone()
-        except (*_LOST, *_REFUSING) as error:
+            with preserve_cancellation():
+                held = await self.open_dedicated()
+        except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS) as error:
             raise _unreachable(error) from error
         try:
-            with keeping_cancellation():
+            with preserve_cancellation():
                 yield held
-        except _LOST as error:
+        except _CONNECTION_ERRORS as error:
             raise _broken(error) from error
         finally:
             held.terminate()
 
-    async def connect_alone(self) -> AloneConnection:
+    async def open_dedicated(self) -> DedicatedConnection:
         """Open a connection outside the pool, without a statement timeout. The caller closes it."""
         return await asyncpg.connect(
             self._dsn, password=self._password, timeout=ACQUIRE_TIMEOUT_S, command_timeout=None
@@ -136,7 +140,7 @@ class Database:
         """Close the pool; connections still busy after two seconds are terminated."""
         if self._pool:
             try:
-                await _within(2, self._pool)
+                await _close_within(2, self._pool)
             finally:
                 self._pool = None
 
@@ -148,20 +152,20 @@ class Database:
         """
         if self._pool is None:
             raise Unavailable("The database is not open: Choir is being stopped or started.")
-        with keeping_cancellation():
+        with preserve_cancellation():
             try:
                 held = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
-            except (*_LOST, *_REFUSING) as error:
+            except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS) as error:
                 raise _unreachable(error) from error
             try:
                 yield held
-            except _REFUSING as error:
+            except _SERVER_REFUSALS as error:
                 self._was_full = self._was_full or isinstance(error, asyncpg.DiskFullError)
                 raise _refused(error) from error
-            except _LOST as error:
+            except _CONNECTION_ERRORS as error:
                 raise _broken(error) from error
             finally:
-                with contextlib.suppress(*_LOST):
+                with contextlib.suppress(*_CONNECTION_ERRORS):
                     await self._pool.release(held)
 
     @contextlib.asynccontextmanager
@@ -171,7 +175,7 @@ class Database:
             yield held
 
     @contextlib.asynccontextmanager
-    async def transaction_in(self, schema: str, begin: str) -> AsyncIterator[Connection]:
+    async def schema_transaction(self, schema: str, begin: str) -> AsyncIterator[Connection]:
         """Yield a transaction on one of many schemas; `begin` opens it in one round trip.
 
         A connection that has touched more than `MAX_SCHEMAS` schemas is closed afterwards.
@@ -185,16 +189,16 @@ class Database:
                     await held.execute("ROLLBACK")
                 raise
             await held.execute("COMMIT")
-            await self._replace_if_worn(held, schema)
+            await self._close_if_overused(held, schema)
 
-    async def _replace_if_worn(self, held: Connection, schema: str) -> None:
+    async def _close_if_overused(self, held: Connection, schema: str) -> None:
         touched = self._touched[held.get_server_pid()]
         touched.add(schema)
         if len(touched) > MAX_SCHEMAS:
             # The pool opens a new connection when it needs one.
             await held.close()
 
-    async def _prepare(self, opened: AloneConnection) -> None:
+    async def _prepare(self, opened: DedicatedConnection) -> None:
         server_pid = opened.get_server_pid()
         self._touched[server_pid] = set()
 
@@ -224,7 +228,7 @@ class Database:
         async with self.connection() as held:
             return await held.execute(sql, *args)
 
-    async def trouble(self) -> str | None:
+    async def write_failure(self) -> str | None:
         """Return why the database cannot be written now, or None if it can.
 
         Whether the disk is full is checked only after a statement has failed for that reason, until there
@@ -244,12 +248,12 @@ class Database:
         try:
             async with self.transaction() as held:
                 await held.execute("SET LOCAL work_mem = '64kB'")
-                await held.fetchval(_SPILL)
+                await held.fetchval(_TEMP_FILE_QUERY)
         except Unavailable:
             return False
         return True
 
-    async def reachable(self) -> bool:
+    async def is_reachable(self) -> bool:
         """Return whether the server responds."""
         try:
             return bool(await self.fetchval("SELECT 1") == 1)
@@ -298,11 +302,11 @@ def _broken(error: BaseException) -> OutcomeUnknown:
     )
 
 
-async def _keep(_: "asyncpg.Connection[asyncpg.Record]") -> None:
+async def _skip_reset(_: "asyncpg.Connection[asyncpg.Record]") -> None:
     """Skip the round trip that resets a session: no code here sets more than `SET LOCAL`."""
 
 
-async def _within(seconds: float, pool: "asyncpg.Pool[asyncpg.Record]") -> None:
+async def _close_within(seconds: float, pool: "asyncpg.Pool[asyncpg.Record]") -> None:
     try:
         await asyncio.wait_for(pool.close(), seconds)
     except TimeoutError:

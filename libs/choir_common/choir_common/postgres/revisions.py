@@ -21,10 +21,10 @@ from choir_common.postgres.migrate import (
     LOCK,
     Migration,
     SchemaState,
-    check,
-    explain,
+    applied_table_sql,
+    check_upgradable,
+    migration_error,
     read_state,
-    record_table,
 )
 from choir_common.postgres.pool import Database
 
@@ -35,7 +35,7 @@ async def upgrade(database: Database, schema: str, migrations: Sequence[Migratio
     Raises StartupError if a file fails or the schema does not match the files.
     """
     engine = create_async_engine(
-        "postgresql+asyncpg://", async_creator=database.connect_alone, poolclass=NullPool
+        "postgresql+asyncpg://", async_creator=database.open_dedicated, poolclass=NullPool
     )
     try:
         async with engine.begin() as connection:
@@ -47,9 +47,9 @@ async def upgrade(database: Database, schema: str, migrations: Sequence[Migratio
 def _upgrade(connection: Connection, schema: str, migrations: Sequence[Migration]) -> None:
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
     state: SchemaState = _raw(connection, lambda held: read_state(held, schema))
-    check(state, migrations)
-    connection.exec_driver_sql(record_table(schema))
-    scripts = Scripts(schema, migrations)
+    check_upgradable(state, migrations)
+    connection.exec_driver_sql(applied_table_sql(schema))
+    scripts = NumberedScripts(schema, migrations)
     context = MigrationContext.configure(
         connection,
         opts={
@@ -58,14 +58,14 @@ def _upgrade(connection: Connection, schema: str, migrations: Sequence[Migration
             "fn": lambda now, _: list(scripts.steps(now)),
         },
     )
-    if state.stamp is None:
+    if state.revision is None:
         # The schema predates Alembic: its table of applied files shows the revision.
         done = [each.revision for each in migrations if each.name in state.applied]
         context.stamp(scripts, done[-1] if done else "base")
     context.run_migrations(connection=connection)
 
 
-class Scripts(ScriptDirectory):
+class NumberedScripts(ScriptDirectory):
     """The numbered files as a chain of Alembic revisions."""
 
     def __init__(self, schema: str, migrations: Sequence[Migration]) -> None:
@@ -95,7 +95,7 @@ def _module(schema: str, migration: Migration, before: str | None) -> ModuleType
             # asyncpg's own `execute`: SQLAlchemy's prepares statements, but a file contains several.
             _raw(connection, lambda held: held.execute(migration.for_schema(schema)))
         except asyncpg.PostgresError as error:
-            raise explain(schema, migration, error) from error
+            raise migration_error(schema, migration, error) from error
         insert = f'INSERT INTO "{schema}".migrations (name, digest) VALUES ($1, $2)'  # noqa: S608 our own name
         _raw(connection, lambda held: held.execute(insert, migration.name, migration.digest))
 

@@ -4,37 +4,37 @@ Used by tests of the gateway. It records the requests it receives; a test sets t
 """
 
 from choir_common.errors import NotFound
-from choir_common.wire.activity import KeptCard
+from choir_common.wire.activity import CardMessage
 from choir_common.wire.messages import (
-    Accepted,
+    ButtonPress,
+    ButtonResponse,
     ChannelTable,
-    History,
+    DeliveryProgress,
     HistoryRequest,
+    InboundAccepted,
     InboundMessage,
+    OutboundHistory,
     OutboundMessage,
-    PartlySent,
-    Press,
-    Pressed,
 )
 
-NEUTRAL = "This is not open any more."
+NEUTRAL_RESPONSE = "This is not open any more."
 
 
-class FakeControlInbox:
+class FakeControlClient:
     """Stores each update once; accepts the nonces that a test has registered."""
 
     def __init__(self, table: ChannelTable) -> None:
         self.table = table
         self.accepted: list[InboundMessage] = []
-        self.pressed: list[Press] = []
+        self.pressed: list[ButtonPress] = []
         self.cards: dict[tuple[str, str], str] = {}
-        self.progress: list[PartlySent] = []
+        self.progress: list[DeliveryProgress] = []
         self.outbox: list[OutboundMessage] = []
         self.nonces: dict[str, str] = {}
         """Response to a press with this data, used once."""
-        self._answers: dict[str, Pressed] = {}
+        self._answers: dict[str, ButtonResponse] = {}
 
-    async def accept(self, message: InboundMessage) -> Accepted:
+    async def accept(self, message: InboundMessage) -> InboundAccepted:
         """Store a message, once per (gateway, update_id). Raises NotFound for an unknown DM."""
         if (message.dm, message.gateway) not in {(dm.name, dm.gateway) for dm in self.table.dms}:
             raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
@@ -44,32 +44,34 @@ class FakeControlInbox:
             known.append((message.gateway, message.update_id))
             self.accepted.append(message)
         number = known.index((message.gateway, message.update_id)) + 1
-        return Accepted(
+        return InboundAccepted(
             inbox_id=f"in_{number}", duplicate=duplicate, agent_id="main", agent_state="running"
         )
 
-    async def history(self, request: HistoryRequest) -> History:
+    async def history(self, request: HistoryRequest) -> OutboundHistory:
         """Return a DM's outbound messages after an id."""
         of_dm = [m for m in self.outbox if m.dm == request.dm]
         page = [m for m in of_dm if m.outbox_id > request.after][: request.limit]
-        return History(messages=tuple(page), last=max((m.outbox_id for m in of_dm), default=0))
+        return OutboundHistory(
+            messages=tuple(page), last=max((m.outbox_id for m in of_dm), default=0)
+        )
 
     async def channels(self, tokens_version: int = 0) -> ChannelTable:
         """Return the table."""
         return self.table
 
-    async def press(self, press: Press) -> Pressed:
+    async def press(self, press: ButtonPress) -> ButtonResponse:
         """Consume a nonce; a repeated press gets the same response, any other a neutral one."""
         self.pressed.append(press)
         if press.callback_id not in self._answers:
-            answer = self.nonces.pop(press.data, NEUTRAL)
-            self._answers[press.callback_id] = Pressed(answer=answer)
+            answer = self.nonces.pop(press.data, NEUTRAL_RESPONSE)
+            self._answers[press.callback_id] = ButtonResponse(answer=answer)
         return self._answers[press.callback_id]
 
-    async def keep_card(self, card: KeptCard) -> None:
+    async def keep_card(self, card: CardMessage) -> None:
         """Record the message id of a card."""
         self.cards[card.dm, card.card_id] = card.message_id
 
-    async def keep_progress(self, progress: PartlySent) -> None:
+    async def keep_progress(self, progress: DeliveryProgress) -> None:
         """Record delivery progress."""
         self.progress.append(progress)

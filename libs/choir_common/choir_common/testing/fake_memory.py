@@ -12,9 +12,15 @@ from typing import Literal
 from uuid import uuid4
 
 from choir_common.clock import Clock, SystemClock
-from choir_common.errors import BadInput, Conflict, NotFound
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import (
+from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.wire.memory_recall import (
+    ReadHints,
+    ReadReminders,
+    Reminder,
+    Reminders,
+    ToolHints,
+)
+from choir_common.wire.memory_search import (
     ArmScore,
     EnsureSpace,
     MemoryHit,
@@ -23,11 +29,10 @@ from choir_common.wire.memories import (
     MemoryStatus,
     MemoryUpsert,
     MemoryWritten,
-    ReadReceipt,
-    Receipt,
+    ReadSearchReceipt,
+    SearchReceipt,
 )
-from choir_common.wire.memory_hints import HintsWanted, ToolHints
-from choir_common.wire.memory_reminders import Reminder, Reminders, RemindersWanted
+from choir_common.wire.model import JsonObject
 
 _TRUSTED = 50
 RESERVED = frozenset({"control", "memory"})
@@ -49,7 +54,7 @@ class _Document:
 class _Space:
     documents: dict[str, _Document] = field(default_factory=dict)
     operations: dict[str, tuple[MemoryUpsert, MemoryWritten]] = field(default_factory=dict)
-    receipts: dict[str, Receipt] = field(default_factory=dict)
+    receipts: dict[str, SearchReceipt] = field(default_factory=dict)
 
 
 class FakeMemory:
@@ -63,12 +68,12 @@ class FakeMemory:
         """Create the agent's space if it is missing."""
         self._space(space.agent_id)
 
-    async def hints(self, wanted: HintsWanted) -> ToolHints:
+    async def hints(self, wanted: ReadHints) -> ToolHints:
         """Return no hints, since session memory is always empty."""
         self._space(wanted.agent_id)
         return ToolHints(hints=())
 
-    async def remind(self, wanted: RemindersWanted) -> Reminders:
+    async def remind(self, wanted: ReadReminders) -> Reminders:
         """Return the best knowledge document that is not known yet, if any."""
         query = MemoryQuery(agent_id=wanted.agent_id, store="knowledge", query=wanted.text)
         found = await self.query(query)
@@ -108,7 +113,7 @@ class FakeMemory:
         receipt_id = self._keep(query, target)
         return MemoryHits(hits=tuple(hits), arms_used=("text",), receipt_id=receipt_id)
 
-    async def receipt(self, asked: ReadReceipt) -> Receipt:
+    async def receipt(self, asked: ReadSearchReceipt) -> SearchReceipt:
         """Return the record of a search."""
         kept = self._space(asked.agent_id).receipts.get(asked.receipt_id)
         if kept is None:
@@ -134,7 +139,7 @@ class FakeMemory:
         return MemoryStatus(embedder="fake", dimensions=0, queued=0, failed=0)
 
     def _keep(self, query: MemoryQuery, target: str) -> str:
-        kept = Receipt(
+        kept = SearchReceipt(
             receipt_id=str(uuid4()),
             at=self._clock.now(),
             agent_id=target,
@@ -146,7 +151,9 @@ class FakeMemory:
 
     def _space(self, agent_id: str) -> _Space:
         if agent_id in RESERVED:
-            raise BadInput(f"No agent can be called {agent_id}: Choir keeps its own tables there.")
+            raise InvalidRequest(
+                f"No agent can be called {agent_id}: Choir keeps its own tables there."
+            )
         return self._spaces.setdefault(agent_id, _Space())
 
     def _perform(self, space: _Space, write: MemoryUpsert) -> MemoryWritten:
@@ -193,26 +200,28 @@ class FakeMemory:
 def _check_query(query: MemoryQuery) -> None:
     if query.mode == "session_detail":
         if query.store != "session" or query.session_id is None:
-            raise BadInput("session_detail needs store session and a session_id.")
+            raise InvalidRequest("session_detail needs store session and a session_id.")
     elif not query.query.strip():
-        raise BadInput("The query is blank.")
+        raise InvalidRequest("The query is blank.")
     if query.store == "knowledge" and query.session_id is not None:
-        raise BadInput("Knowledge belongs to no session: leave session_id out.")
+        raise InvalidRequest("Knowledge belongs to no session: leave session_id out.")
 
 
 def _check_write(write: MemoryUpsert) -> None:
     named = (write.key is None) != (write.document_id is None)
     if write.operation == "delete":
         if write.text is not None or write.metadata:
-            raise BadInput("delete takes no text and no metadata.")
+            raise InvalidRequest("delete takes no text and no metadata.")
     elif not (write.text or "").strip():
-        raise BadInput(f"{write.operation} needs a text that is not blank.")
+        raise InvalidRequest(f"{write.operation} needs a text that is not blank.")
     if write.operation == "insert" and write.document_id is not None:
-        raise BadInput("insert gives the document_id; to change that document use update.")
+        raise InvalidRequest("insert gives the document_id; to change that document use update.")
     if write.operation == "insert" and write.expected_version is not None:
-        raise BadInput("insert makes a new document; expected_version is for update and delete.")
+        raise InvalidRequest(
+            "insert makes a new document; expected_version is for update and delete."
+        )
     if write.operation != "insert" and not named:
-        raise BadInput(f"{write.operation} needs either a key or a document_id.")
+        raise InvalidRequest(f"{write.operation} needs either a key or a document_id.")
 
 
 def _find(documents: Mapping[str, _Document], write: MemoryUpsert) -> _Document | None:

@@ -7,10 +7,10 @@ not process the sessions any further.
 import itertools
 from dataclasses import dataclass, field
 
-from choir_common.errors import BadInput, NotFound
+from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.memory_sessions import (
-    Archived,
     ArchivePage,
+    ArchiveProgress,
     EraseSession,
     RecordUnits,
     SessionErased,
@@ -33,7 +33,7 @@ class FakeSessionMemory:
         self.pages: list[ArchivePage] = []
         self._sessions: dict[tuple[str, str], _Session] = {}
 
-    def revs(self, agent_id: str, session_id: str) -> list[int]:
+    def revisions(self, agent_id: str, session_id: str) -> list[int]:
         """Return the revisions of the accepted events, each once."""
         return self._session(agent_id, session_id).revs
 
@@ -41,12 +41,12 @@ class FakeSessionMemory:
         """Lose everything, like a database restored from an old backup."""
         self._sessions.clear()
 
-    async def archive(self, page: ArchivePage) -> Archived:
+    async def archive(self, page: ArchivePage) -> ArchiveProgress:
         """Accept new events; a gap changes nothing."""
         self.pages.append(page)
         for before, after in itertools.pairwise(page.events):
             if after.rev != before.rev + 1:
-                raise BadInput(f"Event {after.rev} does not follow event {before.rev}.")
+                raise InvalidRequest(f"Event {after.rev} does not follow event {before.rev}.")
         session = self._session(page.agent_id, page.session_id)
         through = session.revs[-1] if session.revs else 0
         fresh = [event.rev for event in page.events if event.rev > through]
@@ -54,7 +54,7 @@ class FakeSessionMemory:
         if not session.ended and not gap:
             session.revs += fresh
             session.ended = page.end is not None
-        return Archived(
+        return ArchiveProgress(
             through_rev=session.revs[-1] if session.revs else 0, ended=session.ended, promoted=()
         )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from choir_common.wire.model import Wire
+from choir_common.wire.model import WireModel
 
 MAX_CARD = 3_500
 """Characters; a card is one message on every channel."""
@@ -15,7 +15,7 @@ MAX_CARD = 3_500
 CardId = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class Typing(Wire):
+class Typing(WireModel):
     """The agent is preparing a reply."""
 
     kind: Literal["typing"] = "typing"
@@ -23,13 +23,13 @@ class Typing(Wire):
     """Seconds to show it unless `Idle` arrives first; it is sent again before they end."""
 
 
-class Idle(Wire):
+class Idle(WireModel):
     """The agent waits for the user."""
 
     kind: Literal["idle"] = "idle"
 
 
-class Card(Wire):
+class Card(WireModel):
     """The progress of a core job or an operation: one message, edited in place."""
 
     kind: Literal["card"] = "card"
@@ -38,11 +38,11 @@ class Card(Wire):
     done: bool = False
     """The final state of this card; it must be shown."""
     message_id: str | None = None
-    """The message that shows the card, as stored through `ControlInbox.keep_card`, so that a restarted
+    """The message that shows the card, as stored through `ControlClient.store_card`, so that a restarted
     gateway edits the same one; None for a new card."""
 
 
-class DmActivity(Wire):
+class DmActivity(WireModel):
     """The current activity in a DM."""
 
     dm: str
@@ -50,7 +50,7 @@ class DmActivity(Wire):
     what: Annotated[Typing | Idle | Card, Field(discriminator="kind")]
 
 
-class KeptCard(Wire):
+class CardMessage(WireModel):
     """gateway → control: the message id of a card."""
 
     dm: str

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from choir_common.wire.model import Wire
+from choir_common.wire.model import WireModel
 
 AttachmentKind = Literal["document", "photo", "voice", "audio", "video"]
 """How a channel presents the file; `document` is any file, `voice` is Ogg Opus speech."""
@@ -22,7 +22,7 @@ Mime = Annotated[str, Field(min_length=1, max_length=127)]
 ANY_MIME = "application/octet-stream"
 
 
-class Attachment(Wire):
+class Attachment(WireModel):
     """A file of an inbound or outbound message."""
 
     name: FileName
@@ -35,7 +35,7 @@ class Attachment(Wire):
     """Inbound: the channel's file id. Outbound: the file's number in the message, as text."""
 
 
-class ReceivedFile(Wire):
+class ReceivedFile(WireModel):
     """A user's file in the workspace, as the agent sees it."""
 
     name: FileName
@@ -48,7 +48,7 @@ class ReceivedFile(Wire):
     """Why it could not be fetched, as a sentence."""
 
 
-class SentFile(Wire):
+class SentFile(WireModel):
     """A workspace file that an agent sends to its user."""
 
     path: str = Field(min_length=1, max_length=1_000)
@@ -58,7 +58,7 @@ class SentFile(Wire):
     mime: Mime = ANY_MIME
 
 
-class Button(Wire):
+class Button(WireModel):
     """A button below a message; a press sends `data` back."""
 
     label: str = Field(min_length=1, max_length=64)

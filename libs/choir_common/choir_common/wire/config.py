@@ -8,17 +8,16 @@ from urllib.parse import quote
 
 from pydantic import BeforeValidator, Field
 
-from choir_common.wire.budgets import AgentBudgets
-from choir_common.wire.budgets import Budgets as Budgets
-from choir_common.wire.model import AgentName, Name, Wire
-from choir_common.wire.request_templates import FeatureFlags, RequestTemplate
+from choir_common.wire.model import AgentName, Name, WireModel
+from choir_common.wire.request_templates import AgentBudgets, FeatureFlags, RequestTemplate
+from choir_common.wire.request_templates import Budgets as Budgets
 from choir_common.wire.time_zones import TimeZone
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda given: None if given == "" else given)]
 """A name or None; an empty string counts as None."""
 
 
-class RepoConfig(Wire):
+class RepoConfig(WireModel):
     """A git repository and the ref to follow."""
 
     url: str = ""
@@ -30,14 +29,14 @@ class RepoConfig(Wire):
     identity by default."""
 
 
-class WorkspaceConfig(Wire):
+class WorkspaceConfig(WireModel):
     """A directory on the host that one agent at a time may lease."""
 
     path: str
     """Absolute, or starting with `~`; created if missing."""
 
 
-class ModelConfig(Wire):
+class ModelConfig(WireModel):
     """A language model behind an OpenAI-compatible endpoint that supports tool calls."""
 
     provider: str = "openai"
@@ -62,7 +61,7 @@ class ModelConfig(Wire):
     """Additions to each request: fields, headers, routing."""
 
 
-class TtsConfig(Wire):
+class TtsConfig(WireModel):
     """A text-to-speech provider."""
 
     provider: Literal["elevenlabs"] = "elevenlabs"
@@ -75,7 +74,7 @@ class TtsConfig(Wire):
     """The name of the secret with the key."""
 
 
-class VoiceSettings(Wire):
+class VoiceSettings(WireModel):
     """Voice parameters; the provider defines their ranges."""
 
     stability: float = Field(default=0.5, ge=0, le=1)
@@ -90,7 +89,7 @@ class VoiceSettings(Wire):
     """Speaking rate; 1.0 is normal."""
 
 
-class VoiceProfileConfig(Wire):
+class VoiceProfileConfig(WireModel):
     """A named voice of a TTS provider."""
 
     tts: Name
@@ -103,7 +102,7 @@ class VoiceProfileConfig(Wire):
     """Voice parameters."""
 
 
-class GitIdentityConfig(Wire):
+class GitIdentityConfig(WireModel):
     """An agent's identity in git; exclusive to one agent at a time."""
 
     name: str
@@ -118,7 +117,7 @@ class GitIdentityConfig(Wire):
     """User name for HTTPS remotes, sent with the token."""
 
 
-class NotionConfig(Wire):
+class NotionConfig(WireModel):
     """A Notion integration; exclusive to one agent at a time."""
 
     secret: Name
@@ -130,7 +129,7 @@ class NotionConfig(Wire):
 MailSecurity = Literal["tls", "starttls", "none"]
 
 
-class EmailConfig(Wire):
+class EmailConfig(WireModel):
     """A mail account over SMTP and IMAP."""
 
     smtp_host: str
@@ -153,7 +152,7 @@ class EmailConfig(Wire):
     """Default by port: 993 is tls, any other starttls."""
 
 
-class SearchConfig(Wire):
+class SearchConfig(WireModel):
     """The Brave Search API."""
 
     secret: Name
@@ -162,7 +161,7 @@ class SearchConfig(Wire):
     """Base URL of the API."""
 
 
-class EmbeddingConfig(Wire):
+class EmbeddingConfig(WireModel):
     """An embedding model; without this section memory uses its built-in offline model."""
 
     provider: str = "openai"
@@ -177,7 +176,7 @@ class EmbeddingConfig(Wire):
     """The name of the secret with the key."""
 
 
-class MemoryConfig(Wire):
+class MemoryConfig(WireModel):
     """How sessions become long-term memory, and the resources memory may use."""
 
     model: OptionalName = None
@@ -188,7 +187,7 @@ class MemoryConfig(Wire):
     """Tokens of memories added to each user message without a request; 0: none, the agent searches itself."""
 
 
-class RecordRetention(Wire):
+class RecordRetention(WireModel):
     """Days to keep control's finished records; null: no limit."""
 
     messages: int | None = Field(default=90, ge=1)
@@ -207,7 +206,7 @@ class RecordRetention(Wire):
     """Logs of ended sessions of agents that are no longer in config.json."""
 
 
-class RetentionConfig(Wire):
+class RetentionConfig(WireModel):
     """Days to keep an agent's data; null: no limit. Summaries outlive their sources."""
 
     log: int | None = Field(default=None, ge=1)
@@ -228,7 +227,7 @@ class RetentionConfig(Wire):
     """Yearly summaries."""
 
 
-class WebhookConfig(Wire):
+class WebhookConfig(WireModel):
     """Webhook to which Telegram sends a bot's updates, instead of long polling."""
 
     url: str = Field(pattern=r"^https?://\S+$", max_length=1_000)
@@ -237,7 +236,7 @@ class WebhookConfig(Wire):
     """The name of the secret that Telegram sends with each update: letters, digits, `_` and `-`."""
 
 
-class GatewayConfig(Wire):
+class GatewayConfig(WireModel):
     """A channel instance: a Telegram bot (its token is the secret) or the console."""
 
     type: Literal["telegram", "console"]
@@ -256,7 +255,7 @@ class GatewayConfig(Wire):
         return tuple(name for name in (self.secret, hook) if name is not None)
 
 
-class DmConfig(Wire):
+class DmConfig(WireModel):
     """One user on one gateway; the DMs of a gateway are its allowlist."""
 
     gateway: Name
@@ -267,7 +266,7 @@ class DmConfig(Wire):
     """Whether this user may decide approvals and give admin commands."""
 
 
-class PostgresConfig(Wire):
+class PostgresConfig(WireModel):
     """Address of a Postgres server with pgvector; without this section the deployment's own is used."""
 
     host: str
@@ -291,7 +290,7 @@ class PostgresConfig(Wire):
         return f"postgresql://{user}@{host}:{self.port}/{database}"
 
 
-class AgentDefaults(Wire):
+class AgentDefaults(WireModel):
     """An agent's resources, unless the start request names others."""
 
     workspace: Name
@@ -314,7 +313,7 @@ class AgentDefaults(Wire):
     """A name in `email_accounts`."""
 
 
-class AgentConfig(Wire):
+class AgentConfig(WireModel):
     """An agent's definition."""
 
     defaults: AgentDefaults
@@ -333,7 +332,7 @@ class AgentConfig(Wire):
     """Its own hard limits, which override those in `budgets`."""
 
 
-class FileLimits(Wire):
+class FileLimits(WireModel):
     """Limits on files between users and agents."""
 
     received_mb: int = Field(default=20, ge=1, le=2_000)
@@ -344,7 +343,7 @@ class FileLimits(Wire):
     """How long a user's file stays in `.choirtmp/recv/` after the agent has answered."""
 
 
-class Config(Wire):
+class Config(WireModel):
     """The whole of config.json."""
 
     described_by: str | None = Field(default=None, alias="$schema", exclude=True)
@@ -411,14 +410,14 @@ class Config(Wire):
     """How long a stop waits for the session's summary."""
 
 
-class VoiceBinding(Wire):
+class VoiceBinding(WireModel):
     """An agent's voice profile and its TTS provider."""
 
     profile: VoiceProfileConfig
     tts: TtsConfig
 
 
-class AgentSettings(Wire):
+class AgentSettings(WireModel):
     """A running agent's part of the configuration: one versioned object, replaced as a whole."""
 
     model_name: str
@@ -458,7 +457,7 @@ class AgentSettings(Wire):
         return frozenset(name for name in named if name)
 
 
-def secret_uses(config: Config) -> dict[str, tuple[str, ...]]:
+def secret_references(config: Config) -> dict[str, tuple[str, ...]]:
     """Return the secrets that a configuration names, each with the config paths that use it."""
     found: dict[str, list[str]] = {}
     for section, entries in config.model_dump(mode="json").items():

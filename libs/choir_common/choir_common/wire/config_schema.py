@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from choir_common.wire import budgets, config, request_templates
+from choir_common.wire import config, request_templates
 from choir_common.wire.config import Config
-from choir_common.wire.config_effect import category_of
-from choir_common.wire.json import JsonObject
+from choir_common.wire.config_effects import change_category
+from choir_common.wire.model import JsonObject
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-ENTRY = "NAME"
+NAME_PLACEHOLDER = "NAME"
 
 HEAD = """\
 # config.json, field by field
@@ -52,7 +52,7 @@ def config_reference() -> str:
     return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in _rows((), Config))
 
 
-def undocumented() -> list[str]:
+def undocumented_fields() -> list[str]:
     """Return the fields without a description; a test requires that there are none."""
     return [path for path, *_, text in _rows((), Config) if not text]
 
@@ -73,7 +73,7 @@ def _rows(path: tuple[str, ...], model: type[BaseModel]) -> Iterator[tuple[str, 
         )
         inner, keyed = _inner(field.annotation)
         if inner is not None:
-            yield from _rows((*here, ENTRY) if keyed else here, inner)
+            yield from _rows((*here, NAME_PLACEHOLDER) if keyed else here, inner)
 
 
 def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
@@ -124,7 +124,7 @@ def _limits_of(described: dict[str, Any]) -> str:
 
 
 def _when(path: tuple[str, ...]) -> str:
-    category, note = category_of(".".join(path))
+    category, note = change_category(".".join(path))
     if category == "hot-reload":
         return "apply"
     return "Choir" if "when Choir starts" in note else "agent"
@@ -134,7 +134,7 @@ def _when(path: tuple[str, ...]) -> str:
 def _texts() -> dict[str, dict[str, str]]:
     """Return the attribute docstring of each field, by class and field."""
     found: dict[str, dict[str, str]] = {}
-    for module in (config, budgets, request_templates):
+    for module in (config, request_templates, request_templates):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = dict(_texts_of(node))

@@ -9,30 +9,29 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from choir_common.wire.attachments import MAX_FILES, ReceivedFile, SentFile
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memory_reminders import Reminder
-from choir_common.wire.model import Wire
+from choir_common.wire.memory_recall import Reminder
+from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.provider_fields import ProviderFields
 
 # Re-exported: most modules import these from here.
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
+from choir_common.wire.session_events import Fact as Fact
+from choir_common.wire.session_events import LaneSummary as LaneSummary
+from choir_common.wire.session_events import ReferenceSummary as ReferenceSummary
 from choir_common.wire.session_events import SessionAbandoned as SessionAbandoned
 from choir_common.wire.session_events import SessionResumed as SessionResumed
 from choir_common.wire.session_events import SessionStarted as SessionStarted
 from choir_common.wire.session_events import SessionStopped as SessionStopped
 from choir_common.wire.session_events import SessionSuspended as SessionSuspended
 from choir_common.wire.session_events import Snapshot as Snapshot
+from choir_common.wire.session_events import SummaryTopic as SummaryTopic
 from choir_common.wire.session_events import TurnParked as TurnParked
 from choir_common.wire.session_events import TurnUnparked as TurnUnparked
-from choir_common.wire.summaries import Fact as Fact
-from choir_common.wire.summaries import LaneSummary as LaneSummary
-from choir_common.wire.summaries import ReferenceSummary as ReferenceSummary
-from choir_common.wire.summaries import SummaryTopic as SummaryTopic
 
 GENESIS = "0" * 64  # the `hash_prev` of a session's first event
 
 
-class Event(Wire):
+class Event(WireModel):
     """One entry of a session's log; `hash` covers all other fields (see eventlog.chain)."""
 
     session_id: str
@@ -47,7 +46,7 @@ class Event(Wire):
     hash: str
 
 
-class UserMsg(Wire):
+class UserMessageStarted(WireModel):
     """The edge lane started a user's message; storing this event consumes the inbox row it names."""
 
     type: Literal["user_msg"] = "user_msg"
@@ -67,7 +66,7 @@ class UserMsg(Wire):
     """When it was sent, in the user's time zone, as shown in prompts."""
 
 
-class Reminded(Wire):
+class RemindersAdded(WireModel):
     """Memory added reminders to the user's message; the turn's prompts show them."""
 
     type: Literal["reminded"] = "reminded"
@@ -77,7 +76,7 @@ class Reminded(Wire):
     """Receipt ids of memory's searches."""
 
 
-class ToolCall(Wire):
+class ToolCall(WireModel):
     """A tool call as the model proposed it."""
 
     call_id: str
@@ -86,7 +85,7 @@ class ToolCall(Wire):
     """The model's own JSON text; it may be malformed, which the arbiter reports."""
 
 
-class ModelOutput(Wire):
+class ModelOutput(WireModel):
     """A completed model call. In a core job `turn_id` is the job's id, here and in the events below."""
 
     type: Literal["model_output"] = "model_output"
@@ -106,7 +105,7 @@ class ModelOutput(Wire):
     """Other fields of the provider's message, for later prompts to the same model."""
 
 
-class ToolCallRequested(Wire):
+class ToolCallRequested(WireModel):
     """A lane proposed a tool call to the arbiter."""
 
     type: Literal["tool_call_requested"] = "tool_call_requested"
@@ -116,28 +115,28 @@ class ToolCallRequested(Wire):
     input: JsonObject
 
 
-class LockHold(Wire):
+class HeldLock(WireModel):
     """One lock of a call."""
 
     resource: str
     mode: Literal["S", "X"]
 
 
-class ToolCallCommitted(Wire):
+class ToolCallCommitted(WireModel):
     """The arbiter decided to run the call and acquired its locks."""
 
     type: Literal["tool_call_committed"] = "tool_call_committed"
     turn_id: str
     call_id: str
     tool: str
-    locks: tuple[LockHold, ...] = ()
+    locks: tuple[HeldLock, ...] = ()
 
 
 ToolStatus = Literal["success", "error", "refused", "interrupted"]
 Exposure = Literal["edge", "core", "both", "none"]
 
 
-class ToolResultCommitted(Wire):
+class ToolResultCommitted(WireModel):
     """The outcome of a call; there is exactly one for each requested call."""
 
     type: Literal["tool_result_committed"] = "tool_result_committed"
@@ -155,7 +154,7 @@ class ToolResultCommitted(Wire):
     """Path of the complete output if `output` is truncated."""
 
 
-class MemoryWriteCommitted(Wire):
+class MemoryWriteCommitted(WireModel):
     """A call changed the agent's knowledge."""
 
     type: Literal["memory_write_committed"] = "memory_write_committed"
@@ -169,12 +168,12 @@ class MemoryWriteCommitted(Wire):
 ReplyKind = Literal["answer", "error", "notice", "report", "message"]
 """`report`: about a finished job or a decision; `message`: sent while the work continues; `notice`: from
 Choir itself."""
-PASSING: frozenset[ReplyKind] = frozenset(
+NON_CLOSING_KINDS: frozenset[ReplyKind] = frozenset(
     {"notice", "message"}
 )  # they close no message and no turn
 
 
-class Reply(Wire):
+class Reply(WireModel):
     """A message for the user (audience `user`): storing this event creates an outbox row."""
 
     type: Literal["reply"] = "reply"
@@ -190,7 +189,7 @@ class Reply(Wire):
     """The call of `choir.message.send` that requested it."""
 
 
-class ContextBundle(Wire):
+class ContextBundle(WireModel):
     """Context for a core job in addition to its task."""
 
     facts: tuple[str, ...] = ()
@@ -198,7 +197,7 @@ class ContextBundle(Wire):
     constraints: tuple[str, ...] = ()
 
 
-class ToolConstraints(Wire):
+class ToolConstraints(WireModel):
     """Restrictions on a core job's tools and time; an empty list and zero mean no restriction."""
 
     allowed_tools: tuple[str, ...] = ()
@@ -208,7 +207,7 @@ class ToolConstraints(Wire):
 Verbosity = Literal["quiet", "normal", "detailed"]
 
 
-class CoreStarted(Wire):
+class CoreStarted(WireModel):
     """A core job starts with this briefing from the edge lane."""
 
     type: Literal["core_started"] = "core_started"
@@ -229,7 +228,7 @@ class CoreStarted(Wire):
 CoreReportKind = Literal["progress", "plan", "thought_summary", "need_info", "partial_result"]
 
 
-class CoreReported(Wire):
+class CoreReported(WireModel):
     """A running core job reports its progress."""
 
     type: Literal["core_reported"] = "core_reported"
@@ -244,7 +243,7 @@ class CoreReported(Wire):
 CoreOutcome = Literal["completed", "error", "cancelled", "budget_exceeded", "crashed"]
 
 
-class CoreStopped(Wire):
+class CoreStopped(WireModel):
     """The single terminal event of a core job."""
 
     type: Literal["core_stopped"] = "core_stopped"
@@ -261,7 +260,7 @@ class CoreStopped(Wire):
     duration_ms: float = 0.0
 
 
-class InjectedInstruction(Wire):
+class InjectedInstruction(WireModel):
     """An additional instruction for a lane, read at its next safe point."""
 
     type: Literal["injected_instruction"] = "injected_instruction"
@@ -280,7 +279,7 @@ class InjectedInstruction(Wire):
     """When the user sent it, in the user's time zone, as shown in prompts."""
 
 
-class Cancelled(Wire):
+class Cancelled(WireModel):
     """A turn or a core job must end at once."""
 
     type: Literal["cancelled"] = "cancelled"
@@ -290,7 +289,7 @@ class Cancelled(Wire):
     signal: int | None = None
 
 
-class ReportBegun(Wire):
+class ReportBegun(WireModel):
     """The edge lane starts a report to the user; the reply of that turn closes it."""
 
     type: Literal["report_begun"] = "report_begun"
@@ -302,7 +301,7 @@ class ReportBegun(Wire):
     """The text for the model, and for the user if the model fails."""
 
 
-class ApprovalDecided(Wire):
+class ApprovalDecided(WireModel):
     """A human decided a proposal of this session, or it expired."""
 
     type: Literal["approval_decided"] = "approval_decided"
@@ -313,7 +312,7 @@ class ApprovalDecided(Wire):
     dm: str
 
 
-class SkillStarted(Wire):
+class SkillStarted(WireModel):
     """A lane enters a skill's initial state."""
 
     type: Literal["skill_started"] = "skill_started"
@@ -325,7 +324,7 @@ class SkillStarted(Wire):
     """The call that requested it; after a crash the interrupted call finds its effect by it."""
 
 
-class SkillTransitioned(Wire):
+class SkillTransitioned(WireModel):
     """A lane moves from one state of its skill to another."""
 
     type: Literal["skill_transitioned"] = "skill_transitioned"
@@ -340,7 +339,7 @@ class SkillTransitioned(Wire):
     """The call that requested it; empty for an error transition, which the arbiter makes."""
 
 
-class SkillStopped(Wire):
+class SkillStopped(WireModel):
     """A lane leaves its skill."""
 
     type: Literal["skill_stopped"] = "skill_stopped"
@@ -351,7 +350,7 @@ class SkillStopped(Wire):
     reason: str = ""
 
 
-class CompactionRequested(Wire):
+class CompactionRequested(WireModel):
     """The user or a lane requests that a lane's old events are summarized."""
 
     type: Literal["compaction_requested"] = "compaction_requested"
@@ -359,7 +358,7 @@ class CompactionRequested(Wire):
     signal: int | None = None
 
 
-class MemoryCompacted(Wire):
+class MemoryCompacted(WireModel):
     """A lane's events up to `through_rev` are now part of its reference summary.
 
     With `failed` set nothing changed except the tokens spent: `through_rev` and `summary` are as before.
@@ -380,7 +379,7 @@ class MemoryCompacted(Wire):
     """Why the model's output could not be used."""
 
 
-class BudgetExhausted(Wire):
+class BudgetExhausted(WireModel):
     """A hard limit was reached; the user is asked whether to continue."""
 
     type: Literal["budget_exhausted"] = "budget_exhausted"
@@ -389,7 +388,7 @@ class BudgetExhausted(Wire):
     dm: str
 
 
-class BudgetGranted(Wire):
+class BudgetGranted(WireModel):
     """The user granted more of a session's budget."""
 
     type: Literal["budget_granted"] = "budget_granted"
@@ -405,10 +404,10 @@ EventPayload = Annotated[
     | SessionResumed
     | SessionSuspended
     | SessionStopped
-    | UserMsg
+    | UserMessageStarted
     | TurnParked
     | TurnUnparked
-    | Reminded
+    | RemindersAdded
     | ModelOutput
     | ToolCallRequested
     | ToolCallCommitted
@@ -437,7 +436,7 @@ EventPayload = Annotated[
 _PAYLOADS: TypeAdapter[EventPayload] = TypeAdapter(EventPayload)
 
 
-def payload_of(event: Event) -> EventPayload:
+def parse_payload(event: Event) -> EventPayload:
     """Parse an event's payload into its typed model.
 
     Raises pydantic.ValidationError if the type is unknown or the payload does not match it.
@@ -446,7 +445,7 @@ def payload_of(event: Event) -> EventPayload:
     return _PAYLOADS.validate_python({**event.payload, "type": event.type}, strict=False)
 
 
-def carried_payload_of(carried: CarriedEvent) -> EventPayload:
+def parse_carried_payload(carried: CarriedEvent) -> EventPayload:
     """Parse the payload of the event that was copied.
 
     Raises pydantic.ValidationError if its type is unknown or the payload does not match it.

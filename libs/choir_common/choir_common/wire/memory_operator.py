@@ -4,14 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import Key, Kind, Text
 from choir_common.wire.memory_records import Record
-from choir_common.wire.model import AgentName, Moment, Wire
+from choir_common.wire.memory_search import DocumentText, Key, Kind
+from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 
 Store = Literal["session", "knowledge"]
 Uuid = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
-DocumentName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+DocumentIdOrKey = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 """A document's id, or a knowledge key."""
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
@@ -19,7 +18,7 @@ MAX_RECORDS = 500
 """Records in one import request."""
 
 
-class ListMemory(Wire):
+class ListMemory(WireModel):
     """List documents of one store, newest first; `cursor` is `next` of the previous page."""
 
     agent_id: AgentName
@@ -33,7 +32,7 @@ class ListMemory(Wire):
     limit: int = Field(default=50, ge=1, le=200)
 
 
-class DocumentView(Wire):
+class DocumentView(WireModel):
     """A document in a list: `text` is its beginning, `length` its full length in characters."""
 
     document_id: str
@@ -50,25 +49,25 @@ class DocumentView(Wire):
     speaker: str | None
     origin: str
     trust: int
-    at: Moment
+    at: AwareTime
     """When it happened, otherwise when it was written."""
 
 
-class DocumentPage(Wire):
+class DocumentPage(WireModel):
     """A page of a list; pass `next` as `cursor` to get the next one."""
 
     items: tuple[DocumentView, ...]
     next: str | None = None
 
 
-class ShowDocument(Wire):
+class ShowDocument(WireModel):
     """Request one complete document."""
 
     agent_id: AgentName
-    name: DocumentName
+    name: DocumentIdOrKey
 
 
-class LinkView(Wire):
+class LinkView(WireModel):
     """A link: the source of a document (`from`), or a document derived from it (`to`)."""
 
     kind: str
@@ -78,7 +77,7 @@ class LinkView(Wire):
     """The beginning of the linked document; None if it no longer exists."""
 
 
-class DocumentDetail(Wire):
+class DocumentDetail(WireModel):
     """A document with all its fields and links."""
 
     record: Record
@@ -87,10 +86,10 @@ class DocumentDetail(Wire):
     links: tuple[LinkView, ...]
 
 
-class PutDocument(Wire):
+class PutDocument(WireModel):
     """Write knowledge: under a key, over a document, or as a new document."""
 
-    text: Text
+    text: DocumentText
     key: Key | None = None
     document_id: Uuid | None = None
     metadata: JsonObject = Field(default_factory=dict)
@@ -99,36 +98,36 @@ class PutDocument(Wire):
     """Idempotency key; repeated requests with the same one are done once."""
 
 
-class DeleteDocument(Wire):
+class DeleteDocument(WireModel):
     """Erase a document of either store, and everything derived from it alone."""
 
     agent_id: AgentName
-    name: DocumentName
+    name: DocumentIdOrKey
     expected_version: int | None = Field(default=None, ge=1, le=2**31 - 1)
 
 
-class MemoryErased(Wire):
+class MemoryErased(WireModel):
     """Number of documents erased: the named ones and those derived from them."""
 
     documents: int
     derived: int
 
 
-class ExportMemory(Wire):
+class ExportMemory(WireModel):
     """Request a page of the full export; `cursor` is `next` of the previous page."""
 
     agent_id: AgentName
     cursor: Word | None = None
 
 
-class ExportedPage(Wire):
+class ExportedPage(WireModel):
     """A page of records in a fixed order; the last page has no `next`."""
 
     records: tuple[Record, ...]
     next: str | None = None
 
 
-class ImportRecords(Wire):
+class ImportRecords(WireModel):
     """A part of an export to import; the last part completes the import."""
 
     import_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -139,14 +138,14 @@ class ImportRecords(Wire):
     records: tuple[Record, ...] = Field(max_length=MAX_RECORDS)
 
 
-class BringIn(Wire):
+class ImportPart(WireModel):
     """A part of an import into an agent's memory."""
 
     agent_id: AgentName
     piece: ImportRecords
 
 
-class MemoryImported(Wire):
+class MemoryImported(WireModel):
     """Result of importing one part."""
 
     written: int
@@ -156,7 +155,7 @@ class MemoryImported(Wire):
     finished: bool
 
 
-class AuditQuery(Wire):
+class AuditQuery(WireModel):
     """Read the audit log of an agent's memory, newest first."""
 
     agent_id: AgentName
@@ -164,11 +163,11 @@ class AuditQuery(Wire):
     limit: int = Field(default=50, ge=1, le=500)
 
 
-class AuditEntry(Wire):
+class AuditEntry(WireModel):
     """One operation: who did it, and on which documents."""
 
     number: int
-    at: Moment
+    at: AwareTime
     agent_id: str
     actor: str
     operation: str
@@ -176,19 +175,19 @@ class AuditEntry(Wire):
     detail: JsonObject
 
 
-class AuditEntries(Wire):
+class AuditEntries(WireModel):
     """A page; pass the last entry's number as `before` to get the next one."""
 
     items: tuple[AuditEntry, ...]
 
 
-class ReadState(Wire):
+class ReadMemoryState(WireModel):
     """Request counts and sizes of an agent's memory."""
 
     agent_id: AgentName
 
 
-class StoreCount(Wire):
+class DocumentCount(WireModel):
     """Number of documents of one kind."""
 
     store: Store
@@ -199,7 +198,7 @@ class StoreCount(Wire):
     """Those that still need a vector."""
 
 
-class UnfinishedImport(Wire):
+class UnfinishedImport(WireModel):
     """An incomplete import; import the same file again to resume it."""
 
     import_id: str
@@ -207,11 +206,11 @@ class UnfinishedImport(Wire):
     total: int
 
 
-class AgentMemory(Wire):
+class AgentMemory(WireModel):
     """Counts and sizes of an agent's memory."""
 
     agent_id: str
-    counts: tuple[StoreCount, ...]
+    counts: tuple[DocumentCount, ...]
     queued: int
     """Documents of this agent that wait for a vector."""
     bytes: int

@@ -8,75 +8,74 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, StringConstraints
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Moment, Wire
+from choir_common.wire.model import AwareTime, JsonObject, WireModel
 
 RecordId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 # Generous limits: the endpoints that accept this data have stricter ones.
-Words = Annotated[str, StringConstraints(max_length=1_000_000, pattern=r"^[^\x00]*$")]
+RecordText = Annotated[str, StringConstraints(max_length=1_000_000, pattern=r"^[^\x00]*$")]
 Label = Annotated[str, StringConstraints(max_length=1_000, pattern=r"^[^\x00]*$")]
-Small = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
-Big = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
-class SessionRecord(Wire):
+class SessionRecord(WireModel):
     """A unit of session memory."""
 
     type: Literal["session"] = "session"
     id: RecordId
     session_id: Label | None
     tier: Label
-    chunk_index: Small
-    first_rev: Big | None = None
-    last_rev: Big | None = None
-    text: Words
-    version: Small = 1
-    created_at: Moment
+    chunk_index: Int32
+    first_rev: Int64 | None = None
+    last_rev: Int64 | None = None
+    text: RecordText
+    version: Int32 = 1
+    created_at: AwareTime
     metadata: JsonObject = Field(default_factory=dict)
     kind: Label = "turn"
     speaker: Label | None = None
-    happened_at: Moment
-    ended_at: Moment | None = None
+    happened_at: AwareTime
+    ended_at: AwareTime | None = None
     grain: Label | None = None
     period: Label | None = None
     origin: Label = "agent"
     trust: int = Field(default=50, ge=0, le=100)
-    expires_at: Moment | None = None
+    expires_at: AwareTime | None = None
     keep_vectors: bool = True
     """False: `retention.vectors` removed its vectors, and only text search can find it."""
 
 
-class KnowledgeRecord(Wire):
+class KnowledgeRecord(WireModel):
     """A document of knowledge."""
 
     type: Literal["knowledge"] = "knowledge"
     id: RecordId
     key: Label | None = None
-    text: Words
-    version: Small = 1
-    created_at: Moment
-    updated_at: Moment
+    text: RecordText
+    version: Int32 = 1
+    created_at: AwareTime
+    updated_at: AwareTime
     metadata: JsonObject = Field(default_factory=dict)
     kind: Label = "note"
     status: Label = "active"
     category: Label | None = None
-    subject: Words | None = None
-    predicate: Words | None = None
-    object: Words | None = None
-    evidence: Words | None = None
-    happened_at: Moment | None = None
-    valid_from: Moment | None = None
-    valid_to: Moment | None = None
-    retired_at: Moment | None = None
-    seen_count: Small = 1
-    expires_at: Moment | None = None
+    subject: RecordText | None = None
+    predicate: RecordText | None = None
+    object: RecordText | None = None
+    evidence: RecordText | None = None
+    happened_at: AwareTime | None = None
+    valid_from: AwareTime | None = None
+    valid_to: AwareTime | None = None
+    retired_at: AwareTime | None = None
+    seen_count: Int32 = 1
+    expires_at: AwareTime | None = None
     collection: Label | None = None
-    chunk_index: Small | None = None
+    chunk_index: Int32 | None = None
     origin: Label = "agent"
     trust: int = Field(default=50, ge=0, le=100)
 
 
-class LinkRecord(Wire):
+class LinkRecord(WireModel):
     """A link between two documents."""
 
     type: Literal["link"] = "link"
@@ -85,45 +84,45 @@ class LinkRecord(Wire):
     to_id: RecordId
 
 
-class PassedSession(Wire):
+class ArchivedSessionRecord(WireModel):
     """A session with stored units: its times, and whether it was promoted to long-term memory."""
 
     type: Literal["passed_session"] = "passed_session"
     session_id: Label
-    started_at: Moment
-    ended_at: Moment | None = None
-    promoted_at: Moment | None = None
-    summary: Words = ""
+    started_at: AwareTime
+    ended_at: AwareTime | None = None
+    promoted_at: AwareTime | None = None
+    summary: RecordText = ""
     topics: list[JsonValue] = Field(default_factory=list)
 
 
-class ExtractionCursor(Wire):
+class ExtractionCursor(WireModel):
     """The last turn from which facts and rules were extracted; absent in exports of older versions.
 
     It comes before all other records, because extraction may start before the import is complete.
     """
 
     type: Literal["extraction_cursor"] = "extraction_cursor"
-    created_at: Moment
+    created_at: AwareTime
     session_id: Label
-    chunk_index: Small
+    chunk_index: Int32
 
 
 Record = Annotated[
-    SessionRecord | KnowledgeRecord | LinkRecord | PassedSession | ExtractionCursor,
+    SessionRecord | KnowledgeRecord | LinkRecord | ArchivedSessionRecord | ExtractionCursor,
     Field(discriminator="type"),
 ]
 
 
-class ExportHead(Wire):
+class ExportHeader(WireModel):
     """The first line of an export, with the format's version in `choir_memory`."""
 
     choir_memory: Literal[1] = 1
     agent_id: str
-    exported_at: Moment
+    exported_at: AwareTime
 
 
-class ExportEnd(Wire):
+class ExportFooter(WireModel):
     """The last line; without it, or with another record count, the file is incomplete."""
 
     end: Literal[True] = True

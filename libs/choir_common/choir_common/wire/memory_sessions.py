@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from choir_common.wire.events import Event
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import Text
-from choir_common.wire.model import AgentName, Moment, Wire
+from choir_common.wire.memory_search import DocumentText
+from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 
 UnitKind = Literal["turn", "tools", "note", "summary"]
 """What a unit contains: a message, a run of tool calls, a note, or a part of a summary."""
@@ -18,15 +17,15 @@ UnitId = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 MAX_UNITS = 256
 
 
-class SessionUnit(Wire):
+class SessionUnit(WireModel):
     """One item that search ranks; its neighbours have the adjacent positions."""
 
     id: UnitId
     """Chosen by the writer, unique in the session; the same id always maps to the same row."""
-    text: Text
-    at: Moment
+    text: DocumentText
+    at: AwareTime
     position: int = Field(ge=0, le=2_000_000_000)
-    ended_at: Moment | None = None
+    ended_at: AwareTime | None = None
     speaker: str | None = Field(default=None, max_length=200)
     kind: UnitKind = "turn"
     origin: Origin = "user"
@@ -35,7 +34,7 @@ class SessionUnit(Wire):
     metadata: JsonObject = Field(default_factory=dict)
 
 
-class RecordUnits(Wire):
+class RecordUnits(WireModel):
     """Write units of a session; repeating it changes nothing."""
 
     agent_id: AgentName
@@ -43,31 +42,31 @@ class RecordUnits(Wire):
     units: tuple[SessionUnit, ...] = Field(max_length=MAX_UNITS)
 
 
-class UnitsRecorded(Wire):
+class UnitsRecorded(WireModel):
     """The row id of each unit, in their order, and how many were new or changed."""
 
     document_ids: tuple[str, ...]
     written: int
 
 
-class SessionEnd(Wire):
+class SessionEnd(WireModel):
     """The session has ended; `mid_term_sessions` of the newest stay in mid-term memory."""
 
-    at: Moment
+    at: AwareTime
     mid_term_sessions: int = Field(ge=0, le=100_000)
 
 
-class ArchivePage(Wire):
+class ArchivePage(WireModel):
     """The next events of a session's log, in order; the last page of an ended session has `end`."""
 
     agent_id: AgentName
     session_id: SessionId
-    started_at: Moment
+    started_at: AwareTime
     events: tuple[Event, ...]
     end: SessionEnd | None = None
 
 
-class Archived(Wire):
+class ArchiveProgress(WireModel):
     """The last revision that memory has of the session; the next page starts after it."""
 
     through_rev: int
@@ -77,14 +76,14 @@ class Archived(Wire):
     """Sessions that this call moved to long-term memory."""
 
 
-class EraseSession(Wire):
+class EraseSession(WireModel):
     """Erase a session from memory, with everything derived from it alone."""
 
     agent_id: AgentName
     session_id: SessionId
 
 
-class SessionErased(Wire):
+class SessionErased(WireModel):
     """Number of documents erased."""
 
     documents: int

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from choir_common.wire.attachments import MAX_FILES, Attachment, Button
 from choir_common.wire.events import ReplyKind
-from choir_common.wire.model import Moment, Wire
+from choir_common.wire.model import AwareTime, WireModel
 
 AgentState = Literal["running", "starting", "stopped", "crashed", "unbound"]
 
@@ -16,7 +16,7 @@ MAX_TEXT = 100_000
 """Characters of a message; a channel truncates longer ones."""
 
 
-class QuotedMessage(Wire):
+class QuotedMessage(WireModel):
     """The earlier message to which a user's message replies."""
 
     message_id: str = Field(min_length=1, max_length=64)
@@ -25,7 +25,7 @@ class QuotedMessage(Wire):
     """Its text, or the part that the user selected."""
 
 
-class InboundMessage(Wire):
+class InboundMessage(WireModel):
     """A user's message as the channel parsed it, identified by `(gateway, update_id)`."""
 
     gateway: str
@@ -33,7 +33,7 @@ class InboundMessage(Wire):
     update_id: str = Field(min_length=1, max_length=200)
     text: str = Field(max_length=MAX_TEXT)
     """Or a file's caption; empty only with attachments."""
-    sent_at: Moment
+    sent_at: AwareTime
     attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)
     message_id: str | None = Field(default=None, min_length=1, max_length=64)
     """The channel's id of it; a later edit refers to it and has the same id."""
@@ -48,7 +48,7 @@ class InboundMessage(Wire):
         return self
 
 
-class Accepted(Wire):
+class InboundAccepted(WireModel):
     """The message is durable (now, or since its first arrival), or it was a command and has been run."""
 
     inbox_id: str
@@ -61,25 +61,25 @@ class Accepted(Wire):
     """The command in the message; no agent answers it. `inbox_id` is empty if nothing was stored."""
 
 
-class EditOf(Wire):
+class EditTarget(WireModel):
     """The earlier outbound message that this one replaces; its buttons are removed."""
 
     outbox_id: int
     message_id: str | None = None
-    """From `Receipt.message_id`; if None, the text is sent as a new message."""
+    """From `DeliveryReceipt.message_id`; if None, the text is sent as a new message."""
 
 
-class PartlySent(Wire):
+class DeliveryProgress(WireModel):
     """Delivery progress of an outbound message; a retry resumes after these parts."""
 
     outbox_id: int
     parcels: int = Field(ge=1)
     """Number of parts sent. A channel always splits the same message into the same parts."""
     message_id: str | None = Field(default=None, min_length=1, max_length=64)
-    """As in `Receipt`, if already known."""
+    """As in `DeliveryReceipt`, if already known."""
 
 
-class OutboundMessage(Wire):
+class OutboundMessage(WireModel):
     """A message for a user; `outbox_id` increases system-wide and is the console's SSE id."""
 
     outbox_id: int
@@ -93,7 +93,7 @@ class OutboundMessage(Wire):
     kind: ReplyKind
     text: str
     answers: str | None
-    at: Moment
+    at: AwareTime
     maybe_repeated: bool = False
     """The outcome of an earlier delivery is unknown; a channel without deduplication must mark the
     message."""
@@ -103,13 +103,13 @@ class OutboundMessage(Wire):
     """One row of buttons below the text."""
     reply_to: str | None = None
     """The channel's id of the user's message that this answers, if newer ones have arrived since."""
-    edits: EditOf | None = None
+    edits: EditTarget | None = None
     """Edit this message instead of sending a new one; nothing to do if it already has this text."""
-    partly_sent: PartlySent | None = None
-    """Progress of an earlier attempt, stored through `ControlInbox.keep_progress`."""
+    partly_sent: DeliveryProgress | None = None
+    """Progress of an earlier attempt, stored through `ControlClient.store_progress`."""
 
 
-class Receipt(Wire):
+class DeliveryReceipt(WireModel):
     """The final result of a delivery; a temporary failure is raised as an error instead."""
 
     outbox_id: int
@@ -120,7 +120,7 @@ class Receipt(Wire):
     refer to it. The console's is the outbox id."""
 
 
-class Press(Wire):
+class ButtonPress(WireModel):
     """A press of a button, possibly forged: `data` must prove it."""
 
     gateway: str
@@ -133,14 +133,14 @@ class Press(Wire):
     """The channel's id of this press; a repeated press gets the same response."""
 
 
-class Pressed(Wire):
+class ButtonResponse(WireModel):
     """Text for the user who pressed. The message itself is edited through the outbox, by `edits`."""
 
     answer: str = Field(max_length=200)
     """A short line; Telegram's limit is 200 characters."""
 
 
-class HistoryRequest(Wire):
+class HistoryRequest(WireModel):
     """Request a DM's outbound messages after an outbox id, oldest first."""
 
     dm: str
@@ -148,14 +148,14 @@ class HistoryRequest(Wire):
     limit: int = Field(default=200, ge=1, le=1000)
 
 
-class History(Wire):
+class OutboundHistory(WireModel):
     """A page of a DM's outbound messages; `last` is the DM's newest outbox id."""
 
     messages: tuple[OutboundMessage, ...]
     last: int
 
 
-class WebhookBinding(Wire):
+class WebhookBinding(WireModel):
     """The webhook to which Telegram sends a bot's updates."""
 
     url: str
@@ -164,7 +164,7 @@ class WebhookBinding(Wire):
     """The name of the secret that Telegram sends with each update; its value comes with the tokens."""
 
 
-class GatewayBinding(Wire):
+class GatewayBinding(WireModel):
     """A channel instance; the token's value is in the gateway's own secrets under `secret`."""
 
     name: str
@@ -174,7 +174,7 @@ class GatewayBinding(Wire):
     webhook: WebhookBinding | None = None
 
 
-class ChannelCommand(Wire):
+class ChannelCommand(WireModel):
     """A command for a channel's command menu."""
 
     name: str
@@ -184,7 +184,7 @@ class ChannelCommand(Wire):
     """Only for DMs of admins."""
 
 
-class DmBinding(Wire):
+class DmBinding(WireModel):
     """A user who may write through a gateway."""
 
     name: str
@@ -193,7 +193,7 @@ class DmBinding(Wire):
     admin: bool
 
 
-class ChannelsRequest(Wire):
+class ReadChannels(WireModel):
     """Request the channels; control also sends the bots' tokens over HTTP if the gateway's are outdated."""
 
     tokens_version: int = 0
@@ -202,7 +202,7 @@ class ChannelsRequest(Wire):
     """Identifies the gateway process; a new value means that the gateway was restarted."""
 
 
-class ChannelTable(Wire):
+class ChannelTable(WireModel):
     """The gateway's part of the configuration; it contains no secret values."""
 
     config_version: int
@@ -212,5 +212,5 @@ class ChannelTable(Wire):
     """The commands for conversations, in the order of the command table."""
 
 
-class Nothing(Wire):
+class Empty(WireModel):
     """An empty request or response."""

@@ -1,9 +1,12 @@
-"""Base class of all wire models, and the small types they share."""
+"""Base class of all wire models, and the small types they share.
+
+Type of JSON objects whose schema is defined elsewhere, such as a tool's input and output.
+"""
 
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue, StringConstraints
 
 from choir_common.ids import NAME_PATTERN
 
@@ -14,16 +17,19 @@ Name = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN)]
 AgentName = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 """An agent id, which is also the name of a Postgres schema, a role and directories."""
 
-Moment = AwareDatetime
+AwareTime = AwareDatetime
 """An aware time; serialized as ISO 8601."""
 
 
-class Wire(BaseModel):
+class WireModel(BaseModel):
     """A frozen, strict model that forbids unknown fields; parse it with `model_validate_json`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
-def stamp(moment: datetime) -> str:
+def format_log_time(moment: datetime) -> str:
     """Format a UTC time as in the log: ISO 8601 with microseconds and `Z`."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+JsonObject = dict[str, JsonValue]

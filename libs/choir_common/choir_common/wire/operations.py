@@ -1,23 +1,27 @@
-"""Operations that take longer than a request: status and progress (`/v1/operations`)."""
+"""Operations that take longer than a request: status and progress (`/v1/operations`).
+
+Workspaces in the operator API: view and reset.
+
+The model and voice of an agent, and the configured alternatives: read and changed over `/v1`.
+"""
 
 from typing import Literal
 
 from pydantic import Field
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Moment, Wire
+from choir_common.wire.model import AwareTime, JsonObject, Name, WireModel
 
 OperationStatus = Literal["running", "succeeded", "failed", "interrupted"]
 Outcome = Literal["built", "redeployed", "skipped", "failed"]
 
 
-class Begun(Wire):
+class OperationStarted(WireModel):
     """The operation has started; `GET /v1/operations/{operation_id}` returns its progress."""
 
     operation_id: str
 
 
-class OperationView(Wire):
+class OperationView(WireModel):
     """A long-running operation."""
 
     operation_id: str
@@ -33,11 +37,11 @@ class OperationView(Wire):
     error: str | None = None
     error_code: str | None = None
     result: JsonObject | None = None
-    began_at: Moment
-    ended_at: Moment | None = None
+    began_at: AwareTime
+    ended_at: AwareTime | None = None
 
 
-class OperationEvent(Wire):
+class OperationEvent(WireModel):
     """A progress message of an operation; its SSE id is `seq`, its SSE event name `kind`."""
 
     seq: int
@@ -46,7 +50,7 @@ class OperationEvent(Wire):
     share: float | None = None
 
 
-class AgentOutcome(Wire):
+class AgentOutcome(WireModel):
     """The result for one agent: its image, and whether it runs with it."""
 
     agent_id: str
@@ -59,7 +63,90 @@ class AgentOutcome(Wire):
     warnings: tuple[str, ...] = ()
 
 
-class RolloutReport(Wire):
+class RolloutReport(WireModel):
     """The result for each agent, in the order of processing."""
 
     agents: tuple[AgentOutcome, ...]
+
+
+class WorkspaceView(WireModel):
+    """A configured workspace and the agent that has leased it."""
+
+    name: str
+    path: str
+    agent_id: str | None
+    session_id: str | None
+    exists: bool
+    files: int
+    size: int
+    """Bytes."""
+    complete: bool
+    """False if the count stopped at its time limit; there is more."""
+
+
+class ResetWorkspace(WireModel):
+    """Delete everything in a workspace; its agent is stopped first."""
+
+    confirm: str
+    """The workspace's name again, as confirmation."""
+    restart: bool = False
+    """Start the agent again that was stopped for the reset."""
+
+
+class WorkspaceReset(WireModel):
+    """The result of a reset."""
+
+    name: str
+    path: str
+    removed: int
+    """Number of deleted entries: files, links and directories."""
+    left: tuple[str, ...]
+    """The first ten entries that could not be deleted, and why."""
+    stopped: str | None
+    """The agent that was stopped for the reset."""
+    restarted: bool
+
+
+class ModelView(WireModel):
+    """A configured language model or text-to-speech provider."""
+
+    name: str
+    kind: Literal["llm", "tts"]
+    provider: str
+    model: str
+    endpoint: str
+
+
+class VoiceView(WireModel):
+    """A configured voice profile."""
+
+    name: str
+    tts: str
+    voice_id: str
+    output_format: str
+
+
+class AgentModelAndVoice(WireModel):
+    """An agent's current models and voice: those of its session, otherwise the defaults of a start."""
+
+    agent_id: str
+    session_id: str | None
+    llm: str
+    model: str | None
+    """The provider's name of the model; None if `llm` is no longer configured."""
+    core_llm: str | None
+    voice_profile: str | None
+    changed: tuple[str, ...] = ()
+    """Fields that `model set` or `voice set` changed; a restart reverts them."""
+
+
+class SetModel(WireModel):
+    """Use this model from the next call on."""
+
+    llm: Name
+
+
+class SetVoice(WireModel):
+    """Use this voice from the next speech output on."""
+
+    voice_profile: Name

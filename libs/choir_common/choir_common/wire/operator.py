@@ -5,12 +5,11 @@ from typing import Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.wire.events import Event
-from choir_common.wire.json import JsonObject
 from choir_common.wire.messages import AgentState
-from choir_common.wire.model import AgentName, Moment, Wire
+from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 from choir_common.wire.rpc import ResourceBindings, StatusReport
 
-T = TypeVar("T")
+ItemT = TypeVar("ItemT")
 
 SessionStatus = Literal[
     "starting", "active", "stopping", "stopped", "suspended", "crashed", "abandoned"
@@ -18,16 +17,16 @@ SessionStatus = Literal[
 """`suspended`: stopped with open work, which the agent's next start resumes."""
 
 
-class Page(BaseModel, Generic[T]):
+class Page(BaseModel, Generic[ItemT]):
     """A page of a list; pass `next` as `cursor` to get the next one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    items: list[T]
+    items: list[ItemT]
     next: str | None = None
 
 
-class AgentView(Wire):
+class AgentView(WireModel):
     """An agent and, if it runs, its session."""
 
     agent_id: str
@@ -38,8 +37,8 @@ class AgentView(Wire):
     model: str | None
     pid: int | None
     """For display only; None if the runtime has no pid to show."""
-    started_at: Moment | None
-    last_heartbeat_at: Moment | None
+    started_at: AwareTime | None
+    last_heartbeat_at: AwareTime | None
     suspect: bool = False
     """It has missed heartbeats, and will be lost if it stays silent."""
     lanes: tuple[StatusReport, ...] = ()
@@ -48,7 +47,7 @@ class AgentView(Wire):
     """The version of its settings, from its latest heartbeat."""
 
 
-class StartAgent(Wire):
+class StartAgent(WireModel):
     """Start an agent; omitted fields come from its defaults."""
 
     workspace: str | None = None
@@ -60,19 +59,19 @@ class StartAgent(Wire):
     email: str | None = None
 
 
-class InjectText(Wire):
+class InjectText(WireModel):
     """Text for an agent's edge lane at its next safe point."""
 
     text: str = Field(min_length=1, max_length=100_000)
 
 
-class CancelWork(Wire):
+class CancelWork(WireModel):
     """Cancel a core job by name; without a name, the edge lane's turn."""
 
     job: str | None = Field(default=None, min_length=1, max_length=64)
 
 
-class CompactMemory(Wire):
+class CompactMemory(WireModel):
     """Summarize a lane's older events; default: the edge lane's."""
 
     lane: str | None = Field(default=None, min_length=1, max_length=64)
@@ -80,7 +79,7 @@ class CompactMemory(Wire):
     """Only if this is the current session."""
 
 
-class Told(Wire):
+class SignalQueued(WireModel):
     """A signal was queued for a session; `note` describes its effect."""
 
     agent_id: str
@@ -89,7 +88,7 @@ class Told(Wire):
     note: str
 
 
-class CommandView(Wire):
+class CommandView(WireModel):
     """A command and all ways to run it."""
 
     name: str
@@ -104,7 +103,7 @@ class CommandView(Wire):
     """Method and path of its route."""
 
 
-class SessionView(Wire):
+class SessionView(WireModel):
     """A session and the head of its log."""
 
     session_id: str
@@ -114,20 +113,20 @@ class SessionView(Wire):
     head_rev: int
     head_hash: str
     continues: str | None
-    started_at: Moment
-    ended_at: Moment | None
+    started_at: AwareTime
+    ended_at: AwareTime | None
     rehearsal: bool = False
     """It was started with the scripted rehearsal model."""
 
 
-class EventPage(Wire):
+class EventPage(WireModel):
     """Events in order of revision; `next` is the `after` of the next page."""
 
     items: tuple[Event, ...]
     next: int | None
 
 
-class Verification(Wire):
+class LogVerification(WireModel):
     """Whether a session's stored log is unchanged."""
 
     session_id: str
@@ -136,7 +135,7 @@ class Verification(Wire):
     head_rev: int
     broken_at: int | None = None
     reason: str | None = None
-    erased_at: Moment | None = None
+    erased_at: AwareTime | None = None
     """When retention erased the log: only its hashes were compared with the session's head."""
 
 
@@ -153,7 +152,7 @@ ApprovalState = Literal[
 ]
 
 
-class ApprovalView(Wire):
+class ApprovalView(WireModel):
     """A request for a human decision."""
 
     approval_id: str
@@ -162,8 +161,8 @@ class ApprovalView(Wire):
     request_type: str
     payload: JsonObject
     status: Literal["pending", "approved", "rejected", "expired"]
-    created_at: Moment
-    resolved_at: Moment | None
+    created_at: AwareTime
+    resolved_at: AwareTime | None
     digest: str = ""
     """SHA-256 of the canonical JSON of request_type, payload and basis: exactly what is decided."""
     decided_by: str | None = None
@@ -176,14 +175,14 @@ class ApprovalView(Wire):
     """Result of the execution, or why nothing can run."""
 
 
-class Decision(Wire):
+class Decision(WireModel):
     """A human decision on a request."""
 
     digest: str | None = None
     """The digest that was shown; if the request has another digest, nothing is decided."""
 
 
-class DmView(Wire):
+class DmView(WireModel):
     """A configured conversation; `agent_id` uses it now (`bound`) or would by default."""
 
     name: str
@@ -195,7 +194,7 @@ class DmView(Wire):
     bound: bool
 
 
-class PartStatus(Wire):
+class ComponentStatus(WireModel):
     """The status of one component, and the reason if it is down."""
 
     name: str
@@ -203,7 +202,7 @@ class PartStatus(Wire):
     detail: str = ""
 
 
-class SystemStatus(Wire):
+class SystemStatus(WireModel):
     """The status of the whole system."""
 
     ready: bool
@@ -211,5 +210,5 @@ class SystemStatus(Wire):
     config_version: int
     home: str
     model: str
-    parts: tuple[PartStatus, ...]
+    parts: tuple[ComponentStatus, ...]
     agents: tuple[AgentView, ...] = Field(default=())

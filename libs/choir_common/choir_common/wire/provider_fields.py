@@ -2,11 +2,10 @@
 
 from pydantic import Field
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Wire
+from choir_common.wire.model import JsonObject, WireModel
 
 
-class ProviderFields(Wire):
+class ProviderFields(WireModel):
     """Fields of one assistant message that only the model that sent them can read.
 
     Examples are reasoning text and signatures: `reasoning_content`, `reasoning_details`, `extra_content`.

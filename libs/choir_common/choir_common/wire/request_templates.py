@@ -1,12 +1,16 @@
-"""Additions to model requests, and feature flags; parts of `config`."""
+"""Additions to model requests, and feature flags; parts of `config`.
+
+Budgets: hard limits for sessions, turns and core jobs.
+
+Part of `config.json`. Control computes an agent's limits and the agent enforces them.
+"""
 
 import re
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Wire
+from choir_common.wire.model import JsonObject, WireModel
 
 RESERVED_FIELDS = frozenset(
     {"model", "messages", "tools", "functions", "stream", "stream_options", "n", "response_format"}
@@ -38,7 +42,7 @@ def _free_headers(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-class RequestTemplate(Wire):
+class RequestTemplate(WireModel):
     """Additions to each request to a model."""
 
     top_p: float | None = Field(default=None, gt=0, le=1)
@@ -52,7 +56,7 @@ class RequestTemplate(Wire):
     )
     """Additional headers; put keys into secrets.json instead."""
 
-    def fields(self) -> JsonObject:
+    def body_fields(self) -> JsonObject:
         """Return the fields to add to the body of a request."""
         added: JsonObject = {}
         if self.top_p is not None:
@@ -62,7 +66,7 @@ class RequestTemplate(Wire):
         return {**added, **self.extra_body}
 
 
-class FeatureFlags(Wire):
+class FeatureFlags(WireModel):
     """Feature flags for parts of what agents do; all are on by default."""
 
     message_times: bool = True
@@ -75,3 +79,61 @@ class FeatureFlags(Wire):
     """Agents may propose changes to themselves, with the tools `choir.propose.*`."""
     browsing: bool = True
     """Agents may use the browser, with `choir.web.browse`."""
+
+
+class Budgets(WireModel):
+    """Hard limits of every agent that has none of its own."""
+
+    max_steps_per_turn: int = Field(default=40, ge=1)
+    """Model calls in one turn; a turn with forty is probably a loop."""
+    max_tool_calls_per_turn: int = Field(default=100, ge=1)
+    """Tool calls in one turn of the edge lane."""
+    max_core_jobs: int = Field(default=8, ge=0)
+    """Concurrent core jobs; each is a model conversation of its own."""
+    max_core_jobs_per_message: int = Field(default=24, ge=0)
+    """Core jobs between two messages of the user; it stops chains of jobs whose reports start jobs."""
+    total_session_tokens: int = Field(default=20_000_000, ge=1)
+    """Prompt and completion tokens of all calls in a session; the user can grant the same amount again."""
+    max_tool_calls_per_session: int = Field(default=20_000, ge=1)
+    """Tool calls of all lanes in a session; the user can grant the same amount again."""
+    per_job_max_steps: int = Field(default=100, ge=1)
+    """Model calls in one core job."""
+    per_job_max_tool_calls: int = Field(default=300, ge=1)
+    """Tool calls in one core job."""
+    per_job_wall_time_ms: int = Field(default=3_600_000, ge=1)
+    """Maximum duration of a core job, including waiting; default one hour."""
+    max_injections_per_job: int = Field(default=20, ge=0)
+    """Injected instructions that one core job accepts."""
+    skill_step_retries: int = Field(default=2, ge=0)
+    """Forbidden tools or transitions in one state of a skill before its error transition."""
+
+    def with_overrides(self, own: "AgentBudgets") -> "Budgets":
+        """Return these budgets with the values that the agent sets itself."""
+        return self.model_copy(update=own.model_dump(exclude_none=True))
+
+
+class AgentBudgets(WireModel):
+    """Hard limits of one agent; null: the value in `budgets`."""
+
+    max_steps_per_turn: int | None = Field(default=None, ge=1)
+    """Model calls in one turn of this agent."""
+    max_tool_calls_per_turn: int | None = Field(default=None, ge=1)
+    """Tool calls in one turn of its edge lane."""
+    max_core_jobs: int | None = Field(default=None, ge=0)
+    """Its concurrent core jobs."""
+    max_core_jobs_per_message: int | None = Field(default=None, ge=0)
+    """Its core jobs between two messages of the user."""
+    total_session_tokens: int | None = Field(default=None, ge=1)
+    """Prompt and completion tokens of all calls in one of its sessions."""
+    max_tool_calls_per_session: int | None = Field(default=None, ge=1)
+    """Tool calls of all lanes in one of its sessions."""
+    per_job_max_steps: int | None = Field(default=None, ge=1)
+    """Model calls in one of its core jobs."""
+    per_job_max_tool_calls: int | None = Field(default=None, ge=1)
+    """Tool calls in one of its core jobs."""
+    per_job_wall_time_ms: int | None = Field(default=None, ge=1)
+    """Maximum duration of one of its core jobs, including waiting."""
+    max_injections_per_job: int | None = Field(default=None, ge=0)
+    """Injected instructions that one of its core jobs accepts."""
+    skill_step_retries: int | None = Field(default=None, ge=0)
+    """Forbidden tools or transitions in one state of a skill before its error transition."""

@@ -2,6 +2,14 @@
 
 Session and token are in headers (`X-Choir-Session-Id`, `Authorization: Bearer`), never in the body. See
 docs/design/protocol.md.
+
+Start parameters of an agent process, passed on standard input as one JSON line.
+
+Standard input is used because a token there is visible in no environment, argument list or file.
+
+Search in a running session's stored log: the host tool `choir.log.search`.
+
+The agent uses it for events it no longer has in memory; control runs it.
 """
 
 from typing import Literal
@@ -10,8 +18,7 @@ from pydantic import Field
 
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import Event
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Moment, Wire
+from choir_common.wire.model import AwareTime, JsonObject, WireModel
 
 VERBS = (
     "INIT_HELLO",
@@ -25,7 +32,7 @@ VERBS = (
 )
 
 
-class HelloRequest(Wire):
+class HelloRequest(WireModel):
     """INIT_HELLO: a new agent process identifies itself and the epoch it was started with."""
 
     agent_id: str
@@ -36,7 +43,7 @@ class HelloRequest(Wire):
     skill_manifest_hash: str
 
 
-class ResourceBindings(Wire):
+class ResourceBindings(WireModel):
     """The resources of this session, by name."""
 
     workspace: str
@@ -50,7 +57,7 @@ class ResourceBindings(Wire):
     email: str | None = None
 
 
-class HelloResponse(Wire):
+class HelloResponse(WireModel):
     """The data that the agent needs to continue from the end of the durable log."""
 
     status: Literal["fresh", "resumed"]
@@ -69,19 +76,19 @@ class HelloResponse(Wire):
     config: AgentSettings
 
 
-class SecretsRequest(Wire):
+class SecretsRequest(WireModel):
     """GET_SECRETS: names only; control returns those that the session's bindings allow."""
 
     resources: tuple[str, ...]
 
 
-class SecretsResponse(Wire):
+class SecretsResponse(WireModel):
     """Secret values, for use in the agent's memory only."""
 
     secrets: dict[str, str]
 
 
-class HeartbeatRequest(Wire):
+class HeartbeatRequest(WireModel):
     """HEARTBEAT: sign of life, with the events after `base_rev` in order."""
 
     agent_id: str
@@ -95,7 +102,7 @@ class HeartbeatRequest(Wire):
     timestamp: str
 
 
-class HeartbeatResponse(Wire):
+class HeartbeatResponse(WireModel):
     """All events up to `ack_rev` are durable."""
 
     ack_rev: int
@@ -106,7 +113,7 @@ ApprovalKind = Literal["call", "tool", "skill", "config_change", "repo_change"]
 """`call`: one use of a tool; the others are proposals."""
 
 
-class ApprovalRequest(Wire):
+class ApprovalRequest(WireModel):
     """REQUEST_APPROVAL: ask a human for one tool call, or for a change to what the agent can do."""
 
     request_type: ApprovalKind
@@ -114,7 +121,7 @@ class ApprovalRequest(Wire):
     payload: JsonObject
 
 
-class ApprovalResponse(Wire):
+class ApprovalResponse(WireModel):
     """The status of the request; the same call_id always gets the same approval."""
 
     approval_id: str
@@ -125,17 +132,17 @@ class ApprovalResponse(Wire):
 STATE_PREFIXES = ("EDGE_", "CORE_")
 
 
-class ModelFailure(Wire):
+class ModelFailure(WireModel):
     """A model whose latest call failed."""
 
     model: str
-    since: Moment
+    since: AwareTime
     """When the first call of the current series of failures failed."""
     words: str
     """Model, endpoint, the latest failure, and how to fix it."""
 
 
-class StatusReport(Wire):
+class StatusReport(WireModel):
     """REPORT_STATUS: the current state of a lane."""
 
     lane: str
@@ -147,7 +154,7 @@ class StatusReport(Wire):
     """Set if the lane's model does not respond."""
 
     @property
-    def state_word(self) -> str:
+    def state_label(self) -> str:
         """Return the state for display: `EDGE_WAITING_FOR_TOOL` is `waiting for tool`."""
         for prefix in STATE_PREFIXES:
             if self.state.startswith(prefix):
@@ -155,32 +162,32 @@ class StatusReport(Wire):
         return self.state
 
 
-class TerminateRequest(Wire):
+class TerminateRequest(WireModel):
     """TERMINATE_SELF: the agent has flushed its log and is about to exit."""
 
     reason: str
 
 
-class Ack(Wire):
+class Ack(WireModel):
     """An empty acknowledgement."""
 
     ack: Literal[True] = True
 
 
-class ConfigRequest(Wire):
+class ConfigRequest(WireModel):
     """FETCH_DYNAMIC_CONFIG: request the settings if they are newer than this version."""
 
     current_config_version: int
 
 
-class ConfigResponse(Wire):
+class ConfigResponse(WireModel):
     """The complete settings; None if the caller has the latest version."""
 
     config_version: int
     config: AgentSettings | None
 
 
-class HostToolRequest(Wire):
+class HostToolRequest(WireModel):
     """EXECUTE_HOST_TOOL: run a tool on the host; `call_id` is the idempotency key."""
 
     tool_name: str
@@ -188,9 +195,51 @@ class HostToolRequest(Wire):
     input: JsonObject
 
 
-class HostToolResponse(Wire):
+class HostToolResponse(WireModel):
     """The outcome; for an error `output` has `code` and `message`."""
 
     call_id: str
     status: Literal["success", "error"]
     output: JsonObject
+
+
+class AgentStartParameters(WireModel):
+    """The agent's identity, control's address and the lease token."""
+
+    agent_id: str
+    session_id: str
+    epoch: int = Field(ge=1)
+    lease_token: str
+    endpoint: str
+    """Control's address: `unix:///path/choir.sock` or `http(s)://host:port`."""
+    ca_pem: str = Field(default="", max_length=50_000)
+    """The only certificates trusted for an `https` endpoint; empty: those of the system."""
+    workspace: str
+    """Path of the workspace directory inside the agent's file system."""
+    choir_dir: str
+    """Path of the identity directory (`/choir`) inside the agent's file system."""
+    image_version: str = ""
+
+
+HOST_TOOL = "choir.log.search"
+MIN_HASH_PREFIX = 6
+MAX_TERMS = 32
+MAX_EVENTS = 200
+
+
+class LogSearch(WireModel):
+    """Search the events before `before_rev` by words or by a hash prefix, best match first."""
+
+    mode: Literal["keyword", "hash"]
+    terms: tuple[str, ...] = Field(min_length=1, max_length=MAX_TERMS)
+    """Lower-case words as they appear in JSON, or one hash prefix."""
+    types: tuple[str, ...] = Field(max_length=100)
+    """The event types to search."""
+    before_rev: int = Field(ge=1)
+    limit: int = Field(ge=1, le=MAX_EVENTS)
+
+
+class LogMatches(WireModel):
+    """The matching events: those with most of the words first, newer ones first among equals."""
+
+    events: tuple[Event, ...] = ()

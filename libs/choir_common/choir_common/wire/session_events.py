@@ -1,16 +1,48 @@
 """Events of a session's lifecycle: start, resumption, end, snapshots and carried events.
 
 Re-exported by `events`, which adds the events of the work itself.
+
+Summaries of sessions and of lanes' older events; parts of `events`.
 """
 
 from typing import Literal
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Wire
-from choir_common.wire.summaries import LaneSummary, SummaryTopic
+from choir_common.wire.model import JsonObject, WireModel
 
 
-class SessionStarted(Wire):
+class SummaryTopic(WireModel):
+    """An independent part of a session's summary."""
+
+    title: str
+    text: str
+
+
+class Fact(WireModel):
+    """A fact in a reference summary, and the hash of the event it comes from."""
+
+    key: str
+    value: str
+    source_event: str = ""
+
+
+class ReferenceSummary(WireModel):
+    """Summary of the events that have left a lane's event window."""
+
+    summary: str = ""
+    facts: tuple[Fact, ...] = ()
+    referenced_sessions: tuple[str, ...] = ()
+    referenced_events: tuple[str, ...] = ()
+
+
+class LaneSummary(WireModel):
+    """A lane's reference summary, which covers its events up to `through_rev`."""
+
+    lane: str
+    summary: ReferenceSummary
+    through_rev: int = 0
+
+
+class SessionStarted(WireModel):
     """The first event of a session."""
 
     type: Literal["session_started"] = "session_started"
@@ -22,7 +54,7 @@ class SessionStarted(Wire):
     """The lane summaries of the session it continues."""
 
 
-class CarriedEvent(Wire):
+class CarriedEvent(WireModel):
     """A copy of an event of the session that this one continues, so that its prompts still show it.
 
     It changes no state: it starts no message and no turn, and nothing is archived because of it.
@@ -37,21 +69,21 @@ class CarriedEvent(Wire):
     payload: JsonObject
 
 
-class SessionResumed(Wire):
+class SessionResumed(WireModel):
     """The same session continues under a new epoch after a crash."""
 
     type: Literal["session_resumed"] = "session_resumed"
     epoch: int
 
 
-class SessionSuspended(Wire):
+class SessionSuspended(WireModel):
     """The agent was stopped with an open turn or job; its next epoch resumes them."""
 
     type: Literal["session_suspended"] = "session_suspended"
     reason: str
 
 
-class SessionStopped(Wire):
+class SessionStopped(WireModel):
     """The agent ended the session normally; `summary` is the agent's own, if it made one."""
 
     type: Literal["session_stopped"] = "session_stopped"
@@ -61,21 +93,21 @@ class SessionStopped(Wire):
     """The summary in parts, for long-term memory."""
 
 
-class TurnParked(Wire):
+class TurnParked(WireModel):
     """The edge lane suspends a turn that waits only for a human, to do other work."""
 
     type: Literal["turn_parked"] = "turn_parked"
     turn_id: str
 
 
-class TurnUnparked(Wire):
+class TurnUnparked(WireModel):
     """The edge lane resumes a parked turn."""
 
     type: Literal["turn_unparked"] = "turn_unparked"
     turn_id: str
 
 
-class Snapshot(Wire):
+class Snapshot(WireModel):
     """The folded state at this revision, so that recovery need not replay earlier events."""
 
     type: Literal["snapshot"] = "snapshot"
@@ -84,7 +116,7 @@ class Snapshot(Wire):
     """The first revision that a prompt or an open job still needs."""
 
 
-class SessionAbandoned(Wire):
+class SessionAbandoned(WireModel):
     """Control stopped resuming the session (poison loop) and informed the user; has a fresh epoch."""
 
     type: Literal["session_abandoned"] = "session_abandoned"

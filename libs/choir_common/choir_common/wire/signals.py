@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from choir_common.wire.attachments import ReceivedFile
-from choir_common.wire.model import Moment, Wire
+from choir_common.wire.model import AwareTime, WireModel
 
 
-class UserMessageSignal(Wire):
+class UserMessageSignal(WireModel):
     """A message is in the inbox; the signal is done when a `user_msg` event naming it is durable."""
 
     kind: Literal["user_message"] = "user_message"
@@ -27,29 +27,29 @@ class UserMessageSignal(Wire):
     """Text of that earlier message, if known."""
     reply_to: str = ""
     """Text of the message that this one replies to."""
-    sent_at: Moment | None = None
+    sent_at: AwareTime | None = None
     """When the user sent it; None in signals of older versions."""
     traceparent: str | None = Field(default=None, max_length=100)
     """The span in which the message arrived; the agent's work on it joins that trace."""
 
 
-class InjectSignal(Wire):
+class InjectSignal(WireModel):
     """Text for the edge lane at its next safe point."""
 
     kind: Literal["inject"] = "inject"
     text: str
-    sent_at: Moment | None = None
+    sent_at: AwareTime | None = None
     """When the user sent it; None in signals of older versions and in Choir's own."""
 
 
-class CancelSignal(Wire):
+class CancelSignal(WireModel):
     """Cancel a core job by name; without a name, the current turn."""
 
     kind: Literal["cancel"] = "cancel"
     job: str | None = None
 
 
-class CompactSignal(Wire):
+class CompactSignal(WireModel):
     """Summarize old events into the reference summary now."""
 
     kind: Literal["compact"] = "compact"
@@ -57,14 +57,14 @@ class CompactSignal(Wire):
     """`edge` or `core:<job>`; default: the edge lane."""
 
 
-class ConfigChangedSignal(Wire):
+class ConfigChangedSignal(WireModel):
     """Newer settings are available."""
 
     kind: Literal["config_changed"] = "config_changed"
     config_version: int
 
 
-class ApprovalResolvedSignal(Wire):
+class ApprovalResolvedSignal(WireModel):
     """A human decided an approval, or it expired."""
 
     kind: Literal["approval_resolved"] = "approval_resolved"
@@ -72,7 +72,7 @@ class ApprovalResolvedSignal(Wire):
     status: Literal["approved", "rejected", "expired"]
 
 
-class ShutdownSignal(Wire):
+class ShutdownSignal(WireModel):
     """Reach the next safe point, flush, send TERMINATE_SELF, exit."""
 
     kind: Literal["shutdown"] = "shutdown"
@@ -91,7 +91,7 @@ SignalBody = Annotated[
 ]
 
 
-class Signal(Wire):
+class Signal(WireModel):
     """One entry of a session's signal queue."""
 
     seq: int

@@ -8,21 +8,20 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Wire
+from choir_common.wire.model import JsonObject, WireModel
 
 SKILL_NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 SkillName = Annotated[str, StringConstraints(pattern=SKILL_NAME_PATTERN)]
 
 
-class SkillTransition(Wire):
+class SkillTransition(WireModel):
     """A transition to the state `to` on the event `on`."""
 
     on: str = Field(min_length=1)
     to: str = Field(min_length=1)
 
 
-class SkillState(Wire):
+class SkillState(WireModel):
     """One state of a skill."""
 
     objective: str | None = None
@@ -32,7 +31,7 @@ class SkillState(Wire):
     transitions: tuple[SkillTransition, ...] = ()
 
 
-class SkillFile(Wire):
+class SkillFile(WireModel):
     """A complete skill."""
 
     name: SkillName

@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator
 
-SENT = re.compile(
+SENT_LINE = re.compile(
     r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [A-Za-z0-9_+/-]+[^\]\n]{0,60}\]\n"
 )
-"""The line before a user's text, as `sent_line` formats it."""
-LATE_S = 600
+"""The line before a user's text, as `format_sent_line` formats it."""
+LATE_AFTER_S = 600
 """Seconds. A message that the agent reads later than this also shows when it was read."""
 
 
@@ -30,11 +30,11 @@ TimeZone = Annotated[str, AfterValidator(_known)]
 """An IANA time zone name."""
 
 
-def sent_line(sent: datetime, read: datetime, zone: str) -> str:
+def format_sent_line(sent: datetime, read: datetime, zone: str) -> str:
     """Return when a message was sent, in the user's zone: `Sun 2026-11-22 08:03 Europe/Berlin`."""
     place = ZoneInfo(zone)
     line = f"{_minute(sent.astimezone(place))} {zone}"
-    if (read - sent).total_seconds() > LATE_S:
+    if (read - sent).total_seconds() > LATE_AFTER_S:
         line += f", read {_minute(read.astimezone(place))}"
     return line
 

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, Field, StringConstraints
 
 from choir_common.wire.events import Exposure
-from choir_common.wire.json import JsonObject
-from choir_common.wire.model import Wire
+from choir_common.wire.model import JsonObject, WireModel
 
 LOCK_PATTERN = (
     r"^(workspace|browser_tab|choirtmp|file:\{path\}|(mem|repo|net|ext):[a-z0-9_-]{1,60})$"
@@ -19,14 +18,14 @@ Resource = Annotated[str, StringConstraints(pattern=LOCK_PATTERN)]
 """A lockable resource; `{path}` is replaced by the input's `path`."""
 
 
-class LockEntry(Wire):
+class LockTemplate(WireModel):
     """A lock that each call needs."""
 
     resource: Resource
     mode: Literal["S", "X"]
 
 
-class LlmPart(Wire):
+class LlmSection(WireModel):
     """The part that the model sees."""
 
     name: Annotated[
@@ -39,7 +38,7 @@ class LlmPart(Wire):
     """JSON Schema of the input, an object."""
 
 
-class RuntimePart(Wire):
+class RuntimeSection(WireModel):
     """The part that the runtime uses."""
 
     timeout_ms: int = Field(ge=100, le=600_000)
@@ -48,7 +47,7 @@ class RuntimePart(Wire):
     """Whether a call may be repeated under its call_id if a crash hid its outcome."""
     exec_path: str | None = None
     """Relative to the manifest, or below /choir; default: the file with the manifest's name."""
-    locks: tuple[LockEntry, ...] = ()
+    locks: tuple[LockTemplate, ...] = ()
     network: bool = False
     """Whether it may open connections; if false, the kernel enforces it."""
     secret_resources: tuple[
@@ -62,8 +61,8 @@ class RuntimePart(Wire):
     version: str = "1.0"
 
 
-class ToolManifestFile(Wire):
+class ToolManifestFile(WireModel):
     """A complete manifest."""
 
-    llm: LlmPart
-    runtime: RuntimePart
+    llm: LlmSection
+    runtime: RuntimeSection

@@ -14,20 +14,27 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from choir_common.errors import (
-    BadInput,
     ChoirError,
     DeadlineExceeded,
+    InvalidRequest,
     OutcomeUnknown,
     Unauthorized,
     Unavailable,
 )
-from choir_common.http.hang import unless_hung
+from choir_common.http.client import make_client
+from choir_common.http.liveness_check import await_unless_hung
 from choir_common.http.problem_document import read_problem
-from choir_common.http.sse_read import read
-from choir_common.http.transport import make_client
-from choir_common.wire.choices import AgentChoices, ModelView, SetModel, SetVoice, VoiceView
+from choir_common.http.sse_read import parse_events
 from choir_common.wire.events import Event
-from choir_common.wire.operations import OperationView
+from choir_common.wire.operations import (
+    AgentModelAndVoice,
+    ModelView,
+    OperationView,
+    SetModel,
+    SetVoice,
+    VoiceView,
+    WorkspaceView,
+)
 from choir_common.wire.operator import (
     AgentView,
     ApprovalView,
@@ -38,14 +45,13 @@ from choir_common.wire.operator import (
     DmView,
     EventPage,
     InjectText,
+    LogVerification,
     Page,
     SessionView,
+    SignalQueued,
     StartAgent,
     SystemStatus,
-    Told,
-    Verification,
 )
-from choir_common.wire.workspaces import WorkspaceView
 from choirctl.api.target import Target
 
 M = TypeVar("M", bound=BaseModel)
@@ -89,17 +95,19 @@ class ControlClient:
         """Stop an agent and start it with the same resources. Raises Conflict if it does not run."""
         return await self._post(f"/v1/agents/{agent_id}/restart", None, AgentView, timeout_s)
 
-    async def inject(self, agent_id: str, text: str) -> Told:
+    async def inject(self, agent_id: str, text: str) -> SignalQueued:
         """Send an agent further instructions for its next safe point. Raises Conflict if it does not run."""
-        return await self._post(f"/v1/agents/{agent_id}/inject", InjectText(text=text), Told)
+        return await self._post(
+            f"/v1/agents/{agent_id}/inject", InjectText(text=text), SignalQueued
+        )
 
-    async def cancel(self, agent_id: str, job: str | None) -> Told:
+    async def cancel(self, agent_id: str, job: str | None) -> SignalQueued:
         """Cancel a core job, or the turn if `job` is None. Raises Conflict if the agent does not run."""
-        return await self._post(f"/v1/agents/{agent_id}/cancel", CancelWork(job=job), Told)
+        return await self._post(f"/v1/agents/{agent_id}/cancel", CancelWork(job=job), SignalQueued)
 
-    async def compact(self, agent_id: str, request: CompactMemory) -> Told:
+    async def compact(self, agent_id: str, request: CompactMemory) -> SignalQueued:
         """Compact the working memory of a lane. Raises Conflict if the session does not run."""
-        return await self._post(f"/v1/agents/{agent_id}/compact", request, Told)
+        return await self._post(f"/v1/agents/{agent_id}/compact", request, SignalQueued)
 
     async def models(self) -> list[ModelView]:
         """Return the language models and the text-to-speech providers."""
@@ -109,18 +117,20 @@ class ControlClient:
         """Return the voice profiles."""
         return [view async for view in self._pages("/v1/voices", Page[VoiceView], {})]
 
-    async def agent_choices(self, agent_id: str) -> AgentChoices:
+    async def agent_choices(self, agent_id: str) -> AgentModelAndVoice:
         """Return the model and the voice of an agent. Raises NotFound."""
-        return await self._get(f"/v1/agents/{agent_id}/model", AgentChoices)
+        return await self._get(f"/v1/agents/{agent_id}/model", AgentModelAndVoice)
 
-    async def set_model(self, agent_id: str, llm: str) -> AgentChoices:
+    async def set_model(self, agent_id: str, llm: str) -> AgentModelAndVoice:
         """Switch a running agent to another model. Raises Conflict if it does not run."""
-        return await self._put(f"/v1/agents/{agent_id}/model", SetModel(llm=llm), AgentChoices)
+        return await self._put(
+            f"/v1/agents/{agent_id}/model", SetModel(llm=llm), AgentModelAndVoice
+        )
 
-    async def set_voice(self, agent_id: str, voice: str) -> AgentChoices:
+    async def set_voice(self, agent_id: str, voice: str) -> AgentModelAndVoice:
         """Switch a running agent to another voice. Raises Conflict if it does not run."""
         body = SetVoice(voice_profile=voice)
-        return await self._put(f"/v1/agents/{agent_id}/voice", body, AgentChoices)
+        return await self._put(f"/v1/agents/{agent_id}/voice", body, AgentModelAndVoice)
 
     async def workspaces(self) -> list[WorkspaceView]:
         """Return the workspaces, with the agent that has each and how full it is."""
@@ -220,13 +230,13 @@ class ControlClient:
             async with self.client.stream("GET", path, headers=headers, timeout=timeout) as answer:
                 if answer.is_error:
                     self.raise_for_status(answer.status_code, await answer.aread())
-                async for event in read(answer.aiter_bytes()):
+                async for event in parse_events(answer.aiter_bytes()):
                     yield None if event.event == "end" else Event.model_validate_json(event.data)
 
-    async def verify(self, session_id: str) -> Verification:
+    async def verify(self, session_id: str) -> LogVerification:
         """Ask control to check a session's whole log."""
         path = f"/v1/sessions/{session_id}/verify"
-        return await self._get(path, Verification, timeout_s=VERIFY_TIMEOUT_S)
+        return await self._get(path, LogVerification, timeout_s=VERIFY_TIMEOUT_S)
 
     async def _pages(
         self, path: str, shape: type[Page[M]], params: Mapping[str, str]
@@ -278,7 +288,7 @@ class ControlClient:
         content = None if body is None else body.model_dump_json(exclude_none=True)
         headers = {} if body is None else {"Content-Type": "application/json"}
         with convert_transport_errors(self._place):
-            response = await unless_hung(
+            response = await await_unless_hung(
                 self.client,
                 self.client.request(
                     method,
@@ -298,7 +308,7 @@ class ControlClient:
         """Open an event stream, which the caller must close. Raises the errors of `send`."""
         request = self.client.build_request("GET", path, headers=dict(headers), timeout=timeout)
         with convert_transport_errors(self._place):
-            answer = await unless_hung(self.client, self.client.send(request, stream=True))
+            answer = await await_unless_hung(self.client, self.client.send(request, stream=True))
             if answer.is_error:
                 try:
                     self.raise_for_status(answer.status_code, await answer.aread())
@@ -355,7 +365,7 @@ class ControlClient:
 async def connect(place: Target) -> AsyncIterator[ControlClient]:
     """Open a client for the API at `target`; sends nothing yet.
 
-    Raises BadInput for an invalid address, Unavailable if the local socket does not exist.
+    Raises InvalidRequest for an invalid address, Unavailable if the local socket does not exist.
     """
     if place.url is None and not place.socket.exists():
         raise Unavailable(
@@ -364,7 +374,7 @@ async def connect(place: Target) -> AsyncIterator[ControlClient]:
             "state directory with --home or CHOIR_HOME."
         )
     if place.url is not None and not place.url.startswith(("http://", "https://")):
-        raise BadInput(f"`{place.url}` is no address of a Choir. Write http://host:port.")
+        raise InvalidRequest(f"`{place.url}` is no address of a Choir. Write http://host:port.")
     token = place.token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with make_client(
@@ -390,7 +400,9 @@ def convert_transport_errors(place: Target) -> Iterator[None]:
             "hangs is replaced within a minute. See `choirctl logs choird` and `choirctl doctor`."
         ) from error
     except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        raise BadInput(f"`{place.display_address}` is no address of a Choir: {error}.") from error
+        raise InvalidRequest(
+            f"`{place.display_address}` is no address of a Choir: {error}."
+        ) from error
     except httpx2.HTTPError as error:
         raise OutcomeUnknown(
             f"The connection to {place.display_address} broke ({error or type(error).__name__}). See "
@@ -399,7 +411,8 @@ def convert_transport_errors(place: Target) -> Iterator[None]:
 
 
 def parse_response(response: httpx2.Response, model: type[M]) -> M:
-    """Parse a response as `shape`. Raises ChoirError if this version of choirctl does not know its form."""
+    """Parse a response as `shape`. Raises ChoirError if this version of choirctl does not know its
+    form."""
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:

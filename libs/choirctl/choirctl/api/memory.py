@@ -6,8 +6,6 @@ from urllib.parse import quote
 import httpx2
 from pydantic import BaseModel, TypeAdapter
 
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import MemoryHits, MemoryWritten, Receipt
 from choir_common.wire.memory_operator import (
     AgentMemory,
     AuditEntries,
@@ -18,7 +16,9 @@ from choir_common.wire.memory_operator import (
     MemoryImported,
     PutDocument,
 )
+from choir_common.wire.memory_search import MemoryHits, MemoryWritten, SearchReceipt
 from choir_common.wire.memory_sessions import SessionErased
+from choir_common.wire.model import JsonObject
 from choirctl.api.control import ControlClient, convert_transport_errors, parse_response
 from choirctl.api.target import Target
 
@@ -54,16 +54,16 @@ class MemoryClient:
         return parse_response(await self._api.send("GET", self._document(name)), DocumentDetail)
 
     async def search(self, query: JsonObject) -> MemoryHits:
-        """Return the hits of a search. Raises BadInput for an invalid query."""
+        """Return the hits of a search. Raises InvalidRequest for an invalid query."""
         body = _AnyBody.model_validate(query)
         return parse_response(
             await self._api.send("POST", f"{self._path}/search", body=body), MemoryHits
         )
 
-    async def receipt(self, receipt_id: str) -> Receipt:
+    async def receipt(self, receipt_id: str) -> SearchReceipt:
         """Return the receipt of a search. Raises NotFound."""
         path = f"{self._path}/receipts/{quote(receipt_id, safe='')}"
-        return parse_response(await self._api.send("GET", path), Receipt)
+        return parse_response(await self._api.send("GET", path), SearchReceipt)
 
     async def write(self, document: PutDocument) -> MemoryWritten:
         """Write a document of knowledge. Raises Conflict if its version is not the expected one."""

@@ -44,7 +44,7 @@ class Target:
 
     @property
     def endpoint(self) -> str:
-        """The address for `choir_common.http.transport`."""
+        """The address for `choir_common.http.client`."""
         return self.url or f"unix://{self.socket}"
 
     @property

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 from choir_common.wire.messages import OutboundMessage
 
 ANSWER = re.compile(r"(y|yes|n|no)(?:\s+(\d{1,6}))?", re.IGNORECASE)
@@ -64,14 +64,16 @@ class PendingApprovals:
     def parse_answer(self, text: str, begun_at: float) -> ButtonChoice | None:
         """Return the decision in a line; None if it has none and is a message to the agent.
 
-        Raises BadInput if it is not clear which request is meant, or if one arrived during typing.
+        Raises InvalidRequest if it is not clear which request is meant, or if one arrived during typing.
         """
         found = ANSWER.fullmatch(text.strip())
         if found is None or not self.pending:
             return None
         question = self._meant(found[2])
         if question.shown_at > begun_at:
-            raise BadInput("A request came while you typed. Nothing was decided; read it first.")
+            raise InvalidRequest(
+                "A request came while you typed. Nothing was decided; read it first."
+            )
         return ButtonChoice(
             question,
             question.approve_data if found[1].lower().startswith("y") else question.reject_data,
@@ -89,7 +91,7 @@ class PendingApprovals:
             if number is not None and question.number == int(number):
                 return question
         numbers = ", ".join(f"`y {question.number}`" for question in standing)
-        raise BadInput(f"Which of the requests? {numbers}, or n.")
+        raise InvalidRequest(f"Which of the requests? {numbers}, or n.")
 
 
 def without_edited(messages: Iterable[OutboundMessage]) -> list[OutboundMessage]:

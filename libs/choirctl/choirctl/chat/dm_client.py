@@ -19,7 +19,12 @@ from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
 from choir_common.http import sse_read
 from choir_common.ids import new_id
 from choir_common.wire.activity import Card, Idle, Typing
-from choir_common.wire.messages import Accepted, History, OutboundMessage, Pressed
+from choir_common.wire.messages import (
+    ButtonResponse,
+    InboundAccepted,
+    OutboundHistory,
+    OutboundMessage,
+)
 from choirctl.api.control import ControlClient, parse_response
 
 M = TypeVar("M", bound=BaseModel)
@@ -85,7 +90,7 @@ class DmClient:
 
     async def send_message(
         self, text: str, files: Sequence[str] = (), *, key: str = "", edits: str | None = None
-    ) -> Accepted:
+    ) -> InboundAccepted:
         """Send a message; retry with the same key while Choir is unavailable or limits the rate.
 
         `edits` is the key of an earlier message that this one corrects. Raises NotFound for an unknown DM or
@@ -97,14 +102,15 @@ class DmClient:
             files=tuple(files) or None,
             edits=edits,
         )
-        return await self._post("messages", body, Accepted)
+        return await self._post("messages", body, InboundAccepted)
 
-    async def press_button(self, message: OutboundMessage, data: str) -> Pressed:
-        """Press a button of a message; its decision is durable on return. Raises the errors of `say`."""
+    async def press_button(self, message: OutboundMessage, data: str) -> ButtonResponse:
+        """Press a button of a message; its decision is durable on return. Raises the errors of
+        `say`."""
         body = PressRequest(
             data=data, message_id=str(message.outbox_id), idempotency_key=new_id("cli")
         )
-        return await self._post("press", body, Pressed)
+        return await self._post("press", body, ButtonResponse)
 
     async def _post(self, what: str, body: BaseModel, shape: type[M]) -> M:
         deadline = time.monotonic() + SEND_TIMEOUT_S
@@ -136,7 +142,9 @@ class DmClient:
         after = max(0, (self._stream_state.last_id or 0) - RECENT)
         path = f"/v1/dms/{self._dm}/messages"
         params = {"after": str(after), "limit": str(RECENT)}
-        said = parse_response(await self._api.send("GET", path, params=params), History).messages
+        said = parse_response(
+            await self._api.send("GET", path, params=params), OutboundHistory
+        ).messages
         # newer messages arrive through the stream
         return tuple(it for it in said if it.outbox_id <= (self._stream_state.last_id or 0))
 
@@ -174,7 +182,7 @@ class DmClient:
         ) as answer:
             self._stream_state.is_open = True
             opened.set()
-            async for event in sse_read.read(answer.aiter_bytes()):
+            async for event in sse_read.parse_events(answer.aiter_bytes()):
                 match event.event:
                     case "message" | "edit":
                         yield OutboundMessage.model_validate_json(event.data)
@@ -189,7 +197,7 @@ class DmClient:
         """Return the DM's newest outbox id: every stream starts after it, so none can skip a message."""
         path = f"/v1/dms/{self._dm}/messages"
         answer = await self._api.send("GET", path, params={"after": "0", "limit": "1"})
-        return parse_response(answer, History).last
+        return parse_response(answer, OutboundHistory).last
 
     async def _enqueue(self, message: DmEvent) -> None:
         """Queue an event for `hear`; drop duplicate messages, and activity if the queue is full."""

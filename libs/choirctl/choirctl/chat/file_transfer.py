@@ -14,8 +14,8 @@ from pathlib import Path
 
 import httpx2
 
-from choir_common.errors import BadInput, ChoirError
-from choir_common.visible_text import make_visible
+from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.escape_text import escape_hidden
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import OutboundMessage
 from choirctl.api.control import ControlClient, parse_response
@@ -29,7 +29,8 @@ MAX_DUPLICATES = 1000
 async def upload_file(api: ControlClient, dm: str, path: Path) -> Attachment:
     """Upload a file to a DM's channel; a message that contains its `ref` delivers it to the agent.
 
-    Raises BadInput if it is no readable regular file, TooLarge or Unavailable if the channel refuses it.
+    Raises InvalidRequest if it is no readable regular file, TooLarge or Unavailable if the channel refuses
+    it.
     """
     size = await asyncio.to_thread(_size_of, path)
     answer = await api.upload(
@@ -56,7 +57,7 @@ async def _save(
     try:
         saved = await _write(folder, each.name, api.download(path, TIMEOUT))
     except (ChoirError, OSError) as error:
-        return f"{make_visible(each.name)} could not be saved: {error}"
+        return f"{escape_hidden(each.name)} could not be saved: {error}"
     return f"{each.kind} saved as {saved}"
 
 
@@ -99,10 +100,10 @@ def _size_of(path: Path) -> int:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
     except OSError as error:
-        raise BadInput(f"Cannot read {path}: {error.strerror}.") from error
+        raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
     # a pipe or device has no size, and may never end
     if not stat.S_ISREG(found.st_mode):
-        raise BadInput(f"{path} is no file with an end.")
+        raise InvalidRequest(f"{path} is no file with an end.")
     return found.st_size
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from rich.markup import escape
 
-from choir_common.visible_text import make_visible
+from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import Event
 from choir_common.wire.operator import SessionView
 from choirctl.api.control import PAGE_SIZE, ControlClient
@@ -61,7 +61,7 @@ def _is_said(event: Event, dm: str) -> bool:
 def history_line(event: Event, agent_id: str, *, full: bool) -> str:
     """Return a message with its local time as markup, truncated to a few lines unless `whole`."""
     who = "you" if event.type == "user_msg" else agent_id
-    lines = make_visible(str(event.payload.get("text", ""))).strip().split("\n")
+    lines = escape_hidden(str(event.payload.get("text", ""))).strip().split("\n")
     if not full and len(lines) > SHOWN_LINES:
         lines = [*lines[:SHOWN_LINES], "…"]
     at = datetime.fromisoformat(event.at).astimezone()

@@ -22,8 +22,8 @@ from choir_common.wire.events import (
     SessionStopped,
     ToolCallRequested,
     ToolResultCommitted,
-    UserMsg,
-    payload_of,
+    UserMessageStarted,
+    parse_payload,
 )
 from choir_common.wire.rpc import StatusReport
 from choirctl.chat.render import one_line
@@ -64,7 +64,7 @@ class LaneTracker:
         """Start with the lanes in the agent's newest heartbeat."""
         self.agent_id = agent_id
         self.busy = {
-            report.lane: LaneActivity(now, report.state_word)
+            report.lane: LaneActivity(now, report.state_label)
             for report in reports
             if report.state != IDLE
         }
@@ -77,11 +77,11 @@ class LaneTracker:
     def apply(self, event: Event, now: float) -> str | None:
         """Fold an event; return a line to show to the user, if there is one."""
         try:
-            payload = payload_of(event)
+            payload = parse_payload(event)
         except ValidationError:
             return None  # an event type that this version of choirctl does not know
         match payload:
-            case UserMsg():
+            case UserMessageStarted():
                 self.busy[EDGE] = LaneActivity(now)
             case ReportBegun():
                 self.busy[EDGE] = LaneActivity(now, "reporting")

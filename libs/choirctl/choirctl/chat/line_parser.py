@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 
 DEFAULT_HISTORY = 20
 LOCAL_COMMANDS = {
@@ -61,7 +61,7 @@ ChatLine = ChatMessage | FileMessage | Correction | ShowHistory | LeaveChat
 
 
 def parse_line(text: str) -> ChatLine:
-    """Parse a line. Raises BadInput for an incomplete or invalid command of the terminal."""
+    """Parse a line. Raises InvalidRequest for an incomplete or invalid command of the terminal."""
     word, _, rest = text.strip().partition(" ")
     match word:
         case "/edit":
@@ -106,9 +106,11 @@ def _parse_send(rest: str) -> FileMessage:
     try:
         name = words.get_token()
     except ValueError as error:
-        raise BadInput(f"A quote is not closed: {LOCAL_COMMANDS['/send'][0]}.") from error
+        raise InvalidRequest(f"A quote is not closed: {LOCAL_COMMANDS['/send'][0]}.") from error
     if not name:
-        raise BadInput(f"Which file? {LOCAL_COMMANDS['/send'][0]}; quote a name with blanks in it.")
+        raise InvalidRequest(
+            f"Which file? {LOCAL_COMMANDS['/send'][0]}; quote a name with blanks in it."
+        )
     # the text after the name is sent unchanged
     return FileMessage(Path(name).expanduser(), typed.read().strip())
 
@@ -117,5 +119,5 @@ def _parse_history(rest: str) -> ShowHistory:
     if not rest:
         return ShowHistory(DEFAULT_HISTORY)
     if not (rest.isascii() and rest.isdigit() and 0 < int(rest) <= 1000):
-        raise BadInput(f"{LOCAL_COMMANDS['/history'][0]}: a number from 1 to 1000.")
+        raise InvalidRequest(f"{LOCAL_COMMANDS['/history'][0]}: a number from 1 to 1000.")
     return ShowHistory(int(rest))

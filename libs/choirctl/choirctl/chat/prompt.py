@@ -22,7 +22,7 @@ from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
-from choir_common.visible_text import make_visible
+from choir_common.escape_text import escape_hidden
 from choir_common.wire.operator import CommandView
 from choirctl.api.target import Target
 from choirctl.chat.lane_activity import truncate_to_width
@@ -95,7 +95,7 @@ class ChatCompleter(Completer):
         for words in (2, 1):
             known = self._commands.get(" ".join(begun[:words]))
             if known is not None:
-                return make_visible(": ".join(known), keep="")
+                return escape_hidden(": ".join(known), keep="")
         return ""
 
 
@@ -183,7 +183,7 @@ class ChatPrompt:
         return "\n".join([*([truncate_to_width(hint, width)] if hint else []), self._lines(width)])
 
     def _lines(self, width: int) -> str:
-        return make_visible("\n".join(self._below(width)))
+        return escape_hidden("\n".join(self._below(width)))
 
 
 def _keys() -> KeyBindings:
@@ -212,4 +212,4 @@ def open_history(place: Target) -> History:
 def _completions(text: str, words: Iterable[str]) -> Iterator[Completion]:
     for word in sorted(words):
         if word.startswith(text):
-            yield Completion(word, start_position=-len(text), display=make_visible(word))
+            yield Completion(word, start_position=-len(text), display=escape_hidden(word))

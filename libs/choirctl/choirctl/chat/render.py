@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.text import Text
 
-from choir_common.visible_text import make_visible
+from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import OutboundMessage
 
@@ -29,15 +29,15 @@ MARKDOWN = re.compile(r"\n|[*_`#|\[\]]|^\s*(?:[-+>]|\d+\.)\s")
 
 def one_line(text: str, max_length: int) -> str:
     """Return a text on one line, truncated to `longest` characters."""
-    flat = " ".join(make_visible(text).split())
+    flat = " ".join(escape_hidden(text).split())
     return flat if len(flat) <= max_length else f"{flat[: max_length - 1]}…"
 
 
 def render_message(message: OutboundMessage) -> RenderableType:
     """Return a message as it is printed on the terminal."""
     colour, does = STYLES[message.kind]
-    head = f"[bold {colour}]{escape(make_visible(message.agent_id))}{does}[/]"
-    text = make_visible(message.text)
+    head = f"[bold {colour}]{escape(escape_hidden(message.agent_id))}{does}[/]"
+    text = escape_hidden(message.text)
     if message.agent_id == "choir" or not MARKDOWN.search(text):
         # Choir's own messages are plain text: they quote what an agent wants to do, verbatim
         return Text.from_markup(f"{head} {escape(text)}", emoji=False)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from choir_common.visible_text import make_visible
+from choir_common.escape_text import escape_hidden
 from choir_common.wire.activity import Card, Idle, Typing
 from choir_common.wire.messages import OutboundMessage
 from choirctl.chat.prompt import REDRAW_INTERVAL_S
@@ -68,11 +68,12 @@ class ChannelActivity:
                 self.cards[card.card_id] = card
             case Card() as card:
                 self.cards.pop(card.card_id, None)
-                return None if card.card_id in shown_elsewhere else make_visible(card.text)
+                return None if card.card_id in shown_elsewhere else escape_hidden(card.text)
         return None
 
     def lines(self, now: float, told: Collection[str]) -> list[str]:
-        """Return a line for each open card that is not in `told`; without any, the typing indicator."""
+        """Return a line for each open card that is not in `told`; without any, the typing
+        indicator."""
         open_ones = [card for card in self.cards.values() if card.card_id not in told]
         cards = [one_line(card.text, LONGEST_CARD) for card in open_ones]
         return cards or (["typing"] if now < self.typing_until else [])

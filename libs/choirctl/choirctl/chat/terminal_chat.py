@@ -1,4 +1,5 @@
-"""Interactive chat on a terminal: the prompt stays usable while the agent works. Called by `chat` and `up`.
+"""Interactive chat on a terminal: the prompt stays usable while the agent works. Called by `chat` and
+`up`.
 
 Typed lines are sent at once; received messages appear above the prompt, and the activity of the agent's
 lanes and jobs below it. Ctrl-C or Ctrl-D leaves.
@@ -15,9 +16,9 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from rich.console import Console
 from rich.markup import escape
 
-from choir_common.errors import BadInput, ChoirError
+from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.escape_text import escape_hidden
 from choir_common.ids import new_id
-from choir_common.visible_text import make_visible
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView
 from choirctl.api.control import ControlClient, connect
@@ -221,7 +222,7 @@ class _TerminalChat:
             case ChatMessage(text) if not text.strip():
                 pass
             case Correction("") if self._unsent:
-                raise BadInput("What you said last is still on its way.")
+                raise InvalidRequest("What you said last is still on its way.")
             case Correction(""):
                 self._prefill = f"/edit {self._last().text}"
             case ChatMessage() | FileMessage() | Correction() | ButtonChoice():
@@ -231,7 +232,7 @@ class _TerminalChat:
 
     def _last(self) -> SentMessage:
         if self._last_sent is None:
-            raise BadInput("You have said nothing here yet that could be corrected.")
+            raise InvalidRequest("You have said nothing here yet that could be corrected.")
         return self._last_sent
 
     async def _send_typed(self) -> None:
@@ -244,7 +245,7 @@ class _TerminalChat:
                     case FileMessage(path, text):
                         put = await upload_file(self._api, self._dm, path)
                         await self._send_message(text, put.ref)
-                        self._console.print(f"[dim]sent {escape(make_visible(put.name))}[/]")
+                        self._console.print(f"[dim]sent {escape(escape_hidden(put.name))}[/]")
                     case Correction(text):
                         await self._send_message(text, edits=self._last().key)
                     case ButtonChoice(question, data):
@@ -260,7 +261,7 @@ class _TerminalChat:
         key = new_id("cli")
         accepted = await self._conversation.send_message(text, files, key=key, edits=edits)
         if accepted.note:
-            self._console.print(f"[yellow]{escape(make_visible(accepted.note))}[/]")
+            self._console.print(f"[yellow]{escape(escape_hidden(accepted.note))}[/]")
         if accepted.command is None:
             # a correction of a correction also names the original message
             self._last_sent = SentMessage(edits or key, text)
@@ -272,7 +273,7 @@ class _TerminalChat:
     async def _decide(self, question: PendingApproval, data: str) -> None:
         pressed = await self._conversation.press_button(question.message, data)
         self._pending_approvals.remove(question)
-        self._console.print(f"[yellow]{escape(make_visible(pressed.answer))}[/]")
+        self._console.print(f"[yellow]{escape(escape_hidden(pressed.answer))}[/]")
 
     async def _print_received(self) -> None:
         while True:
@@ -304,7 +305,7 @@ class _TerminalChat:
         self._console.print(f"[dim magenta]· {escape(line)}[/]")
 
     def _print_error(self, error: ChoirError, what: str = "") -> None:
-        self._console.print(f"[red]{what}{escape(make_visible(error.message))}[/]")
+        self._console.print(f"[red]{what}{escape(escape_hidden(error.message))}[/]")
 
 
 async def _commands(api: ControlClient, dm: str) -> list[CommandView]:

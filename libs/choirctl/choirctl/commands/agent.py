@@ -8,9 +8,9 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from choir_common.errors import BadInput, ChoirError
-from choir_common.wire.configuring import ConfigReport
-from choir_common.wire.operator import AgentView, StartAgent, Told
+from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.wire.config_api import ConfigProgress
+from choir_common.wire.operator import AgentView, SignalQueued, StartAgent
 from choirctl.api.control import ControlClient, connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
@@ -175,7 +175,7 @@ def inject(
     It reads them at its next safe point.
     """
     if not text.strip():
-        raise BadInput("There is nothing to tell: TEXT is empty.")
+        raise InvalidRequest("There is nothing to tell: TEXT is empty.")
     told = _call(find_target(ctx, home, url), lambda api: api.inject(agent, text))
     _tell_note(told, as_json)
 
@@ -196,7 +196,7 @@ def cancel(
     _tell_note(told, as_json)
 
 
-def _tell_note(told: Told, as_json: bool) -> None:
+def _tell_note(told: SignalQueued, as_json: bool) -> None:
     if as_json:
         print_json(told)
     else:
@@ -208,7 +208,7 @@ async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
     view = await api.agent(agent)
     if view.session_id is None:
         return view, ""
-    report = parse_response(await api.send("GET", "/v1/config/report"), ConfigReport)
+    report = parse_response(await api.send("GET", "/v1/config/report"), ConfigProgress)
     part = next((part for part in report.agents if part.name == agent), None)
     if part is None:
         return view, ""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from choir_common.errors import BadInput, Conflict, NotFound
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.wire.config import Config
 from choir_common.wire.operator import AgentView
 from choirctl.api.target import AsJson, Home, find_target
@@ -86,9 +86,9 @@ def _remaining_data(home: Path, config: Config, agent: str) -> list[str]:
 
 
 def _confirm(agent: str, goes: list[str], stays: list[str]) -> None:
-    """Ask for confirmation. Raises BadInput without a terminal, typer.Abort if the user declines."""
+    """Ask for confirmation. Raises InvalidRequest without a terminal, typer.Abort if the user declines."""
     if not sys.stdin.isatty():
-        raise BadInput(f"Nobody can be asked whether to delete the agent {agent}. Say --yes.")
+        raise InvalidRequest(f"Nobody can be asked whether to delete the agent {agent}. Say --yes.")
     stderr_console().print(
         f"This removes {', '.join(goes)} from config.json.", markup=False, highlight=False
     )

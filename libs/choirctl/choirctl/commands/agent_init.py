@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from choir_common.errors import BadInput, ChoirError, Conflict
+from choir_common.errors import ChoirError, Conflict, InvalidRequest
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
 from choirctl.api.target import AsJson, Home, Target, find_target
 from choirctl.output.printing import print_json, stderr_console
@@ -64,7 +64,7 @@ def init(
     a local path, creates the repository with a first commit. Nothing is built or started.
     """
     if not is_agent_id(agent):
-        raise BadInput(f"{agent!r} names no agent: {AGENT_ID_RULE}.")
+        raise InvalidRequest(f"{agent!r} names no agent: {AGENT_ID_RULE}.")
     place = find_target(ctx, home, None)
     file = place.home / "config.json"
     local = _local_path(repo)

@@ -8,8 +8,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from choir_common.approvals.digest import digest_of
-from choir_common.approvals.shown import Mark, gist_of, lines_of, plainly_lines
+from choir_common.approvals.digest import request_digest
+from choir_common.approvals.rendering import LineKind, escape_lines, request_lines, request_summary
 from choir_common.errors import Conflict
 from choir_common.wire.operator import ApprovalView
 from choirctl.api.control import ApprovalVerdict, connect
@@ -21,7 +21,7 @@ from choirctl.output.printing import format_age, print_json, print_rows, stdout_
 WHO_READS = 12  # characters of a digest, enough for a person to compare
 APPROVE = "Approve a request, exactly as it is shown. It is carried out, and the agent is told."
 REJECT = "Reject a request. It is recorded, and the agent is told."
-STYLES = {Mark.HEAD: "bold", Mark.PLACE: "cyan", Mark.OLD: "red", Mark.NEW: "green"}
+STYLES = {LineKind.HEAD: "bold", LineKind.PLACE: "cyan", LineKind.OLD: "red", LineKind.NEW: "green"}
 
 
 def register(app: typer.Typer) -> None:
@@ -86,7 +86,7 @@ def _decision_command(verdict: ApprovalVerdict, help_: str) -> Callable[..., Non
         else:
             stdout_console().print(f"{decided.approval_id}: {decided.status}.")
             if decided.detail:
-                stdout_console().print(plainly_lines(decided.detail), markup=False, highlight=False)
+                stdout_console().print(escape_lines(decided.detail), markup=False, highlight=False)
 
     # typer takes the help text from the docstring
     decide.__doc__ = help_
@@ -164,7 +164,7 @@ def _verify_digest(view: ApprovalView) -> ApprovalView:
 
     Requests of early versions have no digest; all of them were decided long ago.
     """
-    if view.digest in ("", digest_of(view.request_type, view.payload, view.basis)):
+    if view.digest in ("", request_digest(view.request_type, view.payload, view.basis)):
         return view
     raise Conflict(
         f"{view.approval_id} is not what its digest names: it was altered after it was asked. Reject it in a "
@@ -175,19 +175,19 @@ def _verify_digest(view: ApprovalView) -> ApprovalView:
 def _print_request(view: ApprovalView) -> None:
     """Print a request: the agent, every line that the digest covers, and its result."""
     console = stdout_console()
-    gist = gist_of(view.request_type, view.payload)
+    gist = request_summary(view.request_type, view.payload)
     console.print(f"{view.approval_id}  {gist}  [{view.state.replace('_', ' ')}]", markup=False)
     console.print(
         f"agent {view.agent_id}, session {view.session_id}, {format_age(view.created_at)} ago, digest "
         f"{view.digest[:WHO_READS]}…",
         highlight=False,
     )
-    for line in lines_of(view.request_type, view.payload, view.basis):
+    for line in request_lines(view.request_type, view.payload, view.basis):
         style = STYLES.get(line.mark)
         console.print(line.text, style=style, markup=False, highlight=False, soft_wrap=True)
     if view.detail:
-        console.print(plainly_lines(view.detail), markup=False, highlight=False)
+        console.print(escape_lines(view.detail), markup=False, highlight=False)
 
 
 def _summary(view: ApprovalView) -> str:
-    return escape(gist_of(view.request_type, view.payload))
+    return escape(request_summary(view.request_type, view.payload))

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from choir_common.errors import BadInput, ChoirError, Conflict, DeadlineExceeded
-from choir_common.visible_text import make_visible
-from choir_common.wire.messages import Accepted, OutboundMessage
+from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest
+from choir_common.escape_text import escape_hidden
+from choir_common.wire.messages import InboundAccepted, OutboundMessage
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.chat.dm_client import DmClient, open_dm
@@ -61,7 +61,7 @@ def chat(
     """
     place = find_target(ctx, home, url)
     if agent and dm:
-        raise BadInput("Give --agent or --dm, not both: an agent has one DM.")
+        raise InvalidRequest("Give --agent or --dm, not both: an agent has one DM.")
     folder = (files or place.download_dir).expanduser().absolute()
     if message is None and not send and not sys.stdin.isatty():
         message = sys.stdin.read()
@@ -69,19 +69,19 @@ def chat(
         asyncio.run(_chat(place, agent, dm, folder))
         return
     if not (message or "").strip() and not send:
-        raise BadInput("There is nothing to say: -m (or standard input) is empty.")
+        raise InvalidRequest("There is nothing to say: -m (or standard input) is empty.")
     asking = _OneMessage(message or "", tuple(send or ()), folder, timeout)
     _show(asyncio.run(_send_and_wait(place, agent, dm, asking)), as_json)
 
 
-def _show(answer: OutboundMessage | Accepted, as_json: bool) -> None:
+def _show(answer: OutboundMessage | InboundAccepted, as_json: bool) -> None:
     """Print the answer to a message, or the result of a command.
 
     Raises ChoirError if the agent answered with an error.
     """
     if as_json:
         print_json(answer)
-    if isinstance(answer, Accepted):
+    if isinstance(answer, InboundAccepted):
         if not as_json:
             sys.stdout.write(f"{answer.note}\n")
     elif answer.kind == "error":
@@ -111,13 +111,13 @@ async def _chat(place: Target, agent: str | None, dm: str | None, folder: Path) 
 
 async def _send_and_wait(
     place: Target, agent: str | None, dm: str | None, asking: _OneMessage
-) -> OutboundMessage | Accepted:
+) -> OutboundMessage | InboundAccepted:
     """Send a message and return the answer; for a command, return the acknowledgement.
 
     Raises DeadlineExceeded if there is no answer in time, Conflict if the agent does not run, ChoirError if
     the agent or Choir is stopped while waiting.
     """
-    accepted: Accepted | None = None
+    accepted: InboundAccepted | None = None
     try:
         async with asyncio.timeout(asking.timeout_s), connect(place) as api:
             chosen = await select_dm(api, agent, dm)
@@ -162,7 +162,7 @@ async def _answer_or_stop(
 
 
 async def _await_answer(
-    api: ControlClient, dm: str, conversation: DmClient, accepted: Accepted, folder: Path
+    api: ControlClient, dm: str, conversation: DmClient, accepted: InboundAccepted, folder: Path
 ) -> OutboundMessage:
     console = stderr_console()
     with console.status("Waiting for the answer…"):
@@ -175,12 +175,12 @@ async def _await_answer(
             if message.kind == "report":
                 console.print(f"[bold magenta]{escape(message.agent_id)} reports[/]")
             if message.kind in ("notice", "report", "message"):
-                console.print(make_visible(message.text), markup=False)
+                console.print(escape_hidden(message.text), markup=False)
             elif message.answers == accepted.inbox_id:
                 return message
 
 
-def _refuse_to_wait(accepted: Accepted) -> None:
+def _refuse_to_wait(accepted: InboundAccepted) -> None:
     """Raise Conflict if no running agent would answer."""
     if accepted.agent_state in ("stopped", "unbound"):
         raise Conflict(

@@ -11,14 +11,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_collections import (
     MAX_DOCUMENT,
-    BringDocument,
-    BroughtDocument,
-    BroughtDocuments,
+    CollectionDocument,
+    CollectionDocuments,
     DocumentAdded,
     DocumentsRemoved,
+    NewDocument,
 )
 from choirctl.api.control import connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
@@ -106,7 +106,7 @@ def remove(
     what = f"document {document} of collection {collection}" if document else f"all of {collection}"
     if not yes:
         if not sys.stdin.isatty():
-            raise BadInput(f"Nobody can be asked whether to erase {what}. Say --yes.")
+            raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
         typer.confirm(f"Erase {what}, for good?", abort=True, err=True)
     gone = asyncio.run(_remove(find_target(ctx, home, url), agent, collection, document))
     if as_json:
@@ -115,22 +115,22 @@ def remove(
         stderr_console().print(f"Erased: {format_count(gone.documents, 'document')}.", markup=False)
 
 
-def _read(file: Path) -> BringDocument:
+def _read(file: Path) -> NewDocument:
     try:
         text = file.read_text("utf-8").replace("\x00", "")
     except OSError as error:
-        raise BadInput(f"{file} cannot be read: {error.strerror}.") from error
+        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"{file} is no text in UTF-8; convert it first.") from error
+        raise InvalidRequest(f"{file} is no text in UTF-8; convert it first.") from error
     if not 0 < len(text) <= MAX_DOCUMENT:
-        raise BadInput(
+        raise InvalidRequest(
             f"{file} has {len(text):,} characters; a document has 1 to {MAX_DOCUMENT:,}. Split a "
             "longer one into its chapters."
         )
-    return BringDocument(name=file.name[:200], text=text)
+    return NewDocument(name=file.name[:200], text=text)
 
 
-def _rows(documents: Sequence[BroughtDocument]) -> Table:
+def _rows(documents: Sequence[CollectionDocument]) -> Table:
     rows = table("COLLECTION", "DOCUMENT", "CHARACTERS", "PIECES", "ADDED")
     for one in documents:
         names = (escape(one.collection), escape(one.name))
@@ -144,7 +144,7 @@ def _path(agent: str, collection: str | None = None) -> str:
 
 
 async def _add(
-    place: Target, agent: str, collection: str, documents: Sequence[BringDocument]
+    place: Target, agent: str, collection: str, documents: Sequence[NewDocument]
 ) -> list[DocumentAdded]:
     done: list[DocumentAdded] = []
     async with connect(place) as api:
@@ -155,11 +155,11 @@ async def _add(
     return done
 
 
-async def _list(place: Target, agent: str, collection: str | None) -> list[BroughtDocument]:
+async def _list(place: Target, agent: str, collection: str | None) -> list[CollectionDocument]:
     params = {} if collection is None else {"collection": collection}
     async with connect(place) as api:
         answer = await api.send("GET", _path(agent), params=params)
-    return list(parse_response(answer, BroughtDocuments).documents)
+    return list(parse_response(answer, CollectionDocuments).documents)
 
 
 async def _remove(

@@ -1,4 +1,5 @@
-"""Commands `choirctl config show|load|diff|apply|report|schema|set`; see docs/design/configuration.md."""
+"""Commands `choirctl config show|load|diff|apply|report|schema|set`; see
+docs/design/configuration.md."""
 
 import asyncio
 import json
@@ -11,17 +12,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from choir_common.errors import ChoirError, DeadlineExceeded
-from choir_common.wire.config_schema import config_reference, config_schema
-from choir_common.wire.configuring import (
+from choir_common.wire.config_api import (
     ApplyConfig,
     ConfigApplied,
     ConfigChange,
     ConfigDiff,
-    ConfigReport,
+    ConfigPartStatus,
+    ConfigProgress,
     ConfigView,
-    PartReport,
     RepoChange,
 )
+from choir_common.wire.config_schema import config_reference, config_schema
 from choirctl.api.control import ControlClient, connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.output.printing import (
@@ -139,7 +140,8 @@ def set_(
 ) -> None:
     """Change one setting of config.json; Choir need not run.
 
-    The file is not changed if the result would be invalid. `config load` and `config apply` activate it.
+    The file is not changed if the result would be invalid. `config load` and `config apply` activate
+    it.
     """
     file = find_target(ctx, home).home / "config.json"
     given = _value(value)
@@ -164,8 +166,8 @@ def _value(text: str) -> JsonValue:
 
 
 async def follow_report(
-    api: ControlClient, first: ConfigReport, wait_s: float, quiet: bool
-) -> ConfigReport:
+    api: ControlClient, first: ConfigProgress, wait_s: float, quiet: bool
+) -> ConfigProgress:
     """Show each agent's progress until all have applied the version or `wait_s` is over.
 
     Returns the last report. Also used by `secret apply`.
@@ -179,10 +181,10 @@ async def follow_report(
         if found.settled or time.monotonic() >= give_up:
             return found
         await asyncio.sleep(LOOK_S)
-        found = parse_response(await api.send("GET", "/v1/config/report"), ConfigReport)
+        found = parse_response(await api.send("GET", "/v1/config/report"), ConfigProgress)
 
 
-def raise_unless_applied(found: ConfigReport, wait_s: float) -> None:
+def raise_unless_applied(found: ConfigProgress, wait_s: float) -> None:
     """Raise ChoirError if an agent failed to apply the version, DeadlineExceeded if one is still waiting."""
     failed = [part.name for part in found.agents if part.state == "failed"]
     if failed:
@@ -208,9 +210,9 @@ async def _diff(place: Target, method: str, path: str, timeout_s: float = 30.0) 
         return parse_response(await api.send(method, path, timeout_s=timeout_s), ConfigDiff)
 
 
-async def _report(place: Target) -> ConfigReport:
+async def _report(place: Target) -> ConfigProgress:
     async with connect(place) as api:
-        return parse_response(await api.send("GET", "/v1/config/report"), ConfigReport)
+        return parse_response(await api.send("GET", "/v1/config/report"), ConfigProgress)
 
 
 async def _apply(place: Target, wait_s: float, quiet: bool) -> ConfigApplied:
@@ -294,7 +296,7 @@ def _brief(value: JsonValue) -> str:
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
-def _rows(found: ConfigReport) -> Table:
+def _rows(found: ConfigProgress) -> Table:
     rows = table("WHO", "STATE", "VERSION", "DETAIL")
     for part in (*found.agents, found.gateway):
         version = "-" if part.version is None else str(part.version)
@@ -302,7 +304,7 @@ def _rows(found: ConfigReport) -> Table:
     return rows
 
 
-def _progress(part: PartReport) -> str:
+def _progress(part: ConfigPartStatus) -> str:
     colour = {"applied": "green", "waiting": "yellow", "failed": "red"}[part.state]
     detail = f": {escape(part.detail)}" if part.detail else ""
     return f"{part.name} [{colour}]{part.state}[/]{detail}"

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.status import Status
 
-from choir_common.errors import BadInput, Conflict
+from choir_common.errors import Conflict, InvalidRequest
 from choir_local.database import schemas
-from choir_local.database.backup import back_up
-from choir_local.database.reach import reach, require_data
-from choir_local.database.restore import Restored
+from choir_local.database.backup import create_backup
+from choir_local.database.connection import open_database, require_embedded_database
+from choir_local.database.restore import RestoreResult
 from choir_local.database.restore import restore as put_back
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
@@ -71,7 +71,7 @@ def backup(
     Choir may run meanwhile or be stopped. Workspaces are not included: they are your own files.
     """
     with stderr_console().status("backing up…") as line:
-        work = back_up(
+        work = create_backup(
             _settings(ctx, home),
             file.absolute(),
             metadata.version("choirctl"),
@@ -110,7 +110,7 @@ def restore(
             raise
         stderr_console().print(found.message, markup=False)
         if not typer.confirm("Replace it with what the backup holds?", err=True):
-            raise BadInput("Nothing was changed.") from None
+            raise InvalidRequest("Nothing was changed.") from None
         done = _restore(settings, file, force=True)
     events = sum(chain.events for chain in done.chains)
     if as_json:
@@ -124,7 +124,7 @@ def restore(
         stderr_console().print(f"What was there before is {path}.", markup=False)
 
 
-def _restore(settings: LocalSettings, file: Path, *, force: bool) -> Restored:
+def _restore(settings: LocalSettings, file: Path, *, force: bool) -> RestoreResult:
     with stderr_console().status("restoring…") as line:
         work = put_back(
             settings, file.absolute(), force=force, tell=lambda words: _show(line, words)
@@ -132,23 +132,23 @@ def _restore(settings: LocalSettings, file: Path, *, force: bool) -> Restored:
         return asyncio.run(work)
 
 
-async def _schema_states(settings: LocalSettings) -> list[schemas.Standing]:
-    require_data(settings)
-    async with reach(settings) as reached, reached.database() as database:
-        return await schemas.standings(database)
+async def _schema_states(settings: LocalSettings) -> list[schemas.SchemaStatus]:
+    require_embedded_database(settings)
+    async with open_database(settings) as reached, reached.database() as database:
+        return await schemas.schema_statuses(database)
 
 
 async def _migrate(settings: LocalSettings) -> dict[str, list[str]]:
-    require_data(settings)
-    async with reach(settings) as reached, reached.database() as database:
-        return await schemas.bring_forward(database)
+    require_embedded_database(settings)
+    async with open_database(settings) as reached, reached.database() as database:
+        return await schemas.migrate_all(database)
 
 
 def _settings(ctx: typer.Context, home: Path | None) -> LocalSettings:
     return LocalSettings.load().model_copy(update={"home": find_target(ctx, home).home})
 
 
-def _plain(each: schemas.Standing) -> dict[str, object]:
+def _plain(each: schemas.SchemaStatus) -> dict[str, object]:
     return {
         "schema": each.schema,
         "revision": each.revision,

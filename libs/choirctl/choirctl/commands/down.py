@@ -10,7 +10,7 @@ from rich.status import Status
 
 from choir_common.errors import ChoirError
 from choir_local.home import Home as LocalHome
-from choir_local.stack import hurry_stack, stop_stack
+from choir_local.stack import kill_stack, stop_stack
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, find_target
 from choirctl.output.printing import print_json, stderr_console
@@ -51,7 +51,7 @@ async def _stop(place: Target, console: Console) -> bool:
         # a second Ctrl-C has its default effect: it ends this command
         loop.remove_signal_handler(signal.SIGINT)
         console.print("What still runs is killed.")
-        hurry_stack(local)
+        kill_stack(local)
 
     with console.status("Stopping…") as line:
         loop.add_signal_handler(signal.SIGINT, hurry)

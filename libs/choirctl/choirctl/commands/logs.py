@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from choir_common.errors import BadInput, NotFound
+from choir_common.errors import InvalidRequest, NotFound
 from choir_common.ids import is_agent_id
-from choir_common.logs import follow as reading
+from choir_common.logs import reader as reading
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json_text, stderr_console
 
@@ -49,7 +49,7 @@ def logs(
         int | None,
         typer.Option("--lines", "-n", min=0, help="Only the newest lines.", show_default=False),
     ] = None,
-    follow: Annotated[
+    follow_lines: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Go on with what is added.")
     ] = True,
     home: Home = None,
@@ -61,12 +61,14 @@ def logs(
     """
     place = find_target(ctx, home)
     if place.url is not None:
-        raise BadInput("Logs are files: run this on the machine where Choir runs, without --url.")
+        raise InvalidRequest(
+            "Logs are files: run this on the machine where Choir runs, without --url."
+        )
     path = log_path(place.home / "logs", source)
     if not path.exists():
         _print_archive_path(path, source)
     try:
-        for line in (reading.follow if follow else reading.snapshot)(path, lines):
+        for line in (reading.follow_lines if follow_lines else reading.read_lines)(path, lines):
             if as_json:
                 print_json_text(line.decode(errors="replace"))
                 continue

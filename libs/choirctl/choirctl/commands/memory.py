@@ -11,10 +11,10 @@ from typing import Annotated, TypeVar
 import typer
 from pydantic import ValidationError
 
-from choir_common.errors import BadInput
-from choir_common.wire.faults import faults_of
-from choir_common.wire.json import JsonObject
+from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_operator import AuditEntry, DocumentView, PutDocument
+from choir_common.wire.model import JsonObject
+from choir_common.wire.validation_messages import error_messages
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.memory import JSON_OBJECT, MemoryClient
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
@@ -234,7 +234,7 @@ def delete(
     a session stays. Asks for confirmation.
     """
     if (document is None) == (session is None):
-        raise BadInput("Say what to erase: either a document or --session.")
+        raise InvalidRequest("Say what to erase: either a document or --session.")
     place = find_target(ctx, home, url)
     if not yes:
         _confirm(place, agent, document, session)
@@ -337,8 +337,8 @@ def _document(
             text=text, key=key, document_id=document, metadata=about, expected_version=expected
         )
     except ValidationError as error:
-        told = "; ".join(faults_of(error, "metadata"))
-        raise BadInput(f"That cannot be written: {told}.") from None
+        told = "; ".join(error_messages(error, "metadata"))
+        raise InvalidRequest(f"That cannot be written: {told}.") from None
 
 
 def _read_stdin() -> str:
@@ -350,9 +350,9 @@ def _read_stdin() -> str:
 def _confirm(place: Target, agent: str, document: str | None, session: str | None) -> None:
     what = f"all that {agent} remembers of session {session}" if session else f"{document}"
     if not sys.stdin.isatty():
-        raise BadInput(f"Nobody can be asked whether to erase {what}. Say --yes.")
+        raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
     if document is not None:
         found = _ask(place, agent, lambda memory: memory.document(document))
         stdout_console().print(document_facts(found))
     if not typer.confirm(f"Erase {what}, for good?", err=True):
-        raise BadInput("Nothing was erased.")
+        raise InvalidRequest("Nothing was erased.")

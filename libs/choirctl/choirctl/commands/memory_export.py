@@ -19,10 +19,10 @@ from pydantic import TypeAdapter, ValidationError
 from rich.control import Control
 from rich.segment import ControlType
 
-from choir_common.errors import BadInput, ChoirError, Conflict, NotFound, OutcomeUnknown
-from choir_common.wire.faults import fault_in_words
+from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound, OutcomeUnknown
 from choir_common.wire.memory_operator import ImportRecords
-from choir_common.wire.memory_records import ExportEnd, ExportHead, Record
+from choir_common.wire.memory_records import ExportFooter, ExportHeader, Record
+from choir_common.wire.validation_messages import error_message
 from choirctl.api.control import connect
 from choirctl.api.memory import MemoryClient
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
@@ -124,7 +124,7 @@ def _export_to(place: Target, agent: str, file: Path) -> int:
             os.fsync(out.fileno())
         part.replace(file)
     except OSError as error:
-        raise BadInput(f"{file} cannot be written: {error}.") from error
+        raise InvalidRequest(f"{file} cannot be written: {error}.") from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -146,7 +146,7 @@ async def _export(place: Target, agent: str, out: IO[bytes] | JsonLineWriter) ->
     out.flush()
     # the first line is the head and the last one the end; the others are records
     with contextlib.suppress(ValidationError):
-        if ExportEnd.model_validate_json(last).records == lines - 2:
+        if ExportFooter.model_validate_json(last).records == lines - 2:
             return lines - 2
     raise OutcomeUnknown(
         f"The export broke off after {lines:,} lines: what was written is not whole, and cannot be imported. "
@@ -157,7 +157,7 @@ async def _export(place: Target, agent: str, out: IO[bytes] | JsonLineWriter) ->
 def _validate(file: Path) -> tuple[int, str]:
     """Validate a file; return its number of records and an import id derived from its content.
 
-    Raises NotFound if it cannot be read, BadInput if it is not a complete export.
+    Raises NotFound if it cannot be read, InvalidRequest if it is not a complete export.
     """
     digest, records, last = hashlib.sha256(), -1, b""
     for number, line in _lines(file):
@@ -171,19 +171,21 @@ def _validate(file: Path) -> tuple[int, str]:
             _head(file, line)
         last = line
     try:
-        end = ExportEnd.model_validate_json(last)
+        end = ExportFooter.model_validate_json(last)
     except ValidationError:
         end = None
     if end is None or end.records != records:
-        raise BadInput(f"{file} is not a whole export: its end is missing. Nothing was imported.")
+        raise InvalidRequest(
+            f"{file} is not a whole export: its end is missing. Nothing was imported."
+        )
     return records, digest.hexdigest()[:32]
 
 
 def _head(file: Path, line: bytes) -> None:
     try:
-        ExportHead.model_validate_json(line)
+        ExportHeader.model_validate_json(line)
     except ValidationError:
-        raise BadInput(
+        raise InvalidRequest(
             f"{file} is no export of memory: its first line is another. Nothing was imported."
         ) from None
 
@@ -194,8 +196,8 @@ def _read(file: Path, number: int, line: bytes) -> Record:
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(map(str, fault["loc"]))
-        raise BadInput(
-            f"{file}, line {number}: {where}: {fault_in_words(fault)}. Nothing was imported."
+        raise InvalidRequest(
+            f"{file}, line {number}: {where}: {error_message(fault)}. Nothing was imported."
         ) from None
 
 
@@ -239,7 +241,9 @@ async def _import(
                 there = f"{first:,} of {format_count(total, 'record')} are there"
                 # invalid records would be refused again, so a retry is no advice
                 advice = (
-                    "" if isinstance(error, BadInput) else "; import the same file again to go on"
+                    ""
+                    if isinstance(error, InvalidRequest)
+                    else "; import the same file again to go on"
                 )
                 raise type(error)(f"{error.message} {there}{advice}.") from error
             first += len(records)

@@ -4,8 +4,8 @@ import asyncio
 
 import typer
 
-from choir_common.errors import BadInput
-from choir_common.wire.choices import AgentChoices, ModelView
+from choir_common.errors import InvalidRequest
+from choir_common.wire.operations import AgentModelAndVoice, ModelView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
@@ -64,7 +64,7 @@ def set_model(
     It is used from the next model call until the agent is restarted. Exits 5 if the agent does not run.
     """
     if not llm:
-        raise BadInput("--llm needs the name of a model; `choirctl model list` has them.")
+        raise InvalidRequest("--llm needs the name of a model; `choirctl model list` has them.")
     found = asyncio.run(_set(find_target(ctx, home, url), agent, llm))
     if as_json:
         print_json(found)
@@ -79,11 +79,11 @@ async def _list(place: Target) -> list[ModelView]:
         return await api.models()
 
 
-async def _get(place: Target, agent: str) -> AgentChoices:
+async def _get(place: Target, agent: str) -> AgentModelAndVoice:
     async with connect(place) as api:
         return await api.agent_choices(agent)
 
 
-async def _set(place: Target, agent: str, llm: str) -> AgentChoices:
+async def _set(place: Target, agent: str, llm: str) -> AgentModelAndVoice:
     async with connect(place) as api:
         return await api.set_model(agent, llm)

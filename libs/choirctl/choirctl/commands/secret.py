@@ -14,9 +14,9 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from choir_common.errors import BadInput, Forbidden, NotFound, TooLarge
-from choir_common.secret_file import MAX_VALUE_BYTES, changing, read_secret_file
-from choir_common.wire.configuring import SecretName, SecretsApplied
+from choir_common.errors import Forbidden, InvalidRequest, NotFound, TooLarge
+from choir_common.secret_file import MAX_VALUE_BYTES, edit_secret_file, read_secret_file
+from choir_common.wire.config_api import SecretName, SecretsApplied
 from choirctl.api.control import connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.commands.config import Wait, follow_report, raise_unless_applied
@@ -84,7 +84,7 @@ def set_secret(
         )
     found = _check_value(value if value is not None else _ask(name))
     place = find_target(ctx, home)
-    with changing(place.home / "secrets.json") as values:
+    with edit_secret_file(place.home / "secrets.json") as values:
         replaced = name in values
         values[name] = found
     if as_json:
@@ -108,7 +108,7 @@ def delete(
             "`choirctl up` makes a new one."
         )
     place = find_target(ctx, home)
-    with changing(place.home / "secrets.json") as values:
+    with edit_secret_file(place.home / "secrets.json") as values:
         if values.pop(name, None) is None:
             raise NotFound(f"There is no secret {name[:64]!r}. `choirctl secret list` names them.")
     used = next((s.used_by for s in _names(place.home) if s.name == name), ())
@@ -201,7 +201,7 @@ def _collect(path: tuple[str, ...], value: JsonValue, found: dict[str, list[str]
 
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name):
-        raise BadInput(
+        raise InvalidRequest(
             "A secret's name has letters, digits, `.`, `_` and `-`, 64 at most, and begins with a letter "
             "or digit."
         )
@@ -214,16 +214,16 @@ def _ask(name: str) -> str:
     try:
         text = sys.stdin.buffer.read(MAX_VALUE_BYTES + 2).decode()
     except UnicodeDecodeError:
-        raise BadInput("The value is not UTF-8 text.") from None
+        raise InvalidRequest("The value is not UTF-8 text.") from None
     # one trailing newline comes from `echo`; a value of several lines, such as a key file, keeps its own
     return text[:-1].removesuffix("\r") if text.count("\n") == 1 and text.endswith("\n") else text
 
 
 def _check_value(value: str) -> str:
     if not value.strip():
-        raise BadInput("The value is empty; nothing was changed. Give it on standard input.")
+        raise InvalidRequest("The value is empty; nothing was changed. Give it on standard input.")
     if "\x00" in value:
-        raise BadInput("The value holds a NUL character; nothing was changed.")
+        raise InvalidRequest("The value holds a NUL character; nothing was changed.")
     if len(value.encode()) > MAX_VALUE_BYTES:
         raise TooLarge(f"The value is larger than {MAX_VALUE_BYTES} bytes; nothing was changed.")
     return value

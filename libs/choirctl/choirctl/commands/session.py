@@ -16,7 +16,7 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_common.wire.events import Event
-from choir_common.wire.operator import CompactMemory, SessionView, Told, Verification
+from choir_common.wire.operator import CompactMemory, LogVerification, SessionView, SignalQueued
 from choir_common.wire.rpc import StatusReport
 from choirctl.api.control import RECONNECT_TIMEOUT_S, ControlClient, connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
@@ -207,7 +207,7 @@ def compact(
         stderr_console().print(told.note, markup=False)
 
 
-async def _compact(place: Target, session: str, lane: str | None) -> Told:
+async def _compact(place: Target, session: str, lane: str | None) -> SignalQueued:
     async with connect(place) as api:
         found = await _require_running(api, session)
         return await api.compact(
@@ -226,7 +226,7 @@ async def _cores(place: Target, session: str) -> list[StatusReport]:
         return [lane for lane in agent.lanes if lane.lane.startswith(CORE)]
 
 
-async def _cancel(place: Target, session: str, job: str) -> Told:
+async def _cancel(place: Target, session: str, job: str) -> SignalQueued:
     async with connect(place) as api:
         return await api.cancel((await _require_running(api, session)).agent_id, job)
 
@@ -306,6 +306,6 @@ async def _stored_events(api: ControlClient, session: str, after: int) -> AsyncG
         after = page.next
 
 
-async def _verify(place: Target, session: str) -> Verification:
+async def _verify(place: Target, session: str) -> LogVerification:
     async with connect(place) as api:
         return await api.verify(session)

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import ChoirError, Unavailable
-from choir_common.wire.configuring import ConfigView
+from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import SystemStatus
 from choirctl.api.control import ControlClient, connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target

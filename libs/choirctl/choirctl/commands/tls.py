@@ -5,7 +5,7 @@ import ssl
 
 import typer
 
-from choir_common.errors import BadInput, NotFound
+from choir_common.errors import InvalidRequest, NotFound
 from choirctl.api.target import AsJson, Home, find_target
 from choirctl.output.printing import print_json, stdout_console
 
@@ -30,7 +30,7 @@ def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
             "CHOIR_TLS=on, or listens for other machines."
         ) from error
     except (OSError, ValueError) as error:
-        raise BadInput(f"{file} cannot be read: {error}.") from error
+        raise InvalidRequest(f"{file} cannot be read: {error}.") from error
     if as_json:
         print_json({"authority": str(file), "sha256": fingerprint})
         return

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from choir_common.errors import BadInput, ChoirError, Conflict
+from choir_common.errors import ChoirError, Conflict, InvalidRequest
 from choir_common.wire.config import Config
 from choir_common.wire.operator import DmView
 from choir_local.detach import start_detached
@@ -78,7 +78,7 @@ def _settings(place: Target, score: Path | None, port: int | None) -> LocalSetti
         )
     chosen = score or read.score
     if chosen is not None and not chosen.is_file():
-        raise BadInput(f"There is no score at {chosen}. Give --score the path of a file.")
+        raise InvalidRequest(f"There is no score at {chosen}. Give --score the path of a file.")
     return read.model_copy(
         update={
             "home": place.home,

@@ -4,8 +4,8 @@ import asyncio
 
 import typer
 
-from choir_common.errors import BadInput
-from choir_common.wire.choices import AgentChoices, VoiceView
+from choir_common.errors import InvalidRequest
+from choir_common.wire.operations import AgentModelAndVoice, VoiceView
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
@@ -64,7 +64,7 @@ def set_voice(
     It is used from the next spoken message until the agent is restarted. Exits 5 if the agent does not run.
     """
     if not voice:
-        raise BadInput("VOICE is empty; `choirctl voice list` has the names.")
+        raise InvalidRequest("VOICE is empty; `choirctl voice list` has the names.")
     found = asyncio.run(_set(find_target(ctx, home, url), agent, voice))
     if as_json:
         print_json(found)
@@ -78,11 +78,11 @@ async def _list(place: Target) -> list[VoiceView]:
         return await api.voices()
 
 
-async def _get(place: Target, agent: str) -> AgentChoices:
+async def _get(place: Target, agent: str) -> AgentModelAndVoice:
     async with connect(place) as api:
         return await api.agent_choices(agent)
 
 
-async def _set(place: Target, agent: str, voice: str) -> AgentChoices:
+async def _set(place: Target, agent: str, voice: str) -> AgentModelAndVoice:
     async with connect(place) as api:
         return await api.set_voice(agent, voice)

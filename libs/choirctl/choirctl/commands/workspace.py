@@ -7,9 +7,13 @@ from urllib.parse import quote
 
 import typer
 
-from choir_common.errors import BadInput, NotFound
-from choir_common.wire.operations import OperationView
-from choir_common.wire.workspaces import ResetWorkspace, WorkspaceReset, WorkspaceView
+from choir_common.errors import InvalidRequest, NotFound
+from choir_common.wire.operations import (
+    OperationView,
+    ResetWorkspace,
+    WorkspaceReset,
+    WorkspaceView,
+)
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.arguments import WorkspaceName
@@ -67,7 +71,7 @@ def reset(
 
 def _confirm(workspace: WorkspaceView) -> None:
     if not sys.stdin.isatty():
-        raise BadInput(
+        raise InvalidRequest(
             f"Nobody can be asked whether to delete everything in {workspace.path}. Say --yes."
         )
     holder = f" Agent {workspace.agent_id} is stopped first." if workspace.agent_id else ""
@@ -76,7 +80,7 @@ def _confirm(workspace: WorkspaceView) -> None:
         markup=False,
     )
     if typer.prompt("Type the workspace's name to go on", err=True) != workspace.name:
-        raise BadInput("That is not its name; nothing was deleted.")
+        raise InvalidRequest("That is not its name; nothing was deleted.")
 
 
 def _print_result(done: WorkspaceReset) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import typer
 
-from choir_common.errors import BadInput, ChoirError, Forbidden
-from choir_common.visible_text import escape_json
+from choir_common.errors import ChoirError, Forbidden, InvalidRequest
+from choir_common.escape_text import escape_json
 from choirctl.api.target import read_env
 
 WIDTH = 100  # at most: wider is hard to read
@@ -68,7 +68,7 @@ def failure_of(error: BaseException) -> Failure:
             return Failure("aborted", "Aborted.", UNEXPECTED_EXIT)
         case _ if hasattr(error, "format_message"):
             # a usage error of typer
-            return Failure("usage", error.format_message(), BadInput.exit_code)
+            return Failure("usage", error.format_message(), InvalidRequest.exit_code)
         case _:
             words = (
                 f"choirctl failed: {type(error).__name__}: {error}. Set CHOIR_DEBUG=1 to see where."

@@ -6,13 +6,13 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from choir_common.wire.memories import MemoryHit
 from choir_common.wire.memory_operator import (
     AgentMemory,
     AuditEntry,
     DocumentDetail,
     DocumentView,
 )
+from choir_common.wire.memory_search import MemoryHit
 from choirctl.output.printing import format_age, format_count, table
 
 LONGEST = 100

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
 from choir_common.http import sse_read
 from choir_common.http.problem_document import read_problem
-from choir_common.wire.operations import Begun, OperationEvent, OperationView
+from choir_common.wire.operations import OperationEvent, OperationStarted, OperationView
 from choirctl.api.control import ControlClient, convert_transport_errors, parse_response
 from choirctl.api.target import Target
 from choirctl.output.printing import stderr_console
@@ -32,7 +32,7 @@ async def run_operation(
 
     With `quiet`, nothing is shown. Raises the errors of `follow_report` and `ControlClient.send`.
     """
-    begun = parse_response(await api.send("POST", path, body=body), Begun)
+    begun = parse_response(await api.send("POST", path, body=body), OperationStarted)
     try:
         return await show_progress(api, place, begun.operation_id, quiet)
     except asyncio.CancelledError:
@@ -97,7 +97,7 @@ async def follow_operation(
                 ) as answer:
                     if answer.is_error:
                         raise read_problem(answer.status_code, await answer.aread())
-                    async for event in sse_read.read(answer.aiter_bytes()):
+                    async for event in sse_read.parse_events(answer.aiter_bytes()):
                         if event.event == "end":
                             return OperationView.model_validate_json(event.data)
                         said = OperationEvent.model_validate_json(event.data)

@@ -15,7 +15,7 @@ from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
 
-from choir_common.visible_text import escape_json
+from choir_common.escape_text import escape_json
 from choirctl.output.safe_console import SafeConsole
 
 GAP = 2

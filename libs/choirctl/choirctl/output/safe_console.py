@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from choir_common.visible_text import make_visible
+from choir_common.escape_text import escape_hidden
 from choirctl.output.terminal import unwrap_stream
 
 
@@ -26,7 +26,7 @@ class SafeConsole(Console):
 
     def render_str(self, text: str, **how: Any) -> Text:
         # before the layout, so that column widths fit the text that is printed
-        return super().render_str(make_visible(text), **how)
+        return super().render_str(escape_hidden(text), **how)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -39,4 +39,4 @@ def _make_safe(segment: Segment) -> Segment:
     style = segment.style
     if style is not None and style.link:
         style = style.clear_meta_and_links()
-    return Segment(make_visible(segment.text), style)
+    return Segment(escape_hidden(segment.text), style)

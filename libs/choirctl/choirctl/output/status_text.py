@@ -21,7 +21,7 @@ def system_lines(found: SystemStatus) -> list[str]:
 def agent_lines(agent: AgentView) -> list[str]:
     """Return lines about an agent: its state, its jobs, failing models and queued messages."""
     lines = [f"{agent.agent_id} {_does(agent)}."]
-    lines += [f"  its job {_name(lane)} is at work: {lane.state_word}." for lane in _jobs(agent)]
+    lines += [f"  its job {_name(lane)} is at work: {lane.state_label}." for lane in _jobs(agent)]
     lines += model_lines(agent)
     if agent.queued_messages:
         verb = "waits" if agent.queued_messages == 1 else "wait"
@@ -45,7 +45,7 @@ def _does(agent: AgentView) -> str:
         case "running":
             edge = next((lane for lane in agent.lanes if not lane.lane.startswith(JOB)), None)
             where = f" in the conversation {agent.bindings.dm}" if agent.bindings else ""
-            at = edge.state_word if edge else "starting"
+            at = edge.state_label if edge else "starting"
             doing = f"waits for you{where}" if at == IDLE else f"is busy{where} ({at})"
             return f"{doing}; it has run for {format_age(agent.started_at)}"
         case "starting":

@@ -1,15 +1,15 @@
 """Standard output and standard error that printed text cannot control with escape sequences.
 
-`protect_streams` wraps both streams, so that plain writes pass through `make_visible`. `safe_console` and
+`protect_streams` wraps both streams, so that plain writes pass through `escape_hidden`. `safe_console` and
 the chat prompt write to the unwrapped streams: they emit escape sequences of their own, and call
-`make_visible` on text themselves. tests/unit/choirctl/test_terminal_sink.py finds code that bypasses both.
+`escape_hidden` on text themselves. tests/unit/choirctl/test_terminal_sink.py finds code that bypasses both.
 """
 
 import io
 import sys
 from typing import TextIO, cast
 
-from choir_common.visible_text import make_visible
+from choir_common.escape_text import escape_hidden
 
 
 class SafeStream(io.TextIOBase):
@@ -22,7 +22,7 @@ class SafeStream(io.TextIOBase):
         self.raw = raw
 
     def write(self, text: str, /) -> int:
-        self.raw.write(make_visible(text))
+        self.raw.write(escape_hidden(text))
         return len(text)
 
     def flush(self) -> None:
@@ -55,6 +55,6 @@ def protect_streams() -> None:
 def unwrap_stream(stream: TextIO) -> TextIO:
     """Return the stream that a `SafeStream` wraps; any other stream unchanged.
 
-    For writers that emit escape sequences of their own: they must call `make_visible` on text first.
+    For writers that emit escape sequences of their own: they must call `escape_hidden` on text first.
     """
     return stream.raw if isinstance(stream, SafeStream) else stream

@@ -7,12 +7,16 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
-from choir_common.wire.choices import AgentChoices, ModelView, VoiceView
 from choir_common.wire.events import Event
-from choir_common.wire.operations import OperationView
+from choir_common.wire.operations import (
+    AgentModelAndVoice,
+    ModelView,
+    OperationView,
+    VoiceView,
+    WorkspaceView,
+)
 from choir_common.wire.operator import AgentView, DmView, SessionView
 from choir_common.wire.rpc import StatusReport
-from choir_common.wire.workspaces import WorkspaceView
 from choirctl.output.printing import format_age, table
 
 # colours for the states of agents, sessions and operations; other states have none
@@ -86,7 +90,7 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
 
 def lane_state(lane: StatusReport) -> str:
     """Return a lane's state and skill on one line, as markup."""
-    return escape(", ".join(part for part in (lane.state_word, lane_skill(lane)) if part))
+    return escape(", ".join(part for part in (lane.state_label, lane_skill(lane)) if part))
 
 
 def lane_skill(lane: StatusReport) -> str:
@@ -189,7 +193,7 @@ def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
     return rows
 
 
-def choice_facts(choices: AgentChoices) -> Table:
+def choice_facts(choices: AgentModelAndVoice) -> Table:
     """Return a table with an agent's models and voice; changed ones are marked."""
     facts = table("", "", "")
     facts.show_header = False
@@ -226,7 +230,7 @@ def job_rows(jobs: Sequence[StatusReport]) -> Table:
         name = job.lane.removeprefix(CORE)
         rows.add_row(
             escape(name),
-            escape(job.state_word),
+            escape(job.state_label),
             escape(job.skill or "-"),
             escape(job.step or "-"),
             _budget(job) or "-",

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from choir_common.errors import BadInput, Conflict
-from choir_common.ids import RESERVED_AGENTS
+from choir_common.errors import Conflict, InvalidRequest
+from choir_common.ids import RESERVED_AGENT_IDS
 from choir_common.wire.config import Config
 
 ConfigEntry = tuple[str, str, dict[str, object]]
@@ -35,9 +35,9 @@ def entries_to_add(
     """Return the entries to add for an agent that can be started, its own entry last.
 
     By default it gets a new workspace, a new DM on the console, and the model that other agents use. Raises
-    BadInput for a name that is not in config.json, Conflict if the agent id is taken.
+    InvalidRequest for a name that is not in config.json, Conflict if the agent id is taken.
     """
-    if agent in RESERVED_AGENTS:
+    if agent in RESERVED_AGENT_IDS:
         raise Conflict(f"The name {agent} is taken by Choir itself; choose another.")
     if agent in config.agents:
         raise Conflict(f"config.json has agents.{agent} already; nothing was changed.")
@@ -97,7 +97,7 @@ def _usual_model(config: Config) -> str:
 def _known(kind: str, name: str, known: Collection[str]) -> str:
     if name not in known:
         names = ", ".join(sorted(known)) or "none"
-        raise BadInput(f"There is no {kind} {name!r} in config.json (it has {names}).")
+        raise InvalidRequest(f"There is no {kind} {name!r} in config.json (it has {names}).")
     return name
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from choir_common.errors import StartupError, Unavailable
 from choir_common.wire.operator import AgentView
 from choir_local.home import Home
-from choir_local.stack_lock import is_held
+from choir_local.stack_lock import is_locked
 from choir_local.stack_state import StackState, read_state
 from choirctl.api.control import connect
 from choirctl.api.target import Target
@@ -18,7 +18,7 @@ POLL_INTERVAL_S = 0.05
 
 def is_running(home: Home) -> bool:
     """Return whether a stack runs in `home`, ready or not."""
-    return home.lock_file.exists() and is_held(home)
+    return home.lock_file.exists() and is_locked(home)
 
 
 async def wait_until_ready(home: Home, on_change: Callable[[StackState], None]) -> StackState:
@@ -28,7 +28,7 @@ async def wait_until_ready(home: Home, on_change: Callable[[StackState], None]) 
     """
     try:
         async with asyncio.timeout(START_TIMEOUT.total_seconds()):
-            while is_held(home):
+            while is_locked(home):
                 state = read_state(home.state_file)
                 if state is not None:
                     on_change(state)

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import Config
-from choir_common.wire.config_faults import words_of
-from choir_common.wire.faults import as_list, fault_place
+from choir_common.wire.config_messages import setting_error_message
+from choir_common.wire.validation_messages import error_path, format_errors
 
 _WHITESPACE = " \t\r\n"
 MAX_FAULTS = 20
@@ -75,9 +75,9 @@ def _faults(path: Path, text: str, error: ValidationError) -> str:
         return f"{place}: not JSON ({broken.msg}). {REMEDY}"
     found = []
     for fault in error.errors(include_url=False):
-        line, field = line_of(text, fault["loc"]), fault_place(fault, "the file")
-        found.append(f"line {line}, field `{field}`: {words_of(fault)}")
-    return as_list(f"{path} does not fit", found, REMEDY, MAX_FAULTS)
+        line, field = line_of(text, fault["loc"]), error_path(fault, "the file")
+        found.append(f"line {line}, field `{field}`: {setting_error_message(fault)}")
+    return format_errors(f"{path} does not fit", found, REMEDY, MAX_FAULTS)
 
 
 def _skip(text: str, at: int) -> int:
@@ -87,7 +87,8 @@ def _skip(text: str, at: int) -> int:
 
 
 def _child(decoder: json.JSONDecoder, text: str, at: int, step: str | int) -> int | None:
-    """Return the offset of the value under `step` in the object or array at offset `at`, if it is there."""
+    """Return the offset of the value under `step` in the object or array at offset `at`, if it is
+    there."""
     closing = {"{": "}", "[": "]"}.get(text[at])
     place, index = _skip(text, at + 1), 0
     while closing is not None and text[place] != closing:

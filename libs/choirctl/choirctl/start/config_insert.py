@@ -9,14 +9,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from choir_common.errors import BadInput, Conflict, NotFound
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choirctl.start.config_file import offset_of
 
 
 def insert_entry(path: Path, section: str, name: str, entry: dict[str, object]) -> None:
     """Add `section.name` to the file atomically.
 
-    Raises NotFound if there is no file, BadInput if it is not JSON, Conflict if the name is taken.
+    Raises NotFound if there is no file, InvalidRequest if it is not JSON, Conflict if the name is taken.
     """
     insert_entries(path, [(section, name, entry)])
 
@@ -93,9 +93,11 @@ def with_entry(text: str, file_name: str, section: str, name: str, entry: dict[s
         before = json.loads(text)
         there = before[section]
     except (ValueError, TypeError, KeyError):
-        raise BadInput(f"{file_name} is no JSON object of sections; correct it first.") from None
+        raise InvalidRequest(
+            f"{file_name} is no JSON object of sections; correct it first."
+        ) from None
     if not isinstance(there, dict):
-        raise BadInput(f"{section!r} in {file_name} is not an object; correct it first.")
+        raise InvalidRequest(f"{section!r} in {file_name} is not an object; correct it first.")
     if name in there:
         raise Conflict(f"{file_name} has {section}.{name} already; nothing was changed.")
     begin = offset_of(text, [section])

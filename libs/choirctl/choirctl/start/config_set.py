@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
-from choir_common.errors import BadInput, NotFound
+from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.config import Config
-from choir_common.wire.config_faults import words_of
-from choir_common.wire.faults import as_list, fault_place
+from choir_common.wire.config_messages import setting_error_message
+from choir_common.wire.validation_messages import error_path, format_errors
 from choirctl.start.config_file import MAX_FAULTS, offset_of
 from choirctl.start.config_insert import detect_indent, replace_file
 
@@ -17,7 +17,8 @@ from choirctl.start.config_insert import detect_indent, replace_file
 def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
     """Set `key` in the file and return its previous value, or None if it was not set.
 
-    Raises NotFound if there is no file, BadInput if the result would be no valid configuration; the file is
+    Raises NotFound if there is no file, InvalidRequest if the result would be no valid configuration; the
+    file is
     not changed then.
     """
     try:
@@ -26,15 +27,19 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
         raise NotFound(f"There is no {path}. `choirctl init` makes a first one.") from None
     steps = key.split(".")
     if not all(steps):
-        raise BadInput(f"{key!r} names no setting: give its path, such as agents.main.timezone.")
+        raise InvalidRequest(
+            f"{key!r} names no setting: give its path, such as agents.main.timezone."
+        )
     made, before = with_value(text, str(path), steps, value)
     # validate before writing: an invalid file would stop the next start of Choir
     try:
         Config.model_validate_json(made)
     except ValidationError as error:
-        found = [f"{fault_place(it, 'the file')}: {words_of(it)}" for it in error.errors()]
+        found = [
+            f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
+        ]
         head, tail = f"{path} would not fit", "Nothing was changed."
-        raise BadInput(as_list(head, found, tail, MAX_FAULTS)) from None
+        raise InvalidRequest(format_errors(head, found, tail, MAX_FAULTS)) from None
     replace_file(path, made)
     return before
 
@@ -46,7 +51,7 @@ def with_value(
     try:
         document: JsonValue = json.loads(text)
     except ValueError as error:
-        raise BadInput(f"{spoken} is not JSON ({error}); correct it first.") from None
+        raise InvalidRequest(f"{spoken} is not JSON ({error}); correct it first.") from None
     here, there = document, 0
     while there < len(steps) and isinstance(here, dict) and steps[there] in here:
         here, there = here[steps[there]], there + 1
@@ -55,7 +60,9 @@ def with_value(
         written = _written(text, value, len(steps))
         return f"{text[:begin]}{written}{text[end:]}", here
     if not isinstance(here, dict):
-        raise BadInput(f"{'.'.join(steps[:there])} is no section: it holds {json.dumps(here)}.")
+        raise InvalidRequest(
+            f"{'.'.join(steps[:there])} is no section: it holds {json.dumps(here)}."
+        )
     for name in reversed(steps[there + 1 :]):
         value = {name: value}
     return _added(text, steps[:there], steps[there], value, bool(here)), None

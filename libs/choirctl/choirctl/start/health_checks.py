@@ -22,16 +22,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.errors import ChoirError, StartupError
 from choir_common.wire.config import ModelConfig
-from choir_common.wire.configuring import ConfigView
+from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import SystemStatus
 from choir_local.home import Home
-from choir_local.identity import unprivileged_identity
 from choir_local.model_choice import choose_model, environment_keys
 from choir_local.nats import find_nats_server
 from choir_local.postgres_binaries import find_postgres_binaries
-from choir_local.postgres_cluster import check_major, read_major
+from choir_local.postgres_cluster import check_major_version, read_major_version
+from choir_local.process_user import unprivileged_identity
 from choir_local.settings import LocalSettings
-from choir_local.socket_paths import check_port_free
+from choir_local.sockets import check_port_free
 from choirctl.api.control import connect, parse_response
 from choirctl.api.secrets_file import read_secrets, salvage_secrets
 from choirctl.api.target import Target, read_env
@@ -210,7 +210,8 @@ async def _chromium(_: Installation) -> CheckResult:
 
 
 def _playwright_chromium() -> str | None:
-    """Return the newest Chromium that `playwright install` downloaded to the user's cache, if any."""
+    """Return the newest Chromium that `playwright install` downloaded to the user's cache, if
+    any."""
     cache = Path(read_env("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
     found = sorted(cache.glob("chromium-*/chrome-linux*/chrome"))
     return str(found[-1]) if found else None
@@ -218,10 +219,10 @@ def _playwright_chromium() -> str | None:
 
 async def _postgres(patient: Installation) -> CheckResult:
     data = patient.home.data / "postgres"
-    major = read_major(data)
+    major = read_major_version(data)
     binaries = find_postgres_binaries(patient.settings.pg_bin, major)
     if major is not None:
-        check_major(data, major, binaries)
+        check_major_version(data, major, binaries)
     return "ok", f"PostgreSQL {binaries.version} ({binaries.source}), {binaries.directory}"
 
 
@@ -323,7 +324,7 @@ async def _model(patient: Installation) -> CheckResult:
         return said.outcome, said.detail
     choice = await choose_model(patient.settings, salvage_secrets(path), "http://127.0.0.1/v1")
     if choice.rehearsal:
-        return "warn", f"{choice.words}: {_GET_A_MODEL}"
+        return "warn", f"{choice.description}: {_GET_A_MODEL}"
     secret = choice.config.secret
     known = {**salvage_secrets(path), **choice.secrets}
     said = await check_model(choice.config, known.get(secret) if secret else None)

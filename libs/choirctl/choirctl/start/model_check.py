@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from choir_common.wire.config import ModelConfig
 
 TIMEOUT_S = 60.0

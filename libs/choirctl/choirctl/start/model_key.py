@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import typer
 from rich.console import Console
 
-from choir_common.secret_file import changing
+from choir_common.secret_file import edit_secret_file
 from choir_common.wire.config import Config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model, environment_keys
@@ -18,9 +18,9 @@ from choir_local.model_record import (
     DEFAULT_MODEL,
     ModelRecord,
     configured_model,
-    missing_model,
+    find_missing_model,
     read_record,
-    refuse_stand_in,
+    rehearsal_replaces_model_error,
     write_record,
 )
 from choir_local.settings import LocalSettings
@@ -40,7 +40,8 @@ class ModelKeySetup:
     console: Console
 
     def ensure_stored(self, *, ask: bool) -> None:
-        """Make sure that the real model of the previous start is used again; with `ask`, ask the user.
+        """Make sure that the real model of the previous start is used again; with `ask`, ask
+        the user.
 
         Raises StartupError if only the rehearsal model would replace it.
         """
@@ -50,19 +51,19 @@ class ModelKeySetup:
             return
         known = read_secrets(self.home.secrets_file)
         choice = asyncio.run(choose_model(self.settings, known, UNUSED_URL))
-        missing = missing_model(self.home.model_file, choice, self.settings)
+        missing = find_missing_model(self.home.model_file, choice, self.settings)
         if missing is None:
             self._report_change(choice)
             self._offer_to_store(choice, ask)
         elif not ask or missing.config.secret is None or not self._ask_again(missing):
-            raise refuse_stand_in(missing)
+            raise rehearsal_replaces_model_error(missing)
 
     def _report_change(self, choice: ModelChoice) -> None:
         """Print a note if the model differs from the previous start: a variable may be missing."""
         record = read_record(self.home.model_file)
         if record is not None and record.config != choice.config:
             self.console.print(
-                f"The last start here was with {record.words}; this one is with {choice.words}.",
+                f"The last start here was with {record.description}; this one is with {choice.description}.",
                 markup=False,
                 highlight=False,
             )
@@ -71,7 +72,7 @@ class ModelKeySetup:
         """Ask for the key of the previous start's model and store it; return False if none is entered."""
         name = str(record.config.secret)
         self.console.print(
-            f"The last start here was with {record.words}; its key is not set now.",
+            f"The last start here was with {record.description}; its key is not set now.",
             markup=False,
             highlight=False,
         )
@@ -83,8 +84,8 @@ class ModelKeySetup:
             err=True,
         )
         if key.strip():
-            self._store(record.words, record.config.secret, key.strip())
-            self._write_model_entry(ModelChoice(record.config, record.words))
+            self._store(record.description, record.config.secret, key.strip())
+            self._write_model_entry(ModelChoice(record.config, record.description))
         return bool(key.strip())
 
     def _offer_to_store(self, choice: ModelChoice, ask: bool) -> None:
@@ -98,24 +99,26 @@ class ModelKeySetup:
             return
         if not ask:
             self.console.print(
-                f"The key of {choice.words} stands in the environment alone: `choirctl secret set "
+                f"The key of {choice.description} stands in the environment alone: `choirctl secret set "
                 f"{name}` keeps it for the next start.",
                 markup=False,
                 highlight=False,
             )
         elif typer.confirm(
-            f"Keep the key of {choice.words} for the next start ({name} in secrets.json)?",
+            f"Keep the key of {choice.description} for the next start ({name} in secrets.json)?",
             default=True,
             err=True,
         ):
-            self._store(choice.words, name, key)
+            self._store(choice.description, name, key)
             self._write_model_entry(choice)
         else:
-            declined = ModelRecord(words=choice.words, config=choice.config, keep_declined=True)
+            declined = ModelRecord(
+                description=choice.description, config=choice.config, keep_declined=True
+            )
             write_record(self.home.model_file, declined)
 
     def _store(self, words: str, name: str | None, key: str) -> None:
-        with changing(self.home.secrets_file) as values:
+        with edit_secret_file(self.home.secrets_file) as values:
             values[str(name)] = key
         self.console.print(f"The key of {words} is kept as {name}.", markup=False, highlight=False)
 

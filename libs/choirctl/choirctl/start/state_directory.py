@@ -17,7 +17,7 @@ from choir_common.wire.config import (
     GatewayConfig,
     WorkspaceConfig,
 )
-from choir_local.socket_paths import check_socket_path
+from choir_local.sockets import check_socket_path
 from choirctl.api.target import TOKEN_SECRET
 
 DIRECTORIES = (  # parents first: each is made with mode 0700

@@ -13,25 +13,32 @@ from typing import assert_never
 
 import structlog
 
-from choir_agent import spans
-from choir_agent.arbiter.approvals import Approvals
-from choir_agent.arbiter.execute import Outcome, execute, with_summary
-from choir_agent.arbiter.past_failures import PastFailures
-from choir_agent.arbiter.policy import Moment, Policy
-from choir_agent.arbiter.rule import check, rule
-from choir_agent.arbiter.rulings import Ask, Permit, Refuse, Run, Wait
-from choir_agent.budgets.limits import CALLS, calls_fault, exhausted
-from choir_agent.credentials.scope import secrets_for
-from choir_agent.locks.locks import Locks
+from choir_agent import tracing_spans
+from choir_agent.arbiter.approval_client import ApprovalClient
+from choir_agent.arbiter.call_execution import CallOutcome, execute_call, with_summary
+from choir_agent.arbiter.failure_hints import FailureHints
+from choir_agent.arbiter.rulings import (
+    AskHuman,
+    CheckedCall,
+    RefuseCall,
+    RunCall,
+    WaitForLocks,
+    check_call,
+    rule_on_call,
+)
+from choir_agent.arbiter.tool_policy import PolicyContext, ToolPolicy
+from choir_agent.budgets.limits import CALLS, exhausted_event, tool_call_refusal
+from choir_agent.credentials.tool_secrets import secrets_for
+from choir_agent.locks.lock_manager import LockManager
+from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.state import CallStage, CallState, SessionState
-from choir_agent.memory.snapshots import Snapshots
-from choir_agent.replication.replicate import Replication
+from choir_agent.log.session_state import CallStage, CallState, SessionState
 from choir_agent.settings import CurrentSettings
-from choir_agent.tools.artifacts import Artifacts
-from choir_agent.tools.availability import is_off, not_offered
+from choir_agent.tools.artifacts import ArtifactStore
+from choir_agent.tools.availability import is_switched_off, unavailable_tools
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
+from choir_agent.working_memory.working_memory import SnapshotWriter
 from choir_common.wire.events import (
     EventPayload,
     ToolCall,
@@ -39,11 +46,11 @@ from choir_common.wire.events import (
     ToolCallRequested,
     ToolResultCommitted,
 )
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 log = structlog.get_logger("choir.agent.arbiter")
 
-INTERRUPTED = Outcome(
+INTERRUPTED = CallOutcome(
     "interrupted",
     {
         "code": "outcome_unknown",
@@ -51,7 +58,7 @@ INTERRUPTED = Outcome(
         "happened, in whole or in part. Check before doing it again.",
     },
 )
-CANCELLED = Outcome(
+CANCELLED = CallOutcome(
     "interrupted",
     {
         "code": "cancelled",
@@ -59,8 +66,10 @@ CANCELLED = Outcome(
     },
 )
 NOT_APPROVED = {
-    "rejected": Outcome("refused", {"code": "rejected", "message": "A human rejected this call."}),
-    "expired": Outcome(
+    "rejected": CallOutcome(
+        "refused", {"code": "rejected", "message": "A human rejected this call."}
+    ),
+    "expired": CallOutcome(
         "refused",
         {
             "code": "expired",
@@ -77,14 +86,14 @@ class Arbiter:
     def __init__(
         self,
         session_log: SessionLog,
-        replication: Replication,
-        policy: Policy,
+        replication: LogReplicator,
+        policy: ToolPolicy,
         workspace: Workspace,
-        locks: Locks,
-        approvals: Approvals,
+        locks: LockManager,
+        approvals: ApprovalClient,
         current: Callable[[], CurrentSettings],
-        snapshots: Snapshots,
-        past: PastFailures,
+        snapshots: SnapshotWriter,
+        failure_hints: FailureHints,
     ) -> None:
         self._log = session_log
         self._replication = replication
@@ -94,10 +103,10 @@ class Arbiter:
         self._approvals = approvals
         self._current = current
         self._snapshots = snapshots
-        self._past = past
+        self._past = failure_hints
         self._leaves_open = False
         self._parking = ""
-        self._artifacts = Artifacts(workspace, session_log.clean)
+        self._artifacts = ArtifactStore(workspace, session_log.redact)
 
     @property
     def state(self) -> SessionState:
@@ -115,28 +124,28 @@ class Arbiter:
             self._snapshots.follow(self._log)
         return rev
 
-    def has_taken(self, inbox_id: str) -> bool:
+    def has_message(self, inbox_id: str) -> bool:
         """Return whether the log already contains a user's message."""
-        return inbox_id in self._log.taken
+        return inbox_id in self._log.taken_inbox_ids
 
     @property
-    def leaves_open(self) -> bool:
+    def is_suspending(self) -> bool:
         """Whether interrupted work is now left to the next epoch."""
         return self._leaves_open
 
-    def when_asking(self, tell: Callable[[], None]) -> None:
+    def on_approval_wait(self, tell: Callable[[], None]) -> None:
         """Register a callback for each call that begins to wait for a human."""
-        self._approvals.when_pending(tell)
+        self._approvals.on_pending(tell)
 
-    def waits_for_human(self, turn_id: str) -> bool:
+    def is_waiting_for_human(self, turn_id: str) -> bool:
         """Return whether every open call of a turn or job waits for a human's decision."""
-        work = self.state.work(turn_id)
+        work = self.state.find_work(turn_id)
         calls = work.calls if work is not None else ()
         left = [one.call.call_id for one in calls if one.stage is not CallStage.DONE]
         return bool(left) and all(map(self._approvals.is_pending, left))
 
     @contextlib.contextmanager
-    def parking(self, turn_id: str) -> Iterator[None]:
+    def parking_turn(self, turn_id: str) -> Iterator[None]:
         """Within this context the turn's calls may be interrupted without results: the turn is being
         parked."""
         self._parking = turn_id
@@ -145,7 +154,7 @@ class Arbiter:
         finally:
             self._parking = ""
 
-    def leave_open(self) -> None:
+    def suspend(self) -> None:
         """From now on write no results for interrupted calls, because the agent is stopping.
 
         The next epoch treats such a call as after a crash: an idempotent call runs again, any other is
@@ -153,7 +162,7 @@ class Arbiter:
         """
         self._leaves_open = True
 
-    async def use(self, lane: str, turn_id: str, calls: tuple[CallState, ...]) -> None:
+    async def run_calls(self, lane: str, turn_id: str, calls: tuple[CallState, ...]) -> None:
         """Take the calls of one model output to their results, from wherever the log left them.
 
         Calls run concurrently; calls with conflicting locks run in the model's order. On cancellation,
@@ -165,31 +174,31 @@ class Arbiter:
             checked = await asyncio.to_thread(self._check, lane, open_calls)
             async with asyncio.TaskGroup() as tasks:
                 for state, permit in zip(open_calls, checked, strict=True):
-                    tasks.create_task(self._use_one(lane, turn_id, state, permit))
+                    tasks.create_task(self._run_call(lane, turn_id, state, permit))
         except asyncio.CancelledError:
             if not self._leaves_open and turn_id != self._parking:
-                self.abandon(lane, turn_id)
+                self.close_open_calls(lane, turn_id)
             raise
 
-    def abandon(self, lane: str, turn_id: str) -> None:
+    def close_open_calls(self, lane: str, turn_id: str) -> None:
         """Close the open calls of a turn or job that ends: every requested call gets a result."""
-        work = self.state.work(turn_id)
+        work = self.state.find_work(turn_id)
         for state in work.calls if work is not None else ():
             if state.stage in (CallStage.REQUESTED, CallStage.COMMITTED):
                 self._close(lane, turn_id, state.call, CANCELLED)
 
-    def _check(self, lane: str, calls: list[CallState]) -> list[Permit | Refuse]:
+    def _check(self, lane: str, calls: list[CallState]) -> list[CheckedCall | RefuseCall]:
         return [self._check_one(lane, state.call) for state in calls]
 
-    def _check_one(self, lane: str, call: ToolCall) -> Permit | Refuse:
-        checked = check(call, self._policy.registry, self._workspace, lane, self._hidden())
-        if isinstance(checked, Refuse):
+    def _check_one(self, lane: str, call: ToolCall) -> CheckedCall | RefuseCall:
+        checked = check_call(call, self._policy.registry, self._workspace, lane, self._hidden())
+        if isinstance(checked, RefuseCall):
             return checked
-        beside = self._policy.locks_beside(checked.tool.manifest, lane)
+        beside = self._policy.extra_locks(checked.tool.manifest, lane)
         return replace(checked, locks=(*checked.locks, *beside))
 
-    async def _use_one(
-        self, lane: str, turn_id: str, state: CallState, checked: Permit | Refuse
+    async def _run_call(
+        self, lane: str, turn_id: str, state: CallState, checked: CheckedCall | RefuseCall
     ) -> None:
         call = state.call
         if state.stage is CallStage.COMMITTED:
@@ -199,61 +208,65 @@ class Arbiter:
         # lock claims.
         if state.stage is CallStage.PROPOSED:
             self._request(lane, turn_id, call, checked)
-        ruling = rule(checked, lane, self._locks, self._forbidden(lane, turn_id, checked))
+        ruling = rule_on_call(checked, lane, self._locks, self._forbidden(lane, turn_id, checked))
         match ruling:
-            case Refuse():
+            case RefuseCall():
                 self._refuse(lane, turn_id, call, ruling.error)
-            case Ask():
+            case AskHuman():
                 await self._ask(lane, turn_id, call, ruling.permit)
-            case Wait():
+            case WaitForLocks():
                 log.info("a call waits", call_id=call.call_id, behind=len(ruling.behind))
                 await self._run(lane, turn_id, call, ruling.permit)
-            case Run():
+            case RunCall():
                 await self._run(lane, turn_id, call, ruling.permit)
             case _:
                 assert_never(ruling)
 
-    def _forbidden(self, lane: str, turn_id: str, checked: Permit | Refuse) -> JsonObject | None:
-        if isinstance(checked, Refuse):
+    def _forbidden(
+        self, lane: str, turn_id: str, checked: CheckedCall | RefuseCall
+    ) -> JsonObject | None:
+        if isinstance(checked, RefuseCall):
             return None
         settings, tool = self._current().settings, checked.tool.manifest
-        if is_off(tool.name, settings):
+        if is_switched_off(tool.name, settings):
             message = f"{tool.name} is switched off in config.json (features)."
             return {"code": "switched_off", "message": message}
-        moment = Moment(self.state, settings.budgets, lane, turn_id, self._hidden())
-        return self._policy.forbids(tool, moment)
+        moment = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
+        return self._policy.refusal(tool, moment)
 
     def _hidden(self) -> frozenset[str]:
-        return not_offered(self._policy.registry.manifests(), self._current().settings)
+        return unavailable_tools(self._policy.registry.manifests(), self._current().settings)
 
     def _refuse(self, lane: str, turn_id: str, call: ToolCall, error: JsonObject) -> None:
-        budgets, work = self._current().settings.budgets, self.state.work(turn_id)
+        budgets, work = self._current().settings.budgets, self.state.find_work(turn_id)
         # The first refusal for the budget also records that it is exhausted: then the turn asks the
         # user.
-        if work is not None and calls_fault(self.state, budgets) is not None:
-            event = exhausted(CALLS, self.state, budgets, work.dm)
+        if work is not None and tool_call_refusal(self.state, budgets) is not None:
+            event = exhausted_event(CALLS, self.state, budgets, work.dm)
             if event is not None:
                 self.commit(lane, event, more_follows=True)
-        self._close(lane, turn_id, call, Outcome("refused", error))
+        self._close(lane, turn_id, call, CallOutcome("refused", error))
 
-    def _request(self, lane: str, turn_id: str, call: ToolCall, checked: Permit | Refuse) -> None:
+    def _request(
+        self, lane: str, turn_id: str, call: ToolCall, checked: CheckedCall | RefuseCall
+    ) -> None:
         payload = ToolCallRequested(
             turn_id=turn_id, call_id=call.call_id, tool=call.tool, input=checked.arguments
         )
         self.commit(lane, payload)
 
-    async def _ask(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
+    async def _ask(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> None:
         # Control asks the user, in a text that no agent can influence.
-        with spans.waiting("approval", call.call_id, lane):
+        with tracing_spans.wait_span("approval", call.call_id, lane):
             decision = await self._approvals.decision(call.call_id, call.tool, permit.arguments)
         if decision == "approved":
             await self._run(lane, turn_id, call, permit)
         else:
             self._close(lane, turn_id, call, NOT_APPROVED[decision])
 
-    async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> None:
+    async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> None:
         async with contextlib.AsyncExitStack() as held:
-            with spans.waiting("locks", call.call_id, lane):
+            with tracing_spans.wait_span("locks", call.call_id, lane):
                 await held.enter_async_context(self._locks.hold(lane, permit.locks))
             # Check again: while the call waited, a job may have started or a skill may have moved on.
             forbidden = self._forbidden(lane, turn_id, permit)
@@ -264,22 +277,22 @@ class Arbiter:
                 turn_id=turn_id, call_id=call.call_id, tool=call.tool, locks=permit.locks
             )
             rev = self.commit(lane, payload)
-            await self._carry_out(lane, turn_id, call, permit, rev)
+            await self._execute(lane, turn_id, call, permit, rev)
 
     async def _resume(
-        self, lane: str, turn_id: str, call: ToolCall, checked: Permit | Refuse
+        self, lane: str, turn_id: str, call: ToolCall, checked: CheckedCall | RefuseCall
     ) -> None:
         """Close a call that a crash interrupted: run it again if it is idempotent, else as interrupted."""
-        if isinstance(checked, Refuse) or not checked.tool.manifest.runtime.idempotent:
+        if isinstance(checked, RefuseCall) or not checked.tool.manifest.runtime.idempotent:
             self._close(lane, turn_id, call, INTERRUPTED)
             return
         async with self._locks.hold(lane, checked.locks):
             # Before an effect, `session_resumed` must be durable as well: a fenced process must not
             # repeat it.
-            await self._carry_out(lane, turn_id, call, checked, self.state.rev)
+            await self._execute(lane, turn_id, call, checked, self.state.rev)
 
-    async def _carry_out(
-        self, lane: str, turn_id: str, call: ToolCall, permit: Permit, rev: int
+    async def _execute(
+        self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall, rev: int
     ) -> None:
         began = time.perf_counter()
         try:
@@ -287,7 +300,7 @@ class Arbiter:
             if permit.tool.manifest.runtime.side_effect != "none":
                 await self._replication.durable(rev)
             context = self._context(lane, turn_id, call, permit)
-            outcome = await execute(permit, context, self._artifacts)
+            outcome = await execute_call(permit, context, self._artifacts)
             outcome = await self._past.beside(call.tool, call.call_id, outcome)
         except asyncio.CancelledError:
             # Close the call here, while its locks are still held.
@@ -296,8 +309,8 @@ class Arbiter:
             raise
         self._close(lane, turn_id, call, outcome, (time.perf_counter() - began) * 1000)
 
-    def _context(self, lane: str, turn_id: str, call: ToolCall, permit: Permit) -> CallContext:
-        current, work = self._current(), self.state.work(turn_id)
+    def _context(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> CallContext:
+        current, work = self._current(), self.state.find_work(turn_id)
         return CallContext(
             call_id=call.call_id,
             lane=lane,
@@ -309,7 +322,12 @@ class Arbiter:
         )
 
     def _close(
-        self, lane: str, turn_id: str, call: ToolCall, outcome: Outcome, duration_ms: float = 0.0
+        self,
+        lane: str,
+        turn_id: str,
+        call: ToolCall,
+        outcome: CallOutcome,
+        duration_ms: float = 0.0,
     ) -> None:
         # The tool's events precede its result and are sent together with it.
         for event in outcome.events:

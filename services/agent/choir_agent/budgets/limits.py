@@ -2,14 +2,20 @@
 
 Called by `reserve`, the arbiter's policy and the tool that starts core jobs. Injections never change a
 budget; a grant by the user or a configuration change does.
+
+Question to the user about exceeding a budget, and parsing of the reply. Pure.
+
+The question is used by `reserve` and the lanes; the edge lane passes each message that arrives while a
+budget is exhausted to `respond_to_request`.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
-from choir_agent.log.state import SessionState
+from choir_agent.log.session_state import SessionState
 from choir_common.wire.config import Budgets
-from choir_common.wire.events import BudgetExhausted
-from choir_common.wire.json import JsonObject
+from choir_common.wire.events import BudgetExhausted, BudgetGranted
+from choir_common.wire.model import JsonObject
 
 BudgetName = Literal["total_session_tokens", "max_tool_calls_per_session"]
 TOKENS: BudgetName = "total_session_tokens"
@@ -23,22 +29,22 @@ def limit_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> int:
     return budgets.max_tool_calls_per_session + state.spent.granted_tool_calls
 
 
-def spent_of(budget: BudgetName, state: SessionState) -> int:
+def used_of(budget: BudgetName, state: SessionState) -> int:
     """Return the amount of a budget that the session has used."""
     return state.spent.tokens if budget == TOKENS else state.spent.tool_calls
 
 
-def left_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> int:
+def remaining_of(budget: BudgetName, state: SessionState, budgets: Budgets) -> int:
     """Return the remaining amount of a budget; zero if it is overdrawn."""
-    return max(0, limit_of(budget, state, budgets) - spent_of(budget, state))
+    return max(0, limit_of(budget, state, budgets) - used_of(budget, state))
 
 
-def calls_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
+def tool_call_refusal(state: SessionState, budgets: Budgets) -> JsonObject | None:
     """Return the error that refuses one more tool call, or None while the budget allows it.
 
     Exact only if nothing is awaited between this check and the call's `tool_call_committed`.
     """
-    if left_of(CALLS, state, budgets) > 0:
+    if remaining_of(CALLS, state, budgets) > 0:
         return None
     return {
         "code": "budget_exhausted",
@@ -48,7 +54,7 @@ def calls_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
     }
 
 
-def jobs_fault(state: SessionState, budgets: Budgets) -> JsonObject | None:
+def core_job_refusal(state: SessionState, budgets: Budgets) -> JsonObject | None:
     """Return the error that refuses one more core job, or None while the limits allow it."""
     if state.spent.jobs_unasked >= budgets.max_core_jobs_per_message:
         return {
@@ -77,10 +83,58 @@ def exhausted_budget(state: SessionState, budgets: Budgets) -> BudgetName | None
     return budget if limit_of(budget, state, budgets) <= state.exhausted_limit else None
 
 
-def exhausted(
+def exhausted_event(
     budget: BudgetName, state: SessionState, budgets: Budgets, dm: str
 ) -> BudgetExhausted | None:
     """Return the event that records an exhausted budget, or None if the log already has it."""
     if exhausted_budget(state, budgets) == budget:
         return None
     return BudgetExhausted(budget=budget, limit=limit_of(budget, state, budgets), dm=dm)
+
+
+COMMAND = "/continue"
+AFFIRMATIVE_REPLIES = frozenset(
+    {COMMAND, "continue", "yes", "y", "ok", "okay", "go on", "go ahead", "ja"}
+)
+_NAME: dict[BudgetName, str] = {TOKENS: "token budget", CALLS: "budget of tool calls"}
+_UNIT: dict[BudgetName, str] = {TOKENS: "tokens", CALLS: "tool calls"}
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetGrant:
+    """The user's permission to use `amount` more of a budget."""
+
+    budget: BudgetName
+    amount: int
+
+    def event(self, inbox_id: str) -> BudgetGranted:
+        """Return the event for this grant; it names the message that contained it."""
+        return BudgetGranted(budget=self.budget, amount=self.amount, inbox_id=inbox_id)
+
+
+def budget_question(budget: BudgetName, state: SessionState, budgets: Budgets) -> str:
+    """Return the text for the user: the amount used, the limit, and how to continue."""
+    limit, used = limit_of(budget, state, budgets), used_of(budget, state)
+    left = ", and the next step needs more than is left" if used < limit else ""
+    return (
+        f"The {_NAME[budget]} of this session is used up: {used:,} of {limit:,} {_UNIT[budget]}{left}. "
+        f"Answer {COMMAND} to allow {_more(budget, budgets):,} more, or raise budgets.{budget} in "
+        "config.json and apply it; until then I do not call the model."
+    )
+
+
+def parse_grant(text: str, state: SessionState, budgets: Budgets) -> BudgetGrant | None:
+    """Return the grant in a user's message, if a budget is exhausted and the message means yes.
+
+    A grant adds the configured limit again.
+    """
+    budget = exhausted_budget(state, budgets)
+    if budget is None or text.strip().rstrip(".!").lower() not in AFFIRMATIVE_REPLIES:
+        return None
+    return BudgetGrant(budget, _more(budget, budgets))
+
+
+def _more(budget: BudgetName, budgets: Budgets) -> int:
+    if budget == TOKENS:
+        return budgets.total_session_tokens
+    return budgets.max_tool_calls_per_session

@@ -11,15 +11,15 @@ from importlib.resources import files
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from choir_agent.budgets.reserve import BudgetSpent
-from choir_agent.compaction.ask import Asker
-from choir_agent.compaction.material import lines_of
-from choir_agent.log.state import EDGE, SessionState
-from choir_agent.memory.delta import json_in
-from choir_agent.memory.window import LaneWindow
-from choir_agent.memory.working import WorkingMemory
+from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.compaction.compaction_model import CompactionModel
+from choir_agent.compaction.event_lines import render_event_lines
+from choir_agent.log.session_state import EDGE_LANE, SessionState
 from choir_agent.models.model import ModelFailed
 from choir_agent.settings import CurrentSettings
+from choir_agent.working_memory.lane_window import LaneWindow
+from choir_agent.working_memory.memory_delta import extract_json
+from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.errors import RateLimited
 from choir_common.wire.events import SummaryTopic
 
@@ -55,7 +55,7 @@ class SessionSummarizer:
     """Producer of this session's summary."""
 
     def __init__(
-        self, memory: WorkingMemory, asker: Asker, current: Callable[[], CurrentSettings]
+        self, memory: WorkingMemory, asker: CompactionModel, current: Callable[[], CurrentSettings]
     ) -> None:
         self._memory = memory
         self._asker = asker
@@ -63,7 +63,7 @@ class SessionSummarizer:
         texts = files("choir_agent.compaction")
         self._instructions = texts.joinpath("session.md").read_text("utf-8").strip()
 
-    async def sum_up(self, state: SessionState) -> SessionSummary | None:
+    async def summarize(self, state: SessionState) -> SessionSummary | None:
         """Return the summary, or None without a completed turn, or after a failure or timeout.
 
         A shutdown never fails because of a missing summary.
@@ -73,18 +73,18 @@ class SessionSummarizer:
             return None
         try:
             async with asyncio.timeout(timeout_s):
-                room = self._asker.context_window(EDGE)
-                material = material_of(state, self._memory.window(EDGE), room)
-                async with self._asker.ask(EDGE, self._instructions, material) as thought:
-                    return read_summary(thought.text)
+                room = self._asker.context_window(EDGE_LANE)
+                material = summary_input(state, self._memory.window(EDGE_LANE), room)
+                async with self._asker.ask(EDGE_LANE, self._instructions, material) as thought:
+                    return parse_summary(thought.text)
         except TimeoutError:
             log.warning("no summary of the session", reason=f"no answer within {timeout_s:g} s")
-        except (BudgetSpent, RateLimited, ModelFailed) as error:
+        except (TokenBudgetExceeded, RateLimited, ModelFailed) as error:
             log.warning("no summary of the session", reason=error.message)
         return None
 
 
-def material_of(state: SessionState, window: LaneWindow | None, room: int) -> str:
+def summary_input(state: SessionState, window: LaneWindow | None, room: int) -> str:
     """Return the input of the summary: the session's own events, without carried events.
 
     The predecessor has its own summary. Repeating its content here would give it this session's trust, and
@@ -92,19 +92,19 @@ def material_of(state: SessionState, window: LaneWindow | None, room: int) -> st
     """
     # Carried events directly follow the first event.
     copied_through = state.carried + 1 if state.carried else 0
-    summary = state.summary(EDGE)
+    summary = state.summary_of(EDGE_LANE)
     folded = summary is not None and summary.through_rev > copied_through
     earlier = summary.summary.model_dump_json() if summary is not None and folded else "nothing"
     events = window.events(state.rev) if window is not None else ()
     own = [event for event in events if event.rev > copied_through]
-    lines = lines_of(own, EDGE, room, with_recalled=False)
+    lines = render_event_lines(own, EDGE_LANE, room, with_recalled=False)
     return f"What was folded earlier:\n{earlier}\n\nThe newest events:\n{lines}"
 
 
-def read_summary(answer: str) -> SessionSummary | None:
+def parse_summary(answer: str) -> SessionSummary | None:
     """Return the summary in a model's answer; plain text becomes a summary without topics."""
     try:
-        read = _Answer.model_validate_json(json_in(answer))
+        read = _Answer.model_validate_json(extract_json(answer))
     except ValidationError:
         text = answer.strip()
         return SessionSummary(text[:MAX_SUMMARY]) if text else None

@@ -10,7 +10,7 @@ from _socket import AF_UNIX, SHUT_WR, SOCK_STREAM, socket
 PATIENCE_S = 10
 
 
-def ask(path: str, question: bytes) -> bytes:
+def request_credential(path: str, question: bytes) -> bytes:
     """Return the agent's response; raises OSError if the agent does not listen."""
     connection = socket(AF_UNIX, SOCK_STREAM)
     connection.settimeout(PATIENCE_S)
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
         return 0
     question = sys.stdin.buffer.read(8192)
     try:
-        answer = ask(arguments[0], question)
+        answer = request_credential(arguments[0], question)
     except OSError as error:
         sys.stderr.write(f"choir: the agent gives no credential: {error}\n")
         return 1

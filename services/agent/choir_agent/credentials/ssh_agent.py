@@ -10,39 +10,39 @@ import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
 
-from choir_agent.credentials.own_children import OwnChildren
+from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_common.errors import ChoirError
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
-STARTS_WITHIN_S = 5.0
-ENDS_WITHIN_S = 2.0
-LOOKS_EVERY_S = 0.01
+START_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 2.0
+POLL_INTERVAL_S = 0.01
 
 
-class NoSshAgent(ChoirError):
+class SshAgentFailed(ChoirError):
     """The private key cannot be used."""
 
 
 class SshAgent:
     """One ssh-agent process with one key."""
 
-    def __init__(self, socket: Path, own: OwnChildren) -> None:
+    def __init__(self, socket: Path, own: OwnChildProcesses) -> None:
         self.socket = socket
         self._own = own
         self._process: Process | None = None
 
     async def open(self, key: str) -> None:
-        """Start the process and add the key; raises NoSshAgent."""
+        """Start the process and add the key; raises SshAgentFailed."""
         try:
-            async with asyncio.timeout(STARTS_WITHIN_S):
+            async with asyncio.timeout(START_TIMEOUT_S):
                 await self._start()
                 await self._add(key)
         except TimeoutError as error:
             await self.close()
-            raise NoSshAgent(f"ssh-agent was not ready within {STARTS_WITHIN_S:g} s") from error
-        except (OSError, NoSshAgent) as error:
+            raise SshAgentFailed(f"ssh-agent was not ready within {START_TIMEOUT_S:g} s") from error
+        except (OSError, SshAgentFailed) as error:
             await self.close()
-            raise NoSshAgent(f"{error}") from error
+            raise SshAgentFailed(f"{error}") from error
 
     async def close(self) -> None:
         """End the process, and the key with it."""
@@ -52,7 +52,7 @@ class SshAgent:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         try:
-            async with asyncio.timeout(ENDS_WITHIN_S):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
                 await process.wait()
         except TimeoutError:
             process.kill()
@@ -61,12 +61,14 @@ class SshAgent:
 
     async def _start(self) -> None:
         process = self._process = await self._spawn(
-            _mortal([_program("ssh-agent"), "-D", "-a", str(self.socket)]), {}, stdin=DEVNULL
+            _with_parent_death_signal([_program("ssh-agent"), "-D", "-a", str(self.socket)]),
+            {},
+            stdin=DEVNULL,
         )
         while not await _answers(self.socket):
             if process.returncode is not None:
-                raise NoSshAgent(f"ssh-agent ended with {process.returncode}")
-            await asyncio.sleep(LOOKS_EVERY_S)
+                raise SshAgentFailed(f"ssh-agent ended with {process.returncode}")
+            await asyncio.sleep(POLL_INTERVAL_S)
 
     async def _add(self, key: str) -> None:
         environment = {"SSH_AUTH_SOCK": str(self.socket), "SSH_ASKPASS_REQUIRE": "never"}
@@ -81,7 +83,7 @@ class SshAgent:
                 process.kill()
         if process.returncode != 0:
             reason = " ".join(said.decode(errors="replace").split())[:200]
-            raise NoSshAgent(f"ssh-add does not take the key: {reason}")
+            raise SshAgentFailed(f"ssh-add does not take the key: {reason}")
 
     async def _spawn(self, argv: list[str], environment: dict[str, str], stdin: int) -> Process:
         with self._own.start():
@@ -111,11 +113,11 @@ async def _answers(path: Path) -> bool:
 def _program(name: str) -> str:
     found = shutil.which(name, path=PATH)
     if found is None:
-        raise NoSshAgent(f"{name} is not installed")
+        raise SshAgentFailed(f"{name} is not installed")
     return found
 
 
-def _mortal(argv: list[str]) -> list[str]:
+def _with_parent_death_signal(argv: list[str]) -> list[str]:
     """Make the kernel kill the process when ours ends; without setpriv the runtime does that."""
     setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
     return [setpriv, "--pdeathsig", "KILL", "--", *argv] if setpriv else argv

@@ -38,7 +38,7 @@ class CoreTrigger(StrEnum):
 
 
 _S, _T = CoreState, CoreTrigger
-ENDS = frozenset({_S.COMPLETED, _S.TERMINATED})
+FINAL_STATES = frozenset({_S.COMPLETED, _S.TERMINATED})
 
 TRANSITIONS: Mapping[tuple[CoreState, CoreTrigger], CoreState] = MappingProxyType(
     {
@@ -56,12 +56,12 @@ TRANSITIONS: Mapping[tuple[CoreState, CoreTrigger], CoreState] = MappingProxyTyp
         (_S.REASONING, _T.NEED_INFO): _S.WAITING_TOOL,
         (_S.REASONING, _T.RESULT): _S.COMPLETED,
         (_S.WAITING_TOOL, _T.TOOL_RESULT): _S.REASONING,
-        **{(state, _T.STOP): _S.TERMINATED for state in _S if state not in ENDS},
+        **{(state, _T.STOP): _S.TERMINATED for state in _S if state not in FINAL_STATES},
     }
 )
 
 
-def after(state: CoreState, trigger: CoreTrigger) -> CoreState:
+def next_core_state(state: CoreState, trigger: CoreTrigger) -> CoreState:
     """Return the next state.
 
     Raises Conflict for a transition that is not in the table: a bug in the lane.

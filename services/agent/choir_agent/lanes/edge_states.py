@@ -70,7 +70,7 @@ TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyTyp
 )
 
 
-def after(state: EdgeState, trigger: EdgeTrigger) -> EdgeState:
+def next_edge_state(state: EdgeState, trigger: EdgeTrigger) -> EdgeState:
     """Return the next state.
 
     Raises Conflict for a transition that is not in the table: a bug in the lane.

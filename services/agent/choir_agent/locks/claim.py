@@ -4,20 +4,64 @@ Made by `table`. Two locks conflict if one key equals the other or is its ancest
 exclusive. Each lock is therefore indexed at its own key and "below" each ancestor of it, for any mode and
 again for exclusive locks. A lookup of conflicts then takes one step for each path component, however many
 claims there are.
+
+Lock keys, and which of them overlap. Pure.
+
+Workspace keys form a tree: `workspace`, below it the top directory `file:.`, below that each `file:<path>`
+under its directory. Other keys (`browser_tab`, `choirtmp`, …) are independent.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from choir_agent.locks.keys import WORKSPACE, chain, is_command, reads_under_commands
-from choir_common.wire.events import LockHold
+from choir_common.wire.events import HeldLock
 
-Lockset = tuple[LockHold, ...]
+WORKSPACE = "workspace"
+FILE_PREFIX = "file:"
+TOP_DIRECTORY = "file:."
+EDGE = "edge"
+CORE = "core:"
+EDGE_EFFECTS = "edge_effects"
+"""Shared by effects of the edge lane, exclusive for the start of a core job: neither begins during the
+other."""
+
+
+def key_path(resource: str) -> tuple[str, ...]:
+    """Return the ancestors of a key, outermost first, and then the key itself."""
+    if not resource.startswith(FILE_PREFIX):
+        return (resource,)
+    if resource == TOP_DIRECTORY:
+        return (WORKSPACE, TOP_DIRECTORY)
+    ends = [place for place, sign in enumerate(resource) if sign == "/"]
+    return (WORKSPACE, TOP_DIRECTORY, *(resource[:end] for end in ends), resource)
+
+
+def keys_overlap(one: str, other: str) -> bool:
+    """Return whether one resource key equals or contains the other."""
+    return one in key_path(other) or other in key_path(one)
+
+
+def locks_conflict(one: HeldLock, other: HeldLock) -> bool:
+    """Return whether two locks of different calls exclude each other."""
+    return (one.mode == "X" or other.mode == "X") and keys_overlap(one.resource, other.resource)
+
+
+def is_job_command(owner: str, lock: HeldLock) -> bool:
+    """Return whether a lock is a core job's exclusive lock on the whole workspace."""
+    return owner.startswith(CORE) and lock.resource == WORKSPACE and lock.mode == "X"
+
+
+def is_dirty_read(owner: str, lock: HeldLock) -> bool:
+    """Return whether the edge lane may take this lock while a core job has the workspace (a dirty read)."""
+    return owner == EDGE and lock.mode == "S" and lock.resource.startswith(FILE_PREFIX)
+
+
+Lockset = tuple[HeldLock, ...]
 
 ANY_AT, EXCLUSIVE_AT = "any at ", "exclusive at "
 ANY_BELOW, EXCLUSIVE_BELOW = "any below ", "exclusive below "
 # Core jobs' commands have their own entry, because dirty reads of the edge lane may ignore it.
-COMMANDS = f"{WORKSPACE} by core jobs"
+JOB_COMMANDS = f"{WORKSPACE} by core jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +71,19 @@ class Claim:
     ticket: int
     owner: str
     locks: Lockset
-    marks: tuple[str, ...] = field(repr=False, compare=False)
+    index_keys: tuple[str, ...] = field(repr=False, compare=False)
     """Index entries under which this claim blocks others."""
-    looks: tuple[str, ...] = field(repr=False, compare=False)
+    lookup_keys: tuple[str, ...] = field(repr=False, compare=False)
     """Index entries under which other claims block this one."""
-    looks_dirty: tuple[str, ...] = field(repr=False, compare=False)
+    dirty_lookup_keys: tuple[str, ...] = field(repr=False, compare=False)
     """The same as `looks`, if dirty reads of the edge lane may pass core jobs' commands."""
     is_command: bool = False
     """Whether it is a core job's exclusive lock on the whole workspace."""
 
     @property
-    def reads_dirty(self) -> bool:
+    def may_read_dirty(self) -> bool:
         """Whether this claim may pass a core job's command."""
-        return self.looks != self.looks_dirty
+        return self.lookup_keys != self.dirty_lookup_keys
 
 
 def make_claim(ticket: int, owner: str, locks: Lockset) -> Claim:
@@ -50,15 +94,15 @@ def make_claim(ticket: int, owner: str, locks: Lockset) -> Claim:
         look
         for lock in locks
         for look in _looks(lock)
-        if not (reads_under_commands(owner, lock) and look == EXCLUSIVE_AT + COMMANDS)
+        if not (is_dirty_read(owner, lock) and look == EXCLUSIVE_AT + JOB_COMMANDS)
     )
-    command = any(is_command(owner, lock) for lock in locks)
+    command = any(is_job_command(owner, lock) for lock in locks)
     return Claim(ticket, owner, locks, tuple(marks), tuple(looks), tuple(dirty), command)
 
 
-def _marks(owner: str, lock: LockHold) -> Iterator[str]:
-    *over, key = chain(lock.resource)
-    at = COMMANDS if is_command(owner, lock) else key
+def _marks(owner: str, lock: HeldLock) -> Iterator[str]:
+    *over, key = key_path(lock.resource)
+    at = JOB_COMMANDS if is_job_command(owner, lock) else key
     yield ANY_AT + at
     yield from (ANY_BELOW + higher for higher in over)
     if lock.mode == "X":
@@ -66,10 +110,10 @@ def _marks(owner: str, lock: LockHold) -> Iterator[str]:
         yield from (EXCLUSIVE_BELOW + higher for higher in over)
 
 
-def _looks(lock: LockHold) -> Iterator[str]:
+def _looks(lock: HeldLock) -> Iterator[str]:
     at, below = (ANY_AT, ANY_BELOW) if lock.mode == "X" else (EXCLUSIVE_AT, EXCLUSIVE_BELOW)
-    for key in chain(lock.resource):
+    for key in key_path(lock.resource):
         yield at + key
         if key == WORKSPACE:
-            yield at + COMMANDS
+            yield at + JOB_COMMANDS
     yield below + lock.resource

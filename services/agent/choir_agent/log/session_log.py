@@ -4,6 +4,8 @@ Appended to by `arbiter` only. `replication` reads the events that are not durab
 releases durable events; the memory tool reads `entries`. Events are stored as their wire bytes. Durable
 events beyond `kept_bytes` are dropped, so memory use does not grow with the session: control stores all
 events.
+
+Bounded set of ids that drops the oldest. Used by `session_log`.
 """
 
 import asyncio
@@ -12,30 +14,57 @@ from dataclasses import dataclass
 
 import orjson
 
-from choir_agent.log.committed import Committed
-from choir_agent.log.fold import step
-from choir_agent.log.recent_ids import RecentIds
-from choir_agent.log.state import SessionState
-from choir_agent.log.storable import needs_scrubbing, scrub
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.json_scrubbing import needs_scrubbing, scrub_json
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import SessionState
 from choir_common.clock import Clock
-from choir_common.errors import BadInput
-from choir_common.eventlog.chain import Head, first_break, head_of, link
+from choir_common.errors import InvalidRequest
+from choir_common.eventlog.chain import LogHead, find_break, head_of, link_event
 from choir_common.wire.events import (
     Event,
     EventPayload,
     Reply,
-    UserMsg,
-    payload_of,
+    UserMessageStarted,
+    parse_payload,
     render_payload,
 )
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
-KEPT_BYTES = 1_000_000
+MAX_IDS = 2_000
+"""A repetition comes within moments, or with the log's tail after a crash; never after this many other
+ids."""
+
+
+class RecentIds:
+    """The ids that were added last."""
+
+    def __init__(self, max_ids: int = MAX_IDS) -> None:
+        self._most = max_ids
+        # A dict preserves insertion order.
+        self._ids: dict[str, None] = {}
+
+    def add(self, id_: str) -> None:
+        """Add an id; drop the oldest id beyond the limit."""
+        self._ids[id_] = None
+        if len(self._ids) > self._most:
+            del self._ids[next(iter(self._ids))]
+
+    def __contains__(self, one: object) -> bool:
+        """Return whether the id was added and not dropped yet."""
+        return one in self._ids
+
+    def __len__(self) -> int:
+        """Return the number of ids in the set."""
+        return len(self._ids)
+
+
+MAX_DURABLE_BYTES = 1_000_000
 """Wire bytes of durable events that stay in memory: most searches concern the newest part."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """An event in its wire format."""
 
     rev: int
@@ -50,7 +79,8 @@ class Entry:
 class SessionLog:
     """The authoritative event log while the agent runs; Postgres has its durable copy.
 
-    `tell` receives each event in order, including those of the restored tail. `clean` removes secret values
+    `tell` receives each event in order, including those of the restored tail. `clean` removes secret
+    values
     from a text, so that no event contains one.
     """
 
@@ -58,64 +88,64 @@ class SessionLog:
         self,
         session_id: str,
         clock: Clock,
-        tell: Callable[[Committed], None],
+        on_event: Callable[[CommittedEvent], None],
         clean: Callable[[str], str],
-        kept_bytes: int = KEPT_BYTES,
+        kept_bytes: int = MAX_DURABLE_BYTES,
     ) -> None:
         self._session_id = session_id
         self._kept_bytes = kept_bytes
         self._bytes = 0
         self._clock = clock
-        self._tell = tell
-        self.clean = clean
-        self.entries: list[Entry] = []
+        self._tell = on_event
+        self.redact = clean
+        self.entries: list[LogEntry] = []
         """The newest events, without gaps, up to the head."""
-        self.head = Head()
+        self.head = LogHead()
         self.state = SessionState()
-        self.taken = RecentIds()
+        self.taken_inbox_ids = RecentIds()
         """Inbox ids of all user_msg events: a message is taken up once."""
-        self.sent = RecentIds()
+        self.sent_call_ids = RecentIds()
         """Call ids of all replies that a call sent: a call sends its message once."""
-        self.grew = asyncio.Event()
+        self.has_new_events = asyncio.Event()
 
-    def restore(self, tail: Iterable[Event], head: Head) -> None:
+    def restore(self, tail: Iterable[Event], head: LogHead) -> None:
         """Start from the durable tail of the log that control sent.
 
-        Raises BadInput if the tail's hash chain is broken or does not end at `head`.
+        Raises InvalidRequest if the tail's hash chain is broken or does not end at `head`.
         """
         events = tuple(tail)
         if events:
-            start = Head(events[0].rev - 1, events[0].hash_prev)
-            broken = first_break(events, start)
+            start = LogHead(events[0].rev - 1, events[0].hash_prev)
+            broken = find_break(events, start)
             if broken is not None or head_of(events[-1]) != head:
-                raise BadInput(f"the log control handed over does not fit its head: {broken}")
+                raise InvalidRequest(f"the log control handed over does not fit its head: {broken}")
         for event in events:
-            self._keep(event, payload_of(event))
+            self._store(event, parse_payload(event))
         self.head = head
         # Everything that control sent is durable.
-        self.release(head.rev)
+        self.drop_durable(head.rev)
 
     def append(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
         """Append an event, linked to the current head; return its revision.
 
         With `more_follows` replication is not woken: the event is sent together with the next one. Raises
-        BadInput if the payload cannot be written as JSON, even after scrubbing.
+        InvalidRequest if the payload cannot be written as JSON, even after scrubbing.
         """
         # Redact before linking: the hash must cover the text that is stored.
-        payload = _storable(payload, self.clean)
-        event = link(self.head, self._session_id, lane, payload, self._clock.now())
-        self._keep(event, payload)
+        payload = _redacted_payload(payload, self.redact)
+        event = link_event(self.head, self._session_id, lane, payload, self._clock.now())
+        self._store(event, payload)
         if not more_follows:
-            self.grew.set()
+            self.has_new_events.set()
         return event.rev
 
-    def after(self, rev: int, max_events: int, max_bytes: int) -> tuple[Entry, ...]:
+    def events_after(self, rev: int, max_events: int, max_bytes: int) -> tuple[LogEntry, ...]:
         """Return the events after `rev`, oldest first, within both limits but at least one if present."""
         if rev >= self.head.rev:
             return ()
         # Entries have no gaps, so the distance to the head gives the index.
         first = len(self.entries) - (self.head.rev - rev)
-        batch: list[Entry] = []
+        batch: list[LogEntry] = []
         room = max_bytes
         for entry in self.entries[first : first + max_events]:
             room -= len(entry.wire)
@@ -124,7 +154,7 @@ class SessionLog:
             batch.append(entry)
         return tuple(batch)
 
-    def release(self, durable_rev: int) -> None:
+    def drop_durable(self, durable_rev: int) -> None:
         """Drop the oldest durable events beyond `kept_bytes`."""
         count = 0
         for entry in self.entries:
@@ -135,24 +165,24 @@ class SessionLog:
             count += 1
         del self.entries[:count]
 
-    def _keep(self, event: Event, payload: EventPayload) -> None:
+    def _store(self, event: Event, payload: EventPayload) -> None:
         wire = event.model_dump_json().encode()
-        self.entries.append(Entry(event.rev, event.hash, wire))
+        self.entries.append(LogEntry(event.rev, event.hash, wire))
         self._bytes += len(wire)
         self.head = head_of(event)
-        committed = Committed(event.rev, event.hash, event.lane, event.at, payload)
-        self.state = step(self.state, committed)
+        committed = CommittedEvent(event.rev, event.hash, event.lane, event.at, payload)
+        self.state = apply_event(self.state, committed)
         match payload:
-            case UserMsg(inbox_id=inbox_id):
-                self.taken.add(inbox_id)
+            case UserMessageStarted(inbox_id=inbox_id):
+                self.taken_inbox_ids.add(inbox_id)
             case Reply(call_id=call_id) if call_id:
-                self.sent.add(call_id)
+                self.sent_call_ids.add(call_id)
             case _:
                 pass
         self._tell(committed)
 
 
-def _storable(payload: EventPayload, clean: Callable[[str], str]) -> EventPayload:
+def _redacted_payload(payload: EventPayload, clean: Callable[[str], str]) -> EventPayload:
     raw = render_payload(payload)
     try:
         text = orjson.dumps(raw).decode()
@@ -166,6 +196,6 @@ def _storable(payload: EventPayload, clean: Callable[[str], str]) -> EventPayloa
 
 def _scrubbed(raw: JsonObject) -> bytes:
     try:
-        return orjson.dumps(scrub(raw))
+        return orjson.dumps(scrub_json(raw))
     except (orjson.JSONEncodeError, TypeError) as error:
-        raise BadInput(f"an event cannot be written as JSON: {error}") from error
+        raise InvalidRequest(f"an event cannot be written as JSON: {error}") from error

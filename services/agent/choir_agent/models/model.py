@@ -1,17 +1,20 @@
-"""The port `Model`, its result and its errors.
+"""The port `LanguageModel`, its result and its errors.
 
 Implemented by `openai_model`; called by the lanes.
+
+Choice of a lane's model, and its names. Pure. Called by the lanes and by compaction.
 """
 
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from choir_agent.prompt.assemble import Prompt
+from choir_agent.log.session_state import EDGE_LANE
+from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.errors import ChoirError
-from choir_common.wire.config import ModelConfig
-from choir_common.wire.json import JsonObject
+from choir_common.wire.config import AgentSettings, ModelConfig
+from choir_common.wire.model import JsonObject
 
-Cause = Literal[
+FailureCause = Literal[
     "provider",
     "connection",
     "timeout",
@@ -36,7 +39,7 @@ class ModelFailed(ChoirError):
         self,
         message: str | None = None,
         *,
-        cause: Cause = "provider",
+        cause: FailureCause = "provider",
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
@@ -49,13 +52,13 @@ class ContextOverflow(ModelFailed):
     code = "context_overflow"
 
 
-class RequestRefused(ModelFailed):
+class ModelRequestRejected(ModelFailed):
     """The provider rejected the request as invalid; it may accept another format of the history."""
 
     code = "request_refused"
 
 
-class NoAnswer(ModelFailed):
+class NoModelResponse(ModelFailed):
     """The call got no response: no connection, or a gateway without a model behind it."""
 
     code = "no_answer"
@@ -72,7 +75,7 @@ class ProposedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
+class Completion:
     """Result of a completed model call."""
 
     text: str
@@ -88,10 +91,10 @@ class Thought:
     """Other fields that the provider sent with the message."""
 
 
-class Model(Protocol):
+class ChatModel(Protocol):
     """A language model."""
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
         """Return the model's output.
 
         Raises RateLimited (with the seconds to wait, if the provider sent them), ContextOverflow or another
@@ -100,3 +103,19 @@ class Model(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def model_for_lane(settings: AgentSettings, lane: str) -> ModelConfig:
+    """Return a lane's model: the edge lane's model, or `core_model` for core jobs if it is configured."""
+    return settings.model if lane == EDGE_LANE else settings.core_model or settings.model
+
+
+def model_name_for_lane(settings: AgentSettings, lane: str) -> str:
+    """Return the name of a lane's model in config.json."""
+    is_core = lane != EDGE_LANE and settings.core_model is not None
+    return (settings.core_model_name if is_core else None) or settings.model_name
+
+
+def model_id(model: ModelConfig) -> str:
+    """Return the identifier of a model, for provider fields that only this model understands."""
+    return f"{model.model} at {model.endpoint}"

@@ -8,25 +8,25 @@ import asyncio
 import time
 from typing import Protocol, cast
 
-from choir_agent.models.clients import Client, Clients
-from choir_agent.models.completion import read_response, render_request
-from choir_agent.models.model import ModelFailed, Thought
-from choir_agent.models.sdk_import import import_sparingly
-from choir_agent.prompt.assemble import Prompt
+from choir_agent.models.client_pool import ClientPool, CompletionClient
+from choir_agent.models.completion_codec import read_response, render_request
+from choir_agent.models.model import Completion, ModelFailed
+from choir_agent.models.sdk_import import import_without_types
+from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import ModelConfig
 
 
 class _Sdk(Protocol):
-    def SdkClient(self, endpoint: str, api_key: str | None) -> Client: ...  # noqa: N802 - a class
+    def SdkClient(self, endpoint: str, api_key: str | None) -> CompletionClient: ...  # noqa: N802 - a class
 
 
 class OpenAiModel:
     """The configured models, each through the client for its endpoint and key."""
 
     def __init__(self) -> None:
-        self._clients = Clients(_make_client)
+        self._clients = ClientPool(_make_client)
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Thought:
+    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
         """Post the prompt and parse the response; raises RateLimited or ModelFailed."""
         body = render_request(settings, prompt)
         timeout_s = settings.timeout_ms / 1000
@@ -48,11 +48,11 @@ class OpenAiModel:
         await self._clients.close()
 
 
-async def _make_client(endpoint: str, api_key: str | None) -> Client:
+async def _make_client(endpoint: str, api_key: str | None) -> CompletionClient:
     return await asyncio.to_thread(_build_client, endpoint, api_key)
 
 
-def _build_client(endpoint: str, api_key: str | None) -> Client:
+def _build_client(endpoint: str, api_key: str | None) -> CompletionClient:
     # The only import of the SDK, lazy: see models/openai_sdk.py.
-    sdk = cast(_Sdk, import_sparingly("choir_agent.models.openai_sdk"))
+    sdk = cast(_Sdk, import_without_types("choir_agent.models.openai_sdk"))
     return sdk.SdkClient(endpoint, api_key)

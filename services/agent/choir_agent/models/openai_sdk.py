@@ -1,7 +1,7 @@
 """Minimal client based on the openai SDK: posts bytes and returns the response body.
 
 Imported only by `openai_model`, at the first model call, because the import takes time and memory (see
-`sdk_import`). Uses `post` instead of `chat.completions.create`, which costs 0.25 ms per message.
+`sdk_import`). Uses `post` instead of `chat_span.completions.create`, which costs 0.25 ms per message.
 """
 
 import zlib
@@ -12,8 +12,8 @@ from types import MappingProxyType
 import httpx2
 import openai
 
-from choir_agent.models.failures import failure_of, short
-from choir_agent.models.model import ModelFailed, NoAnswer
+from choir_agent.models.model import ModelFailed, NoModelResponse
+from choir_agent.models.provider_errors import error_from_response, shorten
 
 MAX_BODY = 16 << 20
 """Maximum bytes of a response. A completion has a few kilobytes; an endless response would exhaust
@@ -21,15 +21,15 @@ memory."""
 LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
 CONNECT_S = 10.0
 GZIP = zlib.MAX_WBITS | 16
-AT_ONCE = 1 << 20
+UNPACK_CHUNK = 1 << 20
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class _TooLong(httpx2.TransportError):
+class _ResponseTooLarge(httpx2.TransportError):
     """The response exceeds MAX_BODY or is not valid gzip."""
 
 
-class _Capped(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     """Response bytes, unpacked with a size limit because compressed data can expand without bound."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, *, is_packed: bool) -> None:
@@ -42,7 +42,7 @@ class _Capped(httpx2.AsyncByteStream):
             for part in self._unpacked(chunk):
                 size += len(part)
                 if size > MAX_BODY:
-                    raise _TooLong(f"its answer is longer than {MAX_BODY >> 20} MB")
+                    raise _ResponseTooLarge(f"its answer is longer than {MAX_BODY >> 20} MB")
                 yield part
 
     def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
@@ -51,9 +51,9 @@ class _Capped(httpx2.AsyncByteStream):
             return
         while chunk:
             try:
-                yield self._unpacker.decompress(chunk, AT_ONCE)
+                yield self._unpacker.decompress(chunk, UNPACK_CHUNK)
             except zlib.error as error:
-                raise _TooLong(f"its answer cannot be unpacked: {error}") from error
+                raise _ResponseTooLarge(f"its answer cannot be unpacked: {error}") from error
             chunk = self._unpacker.unconsumed_tail
 
     async def aclose(self) -> None:
@@ -62,16 +62,16 @@ class _Capped(httpx2.AsyncByteStream):
 
 class _Transport(httpx2.AsyncHTTPTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        # Only gzip, which `_Capped` unpacks within its limit.
+        # Only gzip, which `_LimitedStream` unpacks within its limit.
         request.headers["accept-encoding"] = "gzip"
         response = await super().handle_async_request(request)
         encoding = response.headers.pop("content-encoding", "identity").lower()
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Capped(response.stream, is_packed=encoding == "gzip")
+            response.stream = _LimitedStream(response.stream, is_packed=encoding == "gzip")
         return response
 
 
-class SdkClient:
+class OpenAiClient:
     """Client for one endpoint with one key."""
 
     def __init__(self, endpoint: str, api_key: str | None) -> None:
@@ -111,23 +111,23 @@ class SdkClient:
         except openai.APIStatusError as error:
             answer = error.response
             now = datetime.now(UTC)
-            raise failure_of(
+            raise error_from_response(
                 answer.status_code, answer.content, answer.headers, now, self._api_key
             ) from error
         except openai.APITimeoutError as error:
             if isinstance(error.__cause__, httpx2.ConnectTimeout):
                 said = f"the provider took no connection within {CONNECT_S:g} s"
-                raise NoAnswer(said, cause="connection") from error
+                raise NoModelResponse(said, cause="connection") from error
             said = f"the provider did not answer within {timeout_s:g} s"
             raise ModelFailed(said, cause="timeout") from error
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or error)
-            said = short(f"the connection to the provider failed: {reason}", self._api_key)
-            if isinstance(error.__cause__, _TooLong):
+            said = shorten(f"the connection to the provider failed: {reason}", self._api_key)
+            if isinstance(error.__cause__, _ResponseTooLarge):
                 raise ModelFailed(said, cause="format") from error
-            raise NoAnswer(said, cause="connection") from error
+            raise NoModelResponse(said, cause="connection") from error
         except openai.OpenAIError as error:
-            raise ModelFailed(short(f"the model call failed: {error}", self._api_key)) from error
+            raise ModelFailed(shorten(f"the model call failed: {error}", self._api_key)) from error
         return response.content
 
     async def close(self) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import orjson
 from pydantic import JsonValue
 
-from choir_agent.log.storable import too_deep
-from choir_common.wire.json import JsonObject
+from choir_agent.log.json_scrubbing import is_too_deep
+from choir_common.wire.model import JsonObject
 
 MAX_BYTES = 500_000
 """Limit for one message; reasoning takes tens of kilobytes. A cut signature is useless, so it is all or
@@ -42,7 +42,7 @@ def call_fields(call: Mapping[str, JsonValue]) -> JsonObject:
     return _bounded(fields)
 
 
-def have_content(message: JsonObject, calls: Sequence[JsonObject]) -> bool:
+def has_fields(message: JsonObject, calls: Sequence[JsonObject]) -> bool:
     """Return whether there are fields to store; an id alone is not stored."""
     return bool(message) or any(fields.keys() - {"id"} for fields in calls)
 
@@ -61,7 +61,7 @@ def _is_no_text(part: JsonValue) -> bool:
 
 def _bounded(fields: JsonObject) -> JsonObject:
     try:
-        fits = not too_deep(fields) and len(orjson.dumps(fields)) <= MAX_BYTES
+        fits = not is_too_deep(fields) and len(orjson.dumps(fields)) <= MAX_BYTES
     except TypeError:  # a number that is too large, or invalid text
         fits = False
     return fields if fits else {}

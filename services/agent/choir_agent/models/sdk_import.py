@@ -17,10 +17,15 @@ import structlog
 log = structlog.get_logger("choir.agent.model")
 
 SDK = "openai"
-CATALOGUE = ("openai.types", "openai.lib._parsing", "openai.lib._tools", "openai.lib.streaming")
+STUBBED_MODULES = (
+    "openai.types",
+    "openai.lib._parsing",
+    "openai.lib._tools",
+    "openai.lib.streaming",
+)
 
 
-class _Blank(ModuleType):
+class _StubModule(ModuleType):
     """A module in which every name is an empty class."""
 
     def __getattr__(self, name: str) -> type:
@@ -31,18 +36,18 @@ class _Blank(ModuleType):
         return made
 
 
-class _BlankCatalogue(MetaPathFinder, Loader):
+class _StubFinder(MetaPathFinder, Loader):
     """Import finder that replaces the modules of response types by blank ones."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if any(fullname == part or fullname.startswith(f"{part}.") for part in CATALOGUE):
+        if any(fullname == part or fullname.startswith(f"{part}.") for part in STUBBED_MODULES):
             return ModuleSpec(fullname, self, is_package=True)
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Blank(spec.name)
+        return _StubModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         pass
@@ -53,11 +58,11 @@ def _forget(which: Callable[[str], bool]) -> None:
         del sys.modules[module]
 
 
-def import_sparingly(name: str) -> ModuleType:
+def import_without_types(name: str) -> ModuleType:
     """Import the module `name`, which imports the SDK; on failure import the complete SDK."""
     if SDK in sys.modules:
         return importlib.import_module(name)
-    finder = _BlankCatalogue()
+    finder = _StubFinder()
     sys.meta_path.insert(0, finder)
     try:
         return importlib.import_module(name)
@@ -69,4 +74,4 @@ def import_sparingly(name: str) -> ModuleType:
     finally:
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
-        _forget(lambda module: isinstance(sys.modules[module], _Blank))
+        _forget(lambda module: isinstance(sys.modules[module], _StubModule))

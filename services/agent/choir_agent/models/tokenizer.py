@@ -10,11 +10,11 @@ from asyncio.subprocess import DEVNULL, PIPE
 import orjson
 import structlog
 
-from choir_agent.credentials.own_children import OwnChildren
+from choir_agent.credentials.child_processes import OwnChildProcesses
 
 log = structlog.get_logger("choir.agent.tokens")
 
-PROGRAM = "choir_agent.models.count_tokens"
+PROGRAM = "choir_agent.models.tokenizer_program"
 PATIENCE_S = 20.0
 """Loading the tables takes about a second of a busy core."""
 
@@ -22,7 +22,7 @@ PATIENCE_S = 20.0
 class Tokenizer:
     """Token counter for the o200k_base encoding, which is close to that of most models."""
 
-    def __init__(self, own: OwnChildren) -> None:
+    def __init__(self, own: OwnChildProcesses) -> None:
         """Use `own` to register the child, so that it is not killed as an orphan of a command."""
         self._own = own
 

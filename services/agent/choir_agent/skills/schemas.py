@@ -3,7 +3,7 @@
 import jsonschema_rs
 from pydantic import JsonValue
 
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MAX_FAULTS = 5
 MAX_FAULT_CHARS = 300

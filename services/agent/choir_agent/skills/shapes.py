@@ -1,6 +1,7 @@
 """Validation of a skill's input and output against its schemas, if it has any.
 
-Called by `read` and `engine`. `schemas` is imported only when a skill has a schema: the validator takes 6
+Called by `read` and `engine`. `schemas` is imported only when a skill has a schema: the validator
+takes 6
 MB, and most skills have none.
 """
 
@@ -9,7 +10,7 @@ from typing import Protocol, cast
 
 from pydantic import JsonValue
 
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 
 class _Schemas(Protocol):
@@ -23,7 +24,7 @@ def schema_fault(schema: JsonObject) -> str | None:
     return _schemas().schema_fault(schema)
 
 
-def faults(schema: JsonObject | None, value: JsonValue) -> tuple[str, ...]:
+def schema_violations(schema: JsonObject | None, value: JsonValue) -> tuple[str, ...]:
     """Return the schema violations as text; empty if the value is valid or there is no schema."""
     return () if schema is None else _schemas().faults(schema, value)
 

@@ -17,11 +17,11 @@ import orjson
 import structlog
 from pydantic import JsonValue
 
-from choir_agent.log.storable import scrub
+from choir_agent.log.json_scrubbing import scrub_json
 from choir_agent.tools.staging import ARTIFACTS
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 log = structlog.get_logger("choir.agent.tools")
 
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[0-9a-f]{16}\.json")
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _ArtifactFile:
     """A stored artifact file; `age_key` is its modification time in nanoseconds."""
 
     age_key: int
@@ -39,7 +39,7 @@ class _Kept:
     size: int
 
 
-class Artifacts:
+class ArtifactStore:
     """The artifact files of one workspace; `clean` redacts secret values from a text."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Artifacts:
     def keep(self, output: JsonObject) -> str | None:
         """Store the whole output and return its reference, or None if it cannot be stored."""
         # Indented, so that `choir.fs.read` can read it by lines.
-        content = orjson.dumps(self._cleaned(scrub(output)), option=orjson.OPT_INDENT_2)
+        content = orjson.dumps(self._cleaned(scrub_json(output)), option=orjson.OPT_INDENT_2)
         reference = f"{ARTIFACTS}/{hashlib.sha256(content).hexdigest()[:16]}.json"
         if len(content) > self._max_total_bytes:
             return None
@@ -92,11 +92,11 @@ class Artifacts:
             os.close(directory)
 
 
-def _artifacts_in(directory: int) -> list[_Kept]:
-    found: list[_Kept] = []
+def _artifacts_in(directory: int) -> list[_ArtifactFile]:
+    found: list[_ArtifactFile] = []
     with os.scandir(directory) as entries:
         for entry in entries:
             about = entry.stat(follow_symlinks=False)
             if _NAME.fullmatch(entry.name) and stat.S_ISREG(about.st_mode):
-                found.append(_Kept(about.st_mtime_ns, entry.name, about.st_size))
+                found.append(_ArtifactFile(about.st_mtime_ns, entry.name, about.st_size))
     return found

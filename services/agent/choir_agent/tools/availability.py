@@ -7,7 +7,7 @@ while an agent runs, so the registry, which is immutable, cannot hold this.
 from collections.abc import Iterable
 from typing import assert_never
 
-from choir_agent.credentials.scope import SecretResource
+from choir_agent.credentials.tool_secrets import SecretResource
 from choir_agent.tools.manifest import ToolManifest
 from choir_common.wire.config import AgentSettings
 
@@ -16,16 +16,16 @@ CONFIG_CHANGE = "choir.propose.config_change"
 BROWSE = "choir.web.browse"
 
 
-def not_offered(manifests: Iterable[ToolManifest], settings: AgentSettings) -> frozenset[str]:
+def unavailable_tools(manifests: Iterable[ToolManifest], settings: AgentSettings) -> frozenset[str]:
     """Return the canonical names of tools that are switched off or lack a resource they need."""
     return frozenset(
         manifest.name
         for manifest in manifests
-        if is_off(manifest.name, settings) or _lacks(manifest, settings)
+        if is_switched_off(manifest.name, settings) or _lacks(manifest, settings)
     )
 
 
-def is_off(name: str, settings: AgentSettings) -> bool:
+def is_switched_off(name: str, settings: AgentSettings) -> bool:
     """Return whether `features` switches the tool off."""
     features = settings.features
     if name.startswith(PROPOSALS):

@@ -12,25 +12,25 @@ from pathlib import Path
 import orjson
 import structlog
 
-from choir_agent.tools.child import Children, Program
 from choir_agent.tools.manifest import ToolManifest
-from choir_agent.tools.streams import Capture
+from choir_agent.tools.program_runner import Program, ProgramRunner
+from choir_agent.tools.streams import OutputCapture
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 log = structlog.get_logger("choir.agent.tools")
 
 MAX_RESULT_BYTES = 2_000_000
 MAX_LOGGED_BYTES = 8_000
 # Margin of the arbiter's timeout above the program's own, which must expire first.
-SPARE_MS = 2_000
+TIMEOUT_MARGIN_MS = 2_000
 
 
 class ExternalTool:
     """Runs one executable as long as its hash is the one computed at startup."""
 
     def __init__(
-        self, manifest: ToolManifest, executable: Path, digest: str, children: Children
+        self, manifest: ToolManifest, executable: Path, digest: str, children: ProgramRunner
     ) -> None:
         self.manifest = manifest
         self._executable = executable
@@ -48,13 +48,13 @@ class ExternalTool:
         program = Program(
             context.call_id,
             [str(self._executable)],
-            (runtime.timeout_ms - SPARE_MS) / 1000,
+            (runtime.timeout_ms - TIMEOUT_MARGIN_MS) / 1000,
             stdin=orjson.dumps(given),
             # Git gets credentials from a helper socket, not from the environment.
             with_git="git_identity" in runtime.secret_resources,
             offline=not runtime.network,
         )
-        stdout, stderr = Capture(MAX_RESULT_BYTES // 2), Capture(MAX_LOGGED_BYTES // 2)
+        stdout, stderr = OutputCapture(MAX_RESULT_BYTES // 2), OutputCapture(MAX_LOGGED_BYTES // 2)
         try:
             exit_code = await self._children.run(program, stdout, stderr)
         except OSError as error:
@@ -79,7 +79,7 @@ class ExternalTool:
             )
 
 
-def _result(exit_code: int | None, stdout: Capture) -> JsonObject:
+def _result(exit_code: int | None, stdout: OutputCapture) -> JsonObject:
     if exit_code is None:
         raise ToolFailed("timeout", "The tool did not end in time and was killed.")
     if stdout.missing:

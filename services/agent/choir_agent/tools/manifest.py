@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from choir_agent.credentials.scope import SecretResource
+from choir_agent.credentials.tool_secrets import SecretResource
 from choir_common.wire.events import Exposure
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 SideEffect = Literal["none", "read", "write", "external"]
 """`none` changes nothing; calls with any other value wait until their commitment event is durable."""

@@ -11,7 +11,7 @@ import orjson
 from pydantic import JsonValue
 
 from choir_agent.tools.manifest import ToolManifest
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 _BOUNDS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "uniqueItems"})
 _BY_NAME = frozenset({"properties", "$defs", "definitions", "patternProperties"})
@@ -21,7 +21,7 @@ _AS_GIVEN = frozenset({"enum", "const", "default", "examples", "required"})
 _TRIVIAL_MINIMA = (0, 1)
 
 
-def model_name_of(name: str) -> str:
+def model_name(name: str) -> str:
     """Return a tool's name as the model sees it."""
     return name.replace(".", "_")
 
@@ -33,9 +33,9 @@ def model_view(manifests: Iterable[ToolManifest]) -> bytes:
             {
                 "type": "function",
                 "function": {
-                    "name": model_name_of(manifest.name),
+                    "name": model_name(manifest.name),
                     "description": manifest.llm.description,
-                    "parameters": short_schema(manifest.llm.parameters),
+                    "parameters": compact_schema(manifest.llm.parameters),
                 },
             }
             for manifest in manifests
@@ -43,7 +43,7 @@ def model_view(manifests: Iterable[ToolManifest]) -> bytes:
     )
 
 
-def short_schema(schema: JsonObject) -> JsonObject:
+def compact_schema(schema: JsonObject) -> JsonObject:
     """Return a JSON Schema without the limits that a model need not know."""
     return {
         key: _shortened(key, value) for key, value in schema.items() if not _is_bound(key, value)
@@ -61,9 +61,9 @@ def _shortened(key: str, value: JsonValue) -> JsonValue:
         return value
     if key in _BY_NAME and isinstance(value, dict):
         return {
-            name: short_schema(inner) if isinstance(inner, dict) else inner
+            name: compact_schema(inner) if isinstance(inner, dict) else inner
             for name, inner in value.items()
         }
     if isinstance(value, list):
-        return [short_schema(inner) if isinstance(inner, dict) else inner for inner in value]
-    return short_schema(value) if isinstance(value, dict) else value
+        return [compact_schema(inner) if isinstance(inner, dict) else inner for inner in value]
+    return compact_schema(value) if isinstance(value, dict) else value

@@ -8,7 +8,7 @@ import stat
 from choir_agent.tools.tool import ToolFailed
 
 
-def not_a_file(path: str, mode: int) -> ToolFailed:
+def not_a_file_error(path: str, mode: int) -> ToolFailed:
     """Return the error for a directory, symlink, FIFO, socket or device."""
     kind = "directory" if stat.S_ISDIR(mode) else "symlink" if stat.S_ISLNK(mode) else "device"
     if stat.S_ISFIFO(mode):
@@ -18,7 +18,7 @@ def not_a_file(path: str, mode: int) -> ToolFailed:
     return ToolFailed("not_a_file", f"{path!r} is a {kind}, not a regular file.")
 
 
-def failed(path: str, error: OSError) -> ToolFailed:
+def path_error(path: str, error: OSError) -> ToolFailed:
     """Return the error for an OSError."""
     match error:
         case FileExistsError():

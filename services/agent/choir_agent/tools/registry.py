@@ -13,12 +13,12 @@ from typing import Protocol, cast
 
 import orjson
 
-from choir_agent.log.state import EDGE
+from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.tools.manifest import ToolManifest
-from choir_agent.tools.model_view import model_name_of, model_view
+from choir_agent.tools.model_view import model_name, model_view
 from choir_agent.tools.tool import Tool
 from choir_common.errors import StartupError
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 # A lane's view is needed at every model call; there are few distinct skill states and job
 # constraints.
@@ -33,13 +33,13 @@ class _SchemasModule(Protocol):
     def Schemas(self, parameters: Mapping[str, JsonObject]) -> _Schemas: ...  # noqa: N802 - a class
 
 
-class Registry:
+class ToolRegistry:
     """The tools, their validators and the models' views of them."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.manifest.name: tool for tool in tools}
         self._canonical = {name: name for name in self._tools}
-        self._canonical |= {model_name_of(name): name for name in self._tools}
+        self._canonical |= {model_name(name): name for name in self._tools}
         if len(self._canonical) != 2 * len(tools):
             raise StartupError("Two tools have names that a model could not tell apart.")
         self._schemas: _Schemas | None = None
@@ -60,7 +60,7 @@ class Registry:
         `allowed` (canonical names) restricts the list to a skill state's tools and the tools that
         are allowed in every state. `hidden` ones are always omitted: they cannot work at present.
         """
-        key = (lane == EDGE, allowed, hidden)
+        key = (lane == EDGE_LANE, allowed, hidden)
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
@@ -69,18 +69,18 @@ class Registry:
             offered = (
                 name
                 for name in sorted(self._tools)
-                if name not in hidden and self.offers(name, lane, allowed)
+                if name not in hidden and self.is_offered(name, lane, allowed)
             )
             view = self._views[key] = model_view(self._tools[name].manifest for name in offered)
         return view
 
-    def offers(self, name: str, lane: str, allowed: frozenset[str] | None = None) -> bool:
+    def is_offered(self, name: str, lane: str, allowed: frozenset[str] | None = None) -> bool:
         """Return whether the view of that lane contains a canonical name."""
         tool = self._tools.get(name)
         if tool is None:
             return False
         runtime = tool.manifest.runtime
-        fits = runtime.lanes in ("both", "edge" if lane == EDGE else "core")
+        fits = runtime.lanes in ("both", "edge" if lane == EDGE_LANE else "core")
         return fits and (allowed is None or name in allowed or runtime.in_skills)
 
     def canonical(self, name: str) -> str | None:
@@ -89,7 +89,7 @@ class Registry:
 
     def model_name(self, name: str) -> str | None:
         """Return the model's name for a canonical name, or None."""
-        return model_name_of(name) if name in self._tools else None
+        return model_name(name) if name in self._tools else None
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with a canonical name, or None."""
@@ -101,8 +101,8 @@ class Registry:
 
     def names(self, lane: str, hidden: frozenset[str] = frozenset()) -> list[str]:
         """Return the sorted model names of a lane's tools, without hidden ones."""
-        shown = (name for name in self._tools if name not in hidden and self.offers(name, lane))
-        return sorted(map(model_name_of, shown))
+        shown = (name for name in self._tools if name not in hidden and self.is_offered(name, lane))
+        return sorted(map(model_name, shown))
 
     def faults(self, name: str, arguments: JsonObject) -> list[str]:
         """Return the schema violations of a call as texts. The first call loads the validator, which

@@ -14,9 +14,9 @@ from pathlib import Path
 import orjson
 from pydantic import JsonValue
 
-from choir_agent.tools.child import PATH
-from choir_agent.tools.streams import Sink
-from choir_common.wire.json import JsonObject
+from choir_agent.tools.program_runner import PATH
+from choir_agent.tools.streams import StreamSink
+from choir_common.wire.model import JsonObject
 
 MAX_MESSAGE_BYTES = 4_000_000
 MAX_LINE_CHARS = 500
@@ -29,7 +29,7 @@ def find_ripgrep() -> str | None:
 
 
 @dataclass(slots=True)
-class FileHits:
+class FileMatches:
     """Matches in one file."""
 
     path: str
@@ -37,7 +37,7 @@ class FileHits:
     matches: int = 0
 
 
-class Matches(Sink):
+class MatchCollector(StreamSink):
     """Collects matches until there are `max_results` of them, or as many files with `files_only`."""
 
     def __init__(self, max_results: int, *, files_only: bool, only_path: str | None = None) -> None:
@@ -47,7 +47,7 @@ class Matches(Sink):
         self._only_path = only_path
         self._rest = b""
         self._skipping = False
-        self.files: list[FileHits] = []
+        self.files: list[FileMatches] = []
         self.count = 0
 
     def data_received(self, data: bytes) -> None:
@@ -74,7 +74,7 @@ class Matches(Sink):
         match message.get("type"):
             case "begin":
                 path = self._only_path or _text(data.get("path")).removeprefix("./")
-                self.files.append(FileHits(path))
+                self.files.append(FileMatches(path))
             case "match":
                 self._add(data, is_match=True)
             case "context" if not self._files_only:

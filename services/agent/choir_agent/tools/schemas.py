@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 import jsonschema_rs
 
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MAX_FAULTS = 5
 MAX_FAULT_CHARS = 300
 
 
-class Schemas:
+class InputValidator:
     """The compiled schemas of all tools, by canonical name."""
 
     def __init__(self, parameters: Mapping[str, JsonObject]) -> None:

@@ -22,12 +22,12 @@ ARTIFACTS = f"{STAGING}/artifacts"
 LOCK = "choirtmp"
 
 
-def holds(canonical: str) -> bool:
+def is_in_staging(canonical: str) -> bool:
     """Return whether a canonical path is in the staging area."""
     return canonical == STAGING or canonical.startswith(f"{STAGING}/")
 
 
-def make_staging(workspace: Workspace) -> None:
+def create_staging(workspace: Workspace) -> None:
     """Create the directories. Anything else at these paths is renamed, never followed or deleted."""
     for place in (STAGING, SEND, RECEIVE, ARTIFACTS):
         try:

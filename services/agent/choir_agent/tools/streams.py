@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 DRAIN_S = 0.2
 
 
-class Sink(asyncio.Protocol):
+class StreamSink(asyncio.Protocol):
     """Receives a stream; setting `enough` makes the caller kill the program."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Sink(asyncio.Protocol):
         self.ended.set()
 
 
-class Capture(Sink):
+class OutputCapture(StreamSink):
     """Keeps a stream's beginning and end; the middle of a long one is dropped and counted."""
 
     def __init__(self, keep_each_end: int) -> None:
@@ -58,7 +58,7 @@ class Capture(Sink):
 
 
 @asynccontextmanager
-async def pipe_into(sink: Sink) -> AsyncIterator[int]:
+async def output_pipe(sink: StreamSink) -> AsyncIterator[int]:
     """Yield the write end of a pipe that `sink` reads."""
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(write_end, True)
@@ -76,7 +76,7 @@ async def pipe_into(sink: Sink) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def feeding(given: bytes | int | None) -> AsyncIterator[int]:
+async def input_pipe(given: bytes | int | None) -> AsyncIterator[int]:
     """Yield a descriptor from which `given` can be read: bytes, an open file, or nothing."""
     if not isinstance(given, bytes):
         yield asyncio.subprocess.DEVNULL if given is None else given
@@ -85,7 +85,7 @@ async def feeding(given: bytes | int | None) -> AsyncIterator[int]:
     os.set_blocking(read_end, True)
     with os.fdopen(read_end, "rb") as reader, os.fdopen(write_end, "wb", buffering=0) as writer:
         loop = asyncio.get_running_loop()
-        transport, gone = await loop.connect_write_pipe(Sink, writer)
+        transport, gone = await loop.connect_write_pipe(StreamSink, writer)
         try:
             transport.write(given)
             transport.write_eof()

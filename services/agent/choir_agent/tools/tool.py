@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from choir_agent.credentials.scope import SecretResource
+from choir_agent.credentials.tool_secrets import SecretResource
 from choir_agent.tools.manifest import ToolManifest
 from choir_common.errors import ChoirError
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import EventPayload
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 
 class ToolFailed(ChoirError):
@@ -26,7 +26,7 @@ class ToolFailed(ChoirError):
         self.kind = kind
         self.details = details or {}
 
-    def output(self) -> JsonObject:
+    def error_output(self) -> JsonObject:
         """Return the structured error for the model."""
         return {"code": self.kind, "message": self.message, **self.details}
 
@@ -45,7 +45,7 @@ class ToolOutput:
     events: tuple[EventPayload, ...] = ()
     """Further events for the session's log; the arbiter appends them before the result."""
 
-    def result(self) -> JsonObject:
+    def with_summary(self) -> JsonObject:
         """Return the output with its summary first, also where the tool wrote one that is no text."""
         others = {key: value for key, value in self.output.items() if key != "summary"}
         return {"summary": self.summary, **others}

@@ -9,9 +9,9 @@ import os
 import stat
 from pathlib import Path
 
-from choir_agent.tools.beneath import Beneath
-from choir_agent.tools.draft import Draft
-from choir_agent.tools.path_errors import failed, not_a_file
+from choir_agent.tools.atomic_file import AtomicFile
+from choir_agent.tools.path_errors import not_a_file_error, path_error
+from choir_agent.tools.safe_open import SafeOpener
 from choir_agent.tools.tool import ToolFailed
 from choir_common.errors import StartupError
 
@@ -28,7 +28,7 @@ class Workspace:
             self._root_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise StartupError(f"Cannot open the workspace {root}: {error.strerror}.") from error
-        self._beneath = Beneath(self._root_fd)
+        self._beneath = SafeOpener(self._root_fd)
 
     def close(self) -> None:
         """Close the directory's descriptor."""
@@ -54,7 +54,7 @@ class Workspace:
             )
         return os.path.relpath(real, self.root)
 
-    def shared_inode(self, canonical: str) -> str | None:
+    def hard_link_id(self, canonical: str) -> str | None:
         """Return the identity of a file that has several names (hard links); None for any other file."""
         try:
             found = os.stat(canonical, dir_fd=self._root_fd, follow_symlinks=False)
@@ -73,9 +73,9 @@ class Workspace:
         if stat.S_ISREG(mode):
             return descriptor
         os.close(descriptor)
-        raise not_a_file(canonical, mode)
+        raise not_a_file_error(canonical, mode)
 
-    def open_place(self, canonical: str) -> int:
+    def open_file_or_directory(self, canonical: str) -> int:
         """Open a regular file or a directory for reading and return its descriptor.
 
         Raises ToolFailed for anything else, or if it cannot be opened.
@@ -85,7 +85,7 @@ class Workspace:
         if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
             return descriptor
         os.close(descriptor)
-        raise not_a_file(canonical, mode)
+        raise not_a_file_error(canonical, mode)
 
     def open_directory(self, canonical: str) -> int:
         """Open a directory and return its descriptor; raises ToolFailed if it is not one."""
@@ -99,7 +99,7 @@ class Workspace:
         try:
             return self._make_directories(canonical)
         except OSError as error:
-            raise failed(canonical, error) from error
+            raise path_error(canonical, error) from error
 
     def replace_file(self, canonical: str, content: bytes, *, must_be_new: bool = False) -> bool:
         """Replace the file with `content` atomically; return whether the file is new.
@@ -107,15 +107,15 @@ class Workspace:
         Missing directories are created. Raises ToolFailed if the target is not a regular file, or
         exists although it `must_be_new`.
         """
-        draft = self.draft(canonical, must_be_new=must_be_new)
+        draft = self.create_atomic_file(canonical, must_be_new=must_be_new)
         try:
             draft.write(content)
-            draft.put_in_place()
+            draft.commit()
         finally:
             draft.discard()
         return draft.is_new
 
-    def draft(self, canonical: str, *, must_be_new: bool = False) -> Draft:
+    def create_atomic_file(self, canonical: str, *, must_be_new: bool = False) -> AtomicFile:
         """Start a file that replaces its target when it is complete; missing directories are created.
 
         Raises ToolFailed as `replace_file` does.
@@ -123,13 +123,13 @@ class Workspace:
         parent, name = os.path.split(canonical)
         if name in ("", ".", ".."):
             raise ToolFailed("not_a_file", "The workspace itself is not a file.")
-        return Draft(self.make_directories(parent), canonical, must_be_new=must_be_new)
+        return AtomicFile(self.make_directories(parent), canonical, must_be_new=must_be_new)
 
     def _open(self, canonical: str, flags: int) -> int:
         try:
             return self._beneath.open(canonical, flags)
         except OSError as error:
-            raise failed(canonical, error) from error
+            raise path_error(canonical, error) from error
 
     def _make_directories(self, parent: str) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY

@@ -12,7 +12,7 @@ from typing import IO
 
 from choir_common.clock import Clock
 from choir_common.errors import NotFound, TooLarge, Unavailable
-from choir_common.wire.browsing import Blob
+from choir_common.wire.browser import DownloadHandle
 
 # Control fetches immediately; a blob that was not fetched by then never will be.
 LIFETIME = timedelta(seconds=60)
@@ -59,7 +59,7 @@ class BlobStore:
         """Start a file."""
         return BlobWriter(self._max_bytes)
 
-    def store(self, draft: BlobWriter, name: str, mime: str) -> Blob:
+    def store(self, draft: BlobWriter, name: str, mime: str) -> DownloadHandle:
         """Store a finished file for a minute under a random 256-bit id.
 
         Raises Unavailable if too many files are stored.
@@ -73,7 +73,7 @@ class BlobStore:
         self._kept[blob_id] = _StoredBlob(
             draft.file, self._clock.monotonic() + LIFETIME.total_seconds()
         )
-        return Blob(blob_id=blob_id, name=name, mime=mime, size=draft.size)
+        return DownloadHandle(blob_id=blob_id, name=name, mime=mime, size=draft.size)
 
     def fetch(self, blob_id: str) -> Iterator[bytes]:
         """Return a blob's pieces, once; reading them blocks.

@@ -19,8 +19,8 @@ from choir_browser.limits.kill_policy import PageOwners
 from choir_browser.limits.kill_reasons import KillReasons
 from choir_browser.limits.load_slots import LoadSlots
 from choir_browser.pages.engine import Engine, EngineContext
-from choir_common.errors import BadInput, DeadlineExceeded, Forbidden, NotFound, Unavailable
-from choir_common.wire.browsing import Action, BrowsedPage, BrowseRequest, Download, OpenPage
+from choir_common.errors import DeadlineExceeded, Forbidden, InvalidRequest, NotFound, Unavailable
+from choir_common.wire.browser import Action, BrowseRequest, BrowseResponse, Download, OpenPage
 
 log = structlog.get_logger("choir.browser.contexts")
 
@@ -74,10 +74,10 @@ class BrowserContexts:
         if tenancy is not None and tenancy.context is not None:
             await tenancy.context.close()
 
-    async def browse(self, request: BrowseRequest) -> BrowsedPage:
+    async def browse(self, request: BrowseRequest) -> BrowseResponse:
         """Run one action in the agent's context and return the resulting page.
 
-        Raises Forbidden for addresses that the guard refuses; BadInput, NotFound and Conflict for
+        Raises Forbidden for addresses that the guard refuses; InvalidRequest, NotFound and Conflict for
         actions that are impossible on this page; TooLarge; DeadlineExceeded; and Unavailable if the
         page, the browser or the server is down.
         """
@@ -125,14 +125,14 @@ class BrowserContexts:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)
         except ValueError as error:
-            raise BadInput(f"{url[:200]} is no URL.") from error
+            raise InvalidRequest(f"{url[:200]} is no URL.") from error
         if parts.scheme not in ("http", "https"):
             raise Forbidden(f"Only http and https pages can be opened, not `{parts.scheme}:`.")
         if not parts.hostname:
-            raise BadInput(f"{url[:200]} names no host.")
+            raise InvalidRequest(f"{url[:200]} names no host.")
         await self._dialler.permitted_addresses(parts.hostname, port)
 
-    async def _act(self, request: BrowseRequest, timeout_s: float) -> BrowsedPage:
+    async def _act(self, request: BrowseRequest, timeout_s: float) -> BrowseResponse:
         tenancy = await self._agent_context(request)
         tenancy.active_requests += 1
         self._keeper.mark_used()
@@ -146,7 +146,7 @@ class BrowserContexts:
                 page = page.model_copy(update={"notes": (_LOST, *page.notes)})
                 tenancy.crash_unreported = False
             return page
-        except BadInput:
+        except InvalidRequest:
             # Over TLS the browser only sees that the tunnel failed; the proxy has the reason.
             refusal = self._proxy.pop_refusal(request.agent_id)
             if refusal is not None:

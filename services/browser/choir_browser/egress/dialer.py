@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from choir_browser.egress.addresses import Address, is_own_address, is_public_address
 from choir_browser.egress.allowlist import Allowlist
-from choir_common.errors import BadInput, Forbidden, Unavailable
+from choir_common.errors import Forbidden, InvalidRequest, Unavailable
 
 DIAL_TIMEOUT_S = 10.0
 RESOLVE_TIMEOUT_S = 5.0
@@ -58,11 +58,11 @@ class Dialer:
     async def permitted_addresses(self, host: str, port: int) -> Sequence[Address]:
         """Return the addresses of `host` that may be dialled.
 
-        Raises BadInput for an invalid host or port, Forbidden if no address is permitted, and
+        Raises InvalidRequest for an invalid host or port, Forbidden if no address is permitted, and
         Unavailable if the name does not resolve.
         """
         if not host or not 0 < port < 65536:
-            raise BadInput(f"{host}:{port} is no place on a network.")
+            raise InvalidRequest(f"{host}:{port} is no place on a network.")
         found = await self.resolver(host, port)
         good = [address for address in found if self._is_permitted(host, address, port)]
         if not good:

@@ -26,7 +26,7 @@ from choir_browser.egress.http_head import (
 )
 from choir_browser.egress.traffic_limits import TrafficBucket, TrafficLimits
 from choir_common.clock import Clock
-from choir_common.errors import BadInput, ChoirError, Forbidden, RateLimited, Unavailable
+from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited, Unavailable
 
 log = structlog.get_logger("choir.browser.guard")
 
@@ -213,7 +213,7 @@ async def _refuse(writer: asyncio.StreamWriter, holder: _AgentTraffic, error: Ch
             status = "429 Too Many Requests"
         case _:
             status = "502 Bad Gateway"
-    if not isinstance(error, Unavailable | BadInput):
+    if not isinstance(error, Unavailable | InvalidRequest):
         holder.refusals.append(error)
     await _respond(writer, status, error.message, f"{GUARD_HEADER}: {error.code}")
 

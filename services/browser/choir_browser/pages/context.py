@@ -28,18 +28,18 @@ from choir_browser.pages.script import ScriptResult
 from choir_browser.pages.tab import Tab
 from choir_browser.pages.tabs import TabRegistry
 from choir_common.errors import (
-    BadInput,
     ChoirError,
     Conflict,
     DeadlineExceeded,
+    InvalidRequest,
     NotFound,
     TooLarge,
     Unavailable,
 )
-from choir_common.wire.browsing import (
+from choir_common.wire.browser import (
     Action,
     Back,
-    BrowsedPage,
+    BrowseResponse,
     Click,
     Download,
     OpenPage,
@@ -56,7 +56,7 @@ T = TypeVar("T")
 CLOSE_TIMEOUT_S = 5.0
 PROBE_S = 2.0
 # After these errors the tab is unharmed.
-_HARMLESS = (BadInput, NotFound, Conflict, TooLarge)
+_HARMLESS = (InvalidRequest, NotFound, Conflict, TooLarge)
 
 
 class ChromiumContext:
@@ -69,7 +69,7 @@ class ChromiumContext:
         self._turn = asyncio.Lock()
         self.alive = True
 
-    async def run_action(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
+    async def run_action(self, lane: str, action: Action, timeout_s: float) -> BrowseResponse:
         """Run one action; see `EngineContext.run_action`."""
         async with self._turn:
             match action:
@@ -112,7 +112,7 @@ class ChromiumContext:
 
     async def _run_in_tab(
         self, lane: str, tab: Tab, action: Action, timeout_s: float
-    ) -> BrowsedPage:
+    ) -> BrowseResponse:
         what = action.url if isinstance(action, OpenPage) else f"The page ({action.action})"
         sound = False
         self._book.allow_popups_from(tab)
@@ -142,7 +142,7 @@ class ChromiumContext:
                 await self._book.close_tab(tab)
                 await self._probe()
 
-    async def _do(self, lane: str, tab: Tab, action: Action, timeout_s: float) -> BrowsedPage:
+    async def _do(self, lane: str, tab: Tab, action: Action, timeout_s: float) -> BrowseResponse:
         match action:
             case OpenPage():
                 await tab.open(action.url, timeout_s)
@@ -172,7 +172,7 @@ class ChromiumContext:
                 assert_never(action)
         return await self._look(lane, tab)
 
-    async def _look(self, lane: str, tab: Tab) -> BrowsedPage:
+    async def _look(self, lane: str, tab: Tab) -> BrowseResponse:
         """Read a tab, or the tab that a click in it has opened."""
         newer = await self._book.take_popup(lane)
         if newer is not None:
@@ -188,21 +188,21 @@ class ChromiumContext:
 
     async def _fetch_numbered(
         self, lane: str, tab: Tab, action: Download, timeout_s: float
-    ) -> BrowsedPage:
+    ) -> BrowseResponse:
         if action.ref is None or action.url is not None:
-            raise BadInput("A download needs either an address (`url`) or a number (`ref`).")
+            raise InvalidRequest("A download needs either an address (`url`) or a number (`ref`).")
         ref = action.ref
         link = await tab.script.call(ScriptResult, "link", ref)
         if link.value.startswith(("http://", "https://")):
             return await self._fetch(lane, link.value, timeout_s)
         if link.value:
-            raise BadInput(f"{ref} leads to {link.value[:40]!r}, which no server can give.")
+            raise InvalidRequest(f"{ref} leads to {link.value[:40]!r}, which no server can give.")
         async with DownloadInterceptor(tab.cdp) as fetching:
             return _answer_with(
                 tab, await fetching.fetch(lambda: page_input.click_element(tab, ref), self._shelf)
             )
 
-    async def _fetch(self, lane: str, url: str, timeout_s: float) -> BrowsedPage:
+    async def _fetch(self, lane: str, url: str, timeout_s: float) -> BrowseResponse:
         """Download a URL in a temporary tab, with the lane's page as referrer."""
         current = self._book.current(lane)
         tab = await self._book.open_tab(temporary=True)
@@ -244,7 +244,7 @@ async def run_unless_crashed(tab: Tab, doing: Coroutine[None, None, T]) -> T:
         await asyncio.gather(work, crash, return_exceptions=True)
 
 
-def _answer_with(tab: Tab, fetched: DownloadedFile) -> BrowsedPage:
+def _answer_with(tab: Tab, fetched: DownloadedFile) -> BrowseResponse:
     return tab.make_answer().model_copy(
         update={
             "blob": fetched.blob,

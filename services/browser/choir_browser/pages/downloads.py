@@ -18,8 +18,8 @@ from choir_browser.blobs.store import CHUNK_BYTES, BlobStore, BlobWriter
 from choir_browser.egress.proxy import GUARD_HEADER
 from choir_browser.pages.error_translation import net_error_text
 from choir_browser.pages.filenames import download_name, url_origin
-from choir_common.errors import BadInput, Forbidden, TooLarge, Unavailable
-from choir_common.wire.browsing import Blob
+from choir_common.errors import Forbidden, InvalidRequest, TooLarge, Unavailable
+from choir_common.wire.browser import DownloadHandle
 
 # After a click, until the first response; the transfer may take longer.
 RESPONSE_TIMEOUT_S = 15.0
@@ -59,7 +59,7 @@ class _PausedResponse(BaseModel):
 class DownloadedFile:
     """A downloaded file, and its URL after redirects."""
 
-    blob: Blob
+    blob: DownloadHandle
     url: str
     origin: str
     status: int
@@ -94,7 +94,7 @@ class DownloadInterceptor:
     ) -> DownloadedFile:
         """Run `begin`, which makes the browser request a file, and store the response.
 
-        Raises Forbidden from the guard, BadInput if the response is not a file, and TooLarge.
+        Raises Forbidden from the guard, InvalidRequest if the response is not a file, and TooLarge.
         """
         beginning = asyncio.create_task(_ignore_abort(begin))
         waiting = asyncio.create_task(self._head())
@@ -104,7 +104,7 @@ class DownloadInterceptor:
                 await beginning  # raises its error
                 await asyncio.wait({waiting}, timeout=RESPONSE_TIMEOUT_S)
             if not waiting.done():
-                raise BadInput(f"Within {RESPONSE_TIMEOUT_S:g} s no file came of it.")
+                raise InvalidRequest(f"Within {RESPONSE_TIMEOUT_S:g} s no file came of it.")
             head = waiting.result()
             try:
                 return await self._body(head, shelf)
@@ -148,7 +148,7 @@ class DownloadInterceptor:
     async def _judge(self, head: _PausedResponse) -> None:
         if head.responseErrorReason or not head.responseStatusCode:
             why = net_error_text(head.responseErrorReason)
-            raise BadInput(f"{head.request.url} could not be fetched: {why}.")
+            raise InvalidRequest(f"{head.request.url} could not be fetched: {why}.")
         if head.header(GUARD_HEADER):
             answer = await self._line.send("Fetch.getResponseBody", {"requestId": head.requestId})
             text = str(answer["body"])
@@ -157,7 +157,7 @@ class DownloadInterceptor:
             forbidden = head.header(GUARD_HEADER) == Forbidden.code
             raise Forbidden(text) if forbidden else Unavailable(text)
         if not 200 <= head.responseStatusCode < 300:
-            raise BadInput(f"{head.request.url} answered {head.responseStatusCode}: no file.")
+            raise InvalidRequest(f"{head.request.url} answered {head.responseStatusCode}: no file.")
 
     async def _drain(self, stream: str, draft: BlobWriter, announced: str) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import Protocol
 from choir_browser.blobs.store import BlobStore
 from choir_browser.egress.proxy import ProxyCredentials
 from choir_browser.limits.kill_reasons import KillReasons
-from choir_common.wire.browsing import Action, BrowsedPage
+from choir_common.wire.browser import Action, BrowseResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class EngineContext(Protocol):
         """Whether it can still be used; a crashed tab does not end it."""
         ...
 
-    async def run_action(self, lane: str, action: Action, timeout_s: float) -> BrowsedPage:
+    async def run_action(self, lane: str, action: Action, timeout_s: float) -> BrowseResponse:
         """Run one action in the lane's current tab; actions of a context run one at a time.
 
-        Raises DeadlineExceeded, BadInput for an impossible action, NotFound, Conflict, Forbidden
+        Raises DeadlineExceeded, InvalidRequest for an impossible action, NotFound, Conflict, Forbidden
         from the guard, TooLarge, and Unavailable if the page or the browser crashed.
         """
         ...

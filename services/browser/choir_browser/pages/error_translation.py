@@ -5,7 +5,7 @@ import re
 from playwright.async_api import Error
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, Unavailable
+from choir_common.errors import ChoirError, DeadlineExceeded, InvalidRequest, Unavailable
 
 _GONE = (
     *("has been closed", "crashed", "Connection closed", "Browser closed", "disconnected"),
@@ -58,8 +58,10 @@ def translate_error(error: Error, what: str) -> ChoirError:
         return Unavailable(f"{what} kept going elsewhere while it was read; its tab was closed.")
     found = _NET.search(str(error))
     if "Download is starting" in str(error):
-        return BadInput(f"{what} could not be read: it is a download, not a page. Use `download`.")
-    return BadInput(
+        return InvalidRequest(
+            f"{what} could not be read: it is a download, not a page. Use `download`."
+        )
+    return InvalidRequest(
         f"{what} could not be loaded: {net_error_text(found.group(1) if found else '')}."
     )
 

@@ -3,7 +3,7 @@
 from choir_browser.pages.script import ClickTarget, FocusResult, ScriptResult
 from choir_browser.pages.tab import Tab
 from choir_common.errors import Conflict
-from choir_common.wire.browsing import Click, Scroll, SelectOption, TypeText
+from choir_common.wire.browser import Click, Scroll, SelectOption, TypeText
 
 
 async def click(tab: Tab, action: Click) -> None:

@@ -7,7 +7,7 @@ from choir_browser.pages.filenames import host_name
 from choir_browser.pages.script import ElementBox, PageContent
 from choir_browser.pages.tab import Tab
 from choir_common.errors import NotFound
-from choir_common.wire.browsing import BrowsedPage, Screenshot
+from choir_common.wire.browser import BrowseResponse, Screenshot
 
 # Taller screenshots cost a renderer hundreds of megabytes and are of no use.
 MAX_HEIGHT = 8_000
@@ -15,7 +15,7 @@ MAX_HEIGHT = 8_000
 
 async def take_screenshot(
     tab: Tab, action: Screenshot, shelf: BlobStore, timeout_s: float
-) -> BrowsedPage:
+) -> BrowseResponse:
     """Take a PNG of the visible area, of the whole page, or of one element."""
     if not tab.url:
         raise NotFound("No page is open in this tab: `open` one.")

@@ -13,7 +13,7 @@ from playwright.async_api import CDPSession, Error
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_browser.pages.error_translation import has_navigated_away
-from choir_common.errors import BadInput, ChoirError, Conflict, NotFound
+from choir_common.errors import ChoirError, Conflict, InvalidRequest, NotFound
 
 SOURCE = files("choir_browser.pages").joinpath("page.js").read_text()
 # A page of 100,000 elements takes about a second.
@@ -83,14 +83,14 @@ class PageScript:
         """Call a function of `page.js` and return its validated result.
 
         Raises NotFound for a number that is not on the page, Conflict for a disabled or hidden
-        element, and BadInput if the action is impossible on it.
+        element, and InvalidRequest if the action is impossible on it.
         """
         given = ",".join(json.dumps(argument) for argument in arguments)
         answer = await self._evaluate(f"{SOURCE};JSON.stringify(choir.{call}({given}))")
         try:
             said = shape.model_validate_json(answer["result"].get("value", ""))
         except ValidationError as error:
-            raise BadInput("The page changed while it was being read; try again.") from error
+            raise InvalidRequest("The page changed while it was being read; try again.") from error
         if said.fault:
             raise _fault(said, arguments[0] if arguments else "")
         return said
@@ -124,11 +124,11 @@ def _fault(said: ScriptResult, number: Argument) -> ChoirError:
         case "unseen":
             return Conflict(f"{number} is not to be seen now; something must unfold it first.")
         case "no field":
-            return BadInput(f"{number} is no field that takes text.")
+            return InvalidRequest(f"{number} is no field that takes text.")
         case "no list":
-            return BadInput(f"{number} is no list to select from; click it.")
+            return InvalidRequest(f"{number} is no list to select from; click it.")
         case "one":
-            return BadInput(f"Exactly one option of {number} can be chosen.")
+            return InvalidRequest(f"Exactly one option of {number} can be chosen.")
         case "no option":
             return NotFound(f"The list {number} has no option {said.value[:200]!r}.")
-    return BadInput(f"The page says of {number}: {said.fault[:100]}.")
+    return InvalidRequest(f"The page says of {number}: {said.fault[:100]}.")

@@ -18,8 +18,8 @@ from choir_browser.limits.kill_reasons import KillReasons
 from choir_browser.pages.error_translation import CRASHED, net_error_text
 from choir_browser.pages.filenames import url_origin
 from choir_browser.pages.script import PageContent, PageScript
-from choir_common.errors import BadInput, Forbidden, NotFound, Unavailable
-from choir_common.wire.browsing import BrowsedPage
+from choir_common.errors import Forbidden, InvalidRequest, NotFound, Unavailable
+from choir_common.wire.browser import BrowseResponse
 
 # After the first content, time for a page to finish loading what a reader would wait for.
 SETTLE_TIMEOUT_S = 2.0
@@ -51,12 +51,12 @@ class Tab:
     """A page of an agent's context, with a debugging session (CDP) that reads it."""
 
     def __init__(
-        self, number: int, page: Page, line: CDPSession, popup: Popup, endings: KillReasons
+        self, number: int, page: Page, cdp: CDPSession, popup: Popup, endings: KillReasons
     ) -> None:
         self.number = number
         self.page = page
-        self.cdp = line
-        self.script = PageScript(line)
+        self.cdp = cdp
+        self.script = PageScript(cdp)
         self.crashed = asyncio.Event()
         """Set when its process is gone: requests to it are never answered then."""
         self._endings = endings
@@ -135,7 +135,7 @@ class Tab:
             url, wait_until="domcontentloaded", timeout=timeout_s * 1000
         )
         if response is None and not self.url:
-            raise BadInput(f"{url} gave no page.")
+            raise InvalidRequest(f"{url} gave no page.")
         self._answer = response
         await self._judge(url)
         await self._settle("load")
@@ -166,7 +166,7 @@ class Tab:
 
     async def read(
         self, start: int = 0, whole: bool = False, visible_only: bool = False
-    ) -> BrowsedPage:
+    ) -> BrowseResponse:
         """Read the page as Markdown; with `seen`, only the visible area.
 
         Raises NotFound if there is no page.
@@ -201,9 +201,9 @@ class Tab:
         text: str = "",
         truncated: bool = False,
         next_start: int | None = None,
-    ) -> BrowsedPage:
+    ) -> BrowseResponse:
         """Return an answer with the tab's URL, status and pending notes."""
-        return BrowsedPage(
+        return BrowseResponse(
             url=self.url,
             origin=url_origin(self.url),
             status=self._answer.status if self._answer is not None else 0,
@@ -247,7 +247,7 @@ class Tab:
             text = await self._answer.text()
             raise Forbidden(text) if code == Forbidden.code else Unavailable(text)
         if self.page.url.startswith("chrome-error:"):
-            raise BadInput(f"{asked} could not be loaded: {net_error_text(self._failure)}.")
+            raise InvalidRequest(f"{asked} could not be loaded: {net_error_text(self._failure)}.")
 
     def _is_ours(self, request: Request) -> bool:
         try:

@@ -12,8 +12,8 @@ from playwright.async_api import BrowserContext, Error, Page
 from choir_browser.limits.kill_reasons import KillReasons
 from choir_browser.pages.error_translation import CRASHED
 from choir_browser.pages.tab import Tab
-from choir_common.errors import BadInput, Conflict, NotFound, Unavailable
-from choir_common.wire.browsing import BrowsedPage, Tabs, TabView
+from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from choir_common.wire.browser import BrowseResponse, Tabs, TabView
 
 OPEN_TIMEOUT_S = 15.0
 NEW_TRIES = 2
@@ -105,7 +105,7 @@ class TabRegistry:
             self._current[lane] = newest.number
         return newest
 
-    async def run_tabs_action(self, lane: str, action: Tabs) -> BrowsedPage:
+    async def run_tabs_action(self, lane: str, action: Tabs) -> BrowseResponse:
         """List, open, close or switch tabs."""
         match action.do:
             case "new":
@@ -121,14 +121,14 @@ class TabRegistry:
     def _numbered(self, lane: str, action: Tabs) -> Tab:
         if action.tab is None:
             if action.do == "switch":
-                raise BadInput("Say which tab to switch to: `tab`.")
+                raise InvalidRequest("Say which tab to switch to: `tab`.")
             return self.require_current(lane)
         if action.tab not in self._tabs:
             known = ", ".join(map(str, self._tabs)) or "none"
             raise NotFound(f"There is no tab {action.tab}; there are: {known}.")
         return self._tabs[action.tab]
 
-    async def _listed(self, lane: str) -> BrowsedPage:
+    async def _listed(self, lane: str) -> BrowseResponse:
         current = self.current(lane)
         views = [
             TabView(tab=tab.number, url=tab.url, title=await _title(tab), current=tab is current)
@@ -162,8 +162,8 @@ class TabRegistry:
             await page.close(run_before_unload=False)
 
 
-def _nothing() -> BrowsedPage:
-    return BrowsedPage(url="", status=0, title="", text="", truncated=False)
+def _nothing() -> BrowseResponse:
+    return BrowseResponse(url="", status=0, title="", text="", truncated=False)
 
 
 async def _title(tab: Tab) -> str:

@@ -10,19 +10,21 @@ from typing import Literal
 from choir_common.wire.attachments import Button
 
 NONCE_BYTES = 16
+
+
 _DATA = re.compile(r"a:([A-Za-z0-9_-]{22}):([yn])")
 
 
 @dataclass(frozen=True, slots=True)
-class Nonce:
+class ButtonNonce:
     """A random secret that only the user who sees the buttons knows."""
 
     value: str
 
     @staticmethod
-    def fresh() -> "Nonce":
+    def generate() -> "ButtonNonce":
         """Return a new random nonce."""
-        return Nonce(secrets.token_urlsafe(NONCE_BYTES))
+        return ButtonNonce(secrets.token_urlsafe(NONCE_BYTES))
 
     @property
     def sha256(self) -> bytes:
@@ -37,9 +39,9 @@ class Nonce:
         )
 
 
-def read_data(data: str) -> tuple[Nonce, Literal["approved", "rejected"]] | None:
+def parse_button_data(data: str) -> tuple[ButtonNonce, Literal["approved", "rejected"]] | None:
     """Return the nonce and the verdict of a pressed button, or None if it is not an approval button."""
     found = _DATA.fullmatch(data)
     if found is None:
         return None
-    return Nonce(found[1]), "approved" if found[2] == "y" else "rejected"
+    return ButtonNonce(found[1]), "approved" if found[2] == "y" else "rejected"

@@ -1,4 +1,5 @@
-"""The tables `pending_approvals` and `approval_nonces`. Called by `evolution.ask` and by `decide`.
+"""The tables `pending_approvals` and `approval_nonces`. Called by `evolution.ask` and by
+`decide`.
 
 A decision is one statement. The caller that changes the row from `pending` has decided. The same
 statement stores the session's signal and the order to carry out the request.
@@ -11,18 +12,18 @@ from typing import Literal, cast
 
 import orjson
 
-from choir_common.approvals.digest import digest_of
-from choir_common.errors import BadInput, Conflict, RateLimited
-from choir_common.eventlog.chain import canonical
+from choir_common.approvals.digest import request_digest
+from choir_common.errors import Conflict, InvalidRequest, RateLimited
+from choir_common.eventlog.chain import canonical_json
 from choir_common.ids import new_id
 from choir_common.postgres.pool import Connection, Database, Record
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.operator import ApprovalState
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
-from choir_control.approvals.nonce import Nonce
-from choir_control.approvals.words import asked_text
-from choir_control.leases.store import Lease
+from choir_control.approvals.nonce import ButtonNonce
+from choir_control.approvals.texts import format_request
+from choir_control.log.leases.store import Lease
 
 MAX_CALL_ID = 200
 MAX_PAYLOAD_BYTES = 200_000
@@ -91,7 +92,7 @@ RETURNING approval_id, waited >= $2 AS overdue
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class PressedButton:
     """The user and the button of a press; all fields must match the stored nonce."""
 
     nonce_sha256: bytes
@@ -101,7 +102,7 @@ class Hand:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PressedApproval:
     """The request of a pressed button; `answer` is the decision if this same press made it earlier."""
 
     approval_id: str
@@ -131,7 +132,7 @@ class Approval:
     stage: str | None = None
     detail: str = ""
     """The result of carrying it out, or the error."""
-    too_late: bool = False
+    session_ended: bool = False
     """The session ended before the decision on its tool call, so the call cannot run any more."""
 
     @property
@@ -145,37 +146,37 @@ class Approval:
 class ApprovalStore:
     """Store of requests, their buttons and their decisions."""
 
-    def __init__(self, database: Database, user_of: Callable[[str], str | None]) -> None:
+    def __init__(self, database: Database, configuration: Callable[[str], str | None]) -> None:
         """Create the store; `user_of` returns the user of a conversation, the only one who may press."""
         self._database = database
-        self._user_of = user_of
+        self._user_of = configuration
 
-    async def standing(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse | None:
+    async def find_by_call(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse | None:
         """Return the state of an earlier request by the same call, or None.
 
-        Raises BadInput for an invalid call_id, Conflict if the call requested something else
+        Raises InvalidRequest for an invalid call_id, Conflict if the call requested something else
         before.
         """
         _check_call_id(request)
         async with self._database.connection() as held:
             return await self._present(held, lease, request)
 
-    async def request(
+    async def create(
         self, lease: Lease, request: ApprovalRequest, basis: JsonObject | None = None
     ) -> ApprovalResponse:
         """Store a request once per call, together with the context it is shown with; return its state.
 
-        Raises BadInput for a request that cannot be stored, Conflict if the same call requested
+        Raises InvalidRequest for a request that cannot be stored, Conflict if the same call requested
         something else before, RateLimited if the session has too many open requests.
         """
         _check_call_id(request)
-        payload = canonical(request.payload)
+        payload = canonical_json(request.payload)
         if len(payload) > MAX_PAYLOAD_BYTES:
-            raise BadInput(f"A request takes at most {MAX_PAYLOAD_BYTES} bytes of JSON.")
-        shown = canonical(basis or {})
+            raise InvalidRequest(f"A request takes at most {MAX_PAYLOAD_BYTES} bytes of JSON.")
+        shown = canonical_json(basis or {})
         if len(shown) > MAX_BASIS_BYTES:
-            raise BadInput("It would change more than a human can be shown.")
-        digest = digest_of(request.request_type, request.payload, basis)
+            raise InvalidRequest("It would change more than a human can be shown.")
+        digest = request_digest(request.request_type, request.payload, basis)
         async with self._database.transaction() as held:
             # Serialise the requests of one session, or the count below could be exceeded.
             await held.execute(
@@ -199,7 +200,7 @@ class ApprovalStore:
         if row is None:
             return None
         basis = orjson.loads(row["basis"])
-        if row["digest"] != digest_of(request.request_type, request.payload, basis):
+        if row["digest"] != request_digest(request.request_type, request.payload, basis):
             raise Conflict(
                 f"The call {request.call_id} has asked for something else before; a decision holds for "
                 "exactly what was shown."
@@ -226,7 +227,7 @@ class ApprovalStore:
             )
         approval_id = new_id("appr")
         shown_with = orjson.loads(basis)
-        words = asked_text(
+        words = format_request(
             lease.agent_id, approval_id, request.request_type, request.payload, shown_with
         )
         await held.execute(
@@ -251,7 +252,7 @@ class ApprovalStore:
         self, held: Connection, lease: Lease, approval_id: str, words: str, digest: str
     ) -> None:
         """Send the request to the conversation, with buttons if its user is known."""
-        nonce, user = Nonce.fresh(), self._user_of(lease.bindings.dm)
+        nonce, user = ButtonNonce.generate(), self._user_of(lease.bindings.dm)
         shown = [button.model_dump() for button in nonce.buttons()] if user else []
         pressed = orjson.dumps(shown).decode() if shown else None
         await held.execute(_NOTICE, lease.session_id, words, pressed, approval_id)
@@ -266,7 +267,7 @@ class ApprovalStore:
                 digest,
             )
 
-    async def pressed(self, hand: Hand) -> Known | None:
+    async def find_by_press(self, hand: PressedButton) -> PressedApproval | None:
         """Return the request of a button, or None if the button is unknown, used, or another user's.
 
         A button used by this same press is still returned, so that a repetition gets the same
@@ -286,9 +287,9 @@ class ApprovalStore:
         )
         if row is None:
             return None
-        return Known(row["approval_id"], row["status"] if row["used_at"] else None)
+        return PressedApproval(row["approval_id"], row["status"] if row["used_at"] else None)
 
-    async def asked_in(self, dm: str, message_id: str) -> Approval | None:
+    async def find_by_message(self, dm: str, message_id: str) -> Approval | None:
         """Return the request that a message of a conversation asks about, or None."""
         row = await self._database.fetchrow(
             f"SELECT {_COLUMNS}, a.basis {_FROM} JOIN choir_control.outbox AS o ON o.outbox_id = a.notice_id "
@@ -299,7 +300,12 @@ class ApprovalStore:
         return None if row is None else _approval(row)
 
     async def decide(
-        self, approval_id: str, outcome: Outcome, by: str, words: str, hand: Hand | None = None
+        self,
+        approval_id: str,
+        outcome: Outcome,
+        by: str,
+        text: str,
+        press: PressedButton | None = None,
     ) -> bool:
         """Decide, with the session's signal and the conversation's text; return False if it had no effect.
 
@@ -313,8 +319,12 @@ class ApprovalStore:
             outcome,
             by,
             body.model_dump_json(),
-            words,
-            *((hand.nonce_sha256, hand.dm, hand.user_id, hand.callback_id) if hand else [None] * 4),
+            text,
+            *(
+                (press.nonce_sha256, press.dm, press.user_id, press.callback_id)
+                if press
+                else [None] * 4
+            ),
         )
         return found is not None
 
@@ -326,7 +336,7 @@ class ApprovalStore:
         )
         return None if row is None else _approval(row)
 
-    async def newest(self, limit: int) -> list[Approval]:
+    async def list_newest(self, limit: int) -> list[Approval]:
         """Return the newest requests, pending ones first, without their `basis`."""
         rows = await self._database.fetch(
             f"SELECT {_COLUMNS}, '{{}}'::json AS basis {_FROM} "
@@ -335,15 +345,15 @@ class ApprovalStore:
         )
         return [_approval(row) for row in rows]
 
-    async def wait(self, passed: timedelta, most: timedelta) -> list[str]:
+    async def add_waiting_time(self, elapsed: timedelta, timeout: timedelta) -> list[str]:
         """Add `passed` to the waiting time of all open requests; return those that waited for `most`."""
-        rows = await self._database.fetch(_WAIT, passed, most)
+        rows = await self._database.fetch(_WAIT, elapsed, timeout)
         return [row["approval_id"] for row in rows if row["overdue"]]
 
 
 def _check_call_id(request: ApprovalRequest) -> None:
     if not 0 < len(request.call_id) <= MAX_CALL_ID or "\x00" in request.call_id:
-        raise BadInput(f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL.")
+        raise InvalidRequest(f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL.")
 
 
 def _approval(row: Record) -> Approval:

@@ -2,6 +2,8 @@
 
 Called by most packages of control. A new configuration replaces the old one as a whole; it is never
 patched.
+
+The time zone of this machine, used by `current` for agents without a configured one.
 """
 
 import asyncio
@@ -11,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from choir_common.errors import BadInput, NotFound
-from choir_common.wire.budgets import Budgets
+from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.config import (
     AgentConfig,
     AgentSettings,
@@ -23,23 +24,44 @@ from choir_common.wire.config import (
     RetentionConfig,
     VoiceBinding,
 )
-from choir_common.wire.memory_orders import MemoryOrders
+from choir_common.wire.memory_settings import MemoryServiceConfig
 from choir_common.wire.messages import (
     ChannelTable,
     DmBinding,
     GatewayBinding,
     WebhookBinding,
 )
+from choir_common.wire.request_templates import Budgets
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.configuration.host_zone import host_timezone
-from choir_control.configuration.read import complete, read_written
+from choir_common.wire.time_zones import TimeZone
+from choir_control.configuration.parsing import complete_config, parse_config_file
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
+
+LOCALTIME = Path("/etc/localtime")
+ZONES = "zoneinfo/"
+_UTC = frozenset({"Etc/UTC", "Etc/UCT", "UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"})
+
+_ZONE: TypeAdapter[str] = TypeAdapter(TimeZone)
+
+
+def read_host_timezone(localtime: Path = LOCALTIME) -> str:
+    """Return the IANA name from the target of the link /etc/localtime, or UTC if there is none."""
+    try:
+        _, found, name = str(localtime.readlink()).rpartition(ZONES)
+    except OSError:  # not a link: a copy, or missing, as in containers
+        return "UTC"
+    try:
+        zone = _ZONE.validate_python(name)
+    except ValidationError:
+        return "UTC"
+    return zone if found and zone not in _UTC else "UTC"
+
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ConfigSnapshot:
     """One version of the configuration."""
 
     version: int
@@ -65,7 +87,7 @@ class Snapshot:
         found = self.config.dms.get(dm)
         return found.gateway if found else None
 
-    def default_agent_of(self, dm: str, held_last: str | None = None) -> str | None:
+    def default_agent_for(self, dm: str, held_last: str | None = None) -> str | None:
         """Return the agent to which a conversation (DM) belongs by default.
 
         If it is the default of several agents, return the one that was bound to it last, or else
@@ -100,7 +122,7 @@ class Snapshot:
             model=config.models[bound.llm],
             core_model_name=bound.core_llm,
             core_model=_named(config.models, bound.core_llm),
-            budgets=self.budgets_of(agent_id),
+            budgets=self.budgets_for(agent_id),
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rate_limit_retry_ms=config.rate_limit_retry_ms,
             event_window=config.event_window,
@@ -113,7 +135,7 @@ class Snapshot:
             search=_named(config.search, bound.search),
             limits=config.limits,
             reminder_tokens=config.memory.reminder_tokens,
-            timezone=self.timezone_of(agent_id),
+            timezone=self.timezone_for(agent_id),
             features=config.features,
             has_repository=self.has_repository(agent_id),
         )
@@ -123,15 +145,15 @@ class Snapshot:
         own = self.config.agents.get(agent_id)
         return own is not None and bool(own.repo.url)
 
-    def timezone_of(self, agent_id: str) -> str:
+    def timezone_for(self, agent_id: str) -> str:
         """Return the time zone of an agent's user: the configured one, or else the host's."""
         own = self.config.agents.get(agent_id)
-        return (own.timezone if own else None) or host_timezone()
+        return (own.timezone if own else None) or read_host_timezone()
 
-    def budgets_of(self, agent_id: str) -> Budgets:
+    def budgets_for(self, agent_id: str) -> Budgets:
         """Return an agent's budgets: its own values over the general ones."""
         own = self.config.agents.get(agent_id)
-        return self.config.budgets.overridden(own.budgets) if own else self.config.budgets
+        return self.config.budgets.with_overrides(own.budgets) if own else self.config.budgets
 
     def _voice(self, name: str | None) -> VoiceBinding | None:
         profile = _named(self.config.voice_profiles, name)
@@ -146,11 +168,11 @@ class Snapshot:
         except NotFound:
             return frozenset()
 
-    def memory_orders(self) -> MemoryOrders:
+    def memory_orders(self) -> MemoryServiceConfig:
         """Return the parts of the configuration that memory's maintenance uses."""
         config = self.config
         kept = {name: agent.retention for name, agent in config.agents.items()}
-        return MemoryOrders(
+        return MemoryServiceConfig(
             model=_named(config.models, config.memory.model),
             retention={name: one for name, one in kept.items() if one != RetentionConfig()},
         )
@@ -179,7 +201,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ConfigCandidate:
     """A complete and valid configuration that may not be in force."""
 
     written: Config
@@ -198,7 +220,7 @@ class Candidate:
         return self.written.model_dump_json()
 
 
-class Configuration:
+class ConfigService:
     """The configuration in force; `staging` replaces it as a whole."""
 
     def __init__(
@@ -208,13 +230,13 @@ class Configuration:
         self._default_model = default_model
         self._versions = versions
         self._turn = asyncio.Lock()
-        self._current: Snapshot | None = None
-        self._candidate: Candidate | None = None
+        self._current: ConfigSnapshot | None = None
+        self._candidate: ConfigCandidate | None = None
         self.note = ""
         """Why the configuration in force is not the one in the file; empty if it was read from the file."""
 
     @property
-    def current(self) -> Snapshot:
+    def current(self) -> ConfigSnapshot:
         """Return the snapshot in force. Read it once per task, because it may be replaced at any await."""
         if self._current is None:
             raise NotFound("No configuration has been loaded yet.")
@@ -227,12 +249,12 @@ class Configuration:
             raise NotFound(f"There is no workspace {workspace!r} in config.json.")
         return Path(found.path)
 
-    def read(self) -> Candidate:
-        """Read and check the file without applying it; raises BadInput. Blocking."""
-        written = read_written(self.path)
+    def read(self) -> ConfigCandidate:
+        """Read and check the file without applying it; raises InvalidRequest. Blocking."""
+        written = parse_config_file(self.path)
         return self._complete(written, str(self.path))
 
-    async def last_good(self, why: str) -> Candidate | None:
+    async def load_last_valid(self, why: str) -> ConfigCandidate | None:
         """Return the configuration that was in force last; None if none is stored or it is not valid.
 
         Used at startup when the file is not valid; `why` becomes `note`.
@@ -240,20 +262,22 @@ class Configuration:
         body = await self._versions.last_body()
         try:
             found = body and self._complete(Config.model_validate_json(body), "the last good one")
-        except (ValidationError, BadInput):
+        except (ValidationError, InvalidRequest):
             return None
         self.note = why if found else ""
         return found or None
 
-    async def put_in_force(self, candidate: Candidate, reason: Reason = "start") -> Snapshot:
+    async def put_in_force(
+        self, candidate: ConfigCandidate, reason: Reason = "start"
+    ) -> ConfigSnapshot:
         """Store `candidate` under a version number and make it the current configuration.
 
         The stored row is the commit. Raises Unavailable without a database; the old configuration
         then stays in force.
         """
         async with self._turn:
-            version = await self._versions.version_of(candidate.digest, candidate.body, reason)
-            return self._swap(Snapshot(version, candidate.config), candidate, reason)
+            version = await self._versions.store_version(candidate.digest, candidate.body, reason)
+            return self._swap(ConfigSnapshot(version, candidate.config), candidate, reason)
 
     async def renumber(self) -> int:
         """Give the current configuration a new version because secrets that it names have changed."""
@@ -261,17 +285,23 @@ class Configuration:
             candidate = self._candidate
             if candidate is None:
                 raise NotFound("No configuration has been loaded yet.")
-            version = await self._versions.next_version(candidate.digest, candidate.body, "secrets")
-            return self._swap(Snapshot(version, candidate.config), candidate, "secrets").version
+            version = await self._versions.store_new_version(
+                candidate.digest, candidate.body, "secrets"
+            )
+            return self._swap(
+                ConfigSnapshot(version, candidate.config), candidate, "secrets"
+            ).version
 
-    def _swap(self, snapshot: Snapshot, candidate: Candidate, reason: Reason) -> Snapshot:
+    def _swap(
+        self, snapshot: ConfigSnapshot, candidate: ConfigCandidate, reason: Reason
+    ) -> ConfigSnapshot:
         self._current, self._candidate = snapshot, candidate
         if reason == "config":
             self.note = ""
         return snapshot
 
-    def _complete(self, written: Config, source: str) -> Candidate:
-        return Candidate(written, complete(written, self._default_model, source))
+    def _complete(self, written: Config, source: str) -> ConfigCandidate:
+        return ConfigCandidate(written, complete_config(written, self._default_model, source))
 
 
 def _named(section: Mapping[str, T], name: str | None) -> T | None:

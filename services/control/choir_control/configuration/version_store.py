@@ -13,7 +13,7 @@ class ConfigVersionStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def version_of(self, digest: str, body: str, reason: Reason = "start") -> int:
+    async def store_version(self, digest: str, body: str, reason: Reason = "start") -> int:
         """Return the version of the configuration with this digest; a new one gets the next number.
 
         The row is the commit of an apply: the configuration is in force once it exists. Safe to
@@ -38,7 +38,7 @@ class ConfigVersionStore:
         )
         return int(version)
 
-    async def next_version(self, digest: str, body: str, reason: Reason) -> int:
+    async def store_new_version(self, digest: str, body: str, reason: Reason) -> int:
         """Give an unchanged configuration the next version, because a secret that it names has changed."""
         version = await self._database.fetchval(
             """

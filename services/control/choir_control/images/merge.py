@@ -11,23 +11,29 @@ from pathlib import PurePosixPath
 
 import orjson
 
-from choir_control.images.port import Piece
-from choir_control.repos.contents import manifests_of
-from choir_control.repos.tree import Tree
+from choir_control.images.builder import ImageFile
+from choir_control.images.repositories.content_checks import read_manifests
+from choir_control.images.repositories.tree import RepositoryTree
 
-SHARED = ("USER.md",)
-PERSONAL = ("SOUL.md", "SOUL-CORE.md")
-DEFAULTS = "choir_control.configuration.defaults"
-KEEP = ".gitkeep"
+GLOBAL_IDENTITY_FILES = ("USER.md",)
+AGENT_IDENTITY_FILES = ("SOUL.md", "SOUL-CORE.md")
+DEFAULTS_PACKAGE = "choir_control.configuration.defaults"
+PLACEHOLDER_FILE = ".gitkeep"
 
 
-def merge(shared: Tree | None, own: Tree | None) -> tuple[Piece, ...]:
+def merge_repositories(
+    global_tree: RepositoryTree | None, agent_tree: RepositoryTree | None
+) -> tuple[ImageFile, ...]:
     """Return the files of /choir, sorted by path; blocking."""
-    pieces = [*_tools(shared, own), *_skills(shared, own), *_identity(shared, own)]
+    pieces = [
+        *_tools(global_tree, agent_tree),
+        *_skills(global_tree, agent_tree),
+        *_identity(global_tree, agent_tree),
+    ]
     return tuple(sorted(pieces, key=lambda piece: piece.path))
 
 
-def _tools(shared: Tree | None, own: Tree | None) -> Iterator[Piece]:
+def _tools(shared: RepositoryTree | None, own: RepositoryTree | None) -> Iterator[ImageFile]:
     overridden = _overridden(shared, own) if shared and own else frozenset[str]()
     if shared:
         for path, piece in _below(shared, "tools", "tools/global"):
@@ -37,17 +43,17 @@ def _tools(shared: Tree | None, own: Tree | None) -> Iterator[Piece]:
         yield from (piece for _, piece in _below(own, "tools", "tools/agent"))
 
 
-def _overridden(shared: Tree, own: Tree) -> frozenset[str]:
+def _overridden(shared: RepositoryTree, own: RepositoryTree) -> frozenset[str]:
     """Return the stems of global tools that the agent replaces, by file name or by tool name."""
     # by tool name as well: files may be named differently
-    ours = manifests_of(own)
+    ours = read_manifests(own)
     names = {manifest.llm.name for manifest in ours.values()}
-    theirs = manifests_of(shared).items()
+    theirs = read_manifests(shared).items()
     return frozenset(stem for stem, theirs_ in theirs if stem in ours or theirs_.llm.name in names)
 
 
-def _skills(shared: Tree | None, own: Tree | None) -> Iterator[Piece]:
-    found: dict[str, Piece] = {}
+def _skills(shared: RepositoryTree | None, own: RepositoryTree | None) -> Iterator[ImageFile]:
+    found: dict[str, ImageFile] = {}
     for tree in (shared, own):
         if tree is None:
             continue
@@ -59,37 +65,37 @@ def _skills(shared: Tree | None, own: Tree | None) -> Iterator[Piece]:
     yield from found.values()
 
 
-def _named_skills(tree: Tree) -> Iterator[tuple[str, Piece]]:
+def _named_skills(tree: RepositoryTree) -> Iterator[tuple[str, ImageFile]]:
     for path, piece in _below(tree, "skills", "skills"):
         if path.endswith(".json") and "/" not in path:
             yield _skill_name(piece), piece
 
 
-def _skill_name(piece: Piece) -> str:
+def _skill_name(piece: ImageFile) -> str:
     content = piece.content if isinstance(piece.content, bytes) else piece.content.read_bytes()
     return str(orjson.loads(content)["name"])
 
 
-def _identity(shared: Tree | None, own: Tree | None) -> Iterator[Piece]:
-    for name in SHARED:
+def _identity(shared: RepositoryTree | None, own: RepositoryTree | None) -> Iterator[ImageFile]:
+    for name in GLOBAL_IDENTITY_FILES:
         yield _first(name, shared)
-    for name in PERSONAL:
+    for name in AGENT_IDENTITY_FILES:
         yield _first(name, own, shared)
 
 
-def _first(name: str, *trees: Tree | None) -> Piece:
+def _first(name: str, *trees: RepositoryTree | None) -> ImageFile:
     for tree in trees:
         if tree is not None and f"identity/{name}" in tree.files:
-            return Piece(name, tree.root / "identity" / name)
-    return Piece(name, (files(DEFAULTS) / name).read_bytes())
+            return ImageFile(name, tree.root / "identity" / name)
+    return ImageFile(name, (files(DEFAULTS_PACKAGE) / name).read_bytes())
 
 
-def _below(tree: Tree, folder: str, target: str) -> Iterator[tuple[str, Piece]]:
+def _below(tree: RepositoryTree, folder: str, target: str) -> Iterator[tuple[str, ImageFile]]:
     """Yield the files of a folder, each with its path inside it and as a piece."""
     for path, entry in tree.files.items():
         inner = path.removeprefix(f"{folder}/")
-        if inner != path and PurePosixPath(path).name != KEEP:
-            yield inner, Piece(f"{target}/{inner}", tree.root / path, entry.executable)
+        if inner != path and PurePosixPath(path).name != PLACEHOLDER_FILE:
+            yield inner, ImageFile(f"{target}/{inner}", tree.root / path, entry.executable)
 
 
 def _stem(inner: str) -> str:

@@ -1,7 +1,9 @@
-"""Spool of outgoing files, from the event that sends them until delivery. Used by `Outgoing`.
+"""Spool of outgoing files, from the event that sends them until delivery. Used by `OutgoingMessage`.
 
 Files are copied, so that later changes by the agent do not affect what is sent. Copies are stored under the
 hash of their event: a repeated append finds its own copies, and a failed one leaves others unchanged.
+
+Models of an outbound message's files, in the table and for the gateway. Pure.
 """
 
 import contextlib
@@ -11,23 +13,59 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from choir_common.wire.attachments import SentFile
-from choir_control.workspaces.spooled import SpooledFile
-from choir_control.workspaces.staging import open_sent
+from pydantic import Field, TypeAdapter
+
+from choir_common.wire.attachments import Attachment, SentFile
+from choir_control.workspaces.staging import open_outgoing_file
+
+
+class SpooledFile(SentFile):
+    """A file that was copied to the spool."""
+
+    size: int = Field(ge=0)
+    path: str = Field(pattern=r"^[0-9a-f]{64}/\d{1,3}$")
+    """Path of the copy, relative to the spool."""
+
+    @property
+    def event_hash(self) -> str:
+        """Return the hash of the event that sent the file."""
+        return self.path.partition("/")[0]
+
+
+_FILES: TypeAdapter[tuple[SpooledFile, ...]] = TypeAdapter(tuple[SpooledFile, ...])
+
+
+def parse_files(text: str | None) -> tuple[SpooledFile, ...]:
+    """Parse the column `files`."""
+    return _FILES.validate_json(text) if text else ()
+
+
+def dump_files(files: tuple[SpooledFile, ...]) -> str | None:
+    """Return the value of the column `files`; None if there are no files."""
+    return _FILES.dump_json(files).decode() if files else None
+
+
+def make_attachments(files: tuple[SpooledFile, ...]) -> tuple[Attachment, ...]:
+    """Return the attachments for the gateway, which requests a file by its number."""
+    return tuple(
+        Attachment(name=file.name, kind=file.kind, mime=file.mime, size=file.size, ref=str(number))
+        for number, file in enumerate(files)
+    )
+
 
 _OWN = 0o600
 PIECE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SpoolResult:
     """The copies that were made, and a message for each file that could not be copied."""
 
     files: tuple[SpooledFile, ...]
     problems: tuple[str, ...]
 
 
-class Spool:
+class FileSpool:
     """The directory of outgoing files."""
 
     def __init__(self, root: Path) -> None:
@@ -35,7 +73,7 @@ class Spool:
 
     def keep(
         self, event_hash: str, workspace: Path, files: Sequence[SentFile], most_bytes: int
-    ) -> Kept:
+    ) -> SpoolResult:
         """Copy files out of a workspace; blocks. A file that cannot be copied becomes a problem message."""
         kept: list[SpooledFile] = []
         problems: list[str] = []
@@ -46,12 +84,12 @@ class Spool:
             except OSError as error:
                 problems.append(f"{file.name} could not be sent: {error.strerror or error}.")
                 continue
-            kept.append(SpooledFile(**file.model_dump(), size=size, place=place))
-        return Kept(tuple(kept), tuple(problems))
+            kept.append(SpooledFile(**file.model_dump(), size=size, path=place))
+        return SpoolResult(tuple(kept), tuple(problems))
 
     def path_of(self, file: SpooledFile) -> Path:
         """Return the path of a copy."""
-        return self._root / file.place
+        return self._root / file.path
 
     def drop(self, event_hash: str) -> None:
         """Remove an event's copies; blocks."""
@@ -71,7 +109,7 @@ class Spool:
         target = self._root / place
         with contextlib.suppress(FileNotFoundError):
             return target.stat().st_size
-        source, size = open_sent(workspace, path)
+        source, size = open_outgoing_file(workspace, path)
         with open(source, "rb", buffering=0) as reading:  # noqa: PTH123 - a descriptor
             if size > most_bytes:
                 raise OSError(0, f"it has more than {most_bytes // PIECE} MB (limits.sent_mb)")

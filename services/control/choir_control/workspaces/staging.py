@@ -3,13 +3,17 @@
 Called in threads by `inbox.fetch`, `hosttools.takeaway`, `spool` and `outgoing`. The agent controls the area
 and may have placed symbolic links or other files there. So every step is relative to an open directory, links
 are never followed, only regular files are read, and a new file gets its name only when it is complete.
+
+Sanitization of the names of received files for use in a workspace. Pure.
 """
 
 import contextlib
 import os
+import re
 import secrets
 import stat
 import threading
+import unicodedata
 from pathlib import Path
 from typing import Literal
 
@@ -36,7 +40,7 @@ _NONE = -1
 _DIRECTORY_MODE = 0o755
 
 
-class Draft:
+class StagedFile:
     """A file that is being written; without `finish`, `close` removes it."""
 
     def __init__(self, root: Path, folder: Folder) -> None:
@@ -106,7 +110,7 @@ class Draft:
         raise Conflict(f"Too many files are called {name} in {STAGING}/{self._folder}.")
 
 
-def open_sent(root: Path, path: str) -> tuple[int, int]:
+def open_outgoing_file(root: Path, path: str) -> tuple[int, int]:
     """Open a regular file in `send/`; return its descriptor and its size.
 
     Raises OSError for any other file, and for paths that lead outside.
@@ -126,7 +130,7 @@ def open_sent(root: Path, path: str) -> tuple[int, int]:
     return opened, found.st_size
 
 
-def remove(root: Path, path: str) -> None:
+def remove_staged_file(root: Path, path: str) -> None:
     """Remove a file of the staging area, if it exists and is not a directory."""
     parent, name = os.path.split(path)
     try:
@@ -184,3 +188,20 @@ def _open_directory(root: Path, path: str, *, make: bool = False) -> int:
         os.close(here)
         raise
     return here
+
+
+MOST_BYTES = 100
+LONGEST_ENDING = 16
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_DOTS = re.compile(r"\.{2,}")
+
+
+def safe_name(name: str) -> str:
+    """Return a name of letters, digits, `.`, `_`, `+` and `-`: no path, not hidden, at most 100 bytes."""
+    plain = unicodedata.normalize("NFC", name.replace("\\", "/").rsplit("/", 1)[-1])
+    plain = _DOTS.sub(".", _UNSAFE.sub("_", plain)).strip("._-")
+    stem, dot, ending = plain.rpartition(".")
+    if not dot or len(ending) > LONGEST_ENDING:
+        stem, dot, ending = plain, "", ""
+    room = MOST_BYTES - len((dot + ending).encode())
+    return f"{stem.encode()[:room].decode(errors='ignore') or 'file'}{dot}{ending}"

@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from choir_common.http.api_document import WEBHOOK_SECRET
+from choir_common.http.openapi import WEBHOOK_SECRET
 from choir_gateway.channel_registry import ChannelRegistry
 
 OCTETS = "application/octet-stream"

@@ -12,17 +12,23 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import Field, ValidationError, model_validator
 
-from choir_common.errors import BadInput
+from choir_common.errors import InvalidRequest
 from choir_common.http import sse
-from choir_common.http.service_app import LargeBody
+from choir_common.http.service_app import LargeBodyRoute
 from choir_common.wire.attachments import ANY_MIME, MAX_FILES, Attachment, AttachmentKind
-from choir_common.wire.faults import fault_in_words
-from choir_common.wire.messages import Accepted, History, Press, Pressed, QuotedMessage
-from choir_common.wire.model import Wire
+from choir_common.wire.messages import (
+    ButtonPress,
+    ButtonResponse,
+    InboundAccepted,
+    OutboundHistory,
+    QuotedMessage,
+)
+from choir_common.wire.model import WireModel
+from choir_common.wire.validation_messages import error_message
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleMessage
 
-W = TypeVar("W", bound=Wire)
+W = TypeVar("W", bound=WireModel)
 MAX_ID = 2**62
 # With the name of the DM (64) as a prefix, the key must fit into the 200 characters of an update
 # id. A key that was cut off could equal another one.
@@ -39,7 +45,7 @@ KIND_BY_MIME: dict[str, AttachmentKind] = {
 }
 
 
-class ConsoleMessageRequest(Wire):
+class ConsoleMessageRequest(WireModel):
     """A message of a user at the console."""
 
     text: str = Field(default="", max_length=100_000)
@@ -58,7 +64,7 @@ class ConsoleMessageRequest(Wire):
         return self
 
 
-class ConsolePressRequest(Wire):
+class ConsolePressRequest(WireModel):
     """The press of a button at the console."""
 
     data: str = Field(min_length=1, max_length=64)
@@ -72,7 +78,7 @@ def make_console_router(roster: ChannelRegistry, hub: ConsoleChannel) -> APIRout
     router = APIRouter(prefix="/v1/dms/{dm}", tags=["console"])
 
     @router.post("/messages", status_code=202)
-    async def say(dm: str, request: Request) -> Accepted:
+    async def say(dm: str, request: Request) -> InboundAccepted:
         """Store a message; it is durable when this returns."""
         roster.require_console_dm(dm)
         said = _read(ConsoleMessageRequest, await request.body(), '{"text": "hello"}')
@@ -85,7 +91,7 @@ def make_console_router(roster: ChannelRegistry, hub: ConsoleChannel) -> APIRout
         dm: str,
         after: Annotated[int, Query(ge=0, le=MAX_ID)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-    ) -> History:
+    ) -> OutboundHistory:
         """Return the messages to the user after an id, oldest first."""
         roster.require_console_dm(dm)
         return await hub.history(dm, after, limit)
@@ -96,16 +102,16 @@ def make_console_router(roster: ChannelRegistry, hub: ConsoleChannel) -> APIRout
     ) -> StreamingResponse:
         """Stream messages to the user; `Last-Event-ID` resumes, 0 starts at the beginning."""
         roster.require_console_dm(dm)
-        return sse.stream(hub.follow(dm, _read_id(last_event_id)))
+        return sse.event_stream_response(hub.follow(dm, _read_id(last_event_id)))
 
     @router.post("/press")
-    async def press(dm: str, request: Request) -> Pressed:
+    async def press(dm: str, request: Request) -> ButtonResponse:
         """Press a button below a message; the decision is durable when this returns."""
         roster.require_console_dm(dm)
         pressed = _read(ConsolePressRequest, await request.body(), '{"data": "..."}')
         user = roster.user_of(dm)
         return await hub.press(
-            Press(
+            ButtonPress(
                 gateway=roster.gateway_of(dm),
                 user_id=user,
                 chat_id=user,
@@ -137,7 +143,7 @@ def _add_files(router: APIRouter, roster: ChannelRegistry, hub: ConsoleChannel) 
         """Return a file of a message, as the agent sent it."""
         roster.require_console_dm(dm)
         if not 0 < outbox_id <= MAX_ID:
-            raise BadInput("There is no such message.")
+            raise InvalidRequest("There is no such message.")
         found, pieces = await hub.open_file(dm, outbox_id, ref)
         return StreamingResponse(
             pieces,
@@ -148,9 +154,9 @@ def _add_files(router: APIRouter, roster: ChannelRegistry, hub: ConsoleChannel) 
         )
 
 
-def large_body_routes(most: int) -> tuple[LargeBody, ...]:
+def large_body_routes(most: int) -> tuple[LargeBodyRoute, ...]:
     """Return the requests with a larger body limit: uploads of files with up to `most` bytes."""
-    return (LargeBody("PUT", r"/v1/dms/[^/]+/files", most, UPLOAD_TIMEOUT_S),)
+    return (LargeBodyRoute("PUT", r"/v1/dms/[^/]+/files", most, UPLOAD_TIMEOUT_S),)
 
 
 def _mime_of(name: str) -> str:
@@ -163,13 +169,15 @@ def _read(shape: type[W], body: bytes, example: str) -> W:
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"
-        raise BadInput(f"{place}: {fault_in_words(fault)}. Send JSON such as {example}.") from None
+        raise InvalidRequest(
+            f"{place}: {error_message(fault)}. Send JSON such as {example}."
+        ) from None
 
 
 def _key_of(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
     if key is not None and not 0 < len(key) <= MAX_KEY:
-        raise BadInput(f"Idempotency-Key must have 1 to {MAX_KEY} characters.")
+        raise InvalidRequest(f"Idempotency-Key must have 1 to {MAX_KEY} characters.")
     return key
 
 
@@ -177,5 +185,5 @@ def _read_id(header: str | None) -> int | None:
     if header is None:
         return None
     if not header.isascii() or not header.isdigit() or int(header) > MAX_ID:
-        raise BadInput(f"Last-Event-ID must be the id of an event, not {header[:40]!r}.")
+        raise InvalidRequest(f"Last-Event-ID must be the id of an event, not {header[:40]!r}.")
     return int(header)

@@ -12,12 +12,12 @@ from pydantic import ValidationError
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.errors import BadInput, Unauthorized
-from choir_common.http.api_document import OPERATOR_TOKEN
-from choir_common.http.service_app import Readiness, make_service_app
-from choir_common.wire.configuring import BotTokens
-from choir_common.wire.messages import OutboundMessage, Receipt
-from choir_common.wire.operator import PartStatus
+from choir_common.errors import InvalidRequest, Unauthorized
+from choir_common.http.openapi import OPERATOR_TOKEN
+from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.wire.config_api import BotTokens
+from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
+from choir_common.wire.operator import ComponentStatus
 from choir_gateway import VERSION
 from choir_gateway.api.bots import make_file_router, make_webhook_router
 from choir_gateway.api.console import large_body_routes, make_console_router
@@ -42,7 +42,7 @@ class ControlTrust:
 def make_bus_endpoints(roster: ChannelRegistry) -> Sequence[Endpoint]:
     """Return the gateway's NATS endpoints."""
 
-    async def deliver(message: OutboundMessage) -> Receipt:
+    async def deliver(message: OutboundMessage) -> DeliveryReceipt:
         return await roster.deliver(message)
 
     return (Endpoint(subjects.deliver_message(), OutboundMessage, deliver),)
@@ -59,7 +59,7 @@ def make_gateway_app(
     app = make_service_app(
         "Choir gateway",
         VERSION,
-        Readiness(_readiness(bus, roster)),
+        ReadinessCheck(_readiness(bus, roster)),
         max_body_bytes=MAX_BODY_BYTES,
         large_bodies=large_body_routes(hub.spool.limits.file_bytes),
     )
@@ -85,7 +85,7 @@ def _token_routes(roster: ChannelRegistry, trust: ControlTrust) -> APIRouter:
         except ValidationError as error:
             # Name only the fields: the framework's error message would quote the tokens.
             places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
-            raise BadInput(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
+            raise InvalidRequest(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
         # The redactor first, so that no log line can contain a new token.
         trust.redactor(parcel.tokens.values())
         trust.control_files(parcel.control_ca)
@@ -119,8 +119,13 @@ def _admit_control(trust: ControlTrust) -> Callable[[Request], Awaitable[None]]:
     return refuse
 
 
-def _readiness(bus: Bus, roster: ChannelRegistry) -> Callable[[], Awaitable[Sequence[PartStatus]]]:
-    async def check() -> Sequence[PartStatus]:
-        return (PartStatus(name="nats", ok=not bus.trouble, detail=bus.trouble), *roster.state())
+def _readiness(
+    bus: Bus, roster: ChannelRegistry
+) -> Callable[[], Awaitable[Sequence[ComponentStatus]]]:
+    async def check() -> Sequence[ComponentStatus]:
+        return (
+            ComponentStatus(name="nats", ok=not bus.failure_reason, detail=bus.failure_reason),
+            *roster.state(),
+        )
 
     return check

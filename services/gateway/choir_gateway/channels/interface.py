@@ -8,11 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from choir_common.clients.control import ControlInbox
-from choir_common.clients.outbox_files import OutboxFiles
+from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.activity import DmActivity
-from choir_common.wire.messages import ChannelCommand, DmBinding, OutboundMessage, Receipt
-from choir_common.wire.operator import PartStatus
+from choir_common.wire.messages import ChannelCommand, DeliveryReceipt, DmBinding, OutboundMessage
+from choir_common.wire.operator import ComponentStatus
 
 
 class Channel(Protocol):
@@ -22,7 +21,7 @@ class Channel(Protocol):
         """Receive messages until cancelled."""
         ...
 
-    async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
+    async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
         """Send a message to a user; raises the errors of `choir_common.clients.gateway`."""
         ...
 
@@ -31,18 +30,18 @@ class Channel(Protocol):
         ...
 
     def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Yield the bytes of a file that a user sent; raises as `choir_common.clients.gateway_files`."""
+        """Yield the bytes of a file that a user sent; raises as `choir_common.clients.gateway`."""
         ...
 
     async def take_update(self, body: bytes, secret: str) -> None:
         """Store an update from the bot's webhook; returns once it is durable.
 
-        Raises Unauthorized for a wrong secret, NotFound if the bot has no webhook, BadInput,
+        Raises Unauthorized for a wrong secret, NotFound if the bot has no webhook, InvalidRequest,
         Unavailable.
         """
         ...
 
-    def state(self) -> PartStatus:
+    def state(self) -> ComponentStatus:
         """Return the state of the channel."""
         ...
 
@@ -71,6 +70,6 @@ class ConversationDirectory:
 class ChannelDependencies:
     """Collaborators of every channel."""
 
-    control: ControlInbox
-    files: OutboxFiles
+    control: ControlClient
+    files: OutboxFilesClient
     contacts: ConversationDirectory

@@ -1,6 +1,6 @@
 """Rows of `choir_memory.audit`, which no agent's role can access.
 
-Called under the service's role by all code that changes memory or shows it to others. `note` writes
+Called under the service's role by all code that changes memory or shows it to others. `write_record` writes
 the entry in the transaction of the audited change, so that neither exists without the other.
 """
 
@@ -12,7 +12,7 @@ from uuid import UUID
 import orjson
 
 from choir_common.postgres.pool import Connection, Database
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 OPERATOR = "operator"
 
@@ -27,7 +27,7 @@ WHERE agent_id = $1 AND ($2::bigint IS NULL OR id < $2) ORDER BY id DESC LIMIT $
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditRecord:
     """One operation on the memory of `agent_id`; `detail` contains only constants and numbers, no
     user content."""
 
@@ -39,24 +39,24 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredAuditRecord:
     """A stored entry with its number and time."""
 
     number: int
     at: datetime
-    entry: Entry
+    entry: AuditRecord
 
 
-def as_actor(agent_id: str) -> str:
+def actor_name(agent_id: str) -> str:
     """Return the actor name of an agent in the audit log."""
     return f"agent:{agent_id}"
 
 
-async def note(held: Connection, entry: Entry) -> None:
+async def write_record(connection: Connection, entry: AuditRecord) -> None:
     """Write an entry in the current transaction."""
     detail = orjson.dumps(entry.detail).decode()
     ids = list(entry.document_ids)
-    await held.execute(_NOTE, entry.agent_id, entry.actor, entry.operation, ids, detail)
+    await connection.execute(_NOTE, entry.agent_id, entry.actor, entry.operation, ids, detail)
 
 
 class AuditStore:
@@ -65,19 +65,21 @@ class AuditStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def note(self, entry: Entry) -> None:
+    async def write_record(self, entry: AuditRecord) -> None:
         """Write an entry."""
         async with self._database.connection() as held:
-            await note(held, entry)
+            await write_record(held, entry)
 
-    async def page(self, agent_id: str, before: int | None, limit: int) -> list[Kept]:
+    async def read_page(
+        self, agent_id: str, before: int | None, limit: int
+    ) -> list[StoredAuditRecord]:
         """Return entries on an agent's memory, newest first."""
         rows = await self._database.fetch(_PAGE, agent_id, before, limit)
         return [
-            Kept(
+            StoredAuditRecord(
                 row["id"],
                 row["at"],
-                Entry(
+                AuditRecord(
                     agent_id,
                     row["actor"],
                     row["operation"],

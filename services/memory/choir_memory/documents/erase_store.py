@@ -1,6 +1,6 @@
 """Erase documents, everything that refers to them, and everything derived from them alone.
 
-Called inside a transaction: first `erase` under the agent's role, then `erase_mentions` under the
+Called inside a transaction: first `erase_documents` under the agent's role, then `erase_references` under the
 service's role. Vectors are deleted with their document. Derived documents are deleted as well
 (docs/design/memory.md rules 17 to 19):
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection
-from choir_memory.schema.naming import qualified
+from choir_memory.schema.store import qualified
 
 _DEPENDENTS = """
 SELECT l.from_id AS id FROM {schema}.links l
@@ -63,12 +63,12 @@ WHERE agent_id = $1 AND EXISTS (
     WHERE said.ids[1] = ANY($2::text[]))
 """  # noqa: S608 a pattern of ours
 _CHANGE_RECEIPT = "UPDATE choir_memory.receipts SET receipt = $2::jsonb WHERE id = $1"
-GONE = str(UUID(int=0))
+ERASED_ID = str(UUID(int=0))
 """Replaces the id of an erased document in receipts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class ErasedDocuments:
     """The deleted documents of both stores: those requested and those derived from them."""
 
     session: tuple[UUID, ...]
@@ -80,7 +80,9 @@ class Erased:
         return self.session + self.knowledge
 
 
-async def erase(held: Connection, agent_id: str, document_ids: Collection[UUID]) -> Erased:
+async def erase_documents(
+    connection: Connection, agent_id: str, document_ids: Collection[UUID]
+) -> ErasedDocuments:
     """Delete documents and everything that depends on them alone; requires the agent's role."""
 
     def sql(statement: str) -> str:
@@ -88,22 +90,24 @@ async def erase(held: Connection, agent_id: str, document_ids: Collection[UUID])
 
     doomed = set(document_ids)
     # repeated, because dependents have dependents: a day's summary is a source of a week's
-    while more := {row["id"] for row in await held.fetch(sql(_DEPENDENTS), list(doomed))}:
+    while more := {row["id"] for row in await connection.fetch(sql(_DEPENDENTS), list(doomed))}:
         doomed |= more
     ids = list(doomed)
-    await held.execute(sql(_UNQUOTE), ids)
-    await held.execute(sql(_UNLINK), ids)
-    session = await held.fetch(sql(_DELETE_SESSION), ids)
-    knowledge = await held.fetch(sql(_DELETE_KNOWLEDGE), ids)
-    await held.execute(sql(_FORGET_KEYS), [str(one) for one in ids])
-    return Erased(tuple(r["id"] for r in session), tuple(r["id"] for r in knowledge))
+    await connection.execute(sql(_UNQUOTE), ids)
+    await connection.execute(sql(_UNLINK), ids)
+    session = await connection.fetch(sql(_DELETE_SESSION), ids)
+    knowledge = await connection.fetch(sql(_DELETE_KNOWLEDGE), ids)
+    await connection.execute(sql(_FORGET_KEYS), [str(one) for one in ids])
+    return ErasedDocuments(tuple(r["id"] for r in session), tuple(r["id"] for r in knowledge))
 
 
-async def erase_mentions(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
+async def erase_references(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
     """Remove erased documents from the embedding queue and from receipts; requires the service's role."""
     await held.execute(_UNQUEUE, agent_id, list(document_ids))
     names = [str(one) for one in document_ids]
     gone = frozenset(names)
     for row in await held.fetch(_RECEIPTS, agent_id, names):
-        receipt = re.sub(_ID, lambda said: GONE if said[0] in gone else said[0], row["receipt"])
+        receipt = re.sub(
+            _ID, lambda said: ERASED_ID if said[0] in gone else said[0], row["receipt"]
+        )
         await held.execute(_CHANGE_RECEIPT, row["id"], receipt)

@@ -2,6 +2,12 @@
 
 Called inside a transaction under the agent's role. A row that is stored again with the same text keeps
 its vectors; with another text it is replaced and has no vector until the queue creates one.
+
+Links between documents of either store: evidence, supersedes, mentions, rolls_up.
+
+Called inside a transaction under the agent's role. A link points from the derived document to its source.
+The two ends may be in different tables, so there is no foreign key; `erase_store` deletes links with
+their documents.
 """
 
 import asyncio
@@ -13,11 +19,10 @@ import orjson
 
 from choir_common.errors import Conflict
 from choir_common.postgres.pool import Connection
-from choir_memory.documents.kinds import Tier
-from choir_memory.documents.row import Row
-from choir_memory.schema.naming import qualified
-from choir_memory.words.asking import asking_share
-from choir_memory.words.tokens import tsvector
+from choir_memory.documents.model import LinkKind, Tier, UnitRow
+from choir_memory.schema.store import qualified
+from choir_memory.text.questions import question_share
+from choir_memory.text.tokens import tsvector
 
 _KNOWN = """
 SELECT d.id, d.text = given.text AS same_text
@@ -68,15 +73,15 @@ RETURNING id
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedUnit:
     """A row with its search tokens."""
 
-    row: Row
+    row: UnitRow
     tsv: str
     tokens: int
 
 
-async def prepare(rows: Sequence[Row]) -> list[Prepared]:
+async def prepare_units(rows: Sequence[UnitRow]) -> list[PreparedUnit]:
     """Tokenize the rows' texts in a thread. Call it before the transaction, not inside it."""
     return await asyncio.to_thread(lambda: [_cut(row) for row in rows])
 
@@ -84,11 +89,11 @@ async def prepare(rows: Sequence[Row]) -> list[Prepared]:
 class DocumentStore:
     """Session memory of one agent, on a connection under its role."""
 
-    def __init__(self, held: Connection, agent_id: str) -> None:
-        self._held = held
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
         self._agent_id = agent_id
 
-    async def put(self, rows: Sequence[Prepared]) -> list[UUID]:
+    async def upsert(self, rows: Sequence[PreparedUnit]) -> list[UUID]:
         """Store rows with distinct ids; return those that need a vector: new ones, and those with a new text.
 
         Raises Conflict when another row has the same position in the session.
@@ -96,36 +101,36 @@ class DocumentStore:
         if not rows:
             return []
         ids = [one.row.document_id for one in rows]
-        known = await self._held.fetch(self._sql(_KNOWN), ids, [one.row.text for one in rows])
+        known = await self._connection.fetch(self._sql(_KNOWN), ids, [one.row.text for one in rows])
         same = {row["id"]: row["same_text"] for row in known}
         await self._refuse_taken(rows)
         columns = zip(*(_columns(one) for one in rows), strict=True)
-        await self._held.execute(self._sql(_PUT), *(list(column) for column in columns))
+        await self._connection.execute(self._sql(_PUT), *(list(column) for column in columns))
         await self.drop_vectors([one for one, kept in same.items() if not kept])
         return [one for one in ids if not same.get(one, False)]
 
-    async def ids_of_session(self, session_id: str, tier: Tier | None = None) -> list[UUID]:
+    async def list_session_ids(self, session_id: str, tier: Tier | None = None) -> list[UUID]:
         """Return the ids of a session's rows in order."""
-        rows = await self._held.fetch(self._sql(_OF_SESSION), session_id, tier)
+        rows = await self._connection.fetch(self._sql(_OF_SESSION), session_id, tier)
         return [row["id"] for row in rows]
 
-    async def move(self, session_id: str, tier: Tier, to: Tier, limit: int) -> list[UUID]:
+    async def change_tier(self, session_id: str, tier: Tier, to: Tier, limit: int) -> list[UUID]:
         """Move the first `limit` rows of a session from one tier to another; return their ids."""
-        rows = await self._held.fetch(self._sql(_MOVE), session_id, tier, to, limit)
+        rows = await self._connection.fetch(self._sql(_MOVE), session_id, tier, to, limit)
         return [row["id"] for row in rows]
 
     async def drop_vectors(self, document_ids: Sequence[UUID]) -> None:
         """Delete the vectors of these documents; full text still finds them."""
         if document_ids:
-            await self._held.execute(self._sql(_DROP_VECTORS), list(document_ids))
+            await self._connection.execute(self._sql(_DROP_VECTORS), list(document_ids))
 
-    async def _refuse_taken(self, rows: Sequence[Prepared]) -> None:
+    async def _refuse_taken(self, rows: Sequence[PreparedUnit]) -> None:
         places = [
             (one.row.document_id, one.row.session_id, one.row.tier, one.row.chunk_index)
             for one in rows
         ]
         columns = [list(column) for column in zip(*places, strict=True)]
-        taken = await self._held.fetchrow(self._sql(_TAKEN), *columns)
+        taken = await self._connection.fetchrow(self._sql(_TAKEN), *columns)
         if taken is not None:
             raise Conflict(
                 f"Position {taken['chunk_index']} of session {taken['session_id']} is another "
@@ -136,12 +141,12 @@ class DocumentStore:
         return qualified(statement, self._agent_id)
 
 
-def _cut(row: Row) -> Prepared:
+def _cut(row: UnitRow) -> PreparedUnit:
     tokens = row.tokens()
-    return Prepared(row, tsvector(tokens), len(tokens))
+    return PreparedUnit(row, tsvector(tokens), len(tokens))
 
 
-def _columns(one: Prepared) -> tuple[object, ...]:
+def _columns(one: PreparedUnit) -> tuple[object, ...]:
     row = one.row
     return (
         row.document_id,
@@ -163,5 +168,37 @@ def _columns(one: Prepared) -> tuple[object, ...]:
         row.trust,
         row.expires_at,
         orjson.dumps(row.metadata).decode(),
-        asking_share(row.text),
+        question_share(row.text),
     )
+
+
+_ADD = """
+INSERT INTO {schema}.links (from_id, kind, to_id)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[]) ON CONFLICT DO NOTHING
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link: `from_id` exists because of `to_id`."""
+
+    from_id: UUID
+    kind: LinkKind
+    to_id: UUID
+
+
+class LinkStore:
+    """Links of one agent, on a connection under its role."""
+
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
+        self._agent_id = agent_id
+
+    async def add(self, links: Sequence[Link]) -> None:
+        """Insert links; existing ones are kept."""
+        if links:
+            columns = zip(*((one.from_id, one.kind, one.to_id) for one in links), strict=True)
+            await self._connection.execute(self._sql(_ADD), *(list(column) for column in columns))
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)

@@ -10,7 +10,7 @@ from typing import Literal
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection, Database
-from choir_memory.embedding.queue_store import Store, named
+from choir_memory.embedding.queue_store import Store, with_table_names
 
 State = Literal["building", "active", "retired"]
 
@@ -100,7 +100,7 @@ SELECT count(*) AS documents, (SELECT id FROM page ORDER BY id DESC LIMIT 1) AS 
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class StoredModel:
     """Row of a model that serves or is being built."""
 
     model: int
@@ -112,7 +112,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReembeddingProgress:
     """Progress of a new model; `documents` is None until they are counted."""
 
     name: str
@@ -122,7 +122,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ReembeddingWalk:
     """A model with an unfinished walk over the documents; its row is locked until the transaction ends."""
 
     model: int
@@ -134,7 +134,7 @@ class Walk:
     over: bool
 
 
-async def settle(database: Database, name: str, dimensions: int, source: str) -> None:
+async def register_model(database: Database, name: str, dimensions: int, source: str) -> None:
     """Register the model: as active if there is none, else as being built while the active one serves."""
     async with database.transaction() as held:
         # replicas may start at the same time
@@ -153,19 +153,19 @@ async def settle(database: Database, name: str, dimensions: int, source: str) ->
             await held.execute(_ADD, name, dimensions, source, "building" if live else "active")
 
 
-async def read_live(database: Database) -> list[Model]:
+async def read_live_models(database: Database) -> list[StoredModel]:
     """Return the active model, then the one being built, if any."""
     rows = await database.fetch(_LIVE)
-    return [Model(r["id"], r["name"], r["dimensions"], r["state"], r["source"]) for r in rows]
+    return [StoredModel(r["id"], r["name"], r["dimensions"], r["state"], r["source"]) for r in rows]
 
 
-async def read_progress(database: Database) -> Progress | None:
+async def read_progress(database: Database) -> ReembeddingProgress | None:
     """Return the progress of the model being built, or None."""
     row = await database.fetchrow(_PROGRESS)
     if row is None:
         return None
     done = max(row["walked"] - row["waiting"], 0)
-    return Progress(
+    return ReembeddingProgress(
         row["name"],
         row["dimensions"],
         done if row["documents"] is None else min(done, row["documents"]),
@@ -173,12 +173,12 @@ async def read_progress(database: Database) -> Progress | None:
     )
 
 
-async def next_walk(held: Connection, grace_s: float) -> Walk | None:
+async def lock_next_walk(held: Connection, grace_s: float) -> ReembeddingWalk | None:
     """Lock a model that has an unfinished walk and no other walker; a retired one only after `grace_s`."""
     row = await held.fetchrow(_WALK, grace_s)
     if row is None:
         return None
-    return Walk(
+    return ReembeddingWalk(
         row["id"],
         row["state"],
         row["documents"],
@@ -189,15 +189,17 @@ async def next_walk(held: Connection, grace_s: float) -> Walk | None:
     )
 
 
-async def next_space(held: Connection, after: str) -> str | None:
+async def next_agent(held: Connection, after: str) -> str | None:
     """Return the next agent with a space, in the order of ids."""
     agent_id = await held.fetchval(_NEXT_SPACE, after)
     return None if agent_id is None else str(agent_id)
 
 
-async def count_documents(held: Connection, agent_id: str) -> int:
+async def count_documents(connection: Connection, agent_id: str) -> int:
     """Return how many documents of an agent have or need vectors."""
-    return sum([int(await held.fetchval(named(_COUNT, agent_id, one))) for one in STORES])
+    return sum(
+        [int(await connection.fetchval(with_table_names(_COUNT, agent_id, one))) for one in STORES]
+    )
 
 
 async def set_documents(database: Database, model: int, documents: int) -> None:
@@ -205,12 +207,12 @@ async def set_documents(database: Database, model: int, documents: int) -> None:
     await database.execute(_SET_DOCUMENTS, model, documents)
 
 
-async def waiting(held: Connection, model: int, most: int) -> int:
+async def count_pending(connection: Connection, model: int, most: int) -> int:
     """Return how many jobs of this model are pending, at most `most`."""
-    return int(await held.fetchval(_WAITING, model, most))
+    return int(await connection.fetchval(_WAITING, model, most))
 
 
-async def walk_page(held: Connection, walk: Walk, page: int) -> bool:
+async def walk_page(connection: Connection, walk: ReembeddingWalk, page: int) -> bool:
     """Queue a page of documents for the model being built, or drop their vectors of a retired one.
 
     Return whether there may be more documents in this store.
@@ -218,28 +220,30 @@ async def walk_page(held: Connection, walk: Walk, page: int) -> bool:
     assert walk.store is not None
     feeding = walk.state == "building"
     more = (walk.agent_id, walk.store) if feeding else ()
-    statement = named(_FEED if feeding else _DROP, walk.agent_id, walk.store)
-    row = await held.fetchrow(statement, walk.model, walk.document_id, page, *more)
+    statement = with_table_names(_FEED if feeding else _DROP, walk.agent_id, walk.store)
+    row = await connection.fetchrow(statement, walk.model, walk.document_id, page, *more)
     assert row is not None
     last = row["last"] or walk.document_id
     count = row["documents"]
-    await held.execute(_MOVE, walk.model, walk.agent_id, walk.store, last, False, count)
+    await connection.execute(_MOVE, walk.model, walk.agent_id, walk.store, last, False, count)
     return bool(count == page)
 
 
-async def enter(held: Connection, walk: Walk, agent_id: str, store: Store | None) -> None:
+async def move_walk(
+    held: Connection, walk: ReembeddingWalk, agent_id: str, store: Store | None
+) -> None:
     """Move the walk to the beginning of a store; without a store, to the next space."""
     await held.execute(_MOVE, walk.model, agent_id, store, None, False, 0)
 
 
-async def finish_walk(held: Connection, walk: Walk) -> None:
+async def finish_walk(connection: Connection, walk: ReembeddingWalk) -> None:
     """Mark a walk as finished."""
-    await held.execute(_MOVE, walk.model, walk.agent_id, None, None, True, 0)
+    await connection.execute(_MOVE, walk.model, walk.agent_id, None, None, True, 0)
     if walk.state == "retired":
-        await held.execute(_FORGET_JOBS, walk.model)
+        await connection.execute(_FORGET_JOBS, walk.model)
 
 
-async def switch(held: Connection, walk: Walk) -> None:
+async def activate_model(held: Connection, walk: ReembeddingWalk) -> None:
     """Activate the model that was being built, and retire the active one."""
     before = await held.fetchval(_ACTIVE)
     if before is not None:
@@ -247,6 +251,6 @@ async def switch(held: Connection, walk: Walk) -> None:
     await held.execute(_ACTIVATE, walk.model)
 
 
-async def _retire(held: Connection, model: int) -> None:
-    await held.execute(_RETIRE, model)
-    await held.execute(_FORGET_JOBS, model)
+async def _retire(connection: Connection, model: int) -> None:
+    await connection.execute(_RETIRE, model)
+    await connection.execute(_FORGET_JOBS, model)

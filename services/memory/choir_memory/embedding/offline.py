@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from choir_common.errors import Unavailable
-from choir_memory.embedding.port import Vector
+from choir_memory.embedding.embedder import Vector
 
 log = structlog.get_logger("choir.memory.offline")
 
@@ -38,7 +38,7 @@ class _Model(Protocol):
 class OfflineEmbedder:
     """all-MiniLM-L6-v2 in one thread."""
 
-    streams = 1
+    max_concurrency = 1
 
     def __init__(self, name: str, dimensions: int) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class OfflineEmbedder:
         model, encoded = await self._later(self._encode, texts)
         vectors: dict[int, Vector] = {}
         # one job per run: a query that arrives meanwhile runs next
-        for group in groups([len(ids) for ids in encoded]):
+        for group in group_by_length([len(ids) for ids in encoded]):
             chosen = [encoded[at] for at in group]
             made = await self._later(model.run, chosen)
             vectors.update(zip(group, made, strict=True))
@@ -95,7 +95,7 @@ def _release(model: _Model) -> None:
     model.release_memory()
 
 
-def groups(lengths: Sequence[int]) -> list[list[int]]:
+def group_by_length(lengths: Sequence[int]) -> list[list[int]]:
     """Return the indexes of texts to run together, grouped by length, within both limits."""
     made: list[list[int]] = []
     for at in sorted(range(len(lengths)), key=lambda index: lengths[index]):

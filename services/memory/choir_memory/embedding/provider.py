@@ -9,13 +9,13 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from choir_common.errors import BadInput, Unavailable
-from choir_memory.embedding.port import Vector
+from choir_common.errors import InvalidRequest, Unavailable
+from choir_memory.embedding.embedder import Vector
 
-NEARLY_ONE = (0.5, 2.0)
+UNIT_LENGTH_RANGE = (0.5, 2.0)
 
 
-class _Client(Protocol):
+class _EmbeddingsClient(Protocol):
     async def embeddings(
         self, model: str, texts: Sequence[str], dimensions: int | None
     ) -> list[Vector]: ...
@@ -37,11 +37,11 @@ class ProviderEmbedder:
     ) -> None:
         self.name = name
         self.dimensions = dimensions
-        self.streams = streams
+        self.max_concurrency = streams
         self._endpoint = endpoint
         self._key = key
         self._timeout_s = timeout_s
-        self._client: _Client | None = None
+        self._client: _EmbeddingsClient | None = None
         self._opening = asyncio.Lock()
         self._shortens = False
 
@@ -64,12 +64,14 @@ class ProviderEmbedder:
         if client is not None:
             await client.close()
 
-    async def _shortened(self, client: _Client, texts: Sequence[str], found: int) -> list[Vector]:
+    async def _shortened(
+        self, client: _EmbeddingsClient, texts: Sequence[str], found: int
+    ) -> list[Vector]:
         """Request the configured length explicitly: some models support several and return the longest by
         default."""
         try:
             vectors = await client.embeddings(self.name, texts, self.dimensions)
-        except BadInput as error:
+        except InvalidRequest as error:
             raise self._wrong_length(found) from error
         self._shortens = all(len(vector) == self.dimensions for vector in vectors)
         return vectors
@@ -82,7 +84,7 @@ class ProviderEmbedder:
         length = math.hypot(*vector)
         if not math.isfinite(length) or length == 0:
             raise Unavailable("The embedding provider answered numbers that are no direction.")
-        if NEARLY_ONE[0] <= length <= NEARLY_ONE[1]:
+        if UNIT_LENGTH_RANGE[0] <= length <= UNIT_LENGTH_RANGE[1]:
             return vector
         return [value / length for value in vector]
 
@@ -93,12 +95,14 @@ class ProviderEmbedder:
             "CHOIR_EMBEDDING_DIMENSIONS."
         )
 
-    async def _open(self) -> _Client:
+    async def _open(self) -> _EmbeddingsClient:
         async with self._opening:
             if self._client is None:
                 # imported on first use, in a thread: see the docstring of provider_client
                 name = "choir_memory.embedding.provider_client"
                 module = await asyncio.to_thread(importlib.import_module, name)
-                client: _Client = module.ProviderClient(self._endpoint, self._key, self._timeout_s)
+                client: _EmbeddingsClient = module.ProviderClient(
+                    self._endpoint, self._key, self._timeout_s
+                )
                 self._client = client
             return self._client

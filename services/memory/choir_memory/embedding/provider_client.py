@@ -16,29 +16,35 @@ import orjson
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from choir_common.errors import BadInput, ChoirError, DeadlineExceeded, RateLimited, Unavailable
-from choir_memory.embedding.port import LONGEST_WAIT_S, Vector
+from choir_common.errors import (
+    ChoirError,
+    DeadlineExceeded,
+    InvalidRequest,
+    RateLimited,
+    Unavailable,
+)
+from choir_memory.embedding.embedder import MAX_RETRY_AFTER_S, Vector
 
-REFUSED_TEXT = frozenset({400, 413, 422})
+TEXT_REJECTED_STATUSES = frozenset({400, 413, 422})
 DEFAULT_WAIT_S = 1.0
-FAILED = 400
+FIRST_ERROR_STATUS = 400
 JSON = {"Content-Type": "application/json"}
 
 
-class _Item(BaseModel):
+class _EmbeddingItem(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     index: int
     embedding: list[float] | str
 
 
-class _Answer(BaseModel):
+class _EmbeddingsResponse(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    data: list[_Item]
+    data: list[_EmbeddingItem]
 
 
-_ANSWER = TypeAdapter(_Answer)
+_ANSWER = TypeAdapter(_EmbeddingsResponse)
 
 
 class ProviderClient:
@@ -60,7 +66,7 @@ class ProviderClient:
     ) -> list[Vector]:
         """Return the vectors in the order of `texts`; without `dimensions`, in the model's default length.
 
-        Raises BadInput when the texts are rejected, otherwise Unavailable, RateLimited or
+        Raises InvalidRequest when the texts are rejected, otherwise Unavailable, RateLimited or
         DeadlineExceeded. Error messages do not quote the provider's response, which may quote the text.
         """
         body: dict[str, object] = {"model": model, "input": list(texts)}
@@ -70,7 +76,7 @@ class ProviderClient:
             return await self._post(body)
         try:
             vectors = await self._post({**body, "encoding_format": "base64"})
-        except BadInput:
+        except InvalidRequest:
             if self._compact:
                 raise
             vectors = await self._post(body)
@@ -82,7 +88,7 @@ class ProviderClient:
     async def _post(self, body: dict[str, object]) -> list[Vector]:
         try:
             async with self._session.post(self._url, data=orjson.dumps(body)) as response:
-                if response.status >= FAILED:
+                if response.status >= FIRST_ERROR_STATUS:
                     raise _as_choir(response)
                 answer = _ANSWER.validate_python(orjson.loads(await response.read()))
             items = sorted(answer.data, key=lambda item: item.index)
@@ -106,8 +112,8 @@ def _as_choir(response: ClientResponse) -> ChoirError:
             return RateLimited(
                 "The embedding provider limits the rate (HTTP 429).", retry_after_s=wait_s
             )
-        case status if status in REFUSED_TEXT:
-            return BadInput(f"The embedding provider refuses the text (HTTP {status}).")
+        case status if status in TEXT_REJECTED_STATUSES:
+            return InvalidRequest(f"The embedding provider refuses the text (HTTP {status}).")
         case 401 | 403 as status:
             return Unavailable(
                 f"The embedding provider refuses the key (HTTP {status}); check the secret "
@@ -138,4 +144,4 @@ def _wait_s(header: str) -> float:
             return DEFAULT_WAIT_S
         # a date without a zone is taken as UTC
         wait_s = (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
-    return min(max(wait_s, 0.0), LONGEST_WAIT_S)
+    return min(max(wait_s, 0.0), MAX_RETRY_AFTER_S)

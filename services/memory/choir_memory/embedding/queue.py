@@ -15,28 +15,33 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from choir_common.errors import BadInput, ChoirError
+from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.postgres.pool import Database
 from choir_memory.embedding import queue_store
-from choir_memory.embedding.embedders import Embedders
-from choir_memory.embedding.guard import EmbedderGuard
-from choir_memory.embedding.port import BATCH, LONGEST_WAIT_S, Vector, render
-from choir_memory.embedding.queue_store import Document, Job, Made, Postponed
-from choir_memory.schema.spaces import Spaces
-from choir_memory.words.passages import passages
+from choir_memory.embedding.circuit_breaker import EmbedderCircuitBreaker
+from choir_memory.embedding.embedder import BATCH_SIZE, MAX_RETRY_AFTER_S, Vector, to_pgvector
+from choir_memory.embedding.queue_store import (
+    EmbeddedDocument,
+    EmbeddingJob,
+    PostponedJob,
+    QueuedDocument,
+)
+from choir_memory.embedding.registry import EmbedderRegistry
+from choir_memory.schema.store import SpaceRegistry
+from choir_memory.text.splitting import split_passages
 
 log = structlog.get_logger("choir.memory.queue")
 
 MAX_RETRIES = 3
 """Retries with backoff after the first attempt; then the document waits for the slow sweep."""
-REFUSED_S = 3_600.0
+REJECTED_RETRY_S = 3_600.0
 """Seconds before a text that was rejected each time is tried again; each attempt may cost money."""
 JITTER = 1.25
 DATABASE_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class QueueIntervals:
     """Intervals and delays of the queue, in seconds."""
 
     tick_s: float
@@ -46,28 +51,28 @@ class Pace:
 
 
 @dataclass(slots=True)
-class _Round:
+class _BatchResult:
     """Result of one batch."""
 
-    made: list[Made] = field(default_factory=list)
+    made: list[EmbeddedDocument] = field(default_factory=list)
     failed: dict[tuple[str, str, object], ChoirError] = field(default_factory=dict)
     down: ChoirError | None = None
     """The error when the embedder itself is unavailable, not one text rejected."""
 
-    def fail(self, documents: Sequence[Document], error: ChoirError) -> None:
+    def fail(self, documents: Sequence[QueuedDocument], error: ChoirError) -> None:
         for one in documents:
             self.failed[(one.agent_id, one.store, one.document_id)] = error
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _ModelFailure:
     """Failure state of a model: consecutive failures, and when one batch may test it again."""
 
     failures: int = 0
     until: float = 0.0
 
 
-class _Bell:
+class _WorkNotifier:
     """Notifier of a lane: wakes it at once for a full batch, otherwise after a tick."""
 
     def __init__(self) -> None:
@@ -78,10 +83,10 @@ class _Bell:
     def ring(self, documents: int) -> None:
         self._announced += documents
         self._some.set()
-        if self._announced >= BATCH:
+        if self._announced >= BATCH_SIZE:
             self._full.set()
 
-    async def wait_for_work(self, pace: Pace) -> None:
+    async def wait_for_work(self, pace: QueueIntervals) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pace.poll_s):
                 await self._some.wait()
@@ -93,38 +98,42 @@ class _Bell:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _QueueLane:
     """A slice of the available models with its own worker; an unresponsive provider delays its own lane
     only."""
 
     models: slice
-    bell: _Bell = field(default_factory=_Bell)
+    bell: _WorkNotifier = field(default_factory=_WorkNotifier)
 
 
 class EmbeddingQueue:
     """The queue worker; start `run` as a task."""
 
     def __init__(
-        self, database: Database, spaces: Spaces, embedders: Embedders, pace: Pace
+        self,
+        database: Database,
+        spaces: SpaceRegistry,
+        embedders: EmbedderRegistry,
+        pace: QueueIntervals,
     ) -> None:
         self._database = database
         self._spaces = spaces
         self._embedders = embedders
         self._pace = pace
-        self._lanes = (_Lane(slice(1)), _Lane(slice(1, None)))
-        self._troubles: dict[int, _Trouble] = {}
+        self._lanes = (_QueueLane(slice(1)), _QueueLane(slice(1, None)))
+        self._troubles: dict[int, _ModelFailure] = {}
         # upper limit of all delays; a job due later than this was postponed before the database clock
         # went back
-        self._longest_s = JITTER * max(pace.sweep_s, REFUSED_S, LONGEST_WAIT_S)
+        self._longest_s = JITTER * max(pace.sweep_s, REJECTED_RETRY_S, MAX_RETRY_AFTER_S)
 
-    def announce(self, documents: int = 1) -> None:
+    def notify(self, documents: int = 1) -> None:
         """Report newly queued documents; a full batch is embedded at once, fewer after a tick."""
         for lane in self._lanes:
             lane.bell.ring(documents)
 
     async def counts(self) -> tuple[int, int]:
         """Return how many documents wait for a vector, and how many have used up their retries."""
-        return await queue_store.count(self._database, MAX_RETRIES)
+        return await queue_store.count_jobs(self._database, MAX_RETRIES)
 
     async def run(self) -> None:
         """Embed pending documents until cancelled, with one lane for the active model and one for a new
@@ -133,13 +142,13 @@ class EmbeddingQueue:
             for lane in self._lanes:
                 tasks.create_task(self._run_lane(lane))
 
-    async def _run_lane(self, lane: _Lane) -> None:
+    async def _run_lane(self, lane: _QueueLane) -> None:
         while True:
             await lane.bell.wait_for_work(self._pace)
             try:
                 # another replica may have switched the model
                 await self._embedders.refresh()
-                while await self.take_batch(self._embedders.working[lane.models]):
+                while await self.embed_batch(self._embedders.working[lane.models]):
                     pass
             except ChoirError as error:
                 log.warning("embedding queue waits for the database", error=error.message)
@@ -148,7 +157,9 @@ class EmbeddingQueue:
                 log.exception("embedding batch failed")
                 await asyncio.sleep(DATABASE_PAUSE_S)
 
-    async def take_batch(self, models: Sequence[tuple[int, EmbedderGuard]] | None = None) -> bool:
+    async def embed_batch(
+        self, models: Sequence[tuple[int, EmbedderCircuitBreaker]] | None = None
+    ) -> bool:
         """Embed one batch for the first of these models (default: all) that has work.
 
         Return whether more may be pending.
@@ -158,19 +169,19 @@ class EmbeddingQueue:
                 return True
         return False
 
-    def _may_try(self, model: int, guard: EmbedderGuard) -> bool:
+    def _may_try(self, model: int, guard: EmbedderCircuitBreaker) -> bool:
         trouble = self._troubles.get(model)
         # a query may have found that the provider is available again
         return trouble is None or guard.trouble is None or time.monotonic() >= trouble.until
 
-    async def _take_of(self, model: int, guard: EmbedderGuard) -> bool:
+    async def _take_of(self, model: int, guard: EmbedderCircuitBreaker) -> bool:
         """Embed one batch; return whether there may be more that would succeed."""
         # a failing model is tested with one batch
-        limit = BATCH * (1 if model in self._troubles else guard.streams)
+        limit = BATCH_SIZE * (1 if model in self._troubles else guard.streams)
         async with self._database.transaction() as held:
             # The rows stay locked during the call to the embedder, so that a crash releases them at
             # once.
-            jobs = await queue_store.claim(held, model, limit, self._longest_s)
+            jobs = await queue_store.claim_jobs(held, model, limit, self._longest_s)
             if not jobs:
                 return False
             for agent_id in {job.agent_id for job in jobs}:
@@ -179,15 +190,19 @@ class EmbeddingQueue:
             result = await self._embed(guard, documents)
             await queue_store.store_vectors(held, model, result.made)
             late = self._late(jobs, result)
-            await queue_store.postpone(held, late)
+            await queue_store.postpone_jobs(held, late)
             postponed = {one.job_id for one in late}
-            await queue_store.finish(held, [j.job_id for j in jobs if j.job_id not in postponed])
+            await queue_store.delete_jobs(
+                held, [j.job_id for j in jobs if j.job_id not in postponed]
+            )
         await self._note(model, result)
         return model not in self._troubles
 
-    async def _embed(self, guard: EmbedderGuard, documents: Sequence[Document]) -> _Round:
-        result = _Round()
-        batches = _batches([(one, passages(one.text)) for one in documents])
+    async def _embed(
+        self, guard: EmbedderCircuitBreaker, documents: Sequence[QueuedDocument]
+    ) -> _BatchResult:
+        result = _BatchResult()
+        batches = _batches([(one, split_passages(one.text)) for one in documents])
 
         async def work() -> None:
             while batches:
@@ -205,13 +220,16 @@ class EmbeddingQueue:
         return result
 
     async def _embed_group(
-        self, guard: EmbedderGuard, group: Sequence[tuple[Document, list[str]]], result: _Round
+        self,
+        guard: EmbedderCircuitBreaker,
+        group: Sequence[tuple[QueuedDocument, list[str]]],
+        result: _BatchResult,
     ) -> None:
         try:
             try:
                 result.made += await self._vectors(guard, group)
-            except BadInput:
-                await guard.blame_the_text()
+            except InvalidRequest:
+                await guard.check_embedder()
                 await self._embed_singly(guard, group, result)
         except ChoirError as error:
             result.down = error
@@ -220,35 +238,38 @@ class EmbeddingQueue:
             result.fail(left, error)
 
     async def _embed_singly(
-        self, guard: EmbedderGuard, group: Sequence[tuple[Document, list[str]]], result: _Round
+        self,
+        guard: EmbedderCircuitBreaker,
+        group: Sequence[tuple[QueuedDocument, list[str]]],
+        result: _BatchResult,
     ) -> None:
         """Embed each text separately, so that one rejected text does not fail the others."""
         for one in group:
             try:
                 result.made += await self._vectors(guard, [one])
-            except BadInput as error:
+            except InvalidRequest as error:
                 result.fail([one[0]], error)
 
     async def _vectors(
-        self, guard: EmbedderGuard, group: Sequence[tuple[Document, list[str]]]
-    ) -> list[Made]:
+        self, guard: EmbedderCircuitBreaker, group: Sequence[tuple[QueuedDocument, list[str]]]
+    ) -> list[EmbeddedDocument]:
         texts = [text for _, parts in group for text in parts]
         vectors: list[Vector] = []
-        for at in range(0, len(texts), BATCH):
-            vectors += await guard.embed_documents(texts[at : at + BATCH])
-        rendered = iter([render(vector) for vector in vectors])
-        return [Made(one, [next(rendered) for _ in parts]) for one, parts in group]
+        for at in range(0, len(texts), BATCH_SIZE):
+            vectors += await guard.embed_documents(texts[at : at + BATCH_SIZE])
+        rendered = iter([to_pgvector(vector) for vector in vectors])
+        return [EmbeddedDocument(one, [next(rendered) for _ in parts]) for one, parts in group]
 
-    def _late(self, jobs: Sequence[Job], result: _Round) -> list[Postponed]:
+    def _late(self, jobs: Sequence[EmbeddingJob], result: _BatchResult) -> list[PostponedJob]:
         late = []
         for job in jobs:
             error = result.failed.get((job.agent_id, job.store, job.document_id))
             if error is not None:
-                refused = isinstance(error, BadInput) and job.tries >= MAX_RETRIES
-                wait_s = REFUSED_S if refused else self._wait_s(job.tries, error)
+                refused = isinstance(error, InvalidRequest) and job.tries >= MAX_RETRIES
+                wait_s = REJECTED_RETRY_S if refused else self._wait_s(job.tries, error)
                 # jitter keeps the replicas' retries apart
                 wait_s *= random.uniform(1.0, JITTER)  # noqa: S311 - spreads load, guards nothing
-                late.append(Postponed(job.job_id, wait_s, error.message, refused))
+                late.append(PostponedJob(job.job_id, wait_s, error.message, refused))
         return late
 
     def _wait_s(self, tries: int, error: ChoirError) -> float:
@@ -256,7 +277,7 @@ class EmbeddingQueue:
             return max(self._pace.sweep_s, error.retry_after_s or 0.0)
         return max(self._pace.retry_s * 2.0**tries, error.retry_after_s or 0.0)
 
-    async def _note(self, model: int, result: _Round) -> None:
+    async def _note(self, model: int, result: _BatchResult) -> None:
         if result.failed:
             error = next(iter(result.failed.values()))
             log.warning(
@@ -265,26 +286,27 @@ class EmbeddingQueue:
                 error=error.message,
             )
         if result.down is not None:
-            trouble = self._troubles.setdefault(model, _Trouble())
+            trouble = self._troubles.setdefault(model, _ModelFailure())
             wait_s = self._pace.retry_s * 2.0**trouble.failures
             trouble.until = time.monotonic() + max(wait_s, result.down.retry_after_s or 0.0)
             trouble.failures = min(trouble.failures + 1, MAX_RETRIES)
         elif model in self._troubles and (result.made or result.failed):
             # a single rejected text also shows that the provider is available again
             del self._troubles[model]
-            await queue_store.release(self._database, model)
+            await queue_store.release_jobs(self._database, model)
 
 
 def _batches(
-    cut: Sequence[tuple[Document, list[str]]],
-) -> list[list[tuple[Document, list[str]]]]:
-    """Group documents into batches of at most `BATCH` passages; a longer document is a batch of its own."""
-    made: list[list[tuple[Document, list[str]]]] = []
+    cut: Sequence[tuple[QueuedDocument, list[str]]],
+) -> list[list[tuple[QueuedDocument, list[str]]]]:
+    """Group documents into batches of at most `BATCH_SIZE` passages; a longer document is a batch of its
+    own."""
+    made: list[list[tuple[QueuedDocument, list[str]]]] = []
     room = 0
     for document, parts in cut:
         if not made or len(parts) > room:
             made.append([])
-            room = BATCH
+            room = BATCH_SIZE
         made[-1].append((document, parts))
         room -= len(parts)
     return made

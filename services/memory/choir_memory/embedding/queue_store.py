@@ -11,7 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection, Database
-from choir_memory.schema.naming import qualified
+from choir_memory.schema.store import qualified
 
 Store = Literal["session", "knowledge"]
 
@@ -78,7 +78,7 @@ JOIN choir_memory.embedding_models m ON m.id = q.model AND m.state = 'active'
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class EmbeddingJob:
     """A claimed row; a document that was changed twice has two."""
 
     job_id: int
@@ -89,7 +89,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class QueuedDocument:
     """A document's text at the time its jobs were claimed."""
 
     agent_id: str
@@ -100,15 +100,15 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class EmbeddedDocument:
     """A document's vectors, one per passage, in pgvector's text form."""
 
-    document: Document
+    document: QueuedDocument
     vectors: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Postponed:
+class PostponedJob:
     """A job to retry after `wait_s` seconds; `refused` if its text was rejected."""
 
     job_id: int
@@ -117,26 +117,28 @@ class Postponed:
     refused: bool
 
 
-async def enqueue(held: Connection, agent_id: str, store: Store, document_id: UUID) -> None:
+async def enqueue(connection: Connection, agent_id: str, store: Store, document_id: UUID) -> None:
     """Queue a document for embedding, if this transaction commits."""
-    await held.execute(_ENQUEUE, agent_id, store, [document_id])
+    await connection.execute(_ENQUEUE, agent_id, store, [document_id])
 
 
 async def enqueue_all(
-    held: Connection, agent_id: str, store: Store, document_ids: Sequence[UUID]
+    connection: Connection, agent_id: str, store: Store, document_ids: Sequence[UUID]
 ) -> None:
     """Queue documents for embedding, if this transaction commits."""
     if document_ids:
-        await held.execute(_ENQUEUE, agent_id, store, list(document_ids))
+        await connection.execute(_ENQUEUE, agent_id, store, list(document_ids))
 
 
-async def withdraw(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
+async def dequeue(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
     """Remove these documents from the queue."""
     if document_ids:
         await held.execute(_WITHDRAW, agent_id, list(document_ids))
 
 
-async def claim(held: Connection, model: int, limit: int, longest_wait_s: float) -> list[Job]:
+async def claim_jobs(
+    held: Connection, model: int, limit: int, longest_wait_s: float
+) -> list[EmbeddingJob]:
     """Lock up to `limit` due jobs that no other worker has, until the transaction ends.
 
     New jobs come first. `longest_wait_s` is the upper limit of all delays.
@@ -144,25 +146,33 @@ async def claim(held: Connection, model: int, limit: int, longest_wait_s: float)
     rows = await held.fetch(_CLAIM_NEW, model, limit)
     if len(rows) < limit:
         rows += await held.fetch(_CLAIM_LATE, model, limit - len(rows), longest_wait_s)
-    return [Job(r["id"], r["agent_id"], r["store"], r["document_id"], r["tries"]) for r in rows]
+    return [
+        EmbeddingJob(r["id"], r["agent_id"], r["store"], r["document_id"], r["tries"]) for r in rows
+    ]
 
 
-async def read_documents(held: Connection, jobs: Sequence[Job]) -> list[Document]:
+async def read_documents(
+    connection: Connection, jobs: Sequence[EmbeddingJob]
+) -> list[QueuedDocument]:
     """Return the documents of `jobs` that still exist and should have vectors, each once."""
     wanted: dict[tuple[str, Store], set[UUID]] = {}
     for job in jobs:
         wanted.setdefault((job.agent_id, job.store), set()).add(job.document_id)
-    documents: list[Document] = []
+    documents: list[QueuedDocument] = []
     for (agent_id, store), ids in wanted.items():
-        rows = await held.fetch(named(_READ, agent_id, store), list(ids))
-        documents += (Document(agent_id, store, r["id"], r["version"], r["text"]) for r in rows)
+        rows = await connection.fetch(with_table_names(_READ, agent_id, store), list(ids))
+        documents += (
+            QueuedDocument(agent_id, store, r["id"], r["version"], r["text"]) for r in rows
+        )
     return documents
 
 
-async def store_vectors(held: Connection, model: int, made: Sequence[Made]) -> None:
+async def store_vectors(
+    connection: Connection, model: int, documents: Sequence[EmbeddedDocument]
+) -> None:
     """Store vectors, except for documents that have changed since their text was read."""
-    spaces: dict[tuple[str, Store], list[Made]] = {}
-    for one in made:
+    spaces: dict[tuple[str, Store], list[EmbeddedDocument]] = {}
+    for one in documents:
         spaces.setdefault((one.document.agent_id, one.document.store), []).append(one)
     for (agent_id, store), group in spaces.items():
         rows = [
@@ -171,16 +181,16 @@ async def store_vectors(held: Connection, model: int, made: Sequence[Made]) -> N
             for part, vector in enumerate(one.vectors)
         ]
         columns = [list(column) for column in zip(*rows, strict=True)]
-        await held.execute(named(_STORE, agent_id, store), model, *columns)
+        await connection.execute(with_table_names(_STORE, agent_id, store), model, *columns)
 
 
-async def finish(held: Connection, job_ids: Sequence[int]) -> None:
+async def delete_jobs(held: Connection, job_ids: Sequence[int]) -> None:
     """Delete jobs that are done, or that refer to a deleted document."""
     if job_ids:
         await held.execute(_FINISH, list(job_ids))
 
 
-async def postpone(held: Connection, late: Sequence[Postponed]) -> None:
+async def postpone_jobs(held: Connection, late: Sequence[PostponedJob]) -> None:
     """Reschedule failed jobs and store the error."""
     if late:
         columns = zip(
@@ -189,18 +199,18 @@ async def postpone(held: Connection, late: Sequence[Postponed]) -> None:
         await held.execute(_POSTPONE, *(list(column) for column in columns))
 
 
-async def release(database: Database, model: int) -> None:
+async def release_jobs(database: Database, model: int) -> None:
     """Make the postponed jobs of a model due now, because its embedder is available again."""
     await database.execute(_RELEASE, model)
 
 
-async def count(database: Database, max_tries: int) -> tuple[int, int]:
+async def count_jobs(database: Database, max_tries: int) -> tuple[int, int]:
     """Return how many jobs are pending, and how many have used up their retries."""
     row = await database.fetchrow(_COUNT, max_tries)
     return (row["queued"], row["failed"]) if row else (0, 0)
 
 
-def named(statement: str, agent_id: str, store: Store) -> str:
+def with_table_names(statement: str, agent_id: str, store: Store) -> str:
     """Return a statement with the table names of one store of one agent."""
     session = store == "session"
     tables = "memory" if session else "knowledge"

@@ -10,21 +10,21 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.wire.memory_collections import (
     AddDocument,
-    BroughtDocuments,
+    CollectionDocuments,
     DocumentAdded,
     DocumentsRemoved,
     ListCollections,
     RemoveDocuments,
 )
-from choir_memory.endpoints.patience import patiently
-from choir_memory.layers.collections import Collections
+from choir_memory.collections.service import CollectionService
+from choir_memory.endpoints.retry import retry_unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class CollectionDoor:
+class CollectionEndpoints:
     """Endpoints for the requests that control sends on behalf of operators."""
 
-    collections: Collections
+    collections: CollectionService
 
     def table(self) -> tuple[Endpoint, ...]:
         """Return the endpoints."""
@@ -35,10 +35,10 @@ class CollectionDoor:
         )
 
     async def _add(self, document: AddDocument) -> DocumentAdded:
-        return await patiently(lambda: self.collections.add(document))
+        return await retry_unavailable(lambda: self.collections.add(document))
 
-    async def _list(self, asked: ListCollections) -> BroughtDocuments:
-        return await patiently(lambda: self.collections.listed(asked))
+    async def _list(self, asked: ListCollections) -> CollectionDocuments:
+        return await retry_unavailable(lambda: self.collections.listed(asked))
 
     async def _remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
         # not retried: if the first attempt succeeded unnoticed, a second one would raise NotFound

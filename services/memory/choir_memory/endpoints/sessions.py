@@ -8,26 +8,26 @@ from dataclasses import dataclass
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.wire.memory_sessions import (
-    Archived,
     ArchivePage,
+    ArchiveProgress,
     EraseSession,
     RecordUnits,
     SessionErased,
     UnitsRecorded,
 )
-from choir_memory.endpoints.patience import patiently
-from choir_memory.sessions.archive import Archive
-from choir_memory.sessions.erase import Eraser
-from choir_memory.sessions.record import Recorder
+from choir_memory.endpoints.retry import retry_unavailable
+from choir_memory.sessions.archive import SessionArchive
+from choir_memory.sessions.erasure import SessionEraser
+from choir_memory.sessions.recorder import UnitRecorder
 
 
 @dataclass(frozen=True, slots=True)
-class SessionDoor:
+class SessionEndpoints:
     """Endpoints for control, and for tools that import conversations."""
 
-    recorder: Recorder
-    archive: Archive
-    eraser: Eraser
+    recorder: UnitRecorder
+    archive: SessionArchive
+    eraser: SessionEraser
 
     def table(self) -> tuple[Endpoint, ...]:
         """Return the endpoints."""
@@ -38,10 +38,10 @@ class SessionDoor:
         )
 
     async def _record(self, given: RecordUnits) -> UnitsRecorded:
-        return await patiently(lambda: self.recorder.record(given))
+        return await retry_unavailable(lambda: self.recorder.record(given))
 
-    async def _archive(self, page: ArchivePage) -> Archived:
-        return await patiently(lambda: self.archive.take(page))
+    async def _archive(self, page: ArchivePage) -> ArchiveProgress:
+        return await retry_unavailable(lambda: self.archive.take(page))
 
     async def _erase(self, asked: EraseSession) -> SessionErased:
-        return await patiently(lambda: self.eraser.erase(asked))
+        return await retry_unavailable(lambda: self.eraser.erase(asked))

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from choir_common.errors import Conflict
 from choir_common.postgres.pool import Connection
-from choir_common.wire.memories import MemoryWritten
-from choir_memory.schema.naming import qualified
+from choir_common.wire.memory_search import MemoryWritten
+from choir_memory.schema.store import qualified
 
 _CLAIM = """
 INSERT INTO {schema}.operations (call_id, digest) VALUES ($1, $2)
@@ -44,7 +44,7 @@ _DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1"
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class DocumentContent:
     """Content of a document with its search tokens."""
 
     text: str
@@ -57,7 +57,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LockedDocument:
     """A stored document, locked for the rest of the transaction."""
 
     document_id: UUID
@@ -70,32 +70,32 @@ class Found:
 class KnowledgeStore:
     """Knowledge of one agent, on a connection under its role."""
 
-    def __init__(self, held: Connection, agent_id: str) -> None:
-        self._held = held
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
         self._agent_id = agent_id
 
-    async def claim(self, call_id: str, digest: str) -> MemoryWritten | None:
+    async def claim_call(self, call_id: str, digest: str) -> MemoryWritten | None:
         """Reserve `call_id` for this transaction, or return the answer stored under it.
 
         A concurrent call with the same id waits here. Raises Conflict when the id was used for another
         write.
         """
-        if await self._held.fetchval(self._sql(_CLAIM), call_id, digest) is not None:
+        if await self._connection.fetchval(self._sql(_CLAIM), call_id, digest) is not None:
             return None
-        row = await self._held.fetchrow(self._sql(_RECALL), call_id)
+        row = await self._connection.fetchrow(self._sql(_RECALL), call_id)
         if row is None or row["digest"] != digest:
             raise Conflict(
                 f"The call_id {call_id} was used for another write; use a fresh one for each."
             )
         return MemoryWritten.model_validate_json(row["answer"])
 
-    async def record(self, call_id: str, answer: MemoryWritten) -> None:
+    async def store_answer(self, call_id: str, answer: MemoryWritten) -> None:
         """Store the answer of this operation for repeated calls."""
-        await self._held.execute(self._sql(_RECORD), call_id, answer.model_dump_json())
+        await self._connection.execute(self._sql(_RECORD), call_id, answer.model_dump_json())
 
-    async def insert(self, document_id: UUID, key: str | None, body: Body) -> bool:
+    async def insert(self, document_id: UUID, key: str | None, body: DocumentContent) -> bool:
         """Insert a document; return False if the key is taken."""
-        inserted = await self._held.fetchval(
+        inserted = await self._connection.fetchval(
             self._sql(_INSERT),
             document_id,
             key,
@@ -108,16 +108,18 @@ class KnowledgeStore:
         )
         return inserted is not None
 
-    async def find(self, key: str | None, document_id: UUID | None, body: Body) -> Found | None:
+    async def find(
+        self, key: str | None, document_id: UUID | None, body: DocumentContent
+    ) -> LockedDocument | None:
         """Return and lock the document with `key`, or else `document_id`, compared with `body`."""
         named, name = ("key", key) if key is not None else ("id", document_id)
         sql = self._sql(_FIND.replace("{named}", named))
-        row = await self._held.fetchrow(sql, name, body.text, body.metadata, body.trust)
-        return Found(row["id"], row["key"], row["version"], row["same"]) if row else None
+        row = await self._connection.fetchrow(sql, name, body.text, body.metadata, body.trust)
+        return LockedDocument(row["id"], row["key"], row["version"], row["same"]) if row else None
 
-    async def replace(self, document_id: UUID, body: Body) -> int:
+    async def replace(self, document_id: UUID, body: DocumentContent) -> int:
         """Replace a document's content and delete its vectors and links; return the new version."""
-        version = await self._held.fetchval(
+        version = await self._connection.fetchval(
             self._sql(_REPLACE),
             document_id,
             body.text,
@@ -127,8 +129,8 @@ class KnowledgeStore:
             body.origin,
             body.trust,
         )
-        await self._held.execute(self._sql(_DROP_VECTORS), document_id)
-        await self._held.execute(self._sql(_DROP_LINKS), document_id)
+        await self._connection.execute(self._sql(_DROP_VECTORS), document_id)
+        await self._connection.execute(self._sql(_DROP_LINKS), document_id)
         return int(version)
 
     def _sql(self, statement: str) -> str:

@@ -13,18 +13,17 @@ from uuid import UUID, uuid4
 
 import orjson
 
-from choir_common.errors import BadInput, Conflict, NotFound
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.postgres.pool import Connection, Database
-from choir_common.wire.json import JsonObject
-from choir_common.wire.memories import MemoryUpsert, MemoryWritten
-from choir_memory.audit.store import Entry, as_actor, note
-from choir_memory.documents.erase_store import erase, erase_mentions
-from choir_memory.documents.kinds import TRUST, Origin
+from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
+from choir_common.wire.model import JsonObject
+from choir_memory.audit.store import AuditRecord, actor_name, write_record
+from choir_memory.documents.erase_store import erase_documents, erase_references
+from choir_memory.documents.model import TRUST, Origin
 from choir_memory.embedding.queue_store import enqueue
-from choir_memory.knowledge.store import Body, Found, KnowledgeStore
-from choir_memory.schema.spaces import Spaces
-from choir_memory.schema.store import as_agent, resume_service_role
-from choir_memory.words.tokens import document_tokens, tsvector
+from choir_memory.knowledge.store import DocumentContent, KnowledgeStore, LockedDocument
+from choir_memory.schema.store import SpaceRegistry, agent_transaction, resume_service_role
+from choir_memory.text.tokens import document_tokens, tsvector
 
 MAX_METADATA = 20_000
 """Bytes of JSON; metadata describes a document and must not contain one."""
@@ -41,7 +40,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class WriteResult:
     """Result of a write, and the documents it changed, including those deleted because they were derived."""
 
     written: MemoryWritten
@@ -49,31 +48,32 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class KnowledgeService:
     """Writer of knowledge; `announce` wakes the embedding queue."""
 
     database: Database
-    spaces: Spaces
+    spaces: SpaceRegistry
     announce: Callable[[], None]
 
     async def upsert(self, write: MemoryUpsert, writer: Writer | None = None) -> MemoryWritten:
         """Execute the write, or return the stored answer of its call_id; the default writer is the agent.
 
-        Raises BadInput, NotFound (nothing to change) or Conflict (key taken, version differs, or call_id
+        Raises InvalidRequest, NotFound (nothing to change) or Conflict (key taken, version differs, or
+        call_id
         used for another write).
         """
-        check(write)
+        validate_write(write)
         await self.spaces.ensure(write.agent_id)
-        writer = writer or Writer(as_actor(write.agent_id), "agent")
+        writer = writer or Writer(actor_name(write.agent_id), "agent")
         body = await _body(write, writer)
-        async with as_agent(self.database, write.agent_id) as held:
+        async with agent_transaction(self.database, write.agent_id) as held:
             store = KnowledgeStore(held, write.agent_id)
             # in the transaction of the write: after a crash neither of them exists
-            before = await store.claim(write.call_id, _digest(write))
+            before = await store.claim_call(write.call_id, _digest(write))
             if before is not None:
                 return _with_key(before, write)
             done = await _perform(held, store, write, body)
-            await store.record(write.call_id, _as_recorded(done.written))
+            await store.store_answer(write.call_id, _as_recorded(done.written))
             await resume_service_role(held)
             await _follow_up(held, write, writer, done)
         # after the commit: the worker could not see the job before
@@ -82,20 +82,22 @@ class Knowledge:
         return done.written
 
 
-async def _follow_up(held: Connection, write: MemoryUpsert, writer: Writer, done: Done) -> None:
+async def _follow_up(
+    connection: Connection, write: MemoryUpsert, writer: Writer, done: WriteResult
+) -> None:
     """Update queue, receipts and audit log, which need the service's role, in the transaction of the
     write."""
     answer = done.written
     if answer.operation == "unchanged":
         return
     if answer.operation == "deleted":
-        await erase_mentions(held, write.agent_id, done.touched)
+        await erase_references(connection, write.agent_id, done.touched)
     else:
         for document_id in done.touched:
-            await enqueue(held, write.agent_id, "knowledge", document_id)
+            await enqueue(connection, write.agent_id, "knowledge", document_id)
     detail: JsonObject = {"version": answer.version} if answer.version is not None else {}
-    entry = Entry(write.agent_id, writer.actor, answer.operation, done.touched, detail)
-    await note(held, entry)
+    entry = AuditRecord(write.agent_id, writer.actor, answer.operation, done.touched, detail)
+    await write_record(connection, entry)
 
 
 def _as_recorded(answer: MemoryWritten) -> MemoryWritten:
@@ -107,56 +109,56 @@ def _with_key(answer: MemoryWritten, write: MemoryUpsert) -> MemoryWritten:
     return answer.model_copy(update={"key": answer.key or write.key})
 
 
-def check(write: MemoryUpsert) -> None:
-    """Validate the combination of fields; raises BadInput naming the fault."""
+def validate_write(write: MemoryUpsert) -> None:
+    """Validate the combination of fields; raises InvalidRequest naming the fault."""
     if write.operation == "delete":
         if (write.key is None) == (write.document_id is None):
-            raise BadInput("delete needs either a key or a document_id.")
+            raise InvalidRequest("delete needs either a key or a document_id.")
         if write.text is not None or write.metadata:
-            raise BadInput("delete takes no text and no metadata.")
+            raise InvalidRequest("delete takes no text and no metadata.")
     elif not (write.text or "").strip():
-        raise BadInput(f"{write.operation} needs a text that is not blank.")
+        raise InvalidRequest(f"{write.operation} needs a text that is not blank.")
     elif write.operation == "insert" and write.document_id is not None:
-        raise BadInput("insert gives the document_id; to change that document use update.")
+        raise InvalidRequest("insert gives the document_id; to change that document use update.")
     elif write.operation == "update" and (write.key is None) == (write.document_id is None):
-        raise BadInput("update needs either a key or a document_id.")
+        raise InvalidRequest("update needs either a key or a document_id.")
     if write.expected_version is not None:
         if write.operation == "insert":
-            raise BadInput(
+            raise InvalidRequest(
                 "insert makes a new document; expected_version is for update and delete."
             )
         if write.expected_version == 0 and (write.operation == "delete" or write.key is None):
-            raise BadInput(
+            raise InvalidRequest(
                 "expected_version 0 says that there is nothing under a key yet: update it."
             )
     metadata = orjson.dumps(write.metadata)
     if len(metadata) > MAX_METADATA:
-        raise BadInput(f"metadata is larger than {MAX_METADATA} bytes.")
+        raise InvalidRequest(f"metadata is larger than {MAX_METADATA} bytes.")
     plain = (write.text or "", write.key or "", write.call_id)
     if any("\x00" in part for part in plain) or b"\\u0000" in metadata:
-        raise BadInput("The NUL character cannot be stored.")
+        raise InvalidRequest("The NUL character cannot be stored.")
 
 
 async def _perform(
-    held: Connection, store: KnowledgeStore, write: MemoryUpsert, body: Body
-) -> Done:
+    connection: Connection, store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent
+) -> WriteResult:
     match write.operation:
         case "insert":
             return await _insert(store, write.key, body)
         case "update":
             return await _update(store, write, body)
         case "delete":
-            return await _delete(held, store, write, body)
+            return await _delete(connection, store, write, body)
 
 
-async def _insert(store: KnowledgeStore, key: str | None, body: Body) -> Done:
+async def _insert(store: KnowledgeStore, key: str | None, body: DocumentContent) -> WriteResult:
     document_id = uuid4()
     if not await store.insert(document_id, key, body):
         raise Conflict(f"There is knowledge under the key {key}; use update to replace it.")
     return _done(document_id, key, "inserted", 1)
 
 
-async def _update(store: KnowledgeStore, write: MemoryUpsert, body: Body) -> Done:
+async def _update(store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent) -> WriteResult:
     wanted = _document_id(write)
     found = await store.find(write.key, wanted, body)
     if found is None and write.key is not None and not write.expected_version:
@@ -171,13 +173,15 @@ async def _update(store: KnowledgeStore, write: MemoryUpsert, body: Body) -> Don
     return _done(found.document_id, found.key, "updated", version)
 
 
-async def _delete(held: Connection, store: KnowledgeStore, write: MemoryUpsert, body: Body) -> Done:
+async def _delete(
+    connection: Connection, store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent
+) -> WriteResult:
     found = _as_expected(write, await store.find(write.key, _document_id(write), body))
-    gone = await erase(held, write.agent_id, (found.document_id,))
+    gone = await erase_documents(connection, write.agent_id, (found.document_id,))
     return replace(_done(found.document_id, found.key, "deleted", None), touched=gone.ids)
 
 
-def _as_expected(write: MemoryUpsert, found: Found | None) -> Found:
+def _as_expected(write: MemoryUpsert, found: LockedDocument | None) -> LockedDocument:
     """Return the document found; raises NotFound, or Conflict naming both versions."""
     name = write.key or write.document_id
     expected = write.expected_version
@@ -198,7 +202,7 @@ def _done(
     key: str | None,
     operation: Literal["inserted", "updated", "deleted", "unchanged"],
     version: int | None,
-) -> Done:
+) -> WriteResult:
     answer = MemoryWritten(
         document_id=str(document_id),
         key=key,
@@ -206,7 +210,7 @@ def _done(
         embedded="queued" if operation in ("inserted", "updated") else "none",
         version=version,
     )
-    return Done(answer, (document_id,))
+    return WriteResult(answer, (document_id,))
 
 
 def _document_id(write: MemoryUpsert) -> UUID | None:
@@ -218,13 +222,13 @@ def _document_id(write: MemoryUpsert) -> UUID | None:
         raise NotFound(f"There is no knowledge {write.document_id}.") from None
 
 
-async def _body(write: MemoryUpsert, writer: Writer) -> Body:
+async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:
     text = write.text or ""
     cut = document_tokens
     tokens = await asyncio.to_thread(cut, text) if len(text) > LONG_TEXT else cut(text)
     metadata = orjson.dumps(write.metadata).decode()
     trust = min(TRUST[writer.origin], TRUST["web"]) if write.outside else TRUST[writer.origin]
-    return Body(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust)
+    return DocumentContent(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust)
 
 
 def _digest(write: MemoryUpsert) -> str:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from choir_common.postgres.pool import Database
 
-LEASE_S = 300.0
+LEASE_DURATION_S = 300.0
 """Seconds until another replica may take over the lease of a crashed one; call `renew` at least
 this often."""
 
@@ -26,7 +26,7 @@ WHERE agent_id = $1 AND name = $2 AND holder = $3
 """
 
 
-class Leases:
+class LeaseStore:
     """Leases of this replica, which is identified by `holder`."""
 
     def __init__(self, database: Database, holder: str) -> None:
@@ -35,7 +35,7 @@ class Leases:
 
     async def renew(self, agent_id: str, name: str) -> bool:
         """Take or extend a lease; return whether this replica has it now."""
-        taken = await self._database.fetchval(_TAKE, agent_id, name, self._holder, LEASE_S)
+        taken = await self._database.fetchval(_TAKE, agent_id, name, self._holder, LEASE_DURATION_S)
         return taken is not None
 
     @contextlib.asynccontextmanager

@@ -1,15 +1,47 @@
 """Roles and spaces in Postgres, and transactions under an agent's role.
 
 Called by `spaces` and by every package that uses an agent's tables.
+
+Schema names of agents. Used by every store to fill in its statements.
+
+Create an agent's space on first use, and cache which spaces exist.
+
+Called by `app` at startup, and by every package that is about to use an agent's schema; next is
+`store`.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from choir_common.errors import Conflict
+from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.ids import AGENT_ID_RULE, is_agent_id
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Connection, Database
-from choir_memory.schema.naming import SHARED_SCHEMA, qualified, schema_name
+
+SHARED_SCHEMA = "choir_memory"
+# Names of control's and this service's own schemas; an agent with such a name would share them.
+RESERVED_AGENT_IDS = frozenset({"control", "memory"})
+
+
+def schema_name(agent_id: str) -> str:
+    """Return `choir_<agent_id>`, the name of the agent's schema and role; it must be quoted in SQL.
+
+    Raises InvalidRequest for a string that is not a valid agent id, and for a reserved name.
+    """
+    if not is_agent_id(agent_id):
+        raise InvalidRequest(f"{agent_id[:60]!r} names no agent: {AGENT_ID_RULE}.")
+    if agent_id in RESERVED_AGENT_IDS:
+        raise InvalidRequest(
+            f"No agent can be called {agent_id}: Choir keeps its own tables there."
+        )
+    return f"choir_{agent_id}"
+
+
+def qualified(statement: str, agent_id: str) -> str:
+    """Return `statement` with `{schema}` replaced by the agent's quoted schema."""
+    return statement.replace("{schema}", f'"{schema_name(agent_id)}"')
+
 
 _SHARED_FILES = "choir_memory.migrations.shared"
 _AGENT_FILES = "choir_memory.migrations.agent"
@@ -35,7 +67,7 @@ class SpaceStore:
         self._database = database
         self._files = read_migrations(_AGENT_FILES)
 
-    async def prepare(self) -> None:
+    async def migrate_shared_schema(self) -> None:
         """Migrate the shared schema; raises StartupError when that fails."""
         await migrate(self._database, SHARED_SCHEMA, read_migrations(_SHARED_FILES))
 
@@ -44,18 +76,18 @@ class SpaceStore:
         sql = "SELECT EXISTS (SELECT FROM choir_memory.spaces WHERE agent_id = $1)"
         return bool(await self._database.fetchval(sql, agent_id))
 
-    async def agents(self) -> list[str]:
+    async def list_agents(self) -> list[str]:
         """Return the ids of all agents that have a space."""
         sql = "SELECT agent_id FROM choir_memory.spaces ORDER BY agent_id"
         return [row["agent_id"] for row in await self._database.fetch(sql)]
 
-    async def any(self) -> bool:
+    async def has_any(self) -> bool:
         """Return whether any agent has a space."""
         return bool(
             await self._database.fetchval("SELECT EXISTS (SELECT FROM choir_memory.spaces)")
         )
 
-    async def make(self, agent_id: str) -> None:
+    async def create(self, agent_id: str) -> None:
         """Create or migrate the agent's role and schema; idempotent.
 
         Raises Conflict when a role with that name exists and has more rights than an agent's role
@@ -79,7 +111,7 @@ class SpaceStore:
 
 
 @contextlib.asynccontextmanager
-async def as_agent(
+async def agent_transaction(
     database: Database, agent_id: str, *, plan_once: bool = False
 ) -> AsyncIterator[Connection]:
     """Open a transaction in which only the agent's own schema is accessible (docs/design/memory.md rule 2).
@@ -89,29 +121,69 @@ async def as_agent(
     """
     # one statement, because each one costs a round trip
     begin = ["BEGIN", qualified(_TAKE_ROLE, agent_id), *([_PLAN_ONCE] if plan_once else [])]
-    async with database.transaction_in(schema_name(agent_id), "; ".join(begin)) as held:
+    async with database.schema_transaction(schema_name(agent_id), "; ".join(begin)) as held:
         yield held
 
 
 @contextlib.asynccontextmanager
-async def as_reader(
+async def admin_read_transaction(
     database: Database, agent_id: str | None = None, *, plan_once: bool = False
 ) -> AsyncIterator[Connection]:
     """Open a read-only transaction that can read every agent's schema: the admin path.
 
-    Pass `agent_id` when one agent's schema is read; `plan_once` as in `as_agent`.
+    Pass `agent_id` when one agent's schema is read; `plan_once` as in `agent_transaction`.
     """
     schema = SHARED_SCHEMA if agent_id is None else schema_name(agent_id)
     begin = ["BEGIN READ ONLY", *([_PLAN_ONCE] if plan_once else [])]
-    async with database.transaction_in(schema, "; ".join(begin)) as held:
+    async with database.schema_transaction(schema, "; ".join(begin)) as held:
         yield held
 
 
-async def take_agent_role(held: Connection, agent_id: str) -> None:
+async def take_agent_role(connection: Connection, agent_id: str) -> None:
     """Take the agent's role for the rest of this transaction, or until `resume_service_role`."""
-    await held.execute(qualified(_TAKE_ROLE, agent_id))
+    await connection.execute(qualified(_TAKE_ROLE, agent_id))
 
 
-async def resume_service_role(held: Connection) -> None:
+async def resume_service_role(connection: Connection) -> None:
     """Return to the service's own role, the only one that may write to `choir_memory`."""
-    await held.execute("RESET ROLE")
+    await connection.execute("RESET ROLE")
+
+
+class SpaceRegistry:
+    """Registry of agents' schemas; creates and migrates each on its first use in this process."""
+
+    def __init__(self, store: SpaceStore) -> None:
+        self._store = store
+        self._ready: set[str] = set()
+        # replicas are serialised by a Postgres lock; requests of this process by this one
+        self._making = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Migrate the shared schema; raises StartupError when that fails."""
+        await self._store.migrate_shared_schema()
+
+    async def ensure(self, agent_id: str) -> None:
+        """Create the agent's space if it does not exist, and migrate it if it is older than this code."""
+        schema_name(agent_id)
+        if agent_id in self._ready:
+            return
+        async with self._making:
+            if agent_id not in self._ready:
+                await self._store.create(agent_id)
+                self._ready.add(agent_id)
+
+    async def any(self) -> bool:
+        """Return whether any agent has a space."""
+        return await self._store.has_any()
+
+    async def require(self, agent_id: str) -> None:
+        """Raise NotFound unless the agent has a space.
+
+        For reads of another agent's memory, which must not create a space.
+        """
+        schema_name(agent_id)
+        if agent_id in self._ready:
+            return
+        if not await self._store.exists(agent_id):
+            raise NotFound(f"There is no memory of an agent {agent_id}.")
+        await self.ensure(agent_id)

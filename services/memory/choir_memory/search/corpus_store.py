@@ -3,23 +3,29 @@
 Called by `corpora` on a connection that may read the agent's schema. The figures come from Postgres'
 catalogs and are updated by ANALYZE, which autovacuum runs, and upkeep (`growth`) for tables that
 autovacuum missed.
+
+Short-lived cache of statistics about large spaces.
+
+Used by `recall` and `find`; next is `corpus_store`.
 """
 
+import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from choir_common.postgres.pool import Connection
-from choir_memory.schema.naming import schema_name
-from choir_memory.search.scope_store import Scope
+from choir_memory.schema.store import schema_name
+from choir_memory.search.scope_store import SearchScope, Store
 
-LARGE = 5_000
+LARGE_SPACE_DOCUMENTS = 5_000
 """Number of documents from which a space is not read whole; reading takes two to three ms per thousand."""
 SAMPLED_PAGES = 60
 """Table pages sampled for means: some hundred rows, which gives a mean within a few hundredths."""
 
 # Estimates rows from the current number of pages, as the planner does: `reltuples` is as old as the last
 # ANALYZE. Without statistics: 8 documents per page.
-RECKONED = """
+ESTIMATED_ROWS = """
 SELECT pg_relation_size(c.oid) / current_setting('block_size')::int
        * CASE WHEN c.relpages > 0 AND c.reltuples >= 0 THEN c.reltuples / c.relpages ELSE 8 END
 FROM pg_class c WHERE c.oid = '{documents}'::regclass
@@ -44,7 +50,7 @@ SELECT avg(tokens)::float8 FROM {documents} TABLESAMPLE SYSTEM ($1) REPEATABLE (
 
 
 @dataclass(frozen=True, slots=True)
-class Corpus:
+class CorpusStatistics:
     """Estimated statistics of a large space."""
 
     documents: int
@@ -60,9 +66,9 @@ class Corpus:
         return any(name.endswith(f"_hnsw_{model}") for name in self.vector_indexes)
 
 
-async def read_corpus(held: Connection, scope: Scope) -> Corpus:
+async def read_statistics(held: Connection, scope: SearchScope) -> CorpusStatistics:
     """Return the statistics of the space of `scope`, ignoring its filters."""
-    row = await held.fetchrow(scope.sql(_SIZE.replace("{reckoned}", RECKONED), 1))
+    row = await held.fetchrow(scope.sql(_SIZE.replace("{reckoned}", ESTIMATED_ROWS), 1))
     assert row is not None
     indexes = frozenset(row["vector_indexes"] or ())
     sample = _percent(row["vector_pages"])
@@ -73,8 +79,40 @@ async def read_corpus(held: Connection, scope: Scope) -> Corpus:
     common = (
         dict(zip(known["words"], known["shares"], strict=False)) if known and known["words"] else {}
     )
-    return Corpus(row["documents"], indexes, sample, max(mean or 1.0, 1.0), common)
+    return CorpusStatistics(row["documents"], indexes, sample, max(mean or 1.0, 1.0), common)
 
 
 def _percent(pages: int) -> float:
     return min(100.0, 100.0 * SAMPLED_PAGES / max(pages, 1))
+
+
+CACHE_TTL_S = 60.0
+"""Seconds for which statistics are cached; they change slowly."""
+MAX_CACHED_SPACES = 256
+"""Maximum number of cached spaces; the statistics of one take about 100 KB."""
+
+
+class CorpusCache:
+    """Cache of statistics per space, read again after a minute."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, Store], tuple[float, CorpusStatistics]] = OrderedDict()
+
+    def is_cached(self, scope: SearchScope) -> bool:
+        """Return whether the space of `scope` is cached, which means that it is large."""
+        known = self._known.get((scope.agent_id, scope.store))
+        return known is not None and time.monotonic() - known[0] < CACHE_TTL_S
+
+    async def of(self, held: Connection, scope: SearchScope) -> CorpusStatistics:
+        """Return the statistics of the space of `scope`."""
+        name = (scope.agent_id, scope.store)
+        now = time.monotonic()
+        if (known := self._known.get(name)) is not None and now - known[0] < CACHE_TTL_S:
+            self._known.move_to_end(name)
+            return known[1]
+        corpus = await read_statistics(held, scope)
+        self._known[name] = (now, corpus)
+        self._known.move_to_end(name)
+        if len(self._known) > MAX_CACHED_SPACES:
+            self._known.popitem(last=False)
+        return corpus

@@ -1,17 +1,22 @@
 """Receipts of searches in Postgres. They contain ids and figures, no text and not the query.
 
 Called by `recall` after the search, under the service's role; no agent's role can access the table.
+
+Store the receipts of concurrent searches in one statement.
+
+Used by `recall`; next is `receipt_store`.
 """
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 import orjson
 
 from choir_common.postgres.pool import Database
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 # Asynchronous commit: visible at once, not worth a disk flush, and lost only in a crash of Postgres right
 # after.
@@ -28,7 +33,7 @@ SELECT at, asked_by, receipt FROM choir_memory.receipts WHERE id = $1 AND agent_
 
 
 @dataclass(frozen=True, slots=True)
-class MadeReceipt:
+class NewReceipt:
     """A receipt of a search by `asked_by` in the memory of `agent_id`."""
 
     receipt_id: UUID
@@ -39,7 +44,7 @@ class MadeReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptReceipt:
+class StoredReceipt:
     """A stored receipt."""
 
     at: datetime
@@ -53,14 +58,40 @@ class ReceiptStore:
 
     database: Database
 
-    async def keep(self, made: Sequence[MadeReceipt]) -> None:
+    async def insert(self, receipts: Sequence[NewReceipt]) -> None:
         """Insert receipts; existing ones are not changed."""
-        rows = ((one.receipt_id, one.agent_id, one.asked_by, one.body) for one in made)
+        rows = ((one.receipt_id, one.agent_id, one.asked_by, one.body) for one in receipts)
         await self.database.execute(_KEEP, *(list(column) for column in zip(*rows, strict=True)))
 
-    async def read(self, receipt_id: UUID, agent_id: str) -> KeptReceipt | None:
+    async def read(self, receipt_id: UUID, agent_id: str) -> StoredReceipt | None:
         """Return the receipt if it belongs to this agent's memory."""
         row = await self.database.fetchrow(_READ, receipt_id, agent_id)
         if row is None:
             return None
-        return KeptReceipt(row["at"], row["asked_by"], orjson.loads(row["receipt"]))
+        return StoredReceipt(row["at"], row["asked_by"], orjson.loads(row["receipt"]))
+
+
+@dataclass(slots=True)
+class _ReceiptBatch:
+    made: list[NewReceipt] = field(default_factory=list)
+    kept: bool = False
+
+
+class ReceiptBatcher:
+    """Batcher of receipts: those that arrive while a statement runs are stored together by the next one."""
+
+    def __init__(self) -> None:
+        self._open = _ReceiptBatch()
+        self._turn = asyncio.Lock()
+
+    async def keep(self, store: ReceiptStore, made: NewReceipt) -> None:
+        """Store a receipt and return when that is done; raises the errors of `store`."""
+        batch = self._open
+        batch.made.append(made)
+        async with self._turn:
+            if batch is self._open:
+                self._open = _ReceiptBatch()
+            # if the caller that stored the batch failed or was cancelled, the next waiter stores it
+            if not batch.kept:
+                await store.insert(batch.made)
+                batch.kept = True

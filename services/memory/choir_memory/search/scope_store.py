@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Literal
 
-from choir_memory.schema.naming import qualified
+from choir_memory.schema.store import qualified
 
 Store = Literal["session", "knowledge"]
 Hidden = Literal["held", "retired", "expired"]
@@ -22,13 +22,13 @@ _KNOWLEDGE_PLACE = "d.collection AS session_id, d.chunk_index AS chunk_index"
 _SESSION_TIME = "d.happened_at"
 _KNOWLEDGE_TIME = "coalesce(d.happened_at, d.valid_from, d.created_at)"
 
-ONLY_IF_NAMED = ("error", "entity")
+KINDS_ONLY_ON_REQUEST = ("error", "entity")
 """Kinds of knowledge found only if named in `kinds`: tool failures have their own endpoint (hints), and
 an entity is only a name."""
 
 
 @dataclass(frozen=True)
-class Scope:
+class SearchScope:
     """The documents of one agent that a search may find; None and () do not filter.
 
     No slots, because of the cached properties.
@@ -86,9 +86,9 @@ class Scope:
             statement = statement.replace(name, part)
         return qualified(statement, self.agent_id)
 
-    def surroundings(self) -> "Scope":
+    def context_scope(self) -> "SearchScope":
         """Return the scope of what may be shown as context of a hit: of any speaker, kind and time."""
-        return Scope(
+        return SearchScope(
             self.agent_id,
             self.store,
             tiers=self.tiers,
@@ -109,7 +109,7 @@ class Scope:
         if self.store == "knowledge":
             shown = ["active", *(one for one in ("held", "retired") if one in self.hidden)]
             clauses.append(f"d.status IN ({', '.join(repr(one) for one in shown)})")
-            unasked = [kind for kind in ONLY_IF_NAMED if kind not in self.named_kinds]
+            unasked = [kind for kind in KINDS_ONLY_ON_REQUEST if kind not in self.named_kinds]
             if not self.kinds and unasked:
                 clauses.append(f"d.kind NOT IN ({', '.join(repr(one) for one in unasked)})")
         if "expired" not in self.hidden:

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from choir_common.postgres.pool import Connection, Record
-from choir_memory.search.columns_store import quoted
-from choir_memory.search.corpus_store import Corpus
-from choir_memory.search.finders import choose
-from choir_memory.search.scope_store import Scope
-from choir_memory.search.scored import ARM_DEPTH, Scored, scored_rows
+from choir_memory.search.candidate_columns_store import quote_terms
+from choir_memory.search.candidates import ARM_LIMIT, ArmResult, parse_arm_results
+from choir_memory.search.corpus_store import CorpusStatistics
+from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.term_selection import select_terms
 
 MAX_TERMS = 16
 """Number of the rarest terms of a query that are used; common ones are expensive and discriminate little."""
-WEIGHED = 2
+CANDIDATES_PER_RESULT = 2
 """Candidates scored by all terms for each document to return; chosen by their information."""
 
 # Information of a term as in BM25. ts_rank of one term grows with its count and levels off, 0.0608 for a
@@ -58,10 +58,10 @@ FROM weighed ORDER BY place LIMIT $8
 
 
 @dataclass(frozen=True, slots=True)
-class TextFound:
+class TextResult:
     """Results of the full-text arm, and the frequency of its terms in the space."""
 
-    hits: Sequence[Scored]
+    hits: Sequence[ArmResult]
     terms: Sequence[str]
     """The rarest terms of the query."""
     counts: Sequence[int]
@@ -70,34 +70,38 @@ class TextFound:
     mean_tokens: float
 
 
-NOTHING = TextFound((), (), (), 0, 1.0)
+NO_TEXT_RESULT = TextResult((), (), (), 0, 1.0)
 
 
-async def text_arm(
-    held: Connection, scope: Scope, corpus: Corpus, terms: Sequence[str], depth: int = ARM_DEPTH
-) -> TextFound:
+async def search_text(
+    held: Connection,
+    scope: SearchScope,
+    corpus: CorpusStatistics,
+    terms: Sequence[str],
+    depth: int = ARM_LIMIT,
+) -> TextResult:
     """Return documents that contain the query's rarest terms, ordered by their share of its information."""
-    chosen = choose(terms, corpus, MAX_TERMS)
+    chosen = select_terms(terms, corpus, MAX_TERMS)
     arguments = (
-        quoted(chosen.terms),
+        quote_terms(chosen.terms),
         chosen.held,
-        [" & ".join(quoted(finder)) for finder in chosen.finders],
+        [" & ".join(quote_terms(finder)) for finder in chosen.finders],
         chosen.rows,
         float(corpus.documents),
         corpus.mean_tokens,
-        WEIGHED * depth,
+        CANDIDATES_PER_RESULT * depth,
         depth,
     )
     sql = scope.sql(_TEXT_ARM, len(arguments) + 1)
     return _found(await held.fetch(sql, *arguments, *scope.arguments), chosen.terms)
 
 
-def _found(rows: Sequence[Record], terms: Sequence[str]) -> TextFound:
+def _found(rows: Sequence[Record], terms: Sequence[str]) -> TextResult:
     if not rows:
-        return NOTHING
+        return NO_TEXT_RESULT
     best = rows[0]
-    return TextFound(
-        scored_rows(rows),
+    return TextResult(
+        parse_arm_results(rows),
         [terms[number - 1] for number in best["terms"]],
         best["counts"],
         best["documents"],

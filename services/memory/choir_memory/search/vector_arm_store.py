@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from choir_common.postgres.pool import Connection
-from choir_memory.embedding.port import QueryVector
-from choir_memory.search.corpus_store import Corpus
-from choir_memory.search.scope_store import Scope
-from choir_memory.search.scored import ARM_DEPTH, Scored, scored_rows
+from choir_memory.embedding.embedder import QueryVector
+from choir_memory.search.candidates import ARM_LIMIT, ArmResult, parse_arm_results
+from choir_memory.search.corpus_store import CorpusStatistics
+from choir_memory.search.scope_store import SearchScope
 
 # The query's vector is a subquery everywhere: parsed once instead of once per row, also in a generic
 # plan.
@@ -30,14 +30,14 @@ WHERE place <= $2 ORDER BY place
 _FOLLOW_INDEX = """
 SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {width}
 """
-WIDTH, WIDTH_FOR = 200, 10_000
+EF_SEARCH, EF_SEARCH_DOCUMENTS = 200, 10_000
 """`ef_search` of HNSW for a space of 10,000 documents; it grows with the space.
 
 With only as many as an arm returns most of the nearest are missed. With 200 of 100,000 documents
 recall@10 is .97, with 400 .99; of a million with 400 .93, with 1,000 .98 (decision 42).
 """
-WIDTH_GROWS = 0.35
-MOST_WIDTH = 1_000
+EF_SEARCH_GROWTH = 0.35
+MAX_EF_SEARCH = 1_000
 """The maximum that pgvector allows."""
 # Model and dimensions are literals, because an expression index is used only if the expression matches.
 # The query's vector is parsed once, and OFFSET 0 makes each cosine be computed once.
@@ -62,46 +62,58 @@ FROM near n CROSS JOIN sample s GROUP BY 1, 2, 3, s.mean, s.deviation ORDER BY p
 
 
 @dataclass(frozen=True, slots=True)
-class VectorFound:
+class VectorResult:
     """The nearest documents, with mean and deviation of the similarity over the space to compare with."""
 
-    hits: Sequence[Scored]
+    hits: Sequence[ArmResult]
     mean: float
     deviation: float
 
 
-NO_VECTORS = VectorFound((), 0.0, 0.0)
+NO_VECTOR_RESULT = VectorResult((), 0.0, 0.0)
 
 
-async def vector_arm(
-    held: Connection, scope: Scope, corpus: Corpus, vector: QueryVector, depth: int = ARM_DEPTH
-) -> VectorFound:
+async def search_vectors(
+    held: Connection,
+    scope: SearchScope,
+    corpus: CorpusStatistics,
+    vector: QueryVector,
+    depth: int = ARM_LIMIT,
+) -> VectorResult:
     """Return the documents nearest to `vector` by cosine similarity."""
     if corpus.has_index(vector.model):
         return await _by_index(held, scope, corpus, vector, depth)
     arguments = (vector.text, depth, vector.model, *scope.arguments)
     rows = await held.fetch(scope.sql(_VECTOR_ARM, 4), *arguments)
     if not rows:
-        return NO_VECTORS
-    return VectorFound(scored_rows(rows), rows[0]["mean"], rows[0]["deviation"])
+        return NO_VECTOR_RESULT
+    return VectorResult(parse_arm_results(rows), rows[0]["mean"], rows[0]["deviation"])
 
 
-def width_for(documents: int) -> int:
+def ef_search_for(documents: int) -> int:
     """Return `ef_search` of HNSW for a space with this many documents."""
-    grown: float = WIDTH * max(1.0, documents / WIDTH_FOR) ** WIDTH_GROWS
-    return min(MOST_WIDTH, round(grown))
+    grown: float = EF_SEARCH * max(1.0, documents / EF_SEARCH_DOCUMENTS) ** EF_SEARCH_GROWTH
+    return min(MAX_EF_SEARCH, round(grown))
 
 
 async def _by_index(
-    held: Connection, scope: Scope, corpus: Corpus, vector: QueryVector, depth: int
-) -> VectorFound:
+    connection: Connection,
+    scope: SearchScope,
+    corpus: CorpusStatistics,
+    vector: QueryVector,
+    depth: int,
+) -> VectorResult:
     statement = _INDEXED_VECTOR_ARM
     for name, part in (("{dimensions}", vector.dimensions), ("{model}", vector.model)):
         statement = statement.replace(name, str(part))
-    await held.execute(_FOLLOW_INDEX.format(width=max(depth, width_for(corpus.documents))))
-    rows = await held.fetch(
+    await connection.execute(
+        _FOLLOW_INDEX.format(width=max(depth, ef_search_for(corpus.documents)))
+    )
+    rows = await connection.fetch(
         scope.sql(statement, 4), vector.text, depth, corpus.vector_sample, *scope.arguments
     )
     if not rows:
-        return NO_VECTORS
-    return VectorFound(scored_rows(rows), rows[0]["mean"] or 0.0, rows[0]["deviation"] or 0.0)
+        return NO_VECTOR_RESULT
+    return VectorResult(
+        parse_arm_results(rows), rows[0]["mean"] or 0.0, rows[0]["deviation"] or 0.0
+    )

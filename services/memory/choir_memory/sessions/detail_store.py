@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from choir_common.postgres.pool import Connection
-from choir_memory.documents.kinds import TRUST, least_trust
-from choir_memory.schema.naming import qualified
+from choir_memory.documents.model import TRUST, least_trust
+from choir_memory.schema.store import qualified
 from choir_memory.sessions.inherited import Inherited
-from choir_memory.sessions.sources import Source, terms_of
+from choir_memory.sessions.trust import TrustSource, comparison_terms
 
 # The least trust, and the first turns of users and agent; 200 are more than a selection can use.
 _TOLD = """
@@ -21,7 +21,7 @@ ORDER BY (kind <> 'turn'), chunk_index LIMIT 200
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TurnText:
     """The beginning of a turn's text."""
 
     speaker: str
@@ -30,19 +30,19 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SessionOverview:
     """Overview of a session."""
 
     least_trust: int | None
     until: datetime | None
-    turns: Sequence[Said]
+    turns: Sequence[TurnText]
 
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
     """The units that a summary may rest on, and the least trust among them."""
 
-    sources: Sequence[Source]
+    sources: Sequence[TrustSource]
     least: int
 
 
@@ -63,7 +63,7 @@ WHERE d.tier <> 'long_term_summary' AND coalesce(d.last_rev, 0) >= span.first_re
 """
 
 
-class DetailStore:
+class SessionDetailStore:
     """Read access to the details of one agent's sessions."""
 
     def __init__(self, held: Connection, agent_id: str) -> None:
@@ -71,14 +71,18 @@ class DetailStore:
         self._agent_id = agent_id
 
     async def grounds(
-        self, session_id: str, told: Told, texts: Collection[str], inherited: Inherited | None
+        self,
+        session_id: str,
+        told: SessionOverview,
+        texts: Collection[str],
+        inherited: Inherited | None,
     ) -> Grounds:
         """Return what these texts, said of a session, may rest on.
 
         With `inherited` they may repeat what the session took over: then units of earlier sessions count
         as well, and one whose units are gone or not there yet is trusted like text of unknown origin.
         """
-        terms = terms_of(texts)
+        terms = comparison_terms(texts)
         rows = await self._held.fetch(qualified(_SOURCES, self._agent_id), session_id, terms)
         trusts = [TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])]
         if inherited is not None and inherited.folded:
@@ -94,17 +98,19 @@ class DetailStore:
             if set(inherited.spans) - {row["session_id"] for row in earlier}:
                 trusts.append(TRUST["derived"])
             rows = [*rows, *earlier]
-        sources = [Source(row["trust"], frozenset(row["terms"])) for row in rows if row["terms"]]
+        sources = [
+            TrustSource(row["trust"], frozenset(row["terms"])) for row in rows if row["terms"]
+        ]
         return Grounds(sources, least_trust(trusts))
 
-    async def told(self, session_id: str) -> Told:
+    async def told(self, session_id: str) -> SessionOverview:
         """Return the overview of a session with its first turns."""
         rows = await self._held.fetch(qualified(_TOLD, self._agent_id), session_id)
         if not rows:
-            return Told(None, None, ())
+            return SessionOverview(None, None, ())
         turns = [
-            Said(row["speaker"] or "", row["origin"], row["text"])
+            TurnText(row["speaker"] or "", row["origin"], row["text"])
             for row in rows
             if row["kind"] == "turn"
         ]
-        return Told(rows[0]["least"], rows[0]["until"], turns)
+        return SessionOverview(rows[0]["least"], rows[0]["until"], turns)

@@ -51,7 +51,7 @@ WHERE agent_id = $1 AND session_id = $2
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class StoredTopic:
     """A part of a session's summary; the title may be empty."""
 
     title: str
@@ -67,7 +67,7 @@ class SessionState:
     through_rev: int
     unsettled: str
     summary: str
-    topics: tuple[Topic, ...]
+    topics: tuple[StoredTopic, ...]
     promoted: bool
     erased: bool
 
@@ -75,20 +75,20 @@ class SessionState:
 class SessionStore:
     """Sessions of one agent, on a connection under the service's role."""
 
-    def __init__(self, held: Connection, agent_id: str) -> None:
-        self._held = held
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
         self._agent_id = agent_id
 
-    async def hold(self, session_id: str, started_at: datetime) -> SessionState:
+    async def get_or_create(self, session_id: str, started_at: datetime) -> SessionState:
         """Return the session's state, created if new, locked for the rest of the transaction."""
-        await self._held.execute(_BEGIN, self._agent_id, session_id, started_at)
-        state = await self.held(session_id)
+        await self._connection.execute(_BEGIN, self._agent_id, session_id, started_at)
+        state = await self.get(session_id)
         assert state is not None
         return state
 
-    async def held(self, session_id: str) -> SessionState | None:
+    async def get(self, session_id: str) -> SessionState | None:
         """Return and lock the state of a session; None if it is unknown."""
-        row = await self._held.fetchrow(_HOLD, self._agent_id, session_id)
+        row = await self._connection.fetchrow(_HOLD, self._agent_id, session_id)
         if row is None:
             return None
         topics = orjson.loads(row["topics"])
@@ -98,33 +98,37 @@ class SessionStore:
             row["through_rev"],
             row["unsettled"],
             row["summary"],
-            tuple(Topic(one["title"], one["text"]) for one in topics),
+            tuple(StoredTopic(one["title"], one["text"]) for one in topics),
             row["promoted_at"] is not None,
             row["erased_at"] is not None,
         )
 
     async def advance(self, session_id: str, through_rev: int, unsettled: str) -> None:
         """Store that events up to `through_rev` are in memory, or in `unsettled`."""
-        await self._held.execute(_ADVANCE, self._agent_id, session_id, through_rev, unsettled)
+        await self._connection.execute(_ADVANCE, self._agent_id, session_id, through_rev, unsettled)
 
-    async def sum_up(self, session_id: str, summary: str, topics: Sequence[Topic]) -> None:
+    async def store_summary(
+        self, session_id: str, summary: str, topics: Sequence[StoredTopic]
+    ) -> None:
         """Store the agent's own summary until the session is promoted."""
         rendered = orjson.dumps([{"title": one.title, "text": one.text} for one in topics])
-        await self._held.execute(_SUM_UP, self._agent_id, session_id, summary, rendered.decode())
+        await self._connection.execute(
+            _SUM_UP, self._agent_id, session_id, summary, rendered.decode()
+        )
 
-    async def end(self, session_id: str, ended_at: datetime) -> None:
+    async def mark_ended(self, session_id: str, ended_at: datetime) -> None:
         """Mark the session as ended."""
-        await self._held.execute(_END, self._agent_id, session_id, ended_at)
+        await self._connection.execute(_END, self._agent_id, session_id, ended_at)
 
-    async def oldest_beyond(self, newest: int) -> str | None:
+    async def find_oldest_beyond(self, newest: int) -> str | None:
         """Return the oldest session to promote so that `newest` remain, or None."""
-        found = await self._held.fetchval(_TO_PROMOTE, self._agent_id, newest)
+        found = await self._connection.fetchval(_TO_PROMOTE, self._agent_id, newest)
         return None if found is None else str(found)
 
-    async def promoted(self, session_id: str) -> None:
+    async def mark_promoted(self, session_id: str) -> None:
         """Mark the session as promoted."""
-        await self._held.execute(_PROMOTED, self._agent_id, session_id)
+        await self._connection.execute(_PROMOTED, self._agent_id, session_id)
 
-    async def erased(self, session_id: str) -> None:
+    async def mark_erased(self, session_id: str) -> None:
         """Mark the session as erased and clear its other fields."""
-        await self._held.execute(_ERASED, self._agent_id, session_id)
+        await self._connection.execute(_ERASED, self._agent_id, session_id)

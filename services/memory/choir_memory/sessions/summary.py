@@ -8,11 +8,11 @@ found.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from choir_memory.documents.row import Row, document_id
-from choir_memory.sessions.detail_store import Grounds, Told
-from choir_memory.sessions.sources import Source, by_trust, is_supported
-from choir_memory.sessions.store import SessionState, Topic
-from choir_memory.sessions.wording import parts
+from choir_memory.documents.model import UnitRow, document_id
+from choir_memory.sessions.detail_store import Grounds, SessionOverview
+from choir_memory.sessions.rendering import split_text
+from choir_memory.sessions.store import SessionState, StoredTopic
+from choir_memory.sessions.trust import TrustSource, is_supported, split_by_trust
 
 SELECTED_CHARS = 2_000
 QUOTED_CHARS = 240
@@ -21,10 +21,10 @@ SUMMARY_CHARS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SessionSummary:
     """The summary of a session, and whether the agent wrote it."""
 
-    topics: tuple[Topic, ...]
+    topics: tuple[StoredTopic, ...]
     by_agent: bool
 
     @property
@@ -33,22 +33,26 @@ class Summary:
         return [text for topic in self.topics for text in (topic.title, topic.text)]
 
 
-def summarise(state: SessionState, told: Told) -> Summary:
+def build_summary(state: SessionState, told: SessionOverview) -> SessionSummary:
     """Return the agent's own summary, or else a selection of the user's messages."""
     by_agent = _topics(state)
-    return Summary(tuple(by_agent or _selected(told)), bool(by_agent))
+    return SessionSummary(tuple(by_agent or _selected(told)), bool(by_agent))
 
 
-def summary_rows(
-    session_id: str, state: SessionState, told: Told, summary: Summary, grounds: Grounds
-) -> list[Row]:
+def build_summary_rows(
+    session_id: str,
+    state: SessionState,
+    told: SessionOverview,
+    summary: SessionSummary,
+    grounds: Grounds,
+) -> list[UnitRow]:
     """Return the summary documents; none for a session without messages.
 
     Sentences that rest on less trusted units are a separate document with the least trust.
     """
     pieces = _pieces(summary.topics, grounds.sources, grounds.least)
     return [
-        Row(
+        UnitRow(
             document_id=document_id(session_id, "summary", str(index)),
             session_id=session_id,
             tier="long_term_summary",
@@ -65,14 +69,14 @@ def summary_rows(
     ]
 
 
-def _topics(state: SessionState) -> list[Topic]:
+def _topics(state: SessionState) -> list[StoredTopic]:
     topics = [topic for topic in state.topics if topic.text.strip()]
     if topics:
         return topics
-    return [Topic("", state.summary)] if state.summary.strip() else []
+    return [StoredTopic("", state.summary)] if state.summary.strip() else []
 
 
-def _selected(told: Told) -> list[Topic]:
+def _selected(told: SessionOverview) -> list[StoredTopic]:
     """Quote the user's messages, or else the agent's, from the beginning."""
     chosen = [turn for turn in told.turns if turn.origin == "user"] or list(told.turns)
     lines: list[str] = []
@@ -83,17 +87,17 @@ def _selected(told: Told) -> list[Topic]:
         if room < 0:
             break
         lines.append(line)
-    return [Topic("", "\n".join(lines))] if lines else []
+    return [StoredTopic("", "\n".join(lines))] if lines else []
 
 
 def _pieces(
-    topics: Sequence[Topic], sources: Sequence[Source], least: int
+    topics: Sequence[StoredTopic], sources: Sequence[TrustSource], least: int
 ) -> Iterator[tuple[str, str, int]]:
     """Yield title, text and trust of each document."""
     for topic in topics:
-        for part in by_trust(topic.text.replace("\x00", ""), sources, least):
+        for part in split_by_trust(topic.text.replace("\x00", ""), sources, least):
             # a title that is less trusted than the text below it is left out
             fits = part.trust == least or is_supported(topic.title, sources)
             title = topic.title if fits else ""
-            for piece in parts(part.text, SUMMARY_CHARS):
+            for piece in split_text(part.text, SUMMARY_CHARS):
                 yield title, f"{title}\n{piece}" if title else piece, part.trust

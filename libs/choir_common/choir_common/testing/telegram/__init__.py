@@ -4,21 +4,28 @@ Owns bots by token, chats, the update queue with Telegram's offset rule, files a
 never contacts api.telegram.org and imports no Telegram library, so that it is an independent test of ours.
 """
 
-from choir_common.testing.telegram.accounts import Button, SentMessage
-from choir_common.testing.telegram.faults import DropAfter, DropBefore, Flood, Pass, Refuse, Slow
+from choir_common.testing.telegram.accounts import InlineButton, SentMessage
+from choir_common.testing.telegram.faults import (
+    Delay,
+    DisconnectAfter,
+    DisconnectBefore,
+    ErrorResponse,
+    NoFault,
+    TooManyRequests,
+)
 from choir_common.testing.telegram.server import FakeTelegram, run_fake_telegram
 from choir_common.testing.telegram.user import FakeUser
 
 __all__ = [
-    "Button",
-    "DropAfter",
-    "DropBefore",
+    "Delay",
+    "DisconnectAfter",
+    "DisconnectBefore",
+    "ErrorResponse",
     "FakeTelegram",
     "FakeUser",
-    "Flood",
-    "Pass",
-    "Refuse",
+    "InlineButton",
+    "NoFault",
     "SentMessage",
-    "Slow",
+    "TooManyRequests",
     "run_fake_telegram",
 ]

@@ -1,6 +1,6 @@
 """Bots, chats, messages and files of the fake Telegram.
 
-`server` has one `Directory`; `methods` changes it for bots, `user` for people.
+`server` has one `BotRegistry`; `methods` changes it for bots, `user` for people.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from choir_common.testing.telegram.faults import BotApiError, Fault, bad_request
-from choir_common.testing.telegram.mailbox import Mailbox
-from choir_common.testing.telegram.traffic import Traffic
-from choir_common.wire.json import JsonObject
+from choir_common.testing.telegram.mailbox import UpdateQueue
+from choir_common.testing.telegram.rate_limits import RateLimits
+from choir_common.wire.model import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Button:
+class InlineButton:
     """One button of an inline keyboard."""
 
     text: str
@@ -31,7 +31,7 @@ class SentMessage:
     from_bot: bool
     text: str
     parse_mode: str | None = None
-    buttons: tuple[Button, ...] = ()
+    buttons: tuple[InlineButton, ...] = ()
     file_kind: str | None = None
     file_name: str | None = None
     file_bytes: bytes | None = None
@@ -41,7 +41,7 @@ class SentMessage:
     preview: bool = True
     """Whether Telegram shows previews of the links in the text."""
     edits: int = 0
-    at: int = field(default_factory=lambda: int(time.time()))
+    date: int = field(default_factory=lambda: int(time.time()))
 
 
 @dataclass(slots=True)
@@ -51,17 +51,17 @@ class Chat:
     user_id: int
     first_name: str
     messages: dict[int, SentMessage] = field(default_factory=dict)
-    news: "asyncio.Queue[SentMessage]" = field(default_factory=asyncio.Queue)
+    new_messages: "asyncio.Queue[SentMessage]" = field(default_factory=asyncio.Queue)
     actions: list[str] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     blocked: bool = False
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def stir(self) -> None:
+    def notify(self) -> None:
         """Wake the tasks that wait for a condition in this chat."""
         self._stirred.set()
 
-    async def until(self, is_so: Callable[["Chat"], bool]) -> None:
+    async def wait_until(self, is_so: Callable[["Chat"], bool]) -> None:
         """Wait until the condition is true; it is checked after each action of the bot."""
         while not is_so(self):
             self._stirred.clear()
@@ -71,11 +71,11 @@ class Chat:
         """Return the chat as Bot API JSON."""
         return {"id": self.user_id, "type": "private", "first_name": self.first_name}
 
-    def person(self) -> JsonObject:
+    def user_json(self) -> JsonObject:
         """Return the chat's user as Bot API JSON."""
         return {"id": self.user_id, "is_bot": False, "first_name": self.first_name}
 
-    def said(self) -> list[str]:
+    def bot_texts(self) -> list[str]:
         """Return every text the bot sent here, in order, with edits applied."""
         return [m.text for m in self.messages.values() if m.from_bot]
 
@@ -91,7 +91,7 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallbackAnswer:
     """A bot's response to a button press."""
 
     query_id: str
@@ -100,7 +100,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class BotCall:
     """One call by a bot, for tests that check the requests and not only their effect."""
 
     method: str
@@ -113,17 +113,17 @@ class Bot:
 
     token: str
     username: str
-    mailbox: Mailbox = field(default_factory=Mailbox)
+    mailbox: UpdateQueue = field(default_factory=UpdateQueue)
     chats: dict[int, Chat] = field(default_factory=dict)
     webhook: Webhook = field(default_factory=Webhook)
     commands: dict[str, list[JsonObject]] = field(default_factory=dict)
-    """Command menus by scope: `default`, `all_private_chats`, `chat:7`."""
-    answers: list[Answer] = field(default_factory=list)
+    """Command menus by scope: `default`, `all_private_chats`, `chat_span:7`."""
+    answers: list[CallbackAnswer] = field(default_factory=list)
     open_queries: set[str] = field(default_factory=set)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[BotCall] = field(default_factory=list)
     files: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     scripts: dict[str, list[Fault]] = field(default_factory=dict)
-    traffic: Traffic | None = None
+    rate_limits: RateLimits | None = None
     """If set, the bot's calls above Telegram's rate limits are rejected."""
     _message_ids: "count[int]" = field(default_factory=lambda: count(1))
     _file_ids: "count[int]" = field(default_factory=lambda: count(1))
@@ -161,7 +161,7 @@ class Bot:
         """Return the next message id of this bot."""
         return next(self._message_ids)
 
-    def keep_file(self, name: str, content: bytes) -> str:
+    def store_file(self, name: str, content: bytes) -> str:
         """Store a file and return its `file_id`."""
         file_id = f"file-{next(self._file_ids)}"
         self.files[file_id] = (name, content)
@@ -178,7 +178,7 @@ class Bot:
 
 
 @dataclass(slots=True)
-class Directory:
+class BotRegistry:
     """All bots of this fake Telegram, by token."""
 
     bots: dict[str, Bot] = field(default_factory=dict)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Flood:
+class TooManyRequests:
     """429 with `retry_after` in whole seconds, as Telegram sends it."""
 
     retry_after: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class ErrorResponse:
     """Any other error response, with Telegram's wording in `description`."""
 
     status: int
@@ -22,28 +22,28 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class DropBefore:
+class DisconnectBefore:
     """Cut the connection without running the method."""
 
 
 @dataclass(frozen=True, slots=True)
-class DropAfter:
+class DisconnectAfter:
     """Run the method, then cut the connection before the response: the outcome is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Slow:
+class Delay:
     """Respond normally, but only after `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class NoFault:
     """Respond normally, so that a script can fail the third call and not the first two."""
 
 
-Fault = Flood | Refuse | DropBefore | DropAfter | Slow | Pass
+Fault = TooManyRequests | ErrorResponse | DisconnectBefore | DisconnectAfter | Delay | NoFault
 
 
 class BotApiError(Exception):

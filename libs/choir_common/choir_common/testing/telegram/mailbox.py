@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from choir_common.testing.telegram.faults import BotApiError
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 CONFLICT = "Conflict: terminated by other getUpdates request; make sure only one bot instance runs"
 
@@ -28,7 +28,7 @@ class QueuedUpdate:
 
 
 @dataclass(slots=True)
-class Mailbox:
+class UpdateQueue:
     """Unconfirmed updates, and the history from which a test can repeat one."""
 
     pending: list[QueuedUpdate] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Mailbox:
     _poll: int = 0
 
     @property
-    def polls(self) -> int:
+    def poll_count(self) -> int:
         """Number of polls started."""
         return self._poll
 
@@ -95,9 +95,9 @@ class Mailbox:
             found = self.repeats or [u for u in self.pending if not kinds or u.kind in kinds]
             if found:
                 return found[0]
-            await self.stirred()
+            await self.wait_for_change()
 
-    async def stirred(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until an update arrives, or the delivery method changes."""
         self._arrival.clear()
         await self._arrival.wait()

@@ -7,25 +7,37 @@ import re
 
 from pydantic import JsonValue
 
-from choir_common.testing.telegram.accounts import Answer, Button, Chat, SentMessage, Webhook
-from choir_common.testing.telegram.entities import render
+from choir_common.testing.telegram.accounts import (
+    CallbackAnswer,
+    Chat,
+    InlineButton,
+    SentMessage,
+    Webhook,
+)
+from choir_common.testing.telegram.bot_api_json import message_json
 from choir_common.testing.telegram.faults import BotApiError, bad_request
-from choir_common.testing.telegram.media import Exchange, Method, get_file, keep, send_file
+from choir_common.testing.telegram.files import (
+    Method,
+    MethodCall,
+    get_file,
+    send_file,
+    store_message,
+)
+from choir_common.testing.telegram.markup import render
 from choir_common.testing.telegram.request import Arguments
-from choir_common.testing.telegram.shapes import message_json
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 CALLBACK_DATA_LIMIT = 64
 DESCRIPTION_LIMIT = 256
 WEBHOOK_CONFLICT = "Conflict: can't use getUpdates method while webhook is active"
 
 
-async def get_me(call: Exchange) -> JsonValue:
+async def get_me(call: MethodCall) -> JsonValue:
     """Return the bot."""
     return call.bot.as_json()
 
 
-async def get_updates(call: Exchange) -> JsonValue:
+async def get_updates(call: MethodCall) -> JsonValue:
     """Long poll. Raises BotApiError 409 if a webhook is set or another poll starts."""
     if call.bot.webhook.url:
         raise BotApiError(409, WEBHOOK_CONFLICT)
@@ -39,7 +51,7 @@ async def get_updates(call: Exchange) -> JsonValue:
     return [update.as_json() for update in found]
 
 
-async def send_message(call: Exchange) -> JsonValue:
+async def send_message(call: MethodCall) -> JsonValue:
     """Send a message to a user who has written to the bot before."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     mode = call.arguments.optional("parse_mode")
@@ -48,10 +60,10 @@ async def send_message(call: Exchange) -> JsonValue:
     message.markup = markup
     message.preview = _wants_preview(call.arguments)
     message.reply_to = call.arguments.replied_to(chat.messages)
-    return keep(call.bot, chat, message)
+    return store_message(call.bot, chat, message)
 
 
-async def edit_message_text(call: Exchange) -> JsonValue:
+async def edit_message_text(call: MethodCall) -> JsonValue:
     """Edit a message of the bot; an unchanged text is an error, as with Telegram."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     message = _own(chat, call.arguments, "edit")
@@ -68,41 +80,41 @@ async def edit_message_text(call: Exchange) -> JsonValue:
     message.markup = markup
     message.preview = _wants_preview(call.arguments)
     message.edits += 1
-    chat.news.put_nowait(message)
-    chat.stir()
+    chat.new_messages.put_nowait(message)
+    chat.notify()
     return message_json(call.bot, chat, message)
 
 
-async def delete_message(call: Exchange) -> JsonValue:
+async def delete_message(call: MethodCall) -> JsonValue:
     """Delete a message of the bot."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     message = _own(chat, call.arguments, "delete")
     del chat.messages[message.message_id]
     chat.deleted.append(message.message_id)
-    chat.stir()
+    chat.notify()
     return True
 
 
-async def answer_callback_query(call: Exchange) -> JsonValue:
+async def answer_callback_query(call: MethodCall) -> JsonValue:
     """Close the spinner on a pressed button. Raises BotApiError 400 if it is already closed."""
     query = call.arguments.text("callback_query_id")
     if query not in call.bot.open_queries:
         raise bad_request("query is too old and response timeout expired or query ID is invalid")
     call.bot.open_queries.remove(query)
     alert = call.arguments.flag("show_alert")
-    call.bot.answers.append(Answer(query, call.arguments.optional("text"), alert))
+    call.bot.answers.append(CallbackAnswer(query, call.arguments.optional("text"), alert))
     return True
 
 
-async def send_chat_action(call: Exchange) -> JsonValue:
+async def send_chat_action(call: MethodCall) -> JsonValue:
     """Show a chat action such as `typing`."""
     chat = call.bot.chat(call.arguments.number("chat_id"))
     chat.actions.append(call.arguments.text("action"))
-    chat.stir()
+    chat.notify()
     return True
 
 
-async def set_my_commands(call: Exchange) -> JsonValue:
+async def set_my_commands(call: MethodCall) -> JsonValue:
     """Store the command menu of a scope. Raises BotApiError 400 for names Telegram rejects."""
     commands = call.arguments.objects("commands")
     for command in commands:
@@ -119,7 +131,7 @@ async def set_my_commands(call: Exchange) -> JsonValue:
     return True
 
 
-async def set_webhook(call: Exchange) -> JsonValue:
+async def set_webhook(call: MethodCall) -> JsonValue:
     """Push updates to an address from now on; an empty one switches to long polling."""
     call.bot.webhook = Webhook(
         call.arguments.text("url"),
@@ -131,7 +143,7 @@ async def set_webhook(call: Exchange) -> JsonValue:
     return True
 
 
-async def delete_webhook(call: Exchange) -> JsonValue:
+async def delete_webhook(call: MethodCall) -> JsonValue:
     """Switch to long polling."""
     call.bot.webhook = Webhook()
     _maybe_drop(call)
@@ -139,7 +151,7 @@ async def delete_webhook(call: Exchange) -> JsonValue:
     return True
 
 
-async def get_webhook_info(call: Exchange) -> JsonValue:
+async def get_webhook_info(call: MethodCall) -> JsonValue:
     """Return how updates are delivered."""
     pending = len(call.bot.mailbox.pending)
     info: JsonObject = {
@@ -172,10 +184,10 @@ METHODS: dict[str, Method] = {
 }
 
 
-def _own(chat: Chat, arguments: Arguments, deed: str) -> SentMessage:
+def _own(chat: Chat, arguments: Arguments, action: str) -> SentMessage:
     message = chat.messages.get(arguments.number("message_id"))
     if message is None or not message.from_bot:
-        raise bad_request(f"message to {deed} not found")
+        raise bad_request(f"message to {action} not found")
     return message
 
 
@@ -184,7 +196,7 @@ def _wants_preview(arguments: Arguments) -> bool:
     return arguments.mapping("link_preview_options").get("is_disabled") is not True
 
 
-def _buttons(arguments: Arguments) -> tuple[Button, ...]:
+def _buttons(arguments: Arguments) -> tuple[InlineButton, ...]:
     rows = arguments.mapping("reply_markup").get("inline_keyboard")
     keys = (
         [key for row in rows if isinstance(row, list) for key in row]
@@ -192,7 +204,7 @@ def _buttons(arguments: Arguments) -> tuple[Button, ...]:
         else []
     )
     buttons = tuple(
-        Button(str(key.get("text", "")), str(key.get("callback_data", "")))
+        InlineButton(str(key.get("text", "")), str(key.get("callback_data", "")))
         for key in keys
         if isinstance(key, dict)
     )
@@ -201,6 +213,6 @@ def _buttons(arguments: Arguments) -> tuple[Button, ...]:
     return buttons
 
 
-def _maybe_drop(call: Exchange) -> None:
+def _maybe_drop(call: MethodCall) -> None:
     if call.arguments.flag("drop_pending_updates"):
         call.bot.mailbox.pending.clear()

@@ -1,6 +1,6 @@
 """Arguments of one Bot API call: query, form, JSON or multipart, as Telegram accepts them.
 
-`server` calls `read_arguments`; `methods` gets each argument from `Arguments`.
+`server` calls `parse_arguments`; `methods` gets each argument from `ParsedArguments`.
 """
 
 import json
@@ -13,7 +13,7 @@ from pydantic import JsonValue, TypeAdapter
 from starlette.requests import Request
 
 from choir_common.testing.telegram.faults import bad_request
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 

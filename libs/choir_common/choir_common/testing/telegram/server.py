@@ -19,30 +19,30 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from choir_common.http.transport import make_client
-from choir_common.testing.telegram.accounts import Bot, Call, Chat, Directory
+from choir_common.http.client import make_client
+from choir_common.testing.telegram.accounts import Bot, BotCall, BotRegistry, Chat
 from choir_common.testing.telegram.faults import (
     BotApiError,
-    DropAfter,
-    DropBefore,
+    Delay,
+    DisconnectAfter,
+    DisconnectBefore,
+    ErrorResponse,
     Fault,
-    Flood,
-    Pass,
-    Refuse,
-    Slow,
+    NoFault,
+    TooManyRequests,
 )
-from choir_common.testing.telegram.media import Exchange
+from choir_common.testing.telegram.files import MethodCall
 from choir_common.testing.telegram.methods import METHODS
+from choir_common.testing.telegram.rate_limits import RateLimits
 from choir_common.testing.telegram.request import read_arguments
-from choir_common.testing.telegram.traffic import Traffic
 from choir_common.testing.telegram.user import FakeUser
-from choir_common.testing.telegram.webhook import push
+from choir_common.testing.telegram.webhook import push_updates
 
 DEFAULT_TOKEN = "4200:fake-token"  # noqa: S105  a token only this fake knows
 
 
 # Methods that add to a chat, which Telegram's rate limits count.
-SENDING = frozenset(
+SENDING_METHODS = frozenset(
     name for name in METHODS if name.startswith(("send", "edit")) and name != "sendChatAction"
 )
 
@@ -60,13 +60,13 @@ class FakeTelegram:
 
     def __init__(self, port: int, tasks: asyncio.TaskGroup, client: httpx2.AsyncClient) -> None:
         self._origin = f"http://127.0.0.1:{port}"
-        self._directory = Directory()
+        self._directory = BotRegistry()
         self._tasks = tasks
         self._client = client
         self._pushes: list[asyncio.Task[None]] = []
-        self.lag_s = 0.0
+        self.latency_s = 0.0
         """Delay of every call in seconds: the network latency of the real Telegram."""
-        self.unplugged = False
+        self.disconnected = False
         """While set, every connection is cut before the call is run."""
 
     @property
@@ -89,7 +89,7 @@ class FakeTelegram:
         if token not in self._directory.bots:
             username = f"bot_{token.split(':', 1)[0]}"
             made = self._directory.bots[token] = Bot(token, username)
-            self._pushes.append(self._tasks.create_task(push(made, self._client)))
+            self._pushes.append(self._tasks.create_task(push_updates(made, self._client)))
         return self._directory.bots[token]
 
     def renew_token(self, old: str, new: str) -> None:
@@ -112,33 +112,33 @@ class FakeTelegram:
         """Deliver an update again, even one the bot has confirmed."""
         self.bot(token).mailbox.repeat(update_id)
 
-    def limit_rate(self, token: str = DEFAULT_TOKEN) -> Traffic:
+    def limit_rate(self, token: str = DEFAULT_TOKEN) -> RateLimits:
         """Reject calls above Telegram's rate limits with 429 from now on; return the counters."""
-        traffic = self.bot(token).traffic = Traffic()
+        traffic = self.bot(token).rate_limits = RateLimits()
         return traffic
 
-    def hang_up(self) -> None:
+    def stop_pushes(self) -> None:
         """Stop the webhook pushes, so that the server can stop."""
         for task in self._pushes:
             task.cancel()
 
     async def call(self, request: Request) -> Response:
         """Handle one call of the Bot API."""
-        await asyncio.sleep(self.lag_s)
-        if self.unplugged:
+        await asyncio.sleep(self.latency_s)
+        if self.disconnected:
             return CutConnection()
         try:
             bot = self._directory.bot(request.path_params["token"])
             name = request.path_params["method"]
             arguments = await read_arguments(request)
-            bot.calls.append(Call(name, dict(arguments.values)))
-            return await _perform(name, Exchange(bot, arguments))
+            bot.calls.append(BotCall(name, dict(arguments.values)))
+            return await _perform(name, MethodCall(bot, arguments))
         except BotApiError as error:
             return _refusal(error)
 
     async def download(self, request: Request) -> Response:
         """Return the content of a file."""
-        if self.unplugged:
+        if self.disconnected:
             return CutConnection()
         try:
             bot = self._directory.bot(request.path_params["token"])
@@ -148,25 +148,25 @@ class FakeTelegram:
         return Response(found[1]) if found else _refusal(BotApiError(404, "Not Found"))
 
 
-async def _perform(name: str, exchange: Exchange) -> Response:
+async def _perform(name: str, exchange: MethodCall) -> Response:
     method = METHODS.get(name)
     if method is None:
         raise BotApiError(404, "Not Found: method not found")
-    if exchange.bot.traffic and name in SENDING:
-        exchange.bot.traffic.count(exchange.arguments.text("chat_id"))
+    if exchange.bot.rate_limits and name in SENDING_METHODS:
+        exchange.bot.rate_limits.count(exchange.arguments.text("chat_id"))
     match exchange.bot.next_fault(name):
-        case None | Pass():
+        case None | NoFault():
             return _result(await method(exchange))
-        case Flood(seconds):
+        case TooManyRequests(seconds):
             raise BotApiError(429, f"Too Many Requests: retry after {seconds}", seconds)
-        case Refuse(status, description):
+        case ErrorResponse(status, description):
             raise BotApiError(status, description)
-        case DropBefore():
+        case DisconnectBefore():
             return CutConnection()
-        case DropAfter():
+        case DisconnectAfter():
             await method(exchange)
             return CutConnection()
-        case Slow(seconds):
+        case Delay(seconds):
             await asyncio.sleep(seconds)
             return _result(await method(exchange))
         case other:
@@ -210,7 +210,7 @@ async def run_fake_telegram() -> AsyncIterator[FakeTelegram]:
             try:
                 yield fake
             finally:
-                fake.hang_up()
+                fake.stop_pushes()
                 server.should_exit = True
                 server.force_exit = True  # do not wait for long polls
 

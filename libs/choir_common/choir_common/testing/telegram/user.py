@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from choir_common.testing.telegram.accounts import Bot, Button, Chat, SentMessage
-from choir_common.testing.telegram.shapes import message_json
-from choir_common.wire.json import JsonObject
+from choir_common.testing.telegram.accounts import Bot, Chat, InlineButton, SentMessage
+from choir_common.testing.telegram.bot_api_json import message_json
+from choir_common.wire.model import JsonObject
 
 
 @dataclass(slots=True)
@@ -24,57 +24,57 @@ class FakeUser:
         """The user's Telegram id, which is also the chat's."""
         return self.chat.user_id
 
-    async def says(self, text: str) -> int:
+    async def send(self, text: str) -> int:
         """Send a message; return the id of its update."""
         return self._post("message", self._write(SentMessage(0, False, text)))
 
-    async def replies(self, message: SentMessage, text: str) -> int:
+    async def reply(self, message: SentMessage, text: str) -> int:
         """Send a reply to a message; return the id of its update."""
         reply = SentMessage(0, False, text, reply_to=message.message_id)
         return self._post("message", self._write(reply))
 
-    async def edits(self, message: SentMessage, text: str) -> int:
+    async def edit(self, message: SentMessage, text: str) -> int:
         """Edit an own message, or the caption of a file; return the id of the update."""
         message.text = text
         message.edits += 1
         return self._post("edited_message", message_json(self.bot, self.chat, message))
 
-    async def sends_file(self, kind: str, name: str, content: bytes, caption: str = "") -> int:
+    async def send_file(self, kind: str, name: str, content: bytes, caption: str = "") -> int:
         """Send a `document`, `photo`, `voice`, `audio`, `video` or `video_note`."""
         message = SentMessage(0, False, caption, file_kind=kind, file_name=name, file_bytes=content)
         return self._post("message", self._write(message))
 
-    async def presses(self, message: SentMessage, button: str) -> int:
+    async def press(self, message: SentMessage, button: str) -> int:
         """Press the button with this text below a message; return the id of the update."""
         key = next(b for b in message.buttons if b.text == button)
-        return await self.forges_press(message, key)
+        return await self.forge_press(message, key)
 
-    async def forges_press(self, message: SentMessage, button: Button) -> int:
+    async def forge_press(self, message: SentMessage, button: InlineButton) -> int:
         """Send a callback with any data, whether or not the button exists."""
         query = f"query-{len(self.bot.mailbox.history) + 1}"
         self.bot.open_queries.add(query)
         body: JsonObject = {
             "id": query,
-            "from": self.chat.person(),
+            "from": self.chat.user_json(),
             "chat_instance": str(self.user_id),
             "message": message_json(self.bot, self.chat, message),
             "data": button.callback_data,
         }
         return self._post("callback_query", body)
 
-    async def hears(self, timeout: float = 60.0) -> SentMessage:
+    async def receive(self, timeout: float = 60.0) -> SentMessage:
         """Wait for the bot's next message or edit. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
-            return await self.chat.news.get()
+            return await self.chat.new_messages.get()
 
-    async def hears_all(self, count: int, timeout: float = 60.0) -> list[SentMessage]:
+    async def receive_many(self, count: int, timeout: float = 60.0) -> list[SentMessage]:
         """Wait for the bot's next `count` messages. Raises TimeoutError."""
-        return [await self.hears(timeout) for _ in range(count)]
+        return [await self.receive(timeout) for _ in range(count)]
 
-    async def hears_nothing(self, seconds: float = 0.5) -> bool:
+    async def receives_nothing(self, seconds: float = 0.5) -> bool:
         """Return whether the bot sends nothing for this many seconds."""
         try:
-            await self.hears(seconds)
+            await self.receive(seconds)
         except TimeoutError:
             return True
         return False
@@ -84,16 +84,16 @@ class FakeUser:
         async with asyncio.timeout(timeout):
             await self.bot.mailbox.confirmed(update_id)
 
-    async def until(self, is_so: Callable[[Chat], bool], timeout: float = 60.0) -> None:
+    async def wait_until(self, is_so: Callable[[Chat], bool], timeout: float = 60.0) -> None:
         """Wait until the chat fulfils a condition: a text, an edit, typing. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
-            await self.chat.until(is_so)
+            await self.chat.wait_until(is_so)
 
-    def last_said(self) -> SentMessage:
+    def last_sent(self) -> SentMessage:
         """Return the user's own newest message."""
         return [m for m in self.chat.messages.values() if not m.from_bot][-1]
 
-    def blocks(self) -> None:
+    def block_bot(self) -> None:
         """Block the bot: its calls get 403 from now on."""
         self.chat.blocked = True
 

@@ -5,12 +5,12 @@ Called by the arbiter for the edge lane. Changes that the job has already made r
 
 from collections.abc import Callable
 
-from choir_agent.log.state import SessionState
-from choir_agent.tools.builtin.core_target import JOB_NAME, open_job
+from choir_agent.log.session_state import SessionState
+from choir_agent.tools.builtin.core_list import JOB_NAME, find_open_job
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.wire.events import Cancelled
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -29,7 +29,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class CoreCancel:
+class CoreCancelTool:
     """Cancels core jobs."""
 
     manifest = MANIFEST
@@ -39,7 +39,7 @@ class CoreCancel:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Cancel the job; raises ToolFailed if no such job runs."""
-        job = open_job(self._state(), str(arguments["job_name"]))
+        job = find_open_job(self._state(), str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "cancelled"}
         cancelled = Cancelled(target=job.lane, turn_id=job.turn_id, by="edge")
         return ToolOutput(output, f"{job.name} is cancelled", () if job.cancelled else (cancelled,))

@@ -6,13 +6,13 @@ messages do not change, and its budgets are not reset.
 
 from collections.abc import Callable
 
-from choir_agent.log.state import SessionState
-from choir_agent.tools.builtin.core_target import JOB_NAME, open_job
+from choir_agent.log.session_state import SessionState
+from choir_agent.tools.builtin.core_list import JOB_NAME, find_open_job
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import InjectedInstruction
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -38,7 +38,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class CoreInject:
+class CoreInjectTool:
     """Sends instructions to running core jobs."""
 
     manifest = MANIFEST
@@ -48,7 +48,7 @@ class CoreInject:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Inject the text; raises ToolFailed if no such job runs or its limit of injections is reached."""
-        job = open_job(self._state(), str(arguments["job_name"]))
+        job = find_open_job(self._state(), str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "told"}
         if context.call_id in job.injected_by:
             return ToolOutput(output, f"{job.name} was told before")

@@ -1,15 +1,17 @@
 """`choir.core.list`: list the running core jobs and their progress.
 
 Called by the arbiter for the edge lane; only reads the session's state.
+
+Look up the core job that a call names. Used by the tools for core jobs.
 """
 
 from collections.abc import Callable
 
-from choir_agent.log.state import JobState, SessionState
+from choir_agent.log.session_state import JobState, SessionState
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.wire.config import Budgets
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 TASK_CHARS = 200
 
@@ -25,7 +27,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class CoreList:
+class CoreListTool:
     """Lists core jobs."""
 
     manifest = MANIFEST
@@ -55,3 +57,18 @@ def _told(job: JobState, budgets: Budgets) -> JsonObject:
         "instructions_given": job.injections,
         "cancelled": job.cancelled,
     }
+
+
+JOB_NAME: JsonObject = {"type": "string", "minLength": 1, "maxLength": 60}
+
+
+def find_open_job(state: SessionState, name: str) -> JobState:
+    """Return the open job with that name; raises ToolFailed listing the running ones."""
+    job = state.find_job(name)
+    if job is not None:
+        return job
+    running = [job.name for job in state.jobs]
+    listed = ", ".join(running) or "none"
+    raise ToolFailed(
+        "no_such_job", f"No core job {name!r} runs. Running: {listed}.", {"running": [*running]}
+    )

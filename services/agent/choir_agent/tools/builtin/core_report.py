@@ -7,11 +7,11 @@ answer; the pause follows from the state that this event creates.
 from collections.abc import Callable
 from typing import get_args
 
-from choir_agent.log.state import JobState, SessionState
+from choir_agent.log.session_state import JobState, SessionState
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.wire.events import CoreReported, CoreReportKind
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 KINDS: tuple[CoreReportKind, ...] = get_args(CoreReportKind)
 
@@ -41,7 +41,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class CoreReport:
+class CoreReportTool:
     """Records reports of core jobs."""
 
     manifest = MANIFEST
@@ -51,7 +51,7 @@ class CoreReport:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Record the report; raises ToolFailed if the job has ended in the meantime."""
-        work = self._state().work(context.turn_id)
+        work = self._state().find_work(context.turn_id)
         if not isinstance(work, JobState):
             raise ToolFailed("no_such_job", "Only a running core job can report.")
         kind = next(kind for kind in KINDS if kind == arguments["kind"])

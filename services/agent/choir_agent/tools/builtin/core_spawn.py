@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable
 
 import orjson
 
-from choir_agent.budgets.limits import jobs_fault
-from choir_agent.locks.keys import EDGE_EFFECTS
-from choir_agent.log.state import SessionState
+from choir_agent.budgets.limits import core_job_refusal
+from choir_agent.locks.claim import EDGE_EFFECTS
+from choir_agent.log.session_state import SessionState
 from choir_agent.skills.shapes import schema_fault
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.clock import Clock
 from choir_common.wire.config import AgentSettings, Budgets
 from choir_common.wire.events import ContextBundle, CoreStarted, ToolConstraints, Verbosity
-from choir_common.wire.json import JsonObject
-from choir_common.wire.time_zones import sent_line
+from choir_common.wire.model import JsonObject
+from choir_common.wire.time_zones import format_sent_line
 
-NAME = r"^[a-z0-9][a-z0-9-]{0,40}$"
+JOB_NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,40}$"
 MAX_TASK = 20_000
 MAX_BUNDLE_BYTES = 60_000
 
@@ -46,7 +46,7 @@ MANIFEST = ToolManifest(
             "properties": {
                 "job_name": {
                     "type": "string",
-                    "pattern": NAME,
+                    "pattern": JOB_NAME_PATTERN,
                     "description": "short and telling: lower-case letters, digits, hyphens",
                 },
                 "task_spec": {"type": "string", "minLength": 1, "maxLength": MAX_TASK},
@@ -89,7 +89,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class CoreSpawn:
+class CoreSpawnTool:
     """Starts core jobs."""
 
     manifest = MANIFEST
@@ -119,14 +119,16 @@ class CoreSpawn:
     def _check(self, state: SessionState, budgets: Budgets, name: str) -> None:
         # Checked again although the schema has the pattern: the name becomes part of the
         # lane name.
-        if not re.match(NAME, name):
-            raise ToolFailed("bad_name", f"{name!r} is no job name; it has to fit {NAME}.")
-        if state.job(name) is not None:
+        if not re.match(JOB_NAME_PATTERN, name):
+            raise ToolFailed(
+                "bad_name", f"{name!r} is no job name; it has to fit {JOB_NAME_PATTERN}."
+            )
+        if state.find_job(name) is not None:
             message = (
                 f"A core job {name!r} runs already. Take another name, or inject into that one."
             )
             raise ToolFailed("name_taken", message, {"running": [job.name for job in state.jobs]})
-        fault = jobs_fault(state, budgets)
+        fault = core_job_refusal(state, budgets)
         if fault is not None:
             raise ToolFailed(str(fault["code"]), str(fault["message"]))
 
@@ -134,7 +136,7 @@ class CoreSpawn:
         if settings is None or not settings.features.message_times:
             return ""
         now = self._clock.now()
-        return sent_line(now, now, settings.timezone)
+        return format_sent_line(now, now, settings.timezone)
 
     def _briefing(
         self, context: CallContext, arguments: JsonObject, job_id: str, name: str

@@ -4,12 +4,12 @@ Called by the arbiter without locks; reads through `mail.imap`. Changes nothing:
 unread.
 """
 
-from choir_agent.tools.mail.account import account_of
-from choir_agent.tools.mail.arguments import FOLDER, folder_of, query_of
+from choir_agent.tools.mail.account import mail_account
 from choir_agent.tools.mail.loading import load_imap
+from choir_agent.tools.mail.requests import FOLDER, parse_folder, parse_query
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 LIMIT = 10
 
@@ -41,18 +41,18 @@ MANIFEST = ToolManifest(
 )
 
 
-class EmailCheck:
+class EmailCheckTool:
     """Counts new mail and lists the newest messages."""
 
     manifest = MANIFEST
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Check the mailbox; raises ToolFailed with the server's error."""
-        account = account_of(context)
+        account = mail_account(context)
         since_given = "since_uid" in arguments or "since_date" in arguments
-        query = query_of({**arguments, "unread": not since_given})
+        query = parse_query({**arguments, "unread": not since_given})
         imap = await load_imap()
-        mailbox = imap.Mailbox(account, folder_of(arguments))
+        mailbox = imap.Mailbox(account, parse_folder(arguments))
         output = await mailbox.list(query, LIMIT)
         return ToolOutput(
             output, f"{output['count']} messages fit, {output['unread_in_folder']} are unread"

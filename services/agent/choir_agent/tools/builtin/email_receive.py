@@ -4,16 +4,21 @@ Called by the arbiter without locks; reads through `mail.imap`. A message stays 
 call sets `mark_read`. Attachments are saved in `.choirtmp/recv/` under safe file names.
 """
 
-from choir_agent.tools.mail.account import account_of
-from choir_agent.tools.mail.arguments import FOLDER, folder_of, query_of, whole
-from choir_agent.tools.mail.asking import Extract
+from choir_agent.tools.mail.account import mail_account
 from choir_agent.tools.mail.loading import load_imap
+from choir_agent.tools.mail.requests import (
+    FOLDER,
+    MessageRequest,
+    parse_folder,
+    parse_int,
+    parse_query,
+)
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
-USUAL_LIMIT = 20
+DEFAULT_LIMIT = 20
 MAX_LIMIT = 50
 _WORDS: JsonObject = {"type": "string", "minLength": 1, "maxLength": 300}
 _DAY: JsonObject = {"type": "string", "pattern": "^\\d{4}-\\d\\d-\\d\\d$"}
@@ -61,7 +66,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class EmailReceive:
+class EmailReceiveTool:
     """Lists and reads mail."""
 
     manifest = MANIFEST
@@ -71,18 +76,18 @@ class EmailReceive:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """List messages or read one; raises ToolFailed with the server's error."""
-        account = account_of(context)
-        query = query_of(arguments)
+        account = mail_account(context)
+        query = parse_query(arguments)
         imap = await load_imap()
-        mailbox = imap.Mailbox(account, folder_of(arguments))
-        uid = whole(arguments, "uid")
+        mailbox = imap.Mailbox(account, parse_folder(arguments))
+        uid = parse_int(arguments, "uid")
         if uid is None:
-            limit = whole(arguments, "limit") or USUAL_LIMIT
+            limit = parse_int(arguments, "limit") or DEFAULT_LIMIT
             output = await mailbox.list(query, limit)
             return ToolOutput(output, f"{output['count']} messages fit")
-        extract = Extract(
+        extract = MessageRequest(
             uid,
-            offset=whole(arguments, "offset") or 0,
+            offset=parse_int(arguments, "offset") or 0,
             save_attachments=arguments.get("save_attachments") is True,
             mark_read=arguments.get("mark_read") is True,
         )

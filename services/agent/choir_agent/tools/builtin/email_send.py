@@ -4,12 +4,12 @@ Called by the arbiter without locks, after the commitment is durable; sends thro
 Message-ID is derived from the call's id, so that a duplicate is recognisable.
 """
 
-from choir_agent.tools.mail.account import account_of
+from choir_agent.tools.mail.account import mail_account
 from choir_agent.tools.mail.loading import load_smtp
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 # Longer than the timeouts in `smtp`, which knows whether something was sent.
 TIMEOUT_MS = 120_000
@@ -64,7 +64,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class EmailSend:
+class EmailSendTool:
     """Sends mail."""
 
     manifest = MANIFEST
@@ -74,7 +74,7 @@ class EmailSend:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Send the mail; raises ToolFailed with the server's error, or if the outcome is unknown."""
-        account = account_of(context)
+        account = mail_account(context)
         smtp = await load_smtp()
         output = await smtp.deliver(account, self._workspace, context.call_id, arguments)
         recipients = output["recipients"]

@@ -9,11 +9,16 @@ import os
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from choir_agent.tools.lines import Overview, offset_of, survey, whole_characters
+from choir_agent.tools.file_lines import (
+    FileOverview,
+    drop_partial_character,
+    line_offset,
+    scan_file,
+)
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MAX_BYTES = 60_000
 MAX_LINES = 5_000
@@ -59,14 +64,14 @@ MANIFEST = ToolManifest(
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class _LineRange:
     """Lines of a file, counted from 1; empty if `last` is less than `first`."""
 
     first: int
     last: int
 
 
-class FsRead:
+class FsReadTool:
     """Reads files of the workspace."""
 
     manifest = MANIFEST
@@ -88,7 +93,7 @@ class FsRead:
                     "too_large", f"{path!r} has {size} bytes; read parts of it with choir.exec."
                 )
             chosen = _choose(arguments)
-            about = survey(file)
+            about = scan_file(file)
             file.seek(0)
             binary = b"\x00" in file.read(SNIFF_BYTES)
             output: JsonObject = {"path": path, "bytes": about.size, "hash": about.hash}
@@ -127,27 +132,27 @@ def _choose(arguments: JsonObject) -> str:
     return asked[0] if asked else "whole"
 
 
-def _range(arguments: JsonObject, total: int) -> _Range:
+def _range(arguments: JsonObject, total: int) -> _LineRange:
     head, tail = _number(arguments, "head"), _number(arguments, "tail")
     if head is not None:
-        return _Range(1, min(head, total))
+        return _LineRange(1, min(head, total))
     if tail is not None:
-        return _Range(max(1, total - tail + 1), total)
+        return _LineRange(max(1, total - tail + 1), total)
     first = _number(arguments, "start_line") or 1
     last = _number(arguments, "end_line") or max(total, first)
     if last < first:
         raise ToolFailed("bad_input", f"end_line {last} is before start_line {first}.")
     if first > max(total, 1):
         raise ToolFailed("bad_input", f"The file has {total} lines.", {"total_lines": total})
-    return _Range(first, min(last, total))
+    return _LineRange(first, min(last, total))
 
 
-def _text(file: BinaryIO, about: Overview, lines: _Range) -> JsonObject:
-    start = offset_of(file, lines.first)
-    end = about.size if lines.last >= about.lines else offset_of(file, lines.last + 1)
+def _text(file: BinaryIO, about: FileOverview, lines: _LineRange) -> JsonObject:
+    start = line_offset(file, lines.first)
+    end = about.size if lines.last >= about.lines else line_offset(file, lines.last + 1)
     file.seek(start)
     # A limit in bytes may cut a character in two.
-    content = whole_characters(file.read(min(end - start, MAX_BYTES)))
+    content = drop_partial_character(file.read(min(end - start, MAX_BYTES)))
     output: JsonObject = {
         "total_lines": about.lines,
         "first_line": lines.first,
@@ -165,7 +170,7 @@ def _text(file: BinaryIO, about: Overview, lines: _Range) -> JsonObject:
     return output
 
 
-def _chunk(file: BinaryIO, about: Overview, arguments: JsonObject, binary: bool) -> JsonObject:
+def _chunk(file: BinaryIO, about: FileOverview, arguments: JsonObject, binary: bool) -> JsonObject:
     most = BINARY_BYTES if binary else MAX_BYTES
     offset = _number(arguments, "offset") or 0
     length = min(_number(arguments, "length") or most, most)
@@ -178,7 +183,7 @@ def _chunk(file: BinaryIO, about: Overview, arguments: JsonObject, binary: bool)
         output |= {"binary": True, "base64": base64.b64encode(content).decode()}
     else:
         # Never empty, even if the file is not UTF-8.
-        content = whole_characters(content) or content
+        content = drop_partial_character(content) or content
         output["text"] = content.decode("utf-8", "replace")
     if offset + len(content) < about.size:
         output["next_offset"] = offset + len(content)

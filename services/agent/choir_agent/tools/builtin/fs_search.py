@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from choir_agent.tools import staging
-from choir_agent.tools.child import Children, Program
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
-from choir_agent.tools.ripgrep import Matches, find_ripgrep
-from choir_agent.tools.streams import Capture
+from choir_agent.tools.program_runner import Program, ProgramRunner
+from choir_agent.tools.ripgrep import MatchCollector, find_ripgrep
+from choir_agent.tools.streams import OutputCapture
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
-SEARCH_S = 30.0
+SEARCH_TIMEOUT_S = 30.0
 DEFAULT_RESULTS = 100
 MAX_RESULTS = 1_000
 MAX_ERROR_BYTES = 2_000
@@ -65,7 +65,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         # Longer than ripgrep's own timeout, after which the matches so far are returned.
-        timeout_ms=int(SEARCH_S * 1000) + 5_000,
+        timeout_ms=int(SEARCH_TIMEOUT_S * 1000) + 5_000,
         side_effect="none",
         idempotent=True,
         locks=(LockTemplate("file:{path}", "S"),),
@@ -75,7 +75,7 @@ MANIFEST = ToolManifest(
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _SearchTarget:
     """An open file or directory to search."""
 
     descriptor: int
@@ -83,12 +83,12 @@ class _Place:
     is_directory: bool
 
 
-class FsSearch:
+class FsSearchTool:
     """Searches files of the workspace."""
 
     manifest = MANIFEST
 
-    def __init__(self, workspace: Workspace, children: Children) -> None:
+    def __init__(self, workspace: Workspace, children: ProgramRunner) -> None:
         self._workspace = workspace
         self._children = children
         self._ripgrep = find_ripgrep()
@@ -110,23 +110,25 @@ class FsSearch:
             return ToolOutput(output, str(output["summary"]))
 
     @contextmanager
-    def _opened(self, path: str) -> Iterator[_Place]:
-        descriptor = self._workspace.open_place(path)
+    def _opened(self, path: str) -> Iterator[_SearchTarget]:
+        descriptor = self._workspace.open_file_or_directory(path)
         try:
             is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
-            yield _Place(descriptor, path, is_directory)
+            yield _SearchTarget(descriptor, path, is_directory)
         finally:
             os.close(descriptor)
 
-    async def _search(self, place: _Place, call_id: str, arguments: JsonObject) -> JsonObject:
+    async def _search(
+        self, place: _SearchTarget, call_id: str, arguments: JsonObject
+    ) -> JsonObject:
         files_only = bool(arguments.get("files_only"))
         limit = arguments.get("max_results", DEFAULT_RESULTS)
-        matches = Matches(
+        matches = MatchCollector(
             int(limit) if isinstance(limit, int | float) else DEFAULT_RESULTS,
             files_only=files_only,
             only_path=None if place.is_directory else place.path,
         )
-        errors = Capture(MAX_ERROR_BYTES)
+        errors = OutputCapture(MAX_ERROR_BYTES)
         began = asyncio.get_running_loop().time()
         try:
             exit_code = await self._children.run(
@@ -134,7 +136,7 @@ class FsSearch:
             )
         except OSError as error:
             raise ToolFailed("cannot_start", f"ripgrep cannot be started: {error}.") from error
-        timed_out = asyncio.get_running_loop().time() - began >= SEARCH_S
+        timed_out = asyncio.get_running_loop().time() - began >= SEARCH_TIMEOUT_S
         complaint = errors.text().strip()
         nothing_fits = NOTHING_SEARCHED in complaint
         if exit_code not in (0, None, NO_MATCH) and not matches.files and not nothing_fits:
@@ -151,7 +153,7 @@ class FsSearch:
             output["note"] = f"not everything could be read: {complaint}"
         return output
 
-    def _program(self, place: _Place, call_id: str, arguments: JsonObject) -> Program:
+    def _program(self, place: _SearchTarget, call_id: str, arguments: JsonObject) -> Program:
         argv = [str(self._ripgrep), *ALWAYS, *_options(arguments)]
         if place.path == ".":
             # The staging area is not covered by the workspace's lock.
@@ -161,12 +163,12 @@ class FsSearch:
         readable = (str(self._ripgrep),)
         if not place.is_directory:
             stdin = place.descriptor
-            return Program(call_id, [*argv, "-"], SEARCH_S, stdin=stdin, readable=readable)
+            return Program(call_id, [*argv, "-"], SEARCH_TIMEOUT_S, stdin=stdin, readable=readable)
         # The opened directory, even if its path now refers to another one.
         here = f"/proc/self/fd/{place.descriptor}"
         if sys.platform != "linux":
             here = str(self._workspace.root / place.path)
-        return Program(call_id, argv, SEARCH_S, cwd=here, readable=(".", *readable))
+        return Program(call_id, argv, SEARCH_TIMEOUT_S, cwd=here, readable=(".", *readable))
 
 
 def _globs(arguments: JsonObject) -> list[str]:
@@ -189,7 +191,7 @@ def _options(arguments: JsonObject) -> Iterator[str]:
         yield f"--context={int(context)}"
 
 
-def _rendered(matches: Matches, place: _Place, files_only: bool) -> JsonObject:
+def _rendered(matches: MatchCollector, place: _SearchTarget, files_only: bool) -> JsonObject:
     above = "" if place.path == "." or not place.is_directory else f"{place.path}/"
     found = [hits for hits in matches.files if hits.matches]
     if files_only:

@@ -7,11 +7,11 @@ is renamed into place, so a reader sees either the old or the new file.
 import asyncio
 import os
 
-from choir_agent.tools.lines import hash_of, split
+from choir_agent.tools.file_lines import content_hash, split_lines
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MAX_FILE_BYTES = 20_000_000
 MAX_SHOWN = 4_000
@@ -55,7 +55,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class FsWrite:
+class FsWriteTool:
     """Writes files of the workspace."""
 
     manifest = MANIFEST
@@ -81,8 +81,8 @@ class FsWrite:
         return {
             "path": path,
             "bytes": len(content),
-            "total_lines": len(split(content)),
-            "hash": hash_of(content),
+            "total_lines": len(split_lines(content)),
+            "hash": content_hash(content),
             "mode": mode,
             "created": new,
         }
@@ -110,7 +110,7 @@ def _check_hash(path: str, present: bytes | None, arguments: JsonObject) -> None
     expected = arguments.get("expect_hash")
     if expected is None:
         return
-    now = None if present is None else hash_of(present)
+    now = None if present is None else content_hash(present)
     if now != expected:
         raise ToolFailed(
             "changed",
@@ -131,14 +131,14 @@ def _edited(
                 raise ToolFailed(
                     "bad_input", "replace needs start_line and an end_line not before it."
                 )
-            lines = split(_existing(path, present))
+            lines = split_lines(_existing(path, present))
             _check_range(lines, start, end)
             _check_lines(lines[start - 1 : end], arguments)
             return b"".join([*lines[: start - 1], given, *lines[end:]])
         case "insert":
             if start is None:
                 raise ToolFailed("bad_input", "insert needs start_line.")
-            lines = split(_existing(path, present))
+            lines = split_lines(_existing(path, present))
             _check_range(lines, start, start - 1)
             before = b"".join(lines[: start - 1])
             # Otherwise the inserted text would be appended to a last line without a line break.

@@ -7,7 +7,7 @@ concurrently with the lane.
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.wire.events import CompactionRequested
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -28,7 +28,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class MemoryCompact:
+class MemoryCompactTool:
     """Requests a compaction of the calling lane."""
 
     manifest = MANIFEST

@@ -9,17 +9,24 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from choir_agent.control.client import Control
-from choir_agent.log.session_log import Entry, SessionLog
-from choir_agent.memory.delta import SHORT_HASH
-from choir_agent.memory.recalled import recalled
-from choir_agent.memory.search import Found, Reader, by_hash, by_words, excerpt, in_order
-from choir_agent.tools.builtin.stored_log import StoredLog
-from choir_agent.tools.host import use_on_host
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.log.session_log import LogEntry, SessionLog
+from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_agent.working_memory.log_search import (
+    LogHit,
+    SearchScope,
+    excerpt,
+    read_in_order,
+    search_hash,
+    search_words,
+)
+from choir_agent.working_memory.memory_delta import SHORT_HASH_LENGTH
+from choir_agent.working_memory.memory_results import render_memory_hits
+from choir_agent.working_memory.stored_log_client import StoredLogClient
 from choir_common.ids import NAME_PATTERN
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 TIMEOUT_MS = 20_000
 DEFAULT_LIMIT = 10
@@ -66,7 +73,7 @@ PROPERTIES: JsonObject = {
     "limit": {"type": "integer", "minimum": 1, "maximum": 50},
     "budget_tokens": {"type": "integer", "minimum": 50, "maximum": 100_000},
 }
-OF_WORKING = frozenset({"store", "mode", "query", "after", "limit"})
+WORKING_ARGUMENTS = frozenset({"store", "mode", "query", "after", "limit"})
 """Arguments that the store `working` accepts."""
 
 MANIFEST = ToolManifest(
@@ -84,15 +91,15 @@ MANIFEST = ToolManifest(
 )
 
 
-class MemoryQuery:
+class MemoryQueryTool:
     """Searches the three stores."""
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control, session_log: SessionLog) -> None:
+    def __init__(self, control: ControlClient, session_log: SessionLog) -> None:
         self._control = control
         self._log = session_log
-        self._stored = StoredLog(control)
+        self._stored = StoredLogClient(control)
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Search; raises ToolFailed for a mode that the store does not have."""
@@ -102,22 +109,24 @@ class MemoryQuery:
         if mode is not None and (mode in ("keyword", "hash")) != working:
             raise ToolFailed("bad_input", f"store {arguments['store']} has no mode {mode}.")
         if working:
-            strange = sorted(arguments.keys() - OF_WORKING)
+            strange = sorted(arguments.keys() - WORKING_ARGUMENTS)
             if strange:
                 raise ToolFailed("bad_input", f"store working does not take {', '.join(strange)}.")
             if not _query_of(arguments):
                 return _found(await asyncio.to_thread(self._read_working, context, arguments))
             return _found(await self._search_working(context, arguments))
         asked = arguments if _query_of(arguments) else _reading(arguments)
-        answer = await use_on_host(self._control, context, MANIFEST, asked)
-        return _found(recalled(answer, context.lane))
+        answer = await run_host_tool(self._control, context, MANIFEST, asked)
+        return _found(render_memory_hits(answer, context.lane))
 
     def _read_working(self, context: CallContext, arguments: JsonObject) -> JsonObject:
         """Read this session in order; only the events in memory."""
         kept = tuple(self._log.entries)
         first_rev = kept[0].rev if kept else self._log.head.rev + 1
-        reader = Reader(context.lane, context.call_id)
-        found, more_after = in_order(kept, _whole(arguments, "after"), _limit_of(arguments), reader)
+        reader = SearchScope(context.lane, context.call_id)
+        found, more_after = read_in_order(
+            kept, _whole(arguments, "after"), _limit_of(arguments), reader
+        )
         result: JsonObject = {"hits": _told(found, ""), "covers_from_rev": first_rev}
         if more_after is not None:
             result["more_after"] = more_after
@@ -142,19 +151,19 @@ class MemoryQuery:
 
 
 def _search(
-    entries: tuple[Entry, ...], context: CallContext, arguments: JsonObject
+    entries: tuple[LogEntry, ...], context: CallContext, arguments: JsonObject
 ) -> list[JsonValue]:
     query = _query_of(arguments)
-    search = by_hash if arguments.get("mode") == "hash" else by_words
-    reader = Reader(context.lane, context.call_id)
+    search = search_hash if arguments.get("mode") == "hash" else search_words
+    reader = SearchScope(context.lane, context.call_id)
     return _told(search(entries, query, _limit_of(arguments), reader), query)
 
 
-def _told(found: Sequence[Found], query: str) -> list[JsonValue]:
+def _told(found: Sequence[LogHit], query: str) -> list[JsonValue]:
     return [
         {
             "rev": hit.event.rev,
-            "hash": hit.event.hash[:SHORT_HASH],
+            "hash": hit.event.hash[:SHORT_HASH_LENGTH],
             "type": hit.event.type,
             "lane": hit.event.lane,
             "at": hit.event.at,

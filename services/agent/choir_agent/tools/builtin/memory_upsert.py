@@ -6,13 +6,13 @@ call_id.
 
 from collections.abc import Callable
 
-from choir_agent.control.client import Control
-from choir_agent.log.state import SessionState
-from choir_agent.tools.host import use_on_host
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.log.session_state import SessionState
+from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.wire.events import MemoryWriteCommitted
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 TIMEOUT_MS = 30_000
 
@@ -43,22 +43,22 @@ MANIFEST = ToolManifest(
 )
 
 
-class MemoryUpsert:
+class MemoryUpsertTool:
     """Writes knowledge through the host."""
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control, state: Callable[[], SessionState]) -> None:
+    def __init__(self, control: ControlClient, state: Callable[[], SessionState]) -> None:
         self._control = control
         self._state = state
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Write the document; raises ToolFailed with the host's error."""
-        work = self._state().work(context.turn_id)
+        work = self._state().find_work(context.turn_id)
         # Not an argument of the model: a web page may have persuaded it to write.
         outside = work is not None and work.read_outside
         given: JsonObject = {**arguments, "outside": True} if outside else arguments
-        output = await use_on_host(self._control, context, MANIFEST, given)
+        output = await run_host_tool(self._control, context, MANIFEST, given)
         document, key = output.get("document_id"), output.get("key")
         write = MemoryWriteCommitted(
             turn_id=context.turn_id,

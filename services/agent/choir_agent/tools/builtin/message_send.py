@@ -7,7 +7,7 @@ copies its files when it stores that event, so later changes do not affect what 
 import mimetypes
 import os
 
-from choir_agent.log.recent_ids import RecentIds
+from choir_agent.log.session_log import RecentIds
 from choir_agent.tools import staging
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
@@ -15,7 +15,7 @@ from choir_agent.tools.workspace import Workspace
 from choir_common.wire.attachments import ANY_MIME, MAX_FILES, AttachmentKind, SentFile
 from choir_common.wire.config import FileLimits
 from choir_common.wire.events import Reply
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MAX_TEXT = 20_000
 MIB = 1024 * 1024
@@ -68,7 +68,7 @@ MANIFEST = ToolManifest(
 )
 
 
-class MessageSend:
+class MessageSendTool:
     """Sends a message."""
 
     manifest = MANIFEST

@@ -5,18 +5,18 @@ Called by the arbiter without locks, after the commitment is durable. Uses `tool
 
 import re
 
+from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.notion.api import NotionApi, service_of
-from choir_agent.tools.notion.pages import Pages
+from choir_agent.tools.notion.api import NotionClient, notion_service
+from choir_agent.tools.notion.pages import NotionPages
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_agent.tools.web_client import WebClient
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 TIMEOUT_MS = 120_000
 MAX_TEXT_CHARS = 200_000
 DEFAULT_LIMIT = 20
 # Required arguments of each operation.
-NEEDS = {
+REQUIRED_ARGUMENTS = {
     "search": ("query",),
     "query": ("id",),
     "read": ("id",),
@@ -40,7 +40,7 @@ MANIFEST = ToolManifest(
         parameters={
             "type": "object",
             "properties": {
-                "operation": {"type": "string", "enum": [*NEEDS]},
+                "operation": {"type": "string", "enum": [*REQUIRED_ARGUMENTS]},
                 "id": {"type": "string", "maxLength": 300},
                 "query": {"type": "string", "maxLength": 500},
                 "filter": {"type": "object"},
@@ -65,26 +65,26 @@ MANIFEST = ToolManifest(
 )
 
 
-class NotionQuery:
+class NotionQueryTool:
     """Works with Notion pages."""
 
     manifest = MANIFEST
 
-    def __init__(self, web: WebClient) -> None:
+    def __init__(self, web: ApiClient) -> None:
         self._web = web
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Run one operation; raises ToolFailed if Notion is not configured, or with Notion's error."""
         operation = str(arguments["operation"])
-        missing = [name for name in NEEDS[operation] if name not in arguments]
+        missing = [name for name in REQUIRED_ARGUMENTS[operation] if name not in arguments]
         if missing:
             raise ToolFailed("bad_input", f"{operation} needs {' and '.join(missing)}.")
-        pages = Pages(NotionApi(self._web, service_of(context)))
+        pages = NotionPages(NotionClient(self._web, notion_service(context)))
         output = await _do(pages, operation, arguments)
         return ToolOutput(output, str(output.get("summary") or f"{operation} done"))
 
 
-async def _do(pages: Pages, operation: str, arguments: JsonObject) -> JsonObject:
+async def _do(pages: NotionPages, operation: str, arguments: JsonObject) -> JsonObject:
     given = arguments.get("limit", DEFAULT_LIMIT)
     limit = int(given) if isinstance(given, int | float) else DEFAULT_LIMIT
     cursor = str(arguments["cursor"]) if "cursor" in arguments else None

@@ -3,12 +3,12 @@
 Called by the arbiter without locks; nothing is executed. Submits through `proposals.submit`.
 """
 
-from choir_agent.control.client import Control
+from choir_agent.control_client.control_client import ControlClient
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.proposals.config_proposal import check_config
-from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit
+from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit_proposal
+from choir_agent.tools.proposals.validation import validate_config_patch
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -33,12 +33,12 @@ MANIFEST = ToolManifest(
 )
 
 
-class ProposeConfigChange:
+class ProposeConfigChangeTool:
     """Proposes configuration changes."""
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlClient) -> None:
         self._control = control
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
@@ -46,7 +46,7 @@ class ProposeConfigChange:
         patch = arguments["patch"]
         if not isinstance(patch, dict):
             raise ToolFailed("bad_input", "patch is an object.")
-        what = check_config(patch, self._control.agent_id)
-        return await submit(
+        what = validate_config_patch(patch, self._control.agent_id)
+        return await submit_proposal(
             self._control, context, "config_change", f"a change of {what}", arguments
         )

@@ -6,11 +6,11 @@ Control reads the branch itself and shows a human what a merge would change.
 
 import re
 
-from choir_agent.control.client import Control
+from choir_agent.control_client.control_client import ControlClient
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit
+from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit_proposal
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -43,15 +43,15 @@ MANIFEST = ToolManifest(
     RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
 )
 
-THEN = "What is proposed is pushed: remove your clone from the workspace now."
+NEXT_STEPS = "What is proposed is pushed: remove your clone from the workspace now."
 
 
-class ProposeRepoChange:
+class ProposeRepoChangeTool:
     """Proposes branches."""
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlClient) -> None:
         self._control = control
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
@@ -63,6 +63,6 @@ class ProposeRepoChange:
                 f"branch: this session's branches begin with proposal/{session_id}/; push it under such a "
                 "name.",
             )
-        return await submit(
-            self._control, context, "repo_change", f"the merge of {branch}", arguments, THEN
+        return await submit_proposal(
+            self._control, context, "repo_change", f"the merge of {branch}", arguments, NEXT_STEPS
         )

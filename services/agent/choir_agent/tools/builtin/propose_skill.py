@@ -5,13 +5,13 @@ Called by the arbiter without locks; nothing is executed. Submits through `propo
 
 from collections.abc import Callable, Collection
 
-from choir_agent.control.client import Control
-from choir_agent.skills.read import BadSkill, read_skill
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.skills.skill_parser import InvalidSkill, parse_skill_document
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.proposals.plain_words import refuse_programs
-from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit
+from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit_proposal
+from choir_agent.tools.proposals.validation import reject_code
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -35,23 +35,23 @@ MANIFEST = ToolManifest(
 )
 
 
-class ProposeSkill:
+class ProposeSkillTool:
     """Proposes skills."""
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control, known: Callable[[], Collection[str]]) -> None:
+    def __init__(self, control: ControlClient, known: Callable[[], Collection[str]]) -> None:
         self._control = control
         self._known = known
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Submit the proposal; raises ToolFailed, naming field and reason, for an invalid skill."""
         try:
-            skill = read_skill(arguments["spec"], self._known())
-        except BadSkill as error:
+            skill = parse_skill_document(arguments["spec"], self._known())
+        except InvalidSkill as error:
             details: JsonObject = {"field": error.field}
             raise ToolFailed("bad_input", f"spec.{error.message}", details) from error
-        refuse_programs("spec", arguments["spec"])
-        return await submit(
+        reject_code("spec", arguments["spec"])
+        return await submit_proposal(
             self._control, context, "skill", f"the new skill {skill.name}", arguments
         )

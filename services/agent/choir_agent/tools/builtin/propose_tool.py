@@ -6,12 +6,12 @@ human who approves the proposal writes the tool and registers it.
 
 from collections.abc import Callable, Collection
 
-from choir_agent.control.client import Control
+from choir_agent.control_client.control_client import ControlClient
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit
-from choir_agent.tools.proposals.tool_proposal import check_tool
+from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit_proposal
+from choir_agent.tools.proposals.validation import validate_tool_proposal
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 # Same patterns as in ToolManifestFile, repeated so that the model sees them in the schema.
 _LOCK = "^(workspace|browser_tab|choirtmp|file:\\{path\\}|(mem|repo|net|ext):[a-z0-9_-]{1,60})$"
@@ -97,12 +97,12 @@ MANIFEST = ToolManifest(
 )
 
 
-class ProposeTool:
+class ProposeToolTool:
     """Proposes tools."""
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control, known: Callable[[], Collection[str]]) -> None:
+    def __init__(self, control: ControlClient, known: Callable[[], Collection[str]]) -> None:
         self._control = control
         self._known = known
 
@@ -111,5 +111,7 @@ class ProposeTool:
         manifest = arguments["manifest"]
         if not isinstance(manifest, dict):
             raise ToolFailed("bad_input", "manifest is an object.")
-        name = check_tool(manifest, str(arguments["behaviour"]), self._known())
-        return await submit(self._control, context, "tool", f"the new tool {name}", arguments)
+        name = validate_tool_proposal(manifest, str(arguments["behaviour"]), self._known())
+        return await submit_proposal(
+            self._control, context, "tool", f"the new tool {name}", arguments
+        )

@@ -5,15 +5,15 @@ Called by the arbiter under lock `workspace` X, after the commitment is durable.
 
 import shutil
 
-from choir_agent.tools.child import PATH, Children, Program
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
-from choir_agent.tools.streams import Capture
+from choir_agent.tools.program_runner import PATH, Program, ProgramRunner
+from choir_agent.tools.streams import OutputCapture
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 600_000
-KEEP_EACH_END = 500_000
+CAPTURE_BYTES_EACH_END = 500_000
 """Bytes captured of each stream's beginning and end; the result contains less, an artifact all of it."""
 MAX_OUTPUT = 60_000
 
@@ -48,12 +48,12 @@ MANIFEST = ToolManifest(
 )
 
 
-class Shell:
+class ShellTool:
     """Runs commands with a clean environment: no token, no secret, nothing from the agent's own."""
 
     manifest = MANIFEST
 
-    def __init__(self, children: Children) -> None:
+    def __init__(self, children: ProgramRunner) -> None:
         self._children = children
         self._shell = shutil.which("bash", path=PATH) or "/bin/sh"
 
@@ -66,7 +66,10 @@ class Shell:
             raise ToolFailed("bad_input", "A command cannot hold a NUL character.")
         argv = [self._shell, "-c", command]
         program = Program(context.call_id, argv, timeout_s, with_git=True)
-        stdout, stderr = Capture(KEEP_EACH_END), Capture(KEEP_EACH_END)
+        stdout, stderr = (
+            OutputCapture(CAPTURE_BYTES_EACH_END),
+            OutputCapture(CAPTURE_BYTES_EACH_END),
+        )
         try:
             exit_code = await self._children.run(program, stdout, stderr)
         except (OSError, ValueError) as error:

@@ -6,13 +6,18 @@ Called by the arbiter without locks; its only effect is one event, which changes
 from collections.abc import Callable
 from typing import cast
 
-from choir_agent.log.state import EDGE, SessionState
-from choir_agent.skills.engine import Caller, Refused, Ruling, start
-from choir_agent.skills.registry import Skills
-from choir_agent.skills.spec import START_TOOL
+from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.skills.skill_engine import (
+    TransitionCaller,
+    TransitionRefused,
+    TransitionRuling,
+    start_skill,
+)
+from choir_agent.skills.skill_registry import SkillRegistry
+from choir_agent.skills.skill_spec import START_TOOL
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput, ToolRefused
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -35,12 +40,12 @@ MANIFEST = ToolManifest(
 )
 
 
-class SkillStart:
+class SkillStartTool:
     """Starts skills."""
 
     manifest = MANIFEST
 
-    def __init__(self, skills: Skills, state: Callable[[], SessionState]) -> None:
+    def __init__(self, skills: SkillRegistry, state: Callable[[], SessionState]) -> None:
         self._skills = skills
         self._state = state
 
@@ -55,21 +60,21 @@ class SkillStart:
             known: JsonObject = {"available_skills": [*self._skills.names()]}
             raise ToolRefused("unknown_skill", f"There is no skill {name!r}.", known)
         given = cast(JsonObject, arguments.get("input", {}))
-        caller = Caller(context.turn_id, context.call_id)
+        caller = TransitionCaller(context.turn_id, context.call_id)
         state = self._state()
-        present = state.skill(context.lane)
-        if present is None and context.lane == EDGE:
+        present = state.skill_of(context.lane)
+        if present is None and context.lane == EDGE_LANE:
             # A skill of a parked turn becomes active again when the turn resumes.
             present = state.parked_skill
-        return told(start(spec, present, given, caller))
+        return tool_output_of(start_skill(spec, present, given, caller))
 
 
-def told(ruling: Ruling) -> ToolOutput:
+def tool_output_of(ruling: TransitionRuling) -> ToolOutput:
     """Return the skill engine's decision as a tool's output.
 
     Raises ToolRefused with the alternatives that the model has.
     """
-    if isinstance(ruling, Refused):
+    if isinstance(ruling, TransitionRefused):
         details = dict(ruling.error)
         kind, message = str(details.pop("code")), str(details.pop("message"))
         raise ToolRefused(kind, message, details)

@@ -6,15 +6,15 @@ Called by the arbiter without locks; its only effect is one event, which changes
 from collections.abc import Callable
 from typing import cast
 
-from choir_agent.log.state import SessionState
-from choir_agent.skills.engine import Caller, Proposal, transition
-from choir_agent.skills.registry import Skills
-from choir_agent.skills.spec import CANCEL, TRANSITION_TOOL
-from choir_agent.tools.builtin.skill_start import told
+from choir_agent.log.session_state import SessionState
+from choir_agent.skills.skill_engine import TransitionCaller, TransitionRequest, rule_on_transition
+from choir_agent.skills.skill_registry import SkillRegistry
+from choir_agent.skills.skill_spec import CANCEL, TRANSITION_TOOL
+from choir_agent.tools.builtin.skill_start import tool_output_of
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
-from choir_agent.tools.model_view import model_name_of
+from choir_agent.tools.model_view import model_name
 from choir_agent.tools.tool import CallContext, ToolOutput, ToolRefused
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 MANIFEST = ToolManifest(
     LlmView(
@@ -41,12 +41,12 @@ MANIFEST = ToolManifest(
 )
 
 
-class SkillTransition:
+class SkillTransitionTool:
     """Moves the active skill of a lane to another state."""
 
     manifest = MANIFEST
 
-    def __init__(self, skills: Skills, state: Callable[[], SessionState]) -> None:
+    def __init__(self, skills: SkillRegistry, state: Callable[[], SessionState]) -> None:
         self._skills = skills
         self._state = state
 
@@ -55,7 +55,7 @@ class SkillTransition:
 
         Raises ToolRefused if the current state does not allow it, or if no skill is active.
         """
-        skill = self._state().skill(context.lane)
+        skill = self._state().skill_of(context.lane)
         spec = None if skill is None else self._skills.of(skill)
         if skill is None or spec is None:
             if arguments["on"] == CANCEL:
@@ -63,10 +63,10 @@ class SkillTransition:
                 # repeated.
                 return ToolOutput({"ended": True}, "no skill is active")
             raise ToolRefused("no_skill", "No skill is active, so there is no step to leave.")
-        proposal = Proposal(
+        proposal = TransitionRequest(
             on=str(arguments["on"]),
             context=cast(JsonObject, arguments["context"]),
             output=cast(JsonObject | None, arguments.get("output")),
         )
-        caller = Caller(context.turn_id, context.call_id)
-        return told(transition(spec, skill, proposal, caller, model_name_of))
+        caller = TransitionCaller(context.turn_id, context.call_id)
+        return tool_output_of(rule_on_transition(spec, skill, proposal, caller, model_name))

@@ -13,30 +13,30 @@ import orjson
 from pydantic import JsonValue
 
 from choir_agent.tools import staging
-from choir_agent.tools.draft import Draft
+from choir_agent.tools.api_client import (
+    MAX_RETRY_WAIT_S,
+    TOO_MANY_REQUESTS,
+    ApiClient,
+    ApiRequest,
+    ApiResponse,
+    ApiService,
+    error_of_response,
+    redacted_excerpt,
+    retry_delay_s,
+)
+from choir_agent.tools.atomic_file import AtomicFile
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_agent.tools.web_client import (
-    LONGEST_WAIT_S,
-    TOO_MANY_REQUESTS,
-    Answer,
-    Call,
-    Service,
-    WebClient,
-    failure,
-    hidden,
-    short_wait,
-)
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.config import VoiceBinding
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 TIMEOUT_S = 120.0
 MAX_CHARS = 5_000
 MAX_AUDIO_BYTES = 20_000_000
 MAX_ERROR_BYTES = 20_000
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
-QUOTA = ("quota", "credits")
+FILE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+QUOTA_CODES = ("quota", "credits")
 EXTENSIONS = {
     "mp3": "mp3",
     "opus": "ogg",
@@ -58,7 +58,7 @@ MANIFEST = ToolManifest(
             "type": "object",
             "properties": {
                 "text": {"type": "string", "minLength": 1, "maxLength": MAX_CHARS},
-                "name": {"type": "string", "pattern": NAME},
+                "name": {"type": "string", "pattern": FILE_NAME_PATTERN},
             },
             "required": ["text"],
             "additionalProperties": False,
@@ -66,7 +66,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         # The request, one wait, and the request again.
-        timeout_ms=int((2 * TIMEOUT_S + LONGEST_WAIT_S) * 1000) + 5_000,
+        timeout_ms=int((2 * TIMEOUT_S + MAX_RETRY_WAIT_S) * 1000) + 5_000,
         # Every call costs money.
         side_effect="external",
         idempotent=False,
@@ -76,13 +76,13 @@ MANIFEST = ToolManifest(
 )
 
 
-class TtsSpeak:
+class TtsSpeakTool:
     """Speech synthesis by ElevenLabs."""
 
     manifest = MANIFEST
 
     def __init__(
-        self, workspace: Workspace, web: WebClient, max_audio_bytes: int = MAX_AUDIO_BYTES
+        self, workspace: Workspace, web: ApiClient, max_audio_bytes: int = MAX_AUDIO_BYTES
     ) -> None:
         self._workspace = workspace
         self._web = web
@@ -93,7 +93,7 @@ class TtsSpeak:
         service, voice = _service(context)
         path = _path(context, arguments, voice.profile.output_format)
         text = str(arguments["text"])
-        call = Call(
+        call = ApiRequest(
             "POST",
             f"/text-to-speech/{voice.profile.voice_id}",
             {"output_format": voice.profile.output_format},
@@ -113,10 +113,10 @@ class TtsSpeak:
         }
         return ToolOutput(output, f"{size} bytes of speech are in {path}")
 
-    async def _save(self, service: Service, call: Call, path: str) -> int:
+    async def _save(self, service: ApiService, call: ApiRequest, path: str) -> int:
         """Stream the audio into its file, which is created only if complete; return its size in bytes."""
         # File operations run in threads so that a slow disk does not delay heartbeats.
-        draft = await asyncio.to_thread(self._workspace.draft, path)
+        draft = await asyncio.to_thread(self._workspace.create_atomic_file, path)
         try:
             wait_s = await self._receive(service, call, draft, may_wait=True)
             if wait_s is not None:
@@ -124,18 +124,18 @@ class TtsSpeak:
                 await self._receive(service, call, draft, may_wait=False)
             if draft.size == 0:
                 raise ToolFailed("bad_answer", "ElevenLabs sent no audio.")
-            await asyncio.to_thread(draft.put_in_place)
+            await asyncio.to_thread(draft.commit)
         finally:
             draft.discard()
         return draft.size
 
     async def _receive(
-        self, service: Service, call: Call, draft: Draft, *, may_wait: bool
+        self, service: ApiService, call: ApiRequest, draft: AtomicFile, *, may_wait: bool
     ) -> float | None:
         """Receive the audio, or return how many seconds to wait before the retry."""
         async with self._web.stream(service, call, TIMEOUT_S) as response:
             if response.status_code == TOO_MANY_REQUESTS and may_wait:
-                wait_s = short_wait(response.headers, TIMEOUT_S)
+                wait_s = retry_delay_s(response.headers, TIMEOUT_S)
                 if wait_s is not None:
                     return wait_s
             if response.status_code != 200:
@@ -146,7 +146,7 @@ class TtsSpeak:
             await self._fill(draft, response)
         return None
 
-    async def _fill(self, draft: Draft, response: httpx2.Response) -> None:
+    async def _fill(self, draft: AtomicFile, response: httpx2.Response) -> None:
         async for chunk in response.aiter_raw(65_536):
             if draft.size + len(chunk) > self._max_audio_bytes:
                 raise ToolFailed(
@@ -155,7 +155,7 @@ class TtsSpeak:
             await asyncio.to_thread(draft.write, chunk)
 
 
-def _service(context: CallContext) -> tuple[Service, VoiceBinding]:
+def _service(context: CallContext) -> tuple[ApiService, VoiceBinding]:
     voice = None if context.settings is None else context.settings.voice
     if voice is None:
         raise ToolFailed(
@@ -170,7 +170,7 @@ def _service(context: CallContext) -> tuple[Service, VoiceBinding]:
         )
     if not _VOICE_ID.fullmatch(voice.profile.voice_id):
         raise ToolFailed("not_configured", "The voice_id of the voice profile is malformed.")
-    return Service(
+    return ApiService(
         "ElevenLabs", voice.tts.endpoint, voice.tts.secret, key, {"xi-api-key": key}
     ), voice
 
@@ -178,13 +178,13 @@ def _service(context: CallContext) -> tuple[Service, VoiceBinding]:
 def _path(context: CallContext, arguments: JsonObject, output_format: str) -> str:
     name = str(arguments.get("name", f"speech-{context.call_id[-12:]}"))
     # Checked again although the schema has the pattern: the name becomes part of a path.
-    if not re.fullmatch(NAME, name):
+    if not re.fullmatch(FILE_NAME_PATTERN, name):
         raise ToolFailed("bad_input", "A name has 1 to 64 letters, digits, - and _.")
     extension = EXTENSIONS.get(output_format.partition("_")[0], "audio")
     return f"{staging.SEND}/{name}.{extension}"
 
 
-async def _failed(service: Service, response: httpx2.Response) -> ToolFailed:
+async def _failed(service: ApiService, response: httpx2.Response) -> ToolFailed:
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
@@ -193,17 +193,17 @@ async def _failed(service: Service, response: httpx2.Response) -> ToolFailed:
     code, said = _said(bytes(body))
     status = response.status_code
     # ElevenLabs reports an exhausted quota with 401, like a wrong key.
-    if any(word in code for word in QUOTA):
+    if any(word in code for word in QUOTA_CODES):
         return ToolFailed(
-            "quota_exceeded", f"The ElevenLabs quota is used up: {hidden(said, service)}"
+            "quota_exceeded", f"The ElevenLabs quota is used up: {redacted_excerpt(said, service)}"
         )
     if status in (400, 404) and "voice" in code:
         return ToolFailed(
-            "not_found", f"ElevenLabs does not know the voice: {hidden(said, service)}"
+            "not_found", f"ElevenLabs does not know the voice: {redacted_excerpt(said, service)}"
         )
     if status == 422:
-        return ToolFailed("bad_input", f"ElevenLabs refused it: {hidden(said, service)}")
-    return failure(service, Answer(status, response.headers, b""), said)
+        return ToolFailed("bad_input", f"ElevenLabs refused it: {redacted_excerpt(said, service)}")
+    return error_of_response(service, ApiResponse(status, response.headers, b""), said)
 
 
 def _said(body: bytes) -> tuple[str, str]:

@@ -3,16 +3,16 @@
 Called by the arbiter under lock `browser_tab` X, after the commitment is durable.
 """
 
-from choir_agent.control.client import Control
-from choir_agent.tools.host import use_on_host
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 TIMEOUT_MS = 120_000
 # A file may be large and its server slow; for a page, a user is waiting.
-FILE_WITHIN_MS = 90_000
-PAGE_WITHIN_MS = 45_000
+DOWNLOAD_TIMEOUT_MS = 90_000
+PAGE_TIMEOUT_MS = 45_000
 
 DESCRIPTION = """\
 Use your own web browser: one action a call. A page comes as markdown in which all that can be pressed or \
@@ -76,19 +76,21 @@ MANIFEST = ToolManifest(
 )
 
 
-class WebBrowse:
+class WebBrowseTool:
     """Browser actions through the host."""
 
     manifest = MANIFEST
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlClient) -> None:
         self._control = control
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Run one action; raises ToolFailed with the host's error."""
-        within_ms = FILE_WITHIN_MS if arguments.get("action") == "download" else PAGE_WITHIN_MS
+        within_ms = (
+            DOWNLOAD_TIMEOUT_MS if arguments.get("action") == "download" else PAGE_TIMEOUT_MS
+        )
         request: JsonObject = {"action": arguments, "lane": context.lane, "timeout_ms": within_ms}
-        output = await use_on_host(self._control, context, MANIFEST, request)
+        output = await run_host_tool(self._control, context, MANIFEST, request)
         return ToolOutput(output, _summary(str(arguments.get("action")), output))
 
 

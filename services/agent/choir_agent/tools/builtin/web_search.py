@@ -8,10 +8,17 @@ import re
 
 from pydantic import JsonValue
 
+from choir_agent.tools.api_client import (
+    ApiClient,
+    ApiRequest,
+    ApiResponse,
+    ApiService,
+    error_of_response,
+    redacted_excerpt,
+)
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_agent.tools.web_client import Answer, Call, Service, WebClient, failure, hidden
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 TIMEOUT_S = 30.0
 # Brave's limits.
@@ -56,19 +63,19 @@ MANIFEST = ToolManifest(
 )
 
 
-class WebSearch:
+class WebSearchTool:
     """Web search by Brave."""
 
     manifest = MANIFEST
 
-    def __init__(self, web: WebClient, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, web: ApiClient, timeout_s: float = TIMEOUT_S) -> None:
         self._web = web
         self._timeout_s = timeout_s
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Search; raises ToolFailed if no search is configured, or with Brave's error."""
         service = _service(context)
-        call = Call("GET", "/web/search", _query(arguments))
+        call = ApiRequest("GET", "/web/search", _query(arguments))
         answer = await self._web.call(service, call, self._timeout_s)
         if answer.status != 200:
             raise _failed(service, answer)
@@ -76,7 +83,7 @@ class WebSearch:
         return ToolOutput(output, str(output["summary"]))
 
 
-def _service(context: CallContext) -> Service:
+def _service(context: CallContext) -> ApiService:
     config = None if context.settings is None else context.settings.search
     if config is None:
         raise ToolFailed(
@@ -90,7 +97,7 @@ def _service(context: CallContext) -> Service:
             "no_secret", f"The secret `{config.secret}` has no value; the user sets it."
         )
     headers = {"X-Subscription-Token": key, "Accept": "application/json"}
-    return Service("Brave Search", config.endpoint, config.secret, key, headers)
+    return ApiService("Brave Search", config.endpoint, config.secret, key, headers)
 
 
 def _query(arguments: JsonObject) -> dict[str, str | int]:
@@ -107,7 +114,7 @@ def _query(arguments: JsonObject) -> dict[str, str | int]:
     }
 
 
-def _failed(service: Service, answer: Answer) -> ToolFailed:
+def _failed(service: ApiService, answer: ApiResponse) -> ToolFailed:
     try:
         error = answer.json(service).get("error")
     except ToolFailed:
@@ -116,9 +123,11 @@ def _failed(service: Service, answer: Answer) -> ToolFailed:
     said = _plain(told.get("detail"))
     # Brave reports both an unknown key and an invalid parameter with 422.
     if answer.status == UNPROCESSABLE and "TOKEN" not in str(told.get("code")):
-        return ToolFailed("bad_input", f"Brave Search refused the query: {hidden(said, service)}")
+        return ToolFailed(
+            "bad_input", f"Brave Search refused the query: {redacted_excerpt(said, service)}"
+        )
     status = 401 if answer.status == UNPROCESSABLE else answer.status
-    return failure(service, Answer(status, answer.headers, b""), said)
+    return error_of_response(service, ApiResponse(status, answer.headers, b""), said)
 
 
 def _rendered(answer: JsonObject, query: str) -> JsonObject:

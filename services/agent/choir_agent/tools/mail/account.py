@@ -14,7 +14,7 @@ IMAP_TLS_PORT = 993
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class MailServer:
     """A mail server and the encryption of the connection to it."""
 
     host: str
@@ -23,17 +23,17 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class MailAccount:
     """The agent's mail account."""
 
-    smtp: Server
-    imap: Server
+    smtp: MailServer
+    imap: MailServer
     user: str
     password: str = field(repr=False)
     address: str
 
 
-def account_of(context: CallContext) -> Account:
+def mail_account(context: CallContext) -> MailAccount:
     """Return the mail account in the agent's settings.
 
     Raises ToolFailed if there is none, if its secret is missing or malformed, or if it requires an
@@ -59,7 +59,7 @@ def account_of(context: CallContext) -> Account:
             "not_configured",
             "The mail account has no sender's address: its user name is none, so `address` must be set.",
         )
-    return Account(
+    return MailAccount(
         _server(config.smtp_host, config.smtp_port, config.smtp_security, SMTP_TLS_PORT),
         _server(config.imap_host, config.imap_port, config.imap_security, IMAP_TLS_PORT),
         user,
@@ -68,7 +68,7 @@ def account_of(context: CallContext) -> Account:
     )
 
 
-def _server(host: str, port: int, security: MailSecurity | None, tls_port: int) -> Server:
+def _server(host: str, port: int, security: MailSecurity | None, tls_port: int) -> MailServer:
     chosen = security or ("tls" if port == tls_port else "starttls")
     if chosen == "none" and not _is_here(host):
         raise ToolFailed(
@@ -76,7 +76,7 @@ def _server(host: str, port: int, security: MailSecurity | None, tls_port: int) 
             f"The mail account wants an open connection to {host}. Password and mail would be readable "
             "on the way: only a server on this machine may be used with security `none`.",
         )
-    return Server(host, port, chosen)
+    return MailServer(host, port, chosen)
 
 
 def _is_here(host: str) -> bool:

@@ -22,56 +22,56 @@ from imap_tools.mailbox import BaseMailBox
 from imap_tools.message import MailMessage
 from imap_tools.query import AND, Header, UidRange
 
-from choir_agent.tools.mail.account import Account, Server
-from choir_agent.tools.mail.asking import Extract, Query
-from choir_agent.tools.mail.incoming import summary_of, whole_of
-from choir_agent.tools.mail.words import one_line
+from choir_agent.tools.mail.account import MailAccount, MailServer
+from choir_agent.tools.mail.received_message import message_details, message_summary
+from choir_agent.tools.mail.requests import MailQuery, MessageRequest
+from choir_agent.tools.mail.text import one_line
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 T = TypeVar("T")
 
-WAIT_S = 20.0
+RESPONSE_TIMEOUT_S = 20.0
 """Timeout for one response of the server."""
 MAX_MESSAGE_BYTES = 30_000_000
-MAX_WORDS = 300
-CUT_PATIENCE_S = 2.0
+MAX_ERROR_CHARS = 300
+CANCEL_TIMEOUT_S = 2.0
 
 
 class Mailbox:
     """One connection to one folder of an account."""
 
-    def __init__(self, account: Account, folder: str) -> None:
+    def __init__(self, account: MailAccount, folder: str) -> None:
         self._account = account
         self._folder = folder
         self._client: imaplib.IMAP4 | None = None
         self._cancelled = False
 
-    async def list(self, query: Query, limit: int) -> JsonObject:
+    async def list(self, query: MailQuery, limit: int) -> JsonObject:
         """Count the messages that match the query and summarise the newest of them."""
-        return await self._visit(lambda box: self._list(box, query, limit), read_only=True)
+        return await self._run_in_thread(lambda box: self._list(box, query, limit), read_only=True)
 
-    async def fetch(self, workspace: Workspace, extract: Extract) -> JsonObject:
+    async def fetch(self, workspace: Workspace, extract: MessageRequest) -> JsonObject:
         """Return one message; it is marked as read only if the request says so."""
-        return await self._visit(
+        return await self._run_in_thread(
             lambda box: self._fetch(box, workspace, extract), read_only=not extract.mark_read
         )
 
-    async def _visit(self, work: Callable[[BaseMailBox], T], *, read_only: bool) -> T:
+    async def _run_in_thread(self, work: Callable[[BaseMailBox], T], *, read_only: bool) -> T:
         """Run `work` in a thread; raises ToolFailed for every error that can occur."""
         visit = asyncio.create_task(asyncio.to_thread(self._blocking, work, read_only))
         try:
             return await asyncio.shield(visit)
         except asyncio.CancelledError:
-            self._cut()
+            self._close_socket()
             # A thread cannot be cancelled; closing its socket makes it fail soon.
-            await asyncio.wait({visit}, timeout=CUT_PATIENCE_S)
+            await asyncio.wait({visit}, timeout=CANCEL_TIMEOUT_S)
             raise
 
     def _blocking(self, work: Callable[[BaseMailBox], T], read_only: bool) -> T:
         with _explained(self._account.imap, self._folder):
-            box = _Box(self._account.imap, self._show)
+            box = _MailboxConnection(self._account.imap, self._register_client)
             try:
                 self._log_in(box)
                 box.folder.set(self._folder, readonly=read_only)
@@ -86,18 +86,18 @@ class Mailbox:
         else:
             box.login_utf8(user, password, initial_folder=None)
 
-    def _show(self, client: imaplib.IMAP4) -> None:
+    def _register_client(self, client: imaplib.IMAP4) -> None:
         self._client = client
         if self._cancelled:
-            self._cut()
+            self._close_socket()
 
-    def _cut(self) -> None:
+    def _close_socket(self) -> None:
         self._cancelled = True
         if self._client is not None:
             with contextlib.suppress(OSError):
                 self._client.sock.shutdown(socket.SHUT_RDWR)
 
-    def _list(self, box: BaseMailBox, query: Query, limit: int) -> JsonObject:
+    def _list(self, box: BaseMailBox, query: MailQuery, limit: int) -> JsonObject:
         status = box.folder.status(self._folder, ["MESSAGES", "UNSEEN", "UIDNEXT", "UIDVALIDITY"])
         uids = _matching(box, query)
         newest = uids[-limit:]
@@ -115,68 +115,68 @@ class Mailbox:
             "messages_in_folder": status["MESSAGES"],
             "unread_in_folder": status["UNSEEN"],
             "count": len(uids),
-            "messages": [summary_of(message) for message in reversed(list(found))],
+            "messages": [message_summary(message) for message in reversed(list(found))],
         }
 
-    def _fetch(self, box: BaseMailBox, workspace: Workspace, extract: Extract) -> JsonObject:
+    def _fetch(self, box: BaseMailBox, workspace: Workspace, extract: MessageRequest) -> JsonObject:
         # Read the size first: fetching a huge message would fill the memory.
         head = _one(box, extract.uid, headers_only=True)
         if head.size_rfc822 > MAX_MESSAGE_BYTES:
             raise ToolFailed(
                 "too_large",
                 f"The message has {head.size_rfc822} bytes; more than {MAX_MESSAGE_BYTES} are not fetched.",
-                summary_of(head),
+                message_summary(head),
             )
         message = _one(box, extract.uid, headers_only=False)
-        told = whole_of(message, workspace, extract)
+        told = message_details(message, workspace, extract)
         if extract.mark_read:
             box.flag(str(extract.uid), "\\Seen", True)
             told["read"] = True
         return {"folder": self._folder, **told}
 
 
-class _Plain(imaplib.IMAP4):
+class _ImapClient(imaplib.IMAP4):
     """An IMAP client that passes itself to `show` when its socket is open.
 
     The constructor already talks to the server, so a cancelled call needs the socket before it
     returns.
     """
 
-    def __init__(self, server: Server, show: Callable[[imaplib.IMAP4], None]) -> None:
+    def __init__(self, server: MailServer, show: Callable[[imaplib.IMAP4], None]) -> None:
         self._show = show
-        super().__init__(server.host, server.port, WAIT_S)
+        super().__init__(server.host, server.port, RESPONSE_TIMEOUT_S)
 
     def open(self, host: str = "", port: int = 143, timeout: float | None = None) -> None:
         super().open(host, port, timeout)
         self._show(self)
 
 
-class _Tls(imaplib.IMAP4_SSL):
+class _ImapTlsClient(imaplib.IMAP4_SSL):
     """The same over TLS from the start."""
 
-    def __init__(self, server: Server, show: Callable[[imaplib.IMAP4], None]) -> None:
+    def __init__(self, server: MailServer, show: Callable[[imaplib.IMAP4], None]) -> None:
         self._show = show
         context = ssl.create_default_context()
-        super().__init__(server.host, server.port, ssl_context=context, timeout=WAIT_S)
+        super().__init__(server.host, server.port, ssl_context=context, timeout=RESPONSE_TIMEOUT_S)
 
     def open(self, host: str = "", port: int | None = 993, timeout: float | None = None) -> None:
         super().open(host, port, timeout)
         self._show(self)
 
 
-class _Box(BaseMailBox):
+class _MailboxConnection(BaseMailBox):
     """A mailbox connection with the account's security setting."""
 
-    def __init__(self, server: Server, show: Callable[[imaplib.IMAP4], None]) -> None:
+    def __init__(self, server: MailServer, show: Callable[[imaplib.IMAP4], None]) -> None:
         self._server, self._show = server, show
         super().__init__()
 
     def _get_mailbox_client(self) -> imaplib.IMAP4:
         match self._server.security:
             case "tls":
-                return _Tls(self._server, self._show)
+                return _ImapTlsClient(self._server, self._show)
             case "starttls":
-                client = _Plain(self._server, self._show)
+                client = _ImapClient(self._server, self._show)
                 try:
                     client.starttls(ssl.create_default_context())
                 except BaseException:
@@ -185,7 +185,7 @@ class _Box(BaseMailBox):
                     raise
                 return client
             case "none":
-                return _Plain(self._server, self._show)
+                return _ImapClient(self._server, self._show)
 
 
 def _leave(box: BaseMailBox) -> None:
@@ -196,7 +196,7 @@ def _leave(box: BaseMailBox) -> None:
         box.client.shutdown()
 
 
-def _matching(box: BaseMailBox, query: Query) -> list[int]:
+def _matching(box: BaseMailBox, query: MailQuery) -> list[int]:
     criteria = _criteria(query)
     # Some servers reject a charset, so send one only if it is needed.
     charset = None if str(criteria).isascii() else "UTF-8"
@@ -205,8 +205,8 @@ def _matching(box: BaseMailBox, query: Query) -> list[int]:
     return [uid for uid in uids if query.since_uid is None or uid > query.since_uid]
 
 
-def _criteria(query: Query) -> AND | str:
-    if query == Query():
+def _criteria(query: MailQuery) -> AND | str:
+    if query == MailQuery():
         return "ALL"
     return AND(
         uid=None if query.since_uid is None else UidRange(str(query.since_uid + 1), "*"),
@@ -229,7 +229,7 @@ def _one(box: BaseMailBox, uid: int, *, headers_only: bool) -> MailMessage:
 
 
 @contextlib.contextmanager
-def _explained(server: Server, folder: str) -> Iterator[None]:
+def _explained(server: MailServer, folder: str) -> Iterator[None]:
     """Convert connection and protocol errors into ToolFailed."""
     name = f"the mail server {server.host}:{server.port}"
     try:
@@ -237,13 +237,14 @@ def _explained(server: Server, folder: str) -> Iterator[None]:
     except ToolFailed:
         raise
     except ssl.SSLCertVerificationError as error:
-        why = one_line(error.verify_message, MAX_WORDS)
+        why = one_line(error.verify_message, MAX_ERROR_CHARS)
         raise ToolFailed(
             "tls_failed", f"The certificate of {name} is not valid ({why})."
         ) from error
     except ssl.SSLError as error:
         raise ToolFailed(
-            "tls_failed", f"No secure connection to {name}: {one_line(str(error), MAX_WORDS)}."
+            "tls_failed",
+            f"No secure connection to {name}: {one_line(str(error), MAX_ERROR_CHARS)}.",
         ) from error
     except TimeoutError as error:
         raise ToolFailed("timeout", f"{name} did not answer in time.") from error
@@ -253,14 +254,14 @@ def _explained(server: Server, folder: str) -> Iterator[None]:
         raise ToolFailed("not_found", f"There is no folder {folder!r} in the mailbox.") from error
     except OSError as error:
         why = error.strerror or str(error)
-        raise ToolFailed("unreachable", f"{name}: {one_line(why, MAX_WORDS)}.") from error
+        raise ToolFailed("unreachable", f"{name}: {one_line(why, MAX_ERROR_CHARS)}.") from error
     except (imaplib.IMAP4.error, ImapToolsError) as error:
         raise _said(error, name) from error
 
 
 def _said(error: Exception, name: str) -> ToolFailed:
     """Return the error for a server's response; imaplib has one exception for nearly everything."""
-    words = one_line(str(error), MAX_WORDS)
+    words = one_line(str(error), MAX_ERROR_CHARS)
     if "TLS not supported" in words or "STARTTLS" in words:
         return ToolFailed("tls_failed", f"{name} offers no STARTTLS: others could read along.")
     if "AUTHENTICATIONFAILED" in words:

@@ -8,32 +8,32 @@ import asyncio
 import importlib
 from typing import Protocol, cast
 
-from choir_agent.tools.mail.account import Account
-from choir_agent.tools.mail.asking import Extract, Query
+from choir_agent.tools.mail.account import MailAccount
+from choir_agent.tools.mail.requests import MailQuery, MessageRequest
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 
 class Smtp(Protocol):
     """The module `smtp`."""
 
     async def deliver(
-        self, account: Account, workspace: Workspace, call_id: str, arguments: JsonObject
+        self, account: MailAccount, workspace: Workspace, call_id: str, arguments: JsonObject
     ) -> JsonObject: ...
 
 
 class Mailbox(Protocol):
-    """The class `Mailbox` of the module `imap`."""
+    """The class `UpdateQueue` of the module `imap`."""
 
-    async def list(self, query: Query, limit: int) -> JsonObject: ...
+    async def list(self, query: MailQuery, limit: int) -> JsonObject: ...
 
-    async def fetch(self, workspace: Workspace, extract: Extract) -> JsonObject: ...
+    async def fetch(self, workspace: Workspace, extract: MessageRequest) -> JsonObject: ...
 
 
 class Imap(Protocol):
     """The module `imap`."""
 
-    def Mailbox(self, account: Account, folder: str) -> Mailbox: ...  # noqa: N802 - a class
+    def Mailbox(self, account: MailAccount, folder: str) -> Mailbox: ...  # noqa: N802 - a class
 
 
 async def load_smtp() -> Smtp:

@@ -12,21 +12,21 @@ from collections.abc import AsyncIterator, Iterator
 
 import aiosmtplib
 
-from choir_agent.tools.mail.account import Account, Server
-from choir_agent.tools.mail.outgoing import Outgoing, compose
-from choir_agent.tools.mail.words import one_line
+from choir_agent.tools.mail.account import MailAccount, MailServer
+from choir_agent.tools.mail.outgoing_message import OutgoingMessage, compose_message
+from choir_agent.tools.mail.text import one_line
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
-READY_S = 40.0
+SETUP_TIMEOUT_S = 40.0
 """Timeout to connect, log in and name the recipients; until then nothing is sent."""
-DATA_S = 60.0
+DATA_TIMEOUT_S = 60.0
 """Timeout to transfer the message; servers scan for viruses before they accept it."""
-BYE_S = 2.0
-MAX_WORDS = 300
+QUIT_TIMEOUT_S = 2.0
+MAX_ERROR_CHARS = 300
 # The EHLO name: looking up this machine's own name could take longer than all the rest.
-GREETING = "[127.0.0.1]"
+EHLO_NAME = "[127.0.0.1]"
 
 _NO_LOGIN = {530, 534, 535, 538}
 _FULL = {452, 552}
@@ -34,8 +34,8 @@ _LATER = {421, 450, 451, 454}
 _TOO_LARGE = "5.3.4"
 
 
-async def deliver(
-    account: Account, workspace: Workspace, call_id: str, arguments: JsonObject
+async def send_mail(
+    account: MailAccount, workspace: Workspace, call_id: str, arguments: JsonObject
 ) -> JsonObject:
     """Send the mail described by the arguments to all its recipients or to none.
 
@@ -43,10 +43,10 @@ async def deliver(
     mailbox_full, too_large, try_later, refused and timeout nothing was sent; otherwise the kind is
     outcome_unknown.
     """
-    outgoing = await asyncio.to_thread(compose, account, workspace, call_id, arguments)
+    outgoing = await asyncio.to_thread(compose_message, account, workspace, call_id, arguments)
     with _explained(account.smtp):
         async with _connected(account.smtp) as client:
-            async with asyncio.timeout(READY_S):
+            async with asyncio.timeout(SETUP_TIMEOUT_S):
                 await _make_ready(client, account, outgoing)
             await _hand_over(client, account.smtp, outgoing)
     return {
@@ -58,25 +58,27 @@ async def deliver(
 
 
 @contextlib.asynccontextmanager
-async def _connected(server: Server) -> AsyncIterator[aiosmtplib.SMTP]:
+async def _connected(server: MailServer) -> AsyncIterator[aiosmtplib.SMTP]:
     client = aiosmtplib.SMTP(
         hostname=server.host,
         port=server.port,
         use_tls=server.security == "tls",
         start_tls=server.security == "starttls",
         tls_context=ssl.create_default_context() if server.security != "none" else None,
-        local_hostname=GREETING,
-        timeout=READY_S,
+        local_hostname=EHLO_NAME,
+        timeout=SETUP_TIMEOUT_S,
     )
     try:
         yield client
         with contextlib.suppress(aiosmtplib.SMTPException, OSError, TimeoutError):
-            await client.quit(timeout=BYE_S)
+            await client.quit(timeout=QUIT_TIMEOUT_S)
     finally:
         client.close()
 
 
-async def _make_ready(client: aiosmtplib.SMTP, account: Account, outgoing: Outgoing) -> None:
+async def _make_ready(
+    client: aiosmtplib.SMTP, account: MailAccount, outgoing: OutgoingMessage
+) -> None:
     await client.connect()
     try:
         await client.login(account.user, account.password)
@@ -100,10 +102,12 @@ async def _make_ready(client: aiosmtplib.SMTP, account: Account, outgoing: Outgo
             raise _refused(error.code, error.message, recipient) from error
 
 
-async def _hand_over(client: aiosmtplib.SMTP, server: Server, outgoing: Outgoing) -> None:
+async def _hand_over(
+    client: aiosmtplib.SMTP, server: MailServer, outgoing: OutgoingMessage
+) -> None:
     try:
-        async with asyncio.timeout(DATA_S):
-            await client.data(outgoing.content, timeout=DATA_S)
+        async with asyncio.timeout(DATA_TIMEOUT_S):
+            await client.data(outgoing.content, timeout=DATA_TIMEOUT_S)
     # The server answered, so the outcome is known: nothing was sent.
     except aiosmtplib.SMTPDataError:
         raise
@@ -117,7 +121,7 @@ async def _hand_over(client: aiosmtplib.SMTP, server: Server, outgoing: Outgoing
 
 
 @contextlib.contextmanager
-def _explained(server: Server) -> Iterator[None]:
+def _explained(server: MailServer) -> Iterator[None]:
     """Convert SMTP errors into ToolFailed; the server's text is truncated and marked as a quotation."""
     name = _name(server)
     try:
@@ -154,7 +158,7 @@ def _unreached(error: Exception, name: str) -> ToolFailed:
 
 
 def _said(code: int, words: str, name: str) -> ToolFailed:
-    quote = f"{name} said: {code} {one_line(words, MAX_WORDS)!r}. Nothing was sent."
+    quote = f"{name} said: {code} {one_line(words, MAX_ERROR_CHARS)!r}. Nothing was sent."
     if code in _NO_LOGIN:
         return _login_refused(code, name)
     if _TOO_LARGE in words:
@@ -176,7 +180,7 @@ def _login_refused(code: int, name: str) -> ToolFailed:
 
 
 def _refused(code: int, words: str, recipient: str) -> ToolFailed:
-    quote = f"{code} {one_line(words, MAX_WORDS)!r}. The mail was sent to nobody."
+    quote = f"{code} {one_line(words, MAX_ERROR_CHARS)!r}. The mail was sent to nobody."
     if code in _FULL:
         return ToolFailed("mailbox_full", f"The mailbox of {recipient} is full: {quote}")
     if code in _LATER:
@@ -186,13 +190,13 @@ def _refused(code: int, words: str, recipient: str) -> ToolFailed:
     return ToolFailed("unknown_recipient", f"{recipient} is not accepted: {quote}")
 
 
-def _name(server: Server) -> str:
+def _name(server: MailServer) -> str:
     return f"the mail server {server.host}:{server.port}"
 
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not valid ({one_line(error.verify_message, MAX_WORDS)})"
+        return f"its certificate is not valid ({one_line(error.verify_message, MAX_ERROR_CHARS)})"
     if isinstance(error, OSError) and error.strerror:
-        return one_line(error.strerror, MAX_WORDS)
-    return one_line(str(error) or type(error).__name__, MAX_WORDS)
+        return one_line(error.strerror, MAX_ERROR_CHARS)
+    return one_line(str(error) or type(error).__name__, MAX_ERROR_CHARS)

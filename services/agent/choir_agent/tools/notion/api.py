@@ -3,40 +3,47 @@
 Called by `pages`; sends requests through `web_client`.
 """
 
+from choir_agent.tools.api_client import (
+    ApiClient,
+    ApiRequest,
+    ApiResponse,
+    ApiService,
+    error_of_response,
+    redacted_excerpt,
+)
 from choir_agent.tools.tool import CallContext, ToolFailed
-from choir_agent.tools.web_client import Answer, Call, Service, WebClient, failure, hidden
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 VERSION = "2025-09-03"
 TIMEOUT_S = 30.0
 
 
-class NotionApi:
+class NotionClient:
     """Notion access for one call."""
 
-    def __init__(self, web: WebClient, service: Service) -> None:
+    def __init__(self, web: ApiClient, service: ApiService) -> None:
         self._web = web
         self._service = service
 
     async def get(self, path: str, **query: str | int) -> JsonObject:
         """Send a GET request; raises ToolFailed with Notion's error."""
-        return await self._send(Call("GET", f"/v1{path}", query))
+        return await self._send(ApiRequest("GET", f"/v1{path}", query))
 
     async def ask(self, path: str, body: JsonObject) -> JsonObject:
         """Search or query: POST requests that change nothing; raises ToolFailed."""
-        return await self._send(Call("POST", f"/v1{path}", body=body))
+        return await self._send(ApiRequest("POST", f"/v1{path}", body=body))
 
     async def change(self, method: str, path: str, body: JsonObject) -> JsonObject:
         """Create or update; raises ToolFailed."""
-        return await self._send(Call(method, f"/v1{path}", body=body, effect=True))
+        return await self._send(ApiRequest(method, f"/v1{path}", body=body, effect=True))
 
-    async def _send(self, call: Call) -> JsonObject:
+    async def _send(self, call: ApiRequest) -> JsonObject:
         answer = await self._web.call(self._service, call, TIMEOUT_S)
         if answer.status != 200:
             raise self._failed(answer)
         return answer.json(self._service)
 
-    def _failed(self, answer: Answer) -> ToolFailed:
+    def _failed(self, answer: ApiResponse) -> ToolFailed:
         try:
             told = answer.json(self._service)
         except ToolFailed:
@@ -46,7 +53,7 @@ class NotionApi:
             case "object_not_found" | "restricted_resource":
                 return ToolFailed(
                     "not_found",
-                    f"Notion: {hidden(said, self._service)} The user shares a page with the "
+                    f"Notion: {redacted_excerpt(said, self._service)} The user shares a page with the "
                     "integration in the page's menu, under Connections.",
                 )
             case "conflict_error":
@@ -54,11 +61,11 @@ class NotionApi:
                     "conflict", "Notion: somebody else changed it in the same moment. Try again."
                 )
             case "validation_error" | "invalid_json" | "invalid_request":
-                return ToolFailed("bad_input", f"Notion: {hidden(said, self._service)}")
-        return failure(self._service, answer, said)
+                return ToolFailed("bad_input", f"Notion: {redacted_excerpt(said, self._service)}")
+        return error_of_response(self._service, answer, said)
 
 
-def service_of(context: CallContext) -> Service:
+def notion_service(context: CallContext) -> ApiService:
     """Return the agent's Notion integration; raises ToolFailed if there is none."""
     config = None if context.settings is None else context.settings.notion
     if config is None:
@@ -73,4 +80,4 @@ def service_of(context: CallContext) -> Service:
             "no_secret", f"The secret `{config.secret}` has no value; the user sets it."
         )
     headers = {"Authorization": f"Bearer {key}", "Notion-Version": VERSION}
-    return Service("Notion", config.endpoint, config.secret, key, headers)
+    return ApiService("Notion", config.endpoint, config.secret, key, headers)

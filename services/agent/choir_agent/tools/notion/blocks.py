@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 # Notion's limit for one text object, in characters.
 MAX_TEXT = 2_000
@@ -32,7 +32,7 @@ _HEADINGS = {1: "heading_1", 2: "heading_2", 3: "heading_3"}
 FENCE = "```"
 
 
-def plain(rich: JsonValue) -> str:
+def rich_text_to_markdown(rich: JsonValue) -> str:
     """Return a rich text as Markdown: links and code are marked, other styles dropped."""
     pieces = [piece for piece in rich if isinstance(piece, dict)] if isinstance(rich, list) else []
     return "".join(_piece(piece) for piece in pieces)
@@ -46,7 +46,7 @@ def _piece(piece: JsonObject) -> str:
     return f"[{text}]({link})" if isinstance(link, str) and link and text != link else text
 
 
-def line_of(block: JsonObject, depth: int) -> str:
+def block_to_markdown(block: JsonObject, depth: int) -> str:
     """Return one block as one or more lines of Markdown, indented by its depth."""
     kind = str(block.get("type"))
     held = block.get(kind)
@@ -56,7 +56,7 @@ def line_of(block: JsonObject, depth: int) -> str:
 
 
 def _lines(kind: str, content: JsonObject) -> list[str]:
-    text = plain(content.get("rich_text"))
+    text = rich_text_to_markdown(content.get("rich_text"))
     match kind:
         case "to_do":
             return [f"- [{'x' if content.get('checked') is True else ' '}] {text}"]
@@ -70,10 +70,14 @@ def _lines(kind: str, content: JsonObject) -> list[str]:
             return [f"$${content.get('expression')}$$"]
         case "table_row":
             cells = content.get("cells")
-            texts = [plain(cell) for cell in cells] if isinstance(cells, list) else []
+            texts = (
+                [rich_text_to_markdown(cell) for cell in cells] if isinstance(cells, list) else []
+            )
             return [f"| {' | '.join(texts)} |"]
         case "image" | "file" | "video" | "pdf" | "audio" | "bookmark" | "embed" | "link_preview":
-            return [f"[{kind}: {plain(content.get('caption')) or _address(content)}]"]
+            return [
+                f"[{kind}: {rich_text_to_markdown(content.get('caption')) or _address(content)}]"
+            ]
         case "table" | "column_list" | "column" | "synced_block":
             # Only containers: their children are rendered.
             return []
@@ -89,7 +93,7 @@ def _address(content: JsonObject) -> str:
     return "no address"
 
 
-def blocks_of(markdown: str) -> list[JsonObject]:
+def markdown_to_blocks(markdown: str) -> list[JsonObject]:
     """Return Markdown as blocks: headings, lists, to-dos, quotes, code, dividers, paragraphs."""
     blocks: list[JsonObject] = []
     lines = iter(markdown.split("\n"))
@@ -110,7 +114,10 @@ def _code(language: str, lines: Iterator[str]) -> JsonObject:
             break
         held.append(line)
     # Notion rejects unknown languages; wrong highlighting is better than no page.
-    content: JsonObject = {"rich_text": rich("\n".join(held)), "language": "plain text"}
+    content: JsonObject = {
+        "rich_text": text_to_rich_text("\n".join(held)),
+        "language": "plain text",
+    }
     if language in (
         "python",
         "bash",
@@ -143,10 +150,14 @@ def _block(line: str) -> JsonObject:
                 kind = "numbered_list_item"
             case _:
                 kind = "quote"
-    return {"object": "block", "type": kind, kind: {"rich_text": rich(text), **content}}
+    return {
+        "object": "block",
+        "type": kind,
+        kind: {"rich_text": text_to_rich_text(text), **content},
+    }
 
 
-def rich(text: str) -> list[JsonValue]:
+def text_to_rich_text(text: str) -> list[JsonValue]:
     """Return a text as Notion's text objects, split at Notion's size limit."""
     pieces = [text[start : start + MAX_TEXT] for start in range(0, len(text), MAX_TEXT)]
     return [{"type": "text", "text": {"content": piece}} for piece in pieces]

@@ -5,11 +5,16 @@ Called by `choir.notion.query`, one method per operation; sends requests through
 
 from pydantic import JsonValue
 
-from choir_agent.tools.notion.api import NotionApi
-from choir_agent.tools.notion.blocks import blocks_of, line_of, rich
-from choir_agent.tools.notion.properties import title_of, types_of, values_of, written
+from choir_agent.tools.notion.api import NotionClient
+from choir_agent.tools.notion.blocks import block_to_markdown, markdown_to_blocks, text_to_rich_text
+from choir_agent.tools.notion.properties import (
+    property_types,
+    property_values,
+    title_text,
+    to_notion_properties,
+)
 from choir_agent.tools.tool import ToolFailed
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 # Notion's limit for one request.
 PAGE_SIZE = 100
@@ -19,10 +24,10 @@ MAX_DEPTH = 4
 _ELSEWHERE = ("child_page", "child_database")
 
 
-class Pages:
+class NotionPages:
     """Operations on the pages of one integration."""
 
-    def __init__(self, api: NotionApi) -> None:
+    def __init__(self, api: NotionClient) -> None:
         self._api = api
 
     async def search(self, query: str, limit: int, cursor: str | None) -> JsonObject:
@@ -76,16 +81,16 @@ class Pages:
                 raise ToolFailed("bad_input", "A page below a page has no properties.") from error
             body = {
                 "parent": {"type": "page_id", "page_id": parent},
-                "properties": {"title": {"title": rich(title)}},
+                "properties": {"title": {"title": text_to_rich_text(title)}},
             }
         else:
-            types = types_of(schema.get("properties"))
+            types = property_types(schema.get("properties"))
             name = next((name for name, kind in types.items() if kind == "title"), "title")
             body = {
                 "parent": {"type": "data_source_id", "data_source_id": str(schema.get("id"))},
-                "properties": written({name: title, **properties}, types),
+                "properties": to_notion_properties({name: title, **properties}, types),
             }
-        blocks = blocks_of(text)
+        blocks = markdown_to_blocks(text)
         body["children"] = [*blocks[:PAGE_SIZE]]
         made = await self._api.change("POST", "/pages", body)
         output = _row(made)
@@ -95,7 +100,7 @@ class Pages:
 
     async def append(self, page: str, text: str) -> JsonObject:
         """Add text at the end of a page."""
-        blocks = blocks_of(text)
+        blocks = markdown_to_blocks(text)
         if not blocks:
             raise ToolFailed("bad_input", "There is no text to append.")
         await self._append(page, blocks)
@@ -104,7 +109,9 @@ class Pages:
     async def update(self, page: str, properties: JsonObject) -> JsonObject:
         """Change a page's properties."""
         about = await self._api.get(f"/pages/{page}")
-        body: JsonObject = {"properties": written(properties, types_of(about.get("properties")))}
+        body: JsonObject = {
+            "properties": to_notion_properties(properties, property_types(about.get("properties")))
+        }
         return _row(await self._api.change("PATCH", f"/pages/{page}", body))
 
     async def _append(self, page: str, blocks: list[JsonObject]) -> None:
@@ -158,7 +165,7 @@ class Pages:
                 if room[0] <= 0:
                     return False
                 room[0] -= 1
-                if line := line_of(child, depth):
+                if line := block_to_markdown(child, depth):
                     lines.append(line)
                 deeper = child.get("has_children") is True and child.get("type") not in _ELSEWHERE
                 if deeper and depth < MAX_DEPTH:
@@ -188,11 +195,11 @@ def _row(thing: JsonObject) -> JsonObject:
     row: JsonObject = {
         "id": thing.get("id"),
         "kind": thing.get("object"),
-        "title": title_of(thing),
+        "title": title_text(thing),
         "url": thing.get("url"),
     }
     if thing.get("object") == "page":
-        row["properties"] = values_of(thing.get("properties"))
-    elif types := types_of(thing.get("properties")):
+        row["properties"] = property_values(thing.get("properties"))
+    elif types := property_types(thing.get("properties")):
         row["property_types"] = {**types}
     return row

@@ -6,9 +6,9 @@ writes `{"Status": "Done"}` and need not know Notion's formats; an object is pas
 
 from pydantic import JsonValue
 
-from choir_agent.tools.notion.blocks import plain, rich
+from choir_agent.tools.notion.blocks import rich_text_to_markdown, text_to_rich_text
 from choir_agent.tools.tool import ToolFailed
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 
 READ_ONLY = (
     *("formula", "rollup", "unique_id", "button", "verification"),
@@ -16,7 +16,7 @@ READ_ONLY = (
 )
 
 
-def values_of(properties: JsonValue) -> JsonObject:
+def property_values(properties: JsonValue) -> JsonObject:
     """Return the values of a page's properties; empty ones are omitted."""
     if not isinstance(properties, dict):
         return {}
@@ -28,19 +28,19 @@ def values_of(properties: JsonValue) -> JsonObject:
     return values
 
 
-def title_of(thing: JsonObject) -> str:
+def title_text(thing: JsonObject) -> str:
     """Return the title of a page, a data source or a database."""
     own = thing.get("title")
     if isinstance(own, list):
-        return plain(own)
+        return rich_text_to_markdown(own)
     properties = thing.get("properties")
     for held in properties.values() if isinstance(properties, dict) else ():
         if isinstance(held, dict) and held.get("type") == "title":
-            return plain(held.get("title"))
+            return rich_text_to_markdown(held.get("title"))
     return ""
 
 
-def types_of(properties: JsonValue) -> dict[str, str]:
+def property_types(properties: JsonValue) -> dict[str, str]:
     """Return the type of each property, of a page or of a data source's schema."""
     if not isinstance(properties, dict):
         return {}
@@ -54,7 +54,7 @@ def _value(held: JsonObject) -> JsonValue:
     value = held.get(kind)
     match kind, value:
         case (("title" | "rich_text"), _):
-            return plain(value)
+            return rich_text_to_markdown(value)
         case (("select" | "status"), dict()):
             return value.get("name")
         case "multi_select", list():
@@ -79,7 +79,7 @@ def _value(held: JsonObject) -> JsonValue:
     return value
 
 
-def written(values: JsonObject, types: dict[str, str]) -> JsonObject:
+def to_notion_properties(values: JsonObject, types: dict[str, str]) -> JsonObject:
     """Return plain values as Notion properties.
 
     Raises ToolFailed for a property that does not exist, is read-only, or has another type.
@@ -103,7 +103,7 @@ def _written(name: str, kind: str, value: JsonValue) -> JsonValue:
     many = value if isinstance(value, list) else [value]
     match kind, value:
         case (("title" | "rich_text"), str()):
-            return rich(value)
+            return text_to_rich_text(value)
         case _, None:
             return None
         case (("select" | "status"), str()):

@@ -6,23 +6,23 @@ signal, long after the call has ended. The same call always creates the same pro
 
 import asyncio
 
-from choir_agent.control.backoff import Backoff
-from choir_agent.control.client import Control
+from choir_agent.control_client.backoff import Backoff
+from choir_agent.control_client.control_client import ControlClient
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.errors import ChoirError, Fenced, RateLimited, Unauthorized, Unavailable
-from choir_common.wire.json import JsonObject
+from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse
 
-PATIENCE_S = 10.0
+RETRY_FOR_S = 10.0
 TIMEOUT_MS = 30_000
-NEXT = (
+NEXT_STEPS = (
     "Nothing has changed, and nothing will unless a human approves. Do not wait for it: you are told of "
     "the decision when it is made."
 )
 
 
-async def submit(
-    control: Control,
+async def submit_proposal(
+    control: ControlClient,
     context: CallContext,
     kind: ApprovalKind,
     what: str,
@@ -40,13 +40,13 @@ async def submit(
             "status": answer.status,
             "approval_id": answer.approval_id,
             "what": what,
-            "next": f"{NEXT} {then}".rstrip(),
+            "next": f"{NEXT_STEPS} {then}".rstrip(),
         },
         f"proposed: {what}",
     )
 
 
-async def _ask(control: Control, request: ApprovalRequest) -> ApprovalResponse:
+async def _ask(control: ControlClient, request: ApprovalRequest) -> ApprovalResponse:
     backoff = Backoff()
     began = asyncio.get_running_loop().time()
     while True:
@@ -58,7 +58,7 @@ async def _ask(control: Control, request: ApprovalRequest) -> ApprovalResponse:
             raise ToolFailed("too_many_pending", error.message) from error
         except Unavailable as error:
             pause_s = backoff.pause_s()
-            if asyncio.get_running_loop().time() - began + pause_s > PATIENCE_S:
+            if asyncio.get_running_loop().time() - began + pause_s > RETRY_FOR_S:
                 raise ToolFailed(error.code, error.message) from error
             await asyncio.sleep(pause_s)
         except ChoirError as error:

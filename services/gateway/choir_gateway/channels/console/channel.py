@@ -13,22 +13,21 @@ from datetime import UTC, datetime
 
 import structlog
 
-from choir_common.clients.control import ControlInbox
-from choir_common.clients.outbox_files import OutboxFiles
+from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import ChoirError, NotFound, TooLarge
-from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render
+from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
 from choir_common.wire.activity import Card, DmActivity, Idle, Typing
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import (
-    Accepted,
-    History,
+    ButtonPress,
+    ButtonResponse,
+    DeliveryReceipt,
     HistoryRequest,
+    InboundAccepted,
     InboundMessage,
+    OutboundHistory,
     OutboundMessage,
-    Press,
-    Pressed,
     QuotedMessage,
-    Receipt,
 )
 from choir_gateway.channels.console.spool import FileSpool
 
@@ -76,7 +75,9 @@ class _EventStream:
 class ConsoleChannel:
     """Hub of the open streams and the open cards, by DM."""
 
-    def __init__(self, control: ControlInbox, spool: FileSpool, outbox_files: OutboxFiles) -> None:
+    def __init__(
+        self, control: ControlClient, spool: FileSpool, outbox_files: OutboxFilesClient
+    ) -> None:
         self.spool = spool
         self._control = control
         self._outbox_files = outbox_files
@@ -84,7 +85,7 @@ class ConsoleChannel:
         self._cards: dict[str, dict[str, DmActivity]] = {}
         self._closed = False
 
-    async def accept(self, gateway: str, dm: str, saying: ConsoleMessage) -> Accepted:
+    async def accept(self, gateway: str, dm: str, saying: ConsoleMessage) -> InboundAccepted:
         """Store a user's message; returns once it is durable.
 
         Raises NotFound for a file that belongs to another DM or was deleted.
@@ -105,15 +106,15 @@ class ConsoleChannel:
             )
         )
 
-    async def press(self, press: Press) -> Pressed:
+    async def press(self, press: ButtonPress) -> ButtonResponse:
         """Press a button; the decision is durable when this returns."""
         return await self._control.press(press)
 
-    async def history(self, dm: str, after: int, limit: int) -> History:
+    async def history(self, dm: str, after: int, limit: int) -> OutboundHistory:
         """Return the messages of a DM after an id."""
         return await self._control.history(HistoryRequest(dm=dm, after=after, limit=limit))
 
-    async def deliver(self, message: OutboundMessage) -> Receipt:
+    async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         """Send a message to all open streams of its DM; other clients read it from the outbox.
 
         The files are fetched first, because control deletes its copies once this returns.
@@ -124,7 +125,7 @@ class ConsoleChannel:
         for follower in self._followers.get(message.dm, ()):
             follower.send(message)
         number = str(message.outbox_id)
-        return Receipt(
+        return DeliveryReceipt(
             outbox_id=message.outbox_id, status="delivered", detail=detail, message_id=number
         )
 
@@ -243,10 +244,10 @@ class ConsoleChannel:
 
 def _event(message: OutboundMessage) -> bytes:
     kind = "message" if message.edits is None else "edit"
-    return render(ServerSentEvent(str(message.outbox_id), kind, message.model_dump_json()))
+    return render_event(ServerSentEvent(str(message.outbox_id), kind, message.model_dump_json()))
 
 
 def _shown(activity: DmActivity) -> bytes:
     """Return the SSE event without an id, because no client resumes from it."""
     kind = "card" if isinstance(activity.what, Card) else "activity"
-    return render(ServerSentEvent("", kind, activity.what.model_dump_json()))
+    return render_event(ServerSentEvent("", kind, activity.what.model_dump_json()))

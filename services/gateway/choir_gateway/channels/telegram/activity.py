@@ -16,9 +16,9 @@ from telegram import Bot
 from telegram.constants import ChatAction
 from telegram.error import BadRequest, Forbidden, RetryAfter, TelegramError
 
-from choir_common.clients.control import ControlInbox
+from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError
-from choir_common.wire.activity import Card, DmActivity, Idle, KeptCard, Typing
+from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
 from choir_gateway.channels.telegram.api_call import NO_PREVIEW
 from choir_gateway.channels.telegram.pace import RateLimiter
 from choir_gateway.channels.telegram.pauses import retry_after_s
@@ -64,7 +64,7 @@ State = TypeVar("State", _TypingState, _ProgressCard)
 class ActivityDisplay:
     """Display of the activity in the chats of one bot."""
 
-    def __init__(self, bot: Bot, pace: RateLimiter, control: ControlInbox) -> None:
+    def __init__(self, bot: Bot, pace: RateLimiter, control: ControlClient) -> None:
         self._bot = bot
         self._pace = pace
         self._control = control
@@ -157,7 +157,9 @@ class ActivityDisplay:
                 await self._send_card(user_id, shown)
             if not shown.is_stored and shown.message_id is not None:
                 await self._control.keep_card(
-                    KeptCard(dm=shown.dm, card_id=shown.card.card_id, message_id=shown.message_id)
+                    CardMessage(
+                        dm=shown.dm, card_id=shown.card.card_id, message_id=shown.message_id
+                    )
                 )
                 shown.is_stored = True
             shown.tries = 0

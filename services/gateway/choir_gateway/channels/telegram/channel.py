@@ -11,10 +11,15 @@ from telegram import Bot
 from telegram.request import HTTPXRequest
 
 from choir_common.errors import NotFound
-from choir_common.http.transport import make_client
+from choir_common.http.client import make_client
 from choir_common.wire.activity import DmActivity
-from choir_common.wire.messages import GatewayBinding, InboundMessage, OutboundMessage, Receipt
-from choir_common.wire.operator import PartStatus
+from choir_common.wire.messages import (
+    DeliveryReceipt,
+    GatewayBinding,
+    InboundMessage,
+    OutboundMessage,
+)
+from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.interface import ChannelDependencies
 from choir_gateway.channels.telegram.activity import ActivityDisplay
 from choir_gateway.channels.telegram.files import download_file
@@ -72,7 +77,7 @@ class TelegramChannel:
             tasks.create_task(self._notes.run())
             tasks.create_task(self._show_menus())
 
-    async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
+    async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
         """Send a message with its files to a user; raises as Sending.deliver does."""
         return await self._sending.deliver(message, user_id)
 
@@ -92,9 +97,9 @@ class TelegramChannel:
             raise NotFound(f"The bot {self._name!r} has no webhook.")
         await self._incoming.store_update(body, secret)
 
-    def state(self) -> PartStatus:
+    def state(self) -> ComponentStatus:
         """Return the bot's state, with the reason if it receives no updates."""
-        return PartStatus(name=self._name, ok=True, detail=self._incoming.error or "")
+        return ComponentStatus(name=self._name, ok=True, detail=self._incoming.error or "")
 
     async def _show_menus(self) -> None:
         for dm in list(self._contacts.by_name.values()):

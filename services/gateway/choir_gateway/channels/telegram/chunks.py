@@ -1,4 +1,5 @@
-"""Splitting of long texts into messages that Telegram accepts. Pure; called by `sender` and `parts`."""
+"""Splitting of long texts into messages that Telegram accepts. Pure; called by `sender` and
+`parts`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -17,7 +17,7 @@ from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParam
 
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
-from choir_common.wire.messages import OutboundMessage, PartlySent, Receipt
+from choir_common.wire.messages import DeliveryProgress, DeliveryReceipt, OutboundMessage
 from choir_gateway.channels.interface import ChannelDependencies
 from choir_gateway.channels.telegram.api_call import NO_PREVIEW, Call, RefusedError, call_telegram
 from choir_gateway.channels.telegram.chunks import LIMIT, split_text
@@ -86,7 +86,7 @@ class MessageSender:
         self._deliveries: OrderedDict[tuple[int, datetime], _DeliveryState] = OrderedDict()
         self._slots = asyncio.Semaphore(CONCURRENT_FILES)
 
-    async def deliver(self, message: OutboundMessage, user_id: str) -> Receipt:
+    async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
         """Send all parts of a message in order.
 
         Raises Unavailable if the next part was certainly not sent, OutcomeUnknown if it may have
@@ -94,17 +94,19 @@ class MessageSender:
         """
         if not user_id.isdigit():
             detail = f"{user_id!r} is no Telegram user id; correct the DM {message.dm!r}."
-            return Receipt(outbox_id=message.outbox_id, status="undeliverable", detail=detail)
+            return DeliveryReceipt(
+                outbox_id=message.outbox_id, status="undeliverable", detail=detail
+            )
         delivery = self._delivery(message)
         async with delivery.lock:
             try:
                 if not delivery.is_complete:
                     await self._resume(delivery, message, user_id)
             except RefusedError as refusal:
-                return Receipt(
+                return DeliveryReceipt(
                     outbox_id=message.outbox_id, status="undeliverable", detail=refusal.text
                 )
-        return Receipt(
+        return DeliveryReceipt(
             outbox_id=message.outbox_id, status="delivered", message_id=delivery.message_id
         )
 
@@ -163,7 +165,7 @@ class MessageSender:
     async def _store_progress(self, message: OutboundMessage, delivery: _DeliveryState) -> None:
         """Store the progress at control, because another process may resume the delivery."""
         await self._control.keep_progress(
-            PartlySent(
+            DeliveryProgress(
                 outbox_id=message.outbox_id,
                 parcels=delivery.parcels,
                 message_id=delivery.message_id,

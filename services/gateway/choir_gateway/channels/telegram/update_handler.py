@@ -12,8 +12,8 @@ import structlog
 from telegram import Bot, Update
 from telegram.error import TelegramError
 
-from choir_common.errors import BadInput, ChoirError, NotFound
-from choir_common.wire.messages import InboundMessage, Press
+from choir_common.errors import ChoirError, InvalidRequest, NotFound
+from choir_common.wire.messages import ButtonPress, InboundMessage
 from choir_gateway.channels.interface import ChannelDependencies
 from choir_gateway.channels.telegram.update_parser import parse_message, parse_press
 
@@ -39,18 +39,18 @@ class UpdateHandler:
         self._contacts = neighbours.contacts
         self._on_heard = listener
 
-    def parse(self, update: Update) -> InboundMessage | Press | None:
+    def parse(self, update: Update) -> InboundMessage | ButtonPress | None:
         """Return the content of an update; None for strangers, groups and other kinds of updates."""
         if update.callback_query is not None:
             return parse_press(update.callback_query, self._gateway)
         return parse_message(update, self._gateway, self._contacts)
 
-    async def handle(self, said: InboundMessage | Press | None) -> None:
+    async def handle(self, said: InboundMessage | ButtonPress | None) -> None:
         """Store the content of an update, retrying while control is unavailable."""
         match said:
             case InboundMessage():
                 await self._accept(said)
-            case Press():
+            case ButtonPress():
                 await self._press(said)
             case None:
                 pass
@@ -63,7 +63,7 @@ class UpdateHandler:
         if accepted is not None and not accepted.duplicate:
             await self._on_heard(message, accepted.note)
 
-    async def _press(self, press: Press) -> None:
+    async def _press(self, press: ButtonPress) -> None:
         """Send the press to control, then show its answer; control edits the message through its outbox."""
         pressed = await self._retry(lambda: self._control.press(press))
         answer = pressed.answer if pressed else None
@@ -78,7 +78,7 @@ class UpdateHandler:
         while True:
             try:
                 return await ask()
-            except (NotFound, BadInput) as error:
+            except (NotFound, InvalidRequest) as error:
                 log.warning("update refused", gateway=self._gateway, reason=error.message)
                 return None
             except ChoirError as error:

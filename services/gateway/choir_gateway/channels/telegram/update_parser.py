@@ -8,9 +8,9 @@ from telegram import CallbackQuery, Message, PhotoSize, Update
 from choir_common.wire.attachments import ANY_MIME, Attachment, AttachmentKind
 from choir_common.wire.messages import (
     MAX_QUOTE,
+    ButtonPress,
     ChannelCommand,
     InboundMessage,
-    Press,
     QuotedMessage,
 )
 from choir_gateway.channels.interface import ConversationDirectory
@@ -55,10 +55,10 @@ def parse_message(
     )
 
 
-def parse_press(query: CallbackQuery, gateway: str) -> Press:
+def parse_press(query: CallbackQuery, gateway: str) -> ButtonPress:
     """Return the press of a button; control decides whether this user may press it."""
     place = query.message
-    return Press(
+    return ButtonPress(
         gateway=gateway,
         user_id=str(query.from_user.id),
         chat_id=str(place.chat.id if place else query.from_user.id),

@@ -12,7 +12,7 @@ from typing import IO
 from telegram import Bot, InputFile, Message, ReplyParameters
 from telegram.constants import FileSizeLimit
 
-from choir_common.clients.outbox_files import OutboxFiles
+from choir_common.clients.control import OutboxFilesClient
 from choir_common.errors import ChoirError, NotFound, TooLarge, Unavailable
 from choir_common.wire.attachments import Attachment, AttachmentKind
 from choir_gateway.channels.telegram.api_call import RefusedError
@@ -25,7 +25,7 @@ WRITE_TIMEOUT_S = 30.0
 
 @contextlib.asynccontextmanager
 async def fetch_file(
-    files: OutboxFiles, outbox_id: int, attachment: Attachment
+    files: OutboxFilesClient, outbox_id: int, attachment: Attachment
 ) -> AsyncIterator[IO[bytes]]:
     """Yield the file, downloaded from control; it is deleted at the end of the block.
 

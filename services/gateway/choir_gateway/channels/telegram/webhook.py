@@ -12,8 +12,8 @@ import structlog
 from telegram import Bot, Update
 from telegram.error import BadRequest, RetryAfter, TelegramError
 
-from choir_common.errors import BadInput, Unauthorized, Unavailable
-from choir_common.wire.messages import InboundMessage, Press
+from choir_common.errors import InvalidRequest, Unauthorized, Unavailable
+from choir_common.wire.messages import ButtonPress, InboundMessage
 from choir_gateway.channels.telegram.pauses import describe_error, retry_after_s
 from choir_gateway.channels.telegram.update_handler import FIRST_WAIT_S, MAX_WAIT_S, UpdateHandler
 from choir_gateway.channels.telegram.update_parser import ALLOWED_UPDATES
@@ -73,7 +73,7 @@ class WebhookReceiver:
     async def store_update(self, body: bytes, secret: str) -> None:
         """Store an update that Telegram sent.
 
-        Raises Unauthorized for a wrong secret, BadInput for an invalid update, Unavailable.
+        Raises Unauthorized for a wrong secret, InvalidRequest for an invalid update, Unavailable.
         """
         if not hmac.compare_digest(secret.encode(), self._secret.encode()):
             raise Unauthorized("The webhook's secret is another.")
@@ -84,11 +84,11 @@ class WebhookReceiver:
         except TimeoutError:
             raise Unavailable("Control did not store it in time.") from None
 
-    def _read(self, body: bytes) -> InboundMessage | Press | None:
+    def _read(self, body: bytes) -> InboundMessage | ButtonPress | None:
         try:
             return self._intake.parse(Update.de_json(json.loads(body), self._bot))
         except NOT_AN_UPDATE as error:
-            raise BadInput("This is no update of Telegram's.") from error
+            raise InvalidRequest("This is no update of Telegram's.") from error
 
     async def _set(self) -> None:
         found = await self._bot.get_webhook_info()

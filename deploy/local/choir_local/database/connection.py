@@ -1,0 +1,148 @@
+"""Access to the database of a home: of the running stack, started temporarily, or in a container.
+
+Called by `backup`, `restore` and `schemas`. While a temporary server runs, the home is locked, so that no
+stack starts at the same time.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from choir_common.errors import Conflict, NotFound
+from choir_common.postgres.pool import Database
+from choir_local.config_values import read_config
+from choir_local.home import Home
+from choir_local.postgres import EmbeddedPostgres, PostgresPaths
+from choir_local.postgres_binaries import (
+    PostgresBinaries,
+    find_client_programs,
+    find_postgres_binaries,
+)
+from choir_local.postgres_cluster import DATABASE, SUPERUSER, read_major_version
+from choir_local.private_file import write_private
+from choir_local.settings import LocalSettings
+from choir_local.stack_lock import is_locked, lock_home
+from choir_local.stack_secrets import POSTGRES_ADMIN, load_or_create_secrets
+
+APPLICATION = "choirctl-db"
+MAINTENANCE = "postgres"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseAccess:
+    """A reachable database and its client binaries."""
+
+    home: Home
+    host: str
+    """Host name, or directory of the socket."""
+    password: str
+    binaries: PostgresBinaries
+
+    def database(self, name: str = DATABASE, size: int = 2) -> Database:
+        """Return a pool for one of its databases; open it with `async with`."""
+        dsn = f"postgresql://{SUPERUSER}@/{name}?host={self.host}"
+        return Database(dsn, self.password, size=size, application=APPLICATION)
+
+
+@contextlib.asynccontextmanager
+async def open_database(
+    settings: LocalSettings, *, stopped: bool = False
+) -> AsyncIterator[DatabaseAccess]:
+    """Provide the database of a home during the block; `stopped` requires that no stack runs there.
+
+    Raises Conflict when a stack runs and must not, and StartupError when there is no database or it cannot be
+    started.
+    """
+    home = Home(settings.home.expanduser().absolute())
+    if settings.postgres_dsn:
+        reached = _reach_elsewhere(home, settings)
+        if stopped:
+            await _refuse_if_used(reached)
+        yield reached
+        return
+    if home.lock_file.exists() and is_locked(home):
+        if stopped:
+            raise Conflict(
+                f"Choir runs in {home.root}. Stop it first with `choirctl down`; nothing was changed."
+            )
+        yield _reached(home, settings)
+        return
+    home.make()
+    with lock_home(home):
+        secrets = load_or_create_secrets(home.secrets_file)
+        places = PostgresPaths(
+            home.data / "postgres",
+            home.postgres_sockets,
+            home.logs / "postgres.log",
+            settings.pg_bin,
+        )
+        server = EmbeddedPostgres(places, secrets.values[POSTGRES_ADMIN])
+        await server.prepare(reset_password=POSTGRES_ADMIN in secrets.created)
+        await server.start()
+        try:
+            yield _reached(home, settings)
+        finally:
+            await server.stop()
+
+
+def require_embedded_database(settings: LocalSettings) -> None:
+    """Raise NotFound for a home without an embedded database."""
+    home = Home(settings.home.expanduser().absolute())
+    config = read_config(home.config_file)
+    if config is not None and config.postgres is not None:
+        raise NotFound(
+            f"{home.config_file} names the Postgres at {config.postgres.host}: use its own pg_dump and "
+            "pg_restore there. The embedded database of this home is not in use."
+        )
+    if not settings.postgres_dsn and read_major_version(home.data / "postgres") is None:
+        raise NotFound(
+            f"There is no embedded database in {home.root}. Where Choir runs in containers, give the command "
+            "inside: `docker compose exec control choirctl db …`."
+        )
+
+
+def _reached(home: Home, settings: LocalSettings) -> DatabaseAccess:
+    values = load_or_create_secrets(home.secrets_file).values
+    binaries = find_postgres_binaries(settings.pg_bin, read_major_version(home.data / "postgres"))
+    return DatabaseAccess(home, str(home.postgres_sockets), values[POSTGRES_ADMIN], binaries)
+
+
+class _Secrets(BaseModel):
+    """The part of CHOIR_SECRETS_FILE that is needed in a container."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    postgres_password: SecretStr = SecretStr("")
+
+
+def _reach_elsewhere(home: Home, settings: LocalSettings) -> DatabaseAccess:
+    password = settings.read_secrets(_Secrets).postgres_password.get_secret_value()
+    host = urlsplit(settings.postgres_dsn).hostname or ""
+    return DatabaseAccess(home, host, password, find_client_programs(settings.pg_bin))
+
+
+async def _refuse_if_used(reached: DatabaseAccess) -> None:
+    async with reached.database(MAINTENANCE, size=1) as database:
+        used = await database.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", DATABASE
+        )
+    if used:
+        raise Conflict(
+            f"{used} connections use the database. Stop who has them first: `docker compose stop control "
+            "memory`; nothing was changed."
+        )
+
+
+@contextlib.contextmanager
+def password_file(reached: DatabaseAccess) -> Iterator[Path]:
+    """Provide a password file for Postgres' programs: never an argument or a variable."""
+    quoted = reached.password.replace("\\", "\\\\").replace(":", "\\:")
+    with tempfile.TemporaryDirectory(prefix="choirctl-") as folder:
+        path = Path(folder) / "pgpass"
+        write_private(path, f"*:*:*:*:{quoted}\n")
+        yield path

@@ -1,0 +1,193 @@
+"""Rendering of an approval request as a difference: all that the digest covers, and nothing else.
+
+Pure. choirctl colours the lines; control puts the first of them into the conversation. An agent's text can
+neither move the cursor nor hide anything: every invisible character is escaped.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pydantic import JsonValue
+
+from choir_common.escape_text import escape_hidden
+from choir_common.wire.model import JsonObject
+
+MAX_SUMMARY_CHARS = 160
+# Basis fields that are digests; people compare only the first characters.
+DIGEST_FIELDS = ("config",)
+SHOWN_DIGEST_CHARS = 12
+
+
+class LineKind(StrEnum):
+    """The kind of a line."""
+
+    PLAIN = ""
+    HEAD = "head"
+    """A heading for the lines below it."""
+    PLACE = "place"
+    """The position of a change in a file."""
+    OLD = "old"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """A line as it is printed; `OLD` begins with a minus sign, `NEW_PREFIX` with a plus sign."""
+
+    mark: LineKind
+    text: str
+
+
+def request_summary(request_type: str, payload: JsonObject) -> str:
+    """Return a short description of the request."""
+    match request_type:
+        case "call":
+            what = f"the use of {payload.get('tool')}"
+        case "skill" | "tool":
+            what = f"the {request_type} {_name(payload)}"
+        case "config_change":
+            what = f"the setting {', '.join(_keys(payload.get('patch'))) or 'nothing'}"
+        case "repo_change":
+            what = f"the merge of {payload.get('branch')}"
+        case _:
+            what = f"a {request_type}"
+    return _cut(escape_line(what), MAX_SUMMARY_CHARS)
+
+
+def request_lines(request_type: str, payload: JsonObject, basis: JsonObject) -> list[DiffLine]:
+    """Return everything that the decision covers: the changes first, then the other fields by name."""
+    left = {f"{name}": value for name, value in payload.items()}
+    under = {f"{name}": value for name, value in basis.items()}
+    changed = list(_changes(request_type, left, under))
+    reason = left.pop("reason", None)
+    said = [] if reason is None else list(_named("reason", reason))
+    rest = [line for name, value in left.items() for line in _named(name, value)]
+    stands = [line for name, value in under.items() for line in _named(name, value)]
+    if stands:
+        stands.insert(0, DiffLine(LineKind.HEAD, "it stands on"))
+    return [*said, *changed, *rest, *stands]
+
+
+def escape_line(text: str) -> str:
+    """Return a text with every character escaped that is not visible as itself."""
+    shown = escape_hidden(text, keep="\t", joiners=False)
+    return "".join(c if c == "\t" or _is_known(c) else f"<U+{ord(c):04X}>" for c in shown)
+
+
+def _changes(
+    request_type: str, left: dict[str, JsonValue], under: dict[str, JsonValue]
+) -> Iterator[DiffLine]:
+    """Yield the difference, and remove from both arguments what it shows completely."""
+    match request_type, under.get("files"), under.get("changes"), under.get("diff"):
+        case (("skill" | "tool"), dict(files), _, _):
+            del under["files"]
+            # The files are generated from these fields alone, and control compares them again before it
+            # commits.
+            for name in ("spec", "manifest", "behaviour"):
+                left.pop(name, None)
+            for path, text in files.items():
+                yield DiffLine(LineKind.HEAD, f"new file {escape_line(path)}")
+                yield from _added(str(text))
+        case "config_change", _, list(changes), _:
+            del under["changes"]
+            left.pop("patch", None)
+            for change in changes:
+                yield from _setting(change)
+        case "repo_change", _, _, str(diff):
+            del under["diff"]
+            yield from (
+                DiffLine(LineKind.PLAIN, escape_line(line))
+                for line in _split(under.pop("diffstat", ""))
+            )
+            yield from (_of_diff(line) for line in _split(diff))
+        case "call", _, _, _:
+            yield DiffLine(LineKind.HEAD, f"call {_word(left.pop('tool', None))}")
+            yield from _added(_json(left.pop("input", None)))
+        case _:
+            return
+
+
+def _setting(change: JsonValue) -> Iterator[DiffLine]:
+    if not isinstance(change, dict):
+        yield DiffLine(LineKind.PLAIN, _json(change))
+        return
+    path = change.get("path")
+    steps = [str(step) for step in path] if isinstance(path, list) else []
+    yield DiffLine(LineKind.HEAD, f"config.json: {escape_line('.'.join(steps))}")
+    for name, mark, sign in (("before", LineKind.OLD, "-"), ("after", LineKind.NEW, "+")):
+        if name in change:
+            yield from (DiffLine(mark, f"{sign}{line}") for line in _split(_json(change[name])))
+
+
+def _of_diff(line: str) -> DiffLine:
+    text = escape_line(line)
+    if line.startswith(("diff ", "--- ", "+++ ")):
+        return DiffLine(LineKind.HEAD, text)
+    marks = {"@": LineKind.PLACE, "-": LineKind.OLD, "+": LineKind.NEW}
+    return DiffLine(marks.get(line[:1], LineKind.PLAIN), text)
+
+
+def _added(text: str) -> Iterator[DiffLine]:
+    return (DiffLine(LineKind.NEW, f"+{escape_line(line)}") for line in _split(text))
+
+
+def _named(name: str, value: JsonValue) -> Iterator[DiffLine]:
+    if isinstance(value, dict | list):
+        yield DiffLine(LineKind.PLAIN, f"{escape_line(name)}:")
+        yield from (DiffLine(LineKind.PLAIN, f"  {line}") for line in _split(_json(value)))
+        return
+    first, *more = map(escape_line, _split(value)) if isinstance(value, str) else (_json(value),)
+    yield DiffLine(
+        LineKind.PLAIN,
+        f"{escape_line(name)}: {first[:SHOWN_DIGEST_CHARS] if name in DIGEST_FIELDS else first}",
+    )
+    # Indented, so that no line can look like a line of the difference.
+    yield from (DiffLine(LineKind.PLAIN, f"  {line}") for line in more)
+
+
+def _split(text: JsonValue) -> list[str]:
+    # Split at line feeds only: other line separators are escaped.
+    return str(text).removesuffix("\n").split("\n")
+
+
+def _word(value: JsonValue) -> str:
+    return escape_line(value) if isinstance(value, str) else _json(value)
+
+
+def _json(value: JsonValue) -> str:
+    return escape_lines(json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True))
+
+
+def escape_lines(text: str) -> str:
+    """Return a text of several lines with every invisible character escaped."""
+    return "\n".join(escape_line(line) for line in text.split("\n"))
+
+
+def _name(payload: JsonObject) -> str:
+    for holder in (payload.get("spec"), payload.get("manifest")):
+        if isinstance(holder, dict):
+            inner = holder.get("llm")
+            named: Mapping[str, JsonValue] = inner if isinstance(inner, dict) else holder
+            return str(named.get("name", "without a name"))
+    return str(payload.get("name", "without a name"))
+
+
+def _keys(patch: JsonValue, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if not isinstance(patch, dict):
+        if path:
+            yield ".".join(path)
+        return
+    for name, inner in patch.items():
+        yield from _keys(inner, (*path, name))
+
+
+def _is_known(character: str) -> bool:
+    # Private and unassigned characters look different in each font, so they are escaped.
+    return unicodedata.category(character)[0] != "C"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

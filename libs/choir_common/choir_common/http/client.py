@@ -1,0 +1,96 @@
+"""HTTP client factory: Unix sockets and TCP behind one function.
+
+Stream a file from another service's HTTP endpoint. Used by the clients that move files.
+"""
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import httpx2
+
+from choir_common.errors import InvalidRequest, Unavailable
+from choir_common.http.problem_document import read_problem
+
+UNIX_SCHEME = "unix://"
+MAX_CONNECTIONS = 500
+"""Connections of one client. Long-lived streams must leave some of them for short requests."""
+
+
+def make_client(
+    endpoint: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout_s: float = 30.0,
+    ca_pem: str | None = None,
+    unix_transport: Callable[[str], httpx2.AsyncBaseTransport] | None = None,
+) -> httpx2.AsyncClient:
+    """Return a client for `unix:///path/to.sock` or `http(s)://host:port`; the caller closes it.
+
+    Streams (SSE) must set their own read timeout. Proxy settings of the environment are ignored. `ca_pem`
+    contains the only trusted certificates; without it the system's are trusted. `unix_transport` creates
+    the transport for a socket path where httpx2's own is too slow.
+    """
+    limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=100)
+    timeout = httpx2.Timeout(timeout_s, connect=5.0)
+    if endpoint.startswith(UNIX_SCHEME):
+        path = endpoint.removeprefix(UNIX_SCHEME)
+        # No TLS on a Unix socket: loading the certificate bundle would take 30 ms and 3 MB.
+        transport = (
+            unix_transport(path)
+            if unix_transport
+            else httpx2.AsyncHTTPTransport(uds=path, limits=limits, trust_env=False, verify=False)
+        )
+        return httpx2.AsyncClient(
+            base_url="http://choir", transport=transport, headers=headers, timeout=timeout
+        )
+    verify = ssl_context_for(ca_pem) if ca_pem else True
+    return httpx2.AsyncClient(
+        base_url=endpoint,
+        headers=headers,
+        timeout=timeout,
+        limits=limits,
+        verify=verify,
+        trust_env=False,
+    )
+
+
+def ssl_context_for(ca_pem: str) -> ssl.SSLContext:
+    """Return an SSL context that trusts only these certificates: authorities, or the server's own.
+
+    Raises InvalidRequest if the text contains no valid certificate.
+    """
+    try:
+        context = ssl.create_default_context(cadata=ca_pem)
+    except ssl.SSLError as error:
+        raise InvalidRequest(
+            f"The certificates to trust cannot be read: {error.reason}."
+        ) from error
+    # Allows pinning a server's own certificate, which no authority signed; the default since Python 3.13.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+CHUNK_BYTES = 64 * 1024
+READ_TIMEOUT_S = 20.0
+"""Read timeout: a response that sends nothing for this long is abandoned."""
+
+
+@contextlib.asynccontextmanager
+async def stream_download(
+    client: httpx2.AsyncClient, path: str, query: Mapping[str, str] | None = None
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Yield the body of `GET path` in chunks.
+
+    Raises the error in the response, or Unavailable if the service is down or the connection breaks.
+    """
+    try:
+        async with client.stream(
+            "GET", path, params=query, timeout=httpx2.Timeout(READ_TIMEOUT_S, connect=5.0)
+        ) as answer:
+            if answer.is_error:
+                body = await answer.aread()
+                raise read_problem(answer.status_code, body, answer.headers.get("retry-after"))
+            yield answer.aiter_bytes(CHUNK_BYTES)
+    except httpx2.HTTPError as error:
+        raise Unavailable(f"{path} broke off: {type(error).__name__}.") from error

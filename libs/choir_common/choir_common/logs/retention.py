@@ -1,0 +1,81 @@
+"""Limits on log files, from config.json.
+
+Used by `file`. The values are read here and not through the config models: processes that never load the
+whole file write logs, and they do so before control has validated it, or while it is invalid.
+
+Deletion of archived logs by age and size. Called by `file`, in its thread.
+
+Every writer checks the archives of all sources, since a removed agent writes no more. Several may run at
+the same time.
+"""
+
+import contextlib
+import json
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """The settings of the same names, with their defaults."""
+
+    log_archive_threshold_lines: int = 100_000
+    log_archive_keep_days: int = 90
+    log_archive_keep_mb: int = 1_024
+
+
+class LogLimitsReader:
+    """The limits in a config.json, read again when the file has changed."""
+
+    def __init__(self, config_file: Path) -> None:
+        self._file = config_file
+        self._read_at = -1
+        self._limits = LogLimits()
+
+    def __call__(self) -> LogLimits:
+        """Return the current limits; an unreadable file leaves them unchanged.
+
+        Control reports what is wrong with the file.
+        """
+        try:
+            changed = self._file.stat().st_mtime_ns
+            if changed != self._read_at:
+                self._read_at = changed
+                self._limits = _limits_of(json.loads(self._file.read_bytes()))
+        except (OSError, ValueError):
+            return self._limits
+        return self._limits
+
+
+def _limits_of(config: object) -> LogLimits:
+    """Return the valid values, and the default for each invalid one."""
+    found = config if isinstance(config, dict) else {}
+    given = {field.name: found.get(field.name) for field in fields(LogLimits)}
+    return LogLimits(**{n: v for n, v in given.items() if type(v) is int and v > 0})
+
+
+DAY_S = 86_400.0
+MB = 1 << 20
+ARCHIVED_FILES = "*.log*"
+
+
+def prune(archive: Path, limits: LogLimits) -> None:
+    """Delete files past the retention period, then each source's oldest files above its size limit.
+
+    The newest file of a source always stays. A file that cannot be deleted is tried again next time.
+    """
+    oldest = time.time() - limits.log_archive_keep_days * DAY_S
+    for source in archive.iterdir() if archive.is_dir() else ():
+        # The names are timestamps.
+        files = sorted(
+            (path for path in source.glob(ARCHIVED_FILES) if path.is_file()), reverse=True
+        )
+        kept = 0
+        for place, path in enumerate(files):
+            with contextlib.suppress(OSError):
+                found = path.stat()
+                kept += found.st_size
+                too_much = kept > limits.log_archive_keep_mb * MB
+                if place and (too_much or found.st_mtime < oldest):
+                    path.unlink()

@@ -1,0 +1,243 @@
+"""Requests to the memory service: search and knowledge writes."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
+
+DocumentText = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+Arm = Literal["vector", "text", "window", "session", "speaker", "time"]
+"""The signals that rank search results. `vector` and `text` find documents; the others only weigh them."""
+ALL_ARMS: tuple[Arm, ...] = ("vector", "text", "window", "session", "speaker", "time")
+Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
+Grain = Literal["day", "week", "month", "quarter", "year"]
+Kind = Literal[
+    "turn",
+    "tools",
+    "note",
+    "summary",
+    "fact",
+    "rule",
+    "episode",
+    "error",
+    "entity",
+    "document_chunk",
+]
+"""The first four are kinds of session documents (`note` exists in both stores), the others of
+knowledge."""
+Status = Literal["active", "held", "retired"]
+HiddenStatus = Literal["held", "retired", "expired"]
+"""Statuses that a search excludes unless requested."""
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+class EnsureSpace(WireModel):
+    """Create the agent's schema and role if missing; idempotent."""
+
+    agent_id: AgentName
+
+
+def _parse_time(value: object, *, to_the_end: bool = False) -> object:
+    """Parse a date as midnight UTC and a time without a zone as UTC, because models write both."""
+    if not isinstance(value, str):
+        return value
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError:
+        return value  # the field's own validation reports the error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    # "until 31 May" includes that day.
+    whole_day = to_the_end and _DATE.fullmatch(value.strip())
+    return moment + timedelta(days=1) if whole_day else moment
+
+
+Since = Annotated[AwareTime, BeforeValidator(_parse_time)]
+Until = Annotated[AwareTime, BeforeValidator(lambda value: _parse_time(value, to_the_end=True))]
+
+
+class MemoryQuery(WireModel):
+    """Search a store; `agent_id` is the caller, `target_agent` (default: the caller) is searched."""
+
+    agent_id: AgentName
+    target_agent: AgentName | None = None
+    store: Literal["session", "knowledge"]
+    mode: Literal["semantic", "text", "session_detail"] = "semantic"
+    query: str = Field(default="", max_length=10_000)
+
+    session_id: str | None = Field(default=None, max_length=200)
+    since: Since | None = None
+    """Start of the time range (inclusive)."""
+    until: Until | None = None
+    """End of the time range (exclusive); a date alone includes that day."""
+    speakers: tuple[Label, ...] = Field(default=(), max_length=20)
+    kinds: tuple[Kind, ...] = ()
+    """Default: all, except `error` and `entity` in knowledge."""
+    tiers: tuple[Tier, ...] = ()
+    """Default: the tiers that the mode searches."""
+    grain: Grain | None = None
+    collection: str | None = Field(default=None, max_length=200)
+    origins: tuple[Label, ...] = Field(default=(), max_length=20)
+    min_trust: int = Field(default=0, ge=0, le=100)
+    tags: JsonObject = Field(default_factory=dict)
+    """Entries that the metadata must contain."""
+    include: tuple[HiddenStatus, ...] = ()
+
+    limit: int | None = Field(default=None, ge=1, le=50)
+    """Number of hits; 10 unless `budget_tokens` is set."""
+    budget_tokens: int | None = Field(default=None, ge=50, le=100_000)
+    """Limit for the hits and their context, counted as one token per three bytes."""
+    after: int | None = Field(default=None, ge=0)
+    """session_detail without a query: continue after this position."""
+    context: bool = False
+    """Return each hit's neighbours in its session: two before it and one after."""
+    deadline_ms: int = Field(default=4_000, ge=10, le=9_000)
+    """When it has passed, optional stages are skipped and named in `cut`."""
+    arms: tuple[Arm, ...] = Field(default=ALL_ARMS, min_length=1)
+    """Use only these arms."""
+    explain: bool = False
+    """Include the receipt in the response."""
+
+
+class ArmScore(WireModel):
+    """One arm's result for a hit: rank (0: not found by it), score, and share of the total score."""
+
+    arm: Arm
+    rank: int
+    score: float
+    part: float = 0.0
+
+
+class Neighbour(WireModel):
+    """A neighbour of a hit in its session."""
+
+    document_id: str
+    position: int
+    text: str
+    speaker: str | None = None
+    happened_at: AwareTime | None = None
+    origin: str = "agent"
+
+
+class MemoryHit(WireModel):
+    """A matching document; hits are sorted best first."""
+
+    document_id: str
+    key: str | None
+    text: str
+    score: float
+    arms: tuple[ArmScore, ...]
+    created_at: AwareTime
+    updated_at: AwareTime
+    metadata: JsonObject = Field(default_factory=dict)
+    kind: Kind = "note"
+    tier: Tier | None = None
+    status: Status = "active"
+    session_id: str | None = None
+    """The session, or the collection the document is part of."""
+    position: int | None = None
+    speaker: str | None = None
+    happened_at: AwareTime | None = None
+    origin: str = "agent"
+    trust: int = 50
+    version: int = 1
+    """Compared with `expected_version` of a write."""
+    before: tuple[Neighbour, ...] = ()
+    after: tuple[Neighbour, ...] = ()
+    """Documents that are hits themselves, or neighbours of a better hit, are not repeated."""
+    truncated: bool = False
+    """The text was cut to fit the token budget."""
+    times: int = 1
+    """Number of documents with the same text; this is the newest."""
+
+
+class MemoryHits(WireModel):
+    """The hits and the arms used; `vector` is missing while the embedding provider is down."""
+
+    hits: tuple[MemoryHit, ...]
+    arms_used: tuple[Arm, ...]
+    degraded: str | None = None
+    cut: tuple[str, ...] = ()
+    """Stages that were skipped because the deadline had passed."""
+    receipt_id: str | None = None
+    """Id of the stored record of this search."""
+    receipt: JsonObject | None = None
+    """That record, if the query set `explain`."""
+    tokens: int = 0
+    """Approximate number of tokens in the texts."""
+    more_after: int | None = None
+    """session_detail: the position to continue after; None at the end."""
+
+
+class ReadSearchReceipt(WireModel):
+    """Request the record of a search in this agent's memory."""
+
+    agent_id: AgentName
+    receipt_id: str = Field(min_length=1, max_length=64)
+
+
+class SearchReceipt(WireModel):
+    """The record of a search: arms, figures and ids, never a text or the query."""
+
+    receipt_id: str
+    at: AwareTime
+    agent_id: AgentName
+    """The agent whose memory was searched."""
+    asked_by: AgentName
+    receipt: JsonObject
+
+
+class MemoryUpsert(WireModel):
+    """Change the agent's own knowledge; `call_id` is the idempotency key."""
+
+    agent_id: AgentName
+    call_id: str = Field(min_length=1, max_length=200)
+    operation: Literal["insert", "update", "delete"]
+    """`update` replaces or creates the document of `key`; `delete` needs `key` or `document_id`."""
+    text: DocumentText | None = None
+    key: Key | None = None
+    document_id: str | None = None
+    metadata: JsonObject = Field(default_factory=dict)
+    expected_version: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    """Write only if the document has this version; 0: only if the key does not exist yet."""
+    outside: bool = False
+    """The agent had just read untrusted text from outside, so this document gets the same low trust."""
+
+
+class MemoryWritten(WireModel):
+    """The result of the write; the same call_id always gets the same result."""
+
+    document_id: str | None
+    key: str | None
+    operation: Literal["inserted", "updated", "deleted", "unchanged"]
+    embedded: Literal["queued", "none"]
+    version: int | None = None
+    """The document's version, counted from 1; None after a deletion."""
+
+
+class EmbeddingRebuild(WireModel):
+    """An embedding model whose vectors are built while another model's are still searched."""
+
+    embedder: str
+    dimensions: int
+    done: int
+    documents: int | None
+    """Number of documents to embed; None until they are counted."""
+
+
+class MemoryStatus(WireModel):
+    """The state of the embedding pipeline."""
+
+    embedder: str
+    dimensions: int
+    queued: int
+    failed: int
+    degraded: str | None = None
+    building: EmbeddingRebuild | None = None

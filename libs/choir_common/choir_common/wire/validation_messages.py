@@ -1,0 +1,67 @@
+"""Messages for validation errors of wire models. Pure; used wherever a document is rejected."""
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from choir_common.addresses import ADDRESS_RULES
+from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
+from choir_common.wire.model import RESOURCE_NAME_PATTERN
+from choir_common.wire.skill_file import SKILL_NAME_PATTERN
+from choir_common.wire.tool_manifest import LOCK_PATTERN, TOOL_NAME_PATTERN
+
+_RULES = {
+    **ADDRESS_RULES,
+    NAME_PATTERN: AGENT_ID_RULE,
+    RESOURCE_NAME_PATTERN: (
+        "a name begins with a letter or digit and holds letters, digits, `_`, `.` and `-`, 64 at most"
+    ),
+    SKILL_NAME_PATTERN: (
+        "a skill's name begins with a lower-case letter or digit and holds lower-case letters, digits, "
+        "`_` and `-`, 64 characters at most"
+    ),
+    TOOL_NAME_PATTERN: (
+        "a tool's name is two or more words with dots between them, such as `notes.add`; a word begins "
+        "with a lower-case letter and holds lower-case letters, digits and `_`"
+    ),
+    LOCK_PATTERN: (
+        "a lock names `workspace`, `browser_tab`, `choirtmp`, `file:{path}`, or `mem:`, `repo:`, `net:` or "
+        "`ext:` with a name of lower-case letters, digits, `_` and `-`"
+    ),
+}
+_KEY = "[key]"
+
+
+def pattern_rule(pattern: str) -> str | None:
+    """Return the rule behind a pattern of these models as text; None for an unknown pattern."""
+    return _RULES.get(pattern)
+
+
+def error_message(fault: ErrorDetails) -> str:
+    """Return the message for one error; it never quotes the value or a regular expression."""
+    if fault["type"] != "string_pattern_mismatch":
+        return fault["msg"]
+    pattern = str(fault.get("ctx", {}).get("pattern"))
+    return _RULES.get(pattern, "it has characters or a length that cannot be used here")
+
+
+def error_path(fault: ErrorDetails, whole: str) -> str:
+    """Return the path of an error, with dots between the keys; `whole` for the document itself."""
+    return ".".join(str(part) for part in fault["loc"] if part != _KEY) or whole
+
+
+def error_messages(error: ValidationError, whole: str) -> list[str]:
+    """Return each error as path and message."""
+    return [
+        f"{error_path(fault, whole)}: {error_message(fault)}"
+        for fault in error.errors(include_input=False, include_url=False)
+    ]
+
+
+def format_errors(head: str, faults: Sequence[str], tail: str, most: int) -> str:
+    """Return a message: one error inside the sentence, several on separate lines."""
+    if len(faults) == 1:
+        return f"{head}: {faults[0].rstrip('.')}. {tail}"
+    more = [f"and {len(faults) - most} more"] if len(faults) > most else []
+    return "\n".join([f"{head}:", *(f"- {fault}" for fault in [*faults[:most], *more]), tail])

@@ -1,0 +1,105 @@
+"""Client for human approval of tool calls.
+
+Called by `arbiter` when the ruling is Ask; `lanes/decisions` passes on the signal that a decision was made.
+See docs/design/approvals.md.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+import structlog
+
+from choir_agent.control_client.backoff import Backoff
+from choir_agent.control_client.control_client import ControlClient
+from choir_common.errors import RateLimited, Unavailable
+from choir_common.wire.model import JsonObject
+from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
+
+log = structlog.get_logger("choir.agent.approvals")
+
+# If the signal of a decision was lost, the same request sent again returns the decision.
+POLL_INTERVAL_S = 30.0
+MAX_BUFFERED_DECISIONS = 100
+Decision = Literal["approved", "rejected", "expired"]
+"""Outcome of a request; `expired` means that no human decided in time."""
+
+
+class ApprovalClient:
+    """Calls that wait for a human's decision, by approval id."""
+
+    def __init__(self, control: ControlClient) -> None:
+        self._control = control
+        self._decided: dict[str, asyncio.Event] = {}
+        self._early: dict[str, None] = {}
+        self._pending: dict[str, asyncio.Event] = {}
+        """By call id, from the moment that control reports no decision yet, or too many open requests."""
+        self._when_pending: Callable[[], None] | None = None
+
+    def on_pending(self, tell: Callable[[], None]) -> None:
+        """Register a callback for each call that begins to wait for a human."""
+        self._when_pending = tell
+
+    def is_pending(self, call_id: str) -> bool:
+        """Return whether a call waits for a human who has not decided, as far as is known."""
+        decided = self._pending.get(call_id)
+        return decided is not None and not decided.is_set()
+
+    def resolve(self, approval_id: str) -> bool:
+        """Wake the call that waits for this decision; return whether there is one."""
+        waiting = self._decided.get(approval_id)
+        if waiting is not None:
+            waiting.set()
+            return True
+        # The signal may arrive before the response that contains the approval id.
+        self._early[approval_id] = None
+        if len(self._early) > MAX_BUFFERED_DECISIONS:
+            self._early.pop(next(iter(self._early)))
+        return False
+
+    async def decision(self, call_id: str, tool: str, arguments: JsonObject) -> Decision:
+        """Request approval of this call and wait for the decision."""
+        request = ApprovalRequest(
+            request_type="call", call_id=call_id, payload={"tool": tool, "input": arguments}
+        )
+        while True:
+            answer = await self._ask(request)
+            if answer.status != "pending":
+                return answer.status
+            if answer.approval_id in self._early:
+                del self._early[answer.approval_id]
+                continue
+            decided = self._decided.setdefault(answer.approval_id, asyncio.Event())
+            self._wait_for_human(call_id, decided)
+            try:
+                async with asyncio.timeout(POLL_INTERVAL_S):
+                    await decided.wait()
+            except TimeoutError:
+                log.info("still waiting for a decision", approval_id=answer.approval_id)
+            finally:
+                self._decided.pop(answer.approval_id, None)
+                self._pending.pop(call_id, None)
+
+    async def _ask(self, request: ApprovalRequest) -> ApprovalResponse:
+        # Control returns the same approval for the same call_id, so repeating the request is safe.
+        backoff = Backoff()
+        try:
+            while True:
+                try:
+                    return await self._control.request_approval(request)
+                except RateLimited as error:
+                    # Too many requests are open: this one waits until a human has decided on another.
+                    self._wait_for_human(request.call_id, asyncio.Event(), error.message)
+                except Unavailable as error:
+                    log.warning("cannot ask for approval; trying again", reason=error.message)
+                await asyncio.sleep(backoff.pause_s())
+        finally:
+            self._pending.pop(request.call_id, None)
+
+    def _wait_for_human(self, call_id: str, decided: asyncio.Event, why: str = "") -> None:
+        """Record that a call can only wait for a human now."""
+        if why:
+            log.warning("cannot ask for approval; trying again", reason=why)
+        self._pending[call_id] = decided
+        if self._when_pending is not None:
+            self._when_pending()

@@ -1,0 +1,108 @@
+"""Execution of a permitted call: every result and every error becomes an Outcome.
+
+Called by `arbiter` under the call's locks.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from choir_agent import tracing_spans
+from choir_agent.arbiter.rulings import CheckedCall
+from choir_agent.log.json_scrubbing import scrub_json
+from choir_agent.tools.artifacts import ArtifactStore
+from choir_agent.tools.tool import CallContext, ToolFailed, ToolRefused
+from choir_agent.tools.truncate import fits_limit, truncate_output
+from choir_common.errors import ChoirError, Fenced, Unauthorized
+from choir_common.wire.events import EventPayload, Exposure, ToolStatus
+from choir_common.wire.model import JsonObject
+
+log = structlog.get_logger("choir.agent.tools")
+
+MAX_SUMMARY = 160
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """Result of a call, as it is committed."""
+
+    status: ToolStatus
+    output: JsonObject
+    events: tuple[EventPayload, ...] = ()
+    exposure: Exposure = "both"
+    masked: bool = False
+    artifact_ref: str | None = None
+
+
+def with_summary(output: JsonObject) -> JsonObject:
+    """Return the output with a summary; by default the first sentence of its message."""
+    if isinstance(output.get("summary"), str):
+        return output
+    said = str(output.get("message") or output.get("code") or "the output was cut")
+    first = said.split(". ", 1)[0]
+    # an external tool may have written a summary that is no text
+    others = {key: value for key, value in output.items() if key != "summary"}
+    return {"summary": first[:MAX_SUMMARY], **others}
+
+
+async def execute_call(
+    permit: CheckedCall, context: CallContext, artifacts: ArtifactStore
+) -> CallOutcome:
+    """Run the tool within its timeout and return the outcome.
+
+    Raises Fenced or Unauthorized if control ended the session; every other error becomes an outcome.
+    """
+    with tracing_spans.tool_call_span(
+        permit.tool.manifest.name, context.call_id, context.lane
+    ) as span:
+        outcome = await _run(permit, context, artifacts)
+        tracing_spans.record_status(span, outcome.status)
+        return outcome
+
+
+async def _run(permit: CheckedCall, context: CallContext, artifacts: ArtifactStore) -> CallOutcome:
+    timeout_s = permit.tool.manifest.runtime.timeout_ms / 1000
+    try:
+        async with asyncio.timeout(timeout_s):
+            result = await permit.tool.run(context, permit.arguments)
+        return await _fit_outcome(
+            permit, artifacts, "success", result.with_summary(), result.events
+        )
+    except (Fenced, Unauthorized):
+        raise
+    except ToolRefused as error:
+        return await _fit_outcome(permit, artifacts, "refused", error.error_output())
+    except ToolFailed as error:
+        # The host may have executed the call although its response was lost.
+        status: ToolStatus = "interrupted" if error.kind == "outcome_unknown" else "error"
+        return await _fit_outcome(permit, artifacts, status, error.error_output())
+    except TimeoutError:
+        return CallOutcome(
+            "error", {"code": "timeout", "message": f"No end after {timeout_s:g} s."}
+        )
+    except ChoirError as error:
+        return CallOutcome("error", {"code": error.code, "message": error.message})
+    except Exception:
+        # Outermost frame of a tool: a bug in it must not end the session.
+        log.exception("a tool broke", call_id=context.call_id, tool=permit.tool.manifest.name)
+        return CallOutcome("error", {"code": "internal", "message": "The tool broke; see the log."})
+
+
+async def _fit_outcome(
+    permit: CheckedCall,
+    artifacts: ArtifactStore,
+    status: ToolStatus,
+    output: JsonObject,
+    events: tuple[EventPayload, ...] = (),
+) -> CallOutcome:
+    """Return the outcome within the limits of prompt and log; a longer output is stored as an artifact."""
+    runtime = permit.tool.manifest.runtime
+    output = scrub_json(output)
+    reference = None
+    if not fits_limit(output, runtime.max_output) or (runtime.prompt_mask and status == "success"):
+        # The full output stays accessible, also if it is masked.
+        reference = await asyncio.to_thread(artifacts.keep, output)
+        output = truncate_output(output, runtime.max_output)
+    masked = runtime.prompt_mask and status == "success"
+    return CallOutcome(status, output, events, runtime.exposure, masked, reference)

@@ -1,0 +1,130 @@
+"""Model calls that return one JSON object, without tools. Called by `compact` and `session_summary`.
+
+Backoff for models that fail to compact. Pure. Used by `compact`.
+
+Each failed attempt costs tokens. After a few in a row the model is skipped for a growing number of
+compactions, which select lines instead.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import orjson
+import structlog
+
+from choir_agent import tracing_spans
+from choir_agent.models.metered_model import MeteredModel
+from choir_agent.models.model import Completion, ModelRequestRejected, model_for_lane, model_id
+from choir_agent.prompt.event_messages import system_message
+from choir_agent.prompt.prompt_assembler import Prompt
+from choir_agent.settings import CurrentSettings
+
+log = structlog.get_logger("choir.agent.compaction")
+
+
+class CompactionModel:
+    """Client for the model calls of compaction, within the session's budget."""
+
+    def __init__(self, model: MeteredModel, current: Callable[[], CurrentSettings]) -> None:
+        self._model = model
+        self._current = current
+        self._without_json_mode: set[str] = set()
+
+    def origin(self, lane: str) -> str:
+        """Return the identifier of a lane's model."""
+        return model_id(model_for_lane(self._current().settings, lane))
+
+    def context_window(self, lane: str) -> int:
+        """Return the context window of a lane's model, in tokens."""
+        return model_for_lane(self._current().settings, lane).context_window
+
+    @asynccontextmanager
+    async def ask(
+        self, lane: str, instructions: str, material: str, *further: bytes
+    ) -> AsyncIterator[Completion]:
+        """Yield the model's answer; commit the event with its usage inside the context.
+
+        Raises TokenBudgetExceeded, RateLimited or ModelFailed.
+        """
+        messages = (system_message(instructions), user_message(material), *further)
+        # Adds `lane` to the log lines of the call.
+        with (
+            tracing_spans.compaction_span(lane),
+            structlog.contextvars.bound_contextvars(lane=lane),
+        ):
+            async with AsyncExitStack() as stack:
+                yield await self._thought(stack, lane, messages)
+
+    async def _thought(
+        self, stack: AsyncExitStack, lane: str, messages: tuple[bytes, ...]
+    ) -> Completion:
+        now = self._current()
+        model = model_for_lane(now.settings, lane)
+        key, origin = now.secret(model.secret), model_id(model)
+        wanted = now.settings.features.json_mode
+        if wanted and origin not in self._without_json_mode:
+            prompt = Prompt(messages, json_only=True)
+            try:
+                return await stack.enter_async_context(self._model.complete(model, key, prompt))
+            except ModelRequestRejected as error:
+                log.info("the endpoint takes no response_format", reason=error.message)
+        thought = await stack.enter_async_context(
+            self._model.complete(model, key, Prompt(messages))
+        )
+        if wanted:
+            # Only a success without the format proves that the format was the reason for the refusal.
+            self._without_json_mode.add(origin)
+        return thought
+
+
+def user_message(text: str) -> bytes:
+    """Render a user message."""
+    return orjson.dumps({"role": "user", "content": text})
+
+
+def correction(answer: str, fault: str) -> tuple[bytes, bytes]:
+    """Render the model's own answer and the request to correct it."""
+    said = orjson.dumps({"role": "assistant", "content": answer})
+    return said, user_message(f"That cannot be used: {fault} Answer again with the whole object.")
+
+
+MAX_FAILURES = 3
+"""Consecutive failures after which events are folded without the model."""
+MAX_SKIPS = 32
+
+
+@dataclass(slots=True)
+class ModelBackoff:
+    """Backoff state of one model."""
+
+    failures: int = 0
+    """Consecutive failures."""
+    skips_left: int = 0
+    """Remaining compactions to make without the model."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the last failure reached the limit, so that lines are selected."""
+        return self.failures >= MAX_FAILURES
+
+    def growth_factor(self) -> int:
+        """Return the factor on the growth that a window must reach before the next attempt."""
+        return int(2 ** max(0, self.failures - 1))
+
+    def record_success(self) -> None:
+        """Record a success."""
+        self.failures = self.skips_left = 0
+
+    def record_failure(self) -> None:
+        """Record a failure."""
+        self.failures += 1
+        if self.is_exhausted:
+            self.skips_left = min(2 ** (self.failures - MAX_FAILURES + 1), MAX_SKIPS)
+
+    def consume_skip(self) -> bool:
+        """Return whether this compaction skips the model, and count it."""
+        if not self.skips_left:
+            return False
+        self.skips_left -= 1
+        return True

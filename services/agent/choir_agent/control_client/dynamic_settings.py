@@ -1,0 +1,128 @@
+"""Current settings and secrets of the agent, replaced as a whole when control has newer ones.
+
+Built by `app`; read at the start of each model call. A heartbeat response or a signal announces a new
+version.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+
+import structlog
+
+from choir_agent.control_client.backoff import Backoff
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.settings import CurrentSettings
+from choir_common.errors import ChoirError, Forbidden, NotFound, Unavailable
+from choir_common.telemetry import Redactor
+from choir_common.wire.config import AgentSettings
+from choir_common.wire.rpc import ConfigRequest, SecretsRequest
+
+log = structlog.get_logger("choir.agent.settings")
+
+RETRY_S = 2.0
+
+
+async def _ignore(_: CurrentSettings) -> None:
+    """Ignore new settings."""
+
+
+class DynamicSettings:
+    """The newest settings that this agent has loaded."""
+
+    def __init__(
+        self,
+        control: ControlClient,
+        redactor: Redactor,
+        version: int,
+        settings: AgentSettings,
+        on_change: Callable[[CurrentSettings], Awaitable[None]] = _ignore,
+    ) -> None:
+        """Start from the settings in control's hello; `adopt` receives later versions and must not
+        raise."""
+        self._control = control
+        self._redactor = redactor
+        self._adopt = on_change
+        self.version = version
+        self._current = CurrentSettings(settings)
+        self._newer = asyncio.Event()
+
+    def current(self) -> CurrentSettings:
+        """Return the current settings."""
+        return self._current
+
+    def heartbeat_interval_s(self) -> float:
+        """Return the maximum pause between heartbeats, in seconds."""
+        return self._current.settings.heartbeat_interval_ms / 1000
+
+    def mark_stale(self) -> None:
+        """Record that settings or secrets have changed."""
+        self._newer.set()
+
+    async def load_secrets(self) -> None:
+        """Fetch the secrets that the current settings name; retries while control is unavailable."""
+        backoff = Backoff()
+        while True:
+            try:
+                await self._swap(self._current.settings)
+                return
+            except Unavailable as error:
+                log.warning("secrets not fetched; trying again", reason=error.message)
+            await asyncio.sleep(backoff.pause_s())
+
+    async def run(self) -> None:
+        """Fetch settings after each announced change, until cancelled."""
+        while True:
+            await self._newer.wait()
+            self._newer.clear()
+            try:
+                await self._refresh()
+            except ChoirError as error:
+                log.warning("settings not fetched; trying again", reason=error.message)
+                await asyncio.sleep(RETRY_S)
+                self._newer.set()
+
+    async def _refresh(self) -> None:
+        answer = await self._control.fetch_config(
+            ConfigRequest(current_config_version=self.version)
+        )
+        # Secrets may have changed although the settings did not (`secret apply`).
+        await self._swap(answer.config or self._current.settings)
+        self.version = answer.config_version
+        log.info("settings swapped", version=self.version)
+
+    async def _swap(self, settings: AgentSettings) -> None:
+        self._current = await self._with_secrets(settings)
+        await self._adopt(self._current)
+
+    async def _with_secrets(self, settings: AgentSettings) -> CurrentSettings:
+        names = secret_names(settings)
+        values: dict[str, str] = {}
+        for name in names:
+            value = await self._fetch(name)
+            if value is not None:
+                values[name] = value
+        # Register with the redactor before any use, so that no log line ever contains a secret.
+        self._redactor.add_secrets([*values.values(), *_header_values(settings, values)])
+        return CurrentSettings(settings, MappingProxyType(values))
+
+    async def _fetch(self, name: str) -> str | None:
+        # One request per secret, so that a missing one does not fail the others.
+        try:
+            answer = await self._control.get_secrets(SecretsRequest(resources=(name,)))
+        except (Forbidden, NotFound) as error:
+            # A tool that needs it will report that; the session must continue.
+            log.warning("control does not give a secret", secret=name, reason=error.message)
+            return None
+        return answer.secrets.get(name)
+
+
+def _header_values(settings: AgentSettings, values: Mapping[str, str]) -> list[str]:
+    """Return secrets as HTTP headers contain them: user name and token joined, for basic authentication."""
+    git = settings.git_identity
+    return [f"{git.username}:{values[git.secret]}"] if git and git.secret in values else []
+
+
+def secret_names(settings: AgentSettings) -> tuple[str, ...]:
+    """Return the sorted names of the secrets that the settings refer to."""
+    return tuple(sorted(settings.secret_names()))

@@ -1,0 +1,61 @@
+"""Reporter of the lanes' states to control (REPORT_STATUS), at most once a second.
+
+Started by `app`. Reports are for display only; a short turn sends none.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from choir_agent.control_client.control_client import ControlClient
+from choir_common.errors import ChoirError
+from choir_common.wire.rpc import StatusReport
+
+log = structlog.get_logger("choir.agent.status")
+
+INTERVAL_S = 1.0
+StatusDescriber = Callable[[str, str], StatusReport]
+"""Takes a lane and its state; returns the complete report."""
+
+
+class StatusReporter:
+    """Tracker of each lane's newest state; sends changes to control."""
+
+    def __init__(self, control: ControlClient, describe: StatusDescriber) -> None:
+        self._control = control
+        self._describe = describe
+        self._newest: dict[str, str] = {}
+        self._ended: set[str] = set()
+        self._reported: dict[str, StatusReport] = {}
+        self._changed = asyncio.Event()
+
+    def record_state(self, lane: str, state: str, *, ended: bool = False) -> None:
+        """Record a lane's state; a lane that has ended is reported a last time and then removed."""
+        self._newest[lane] = state
+        (self._ended.add if ended else self._ended.discard)(lane)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Send reports until cancelled; a failed report is not repeated before the next change."""
+        while True:
+            await self._changed.wait()
+            # Collects the changes of one second in one report.
+            await asyncio.sleep(INTERVAL_S)
+            self._changed.clear()
+            for lane, state in list(self._newest.items()):
+                await self._report(lane, state)
+
+    async def _report(self, lane: str, state: str) -> None:
+        report = self._describe(lane, state)
+        if self._reported.get(lane) == report:
+            return
+        try:
+            await self._control.report_status(report)
+            self._reported[lane] = report
+        except ChoirError as error:
+            log.info("status not reported", reason=error.message)
+        if lane in self._ended and self._newest.get(lane) == state:
+            for kept in (self._newest, self._reported):
+                kept.pop(lane, None)
+            self._ended.discard(lane)

@@ -1,0 +1,223 @@
+"""One core job, from the point where the log left it to its single terminal event.
+
+Run by `jobs` in its own task; calls `think` and the arbiter's `use`. Like a turn it has no state besides
+the log: it reads the folded state, makes the next move, and repeats.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import assert_never
+
+import structlog
+
+from choir_agent import tracing_spans
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.control_client.control_client import is_session_over
+from choir_agent.lanes.core_job_moves import (
+    CompleteJob,
+    EndJob,
+    RequestCorrection,
+    ResultValidator,
+    WaitForInfo,
+    end_for_time_limit,
+    next_core_move,
+    time_left,
+)
+from choir_agent.lanes.core_states import FINAL_STATES, CoreState, CoreTrigger, next_core_state
+from choir_agent.lanes.model_caller import ModelCaller
+from choir_agent.lanes.skill_steps import SkillStepper
+from choir_agent.lanes.turn_moves import CallModel, RunTools
+from choir_agent.log.session_state import JobState
+from choir_agent.models.model import ModelFailed
+from choir_agent.settings import CurrentSettings
+from choir_common.clock import Clock, SteadyClock
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import CoreOutcome, CoreStopped, InjectedInstruction
+from choir_common.wire.model import JsonObject
+
+log = structlog.get_logger("choir.agent.core")
+
+# An absent user must not block a job indefinitely.
+INFO_TIMEOUT_S = 600.0
+NO_INFO_TEXT = (
+    "Nobody has answered what you asked for. Go on with your best assumption and name it in the "
+    "result, or end with what you have."
+)
+INTERNAL_ERROR_TEXT = "Something broke inside me while I worked on it; the log has the details."
+
+
+class CoreJobRunner:
+    """Runner of one core job in this process."""
+
+    def __init__(
+        self,
+        job: JobState,
+        arbiter: Arbiter,
+        thinker: ModelCaller,
+        skills: SkillStepper,
+        current: Callable[[], CurrentSettings],
+        clock: Clock,
+        validate: ResultValidator,
+        on_state: Callable[[str, CoreState], None],
+    ) -> None:
+        self._id = job.turn_id
+        self._lane = job.lane
+        self._arbiter = arbiter
+        self._thinker = thinker
+        self._skills = skills
+        self._current = current
+        # Time is measured from the job's start event; a changed system clock must not end the job.
+        self._time = SteadyClock(clock)
+        self._validate = validate
+        self._on_state = on_state
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.state = CoreState.IDLE
+
+    def wake(self) -> None:
+        """Read the log again: something was injected."""
+        self._news.set()
+
+    def cancel(self) -> None:
+        """Interrupt the current work; the log already has the cancellation."""
+        # A job that has not started yet reads the cancellation from the log.
+        if self._task is not None:
+            self._task.cancel()
+
+    async def run(self) -> None:
+        """Make moves until the job has its terminal event.
+
+        Raises Fenced or Unauthorized if the session is no longer ours. If the task is cancelled without a
+        cancellation in the log, the job stays open: this process is ending, and the next epoch resumes the
+        job.
+        """
+        job = self._job()
+        if job is None:
+            return
+        self._task = asyncio.current_task()
+        structlog.contextvars.bind_contextvars(lane=self._lane)
+        self._move(CoreTrigger.START)
+        try:
+            with tracing_spans.lane_span(self._lane, self._id):
+                await self._run_with_time_limit(job)
+        except asyncio.CancelledError:
+            left = self._job()
+            if left is None or not left.cancelled:
+                raise
+            self._end(left, EndJob("cancelled", ""))
+        except Exception as error:
+            # Outermost frame of the job: a bug ends the job; only an error from control ends the agent.
+            left = self._job()
+            if is_session_over(error) or left is None:
+                raise
+            log.exception("a core job broke", job=left.name)
+            self._end(left, EndJob("error", INTERNAL_ERROR_TEXT))
+
+    async def _run_with_time_limit(self, job: JobState) -> None:
+        left = time_left(job, self._budgets(), self._now())
+        try:
+            async with asyncio.timeout(max(0.0, left.total_seconds())) as limit:
+                await self._make_moves()
+        except TimeoutError:
+            late = self._job()
+            # A TimeoutError from inside the job is not the end of its time.
+            if late is None or not limit.expired():
+                raise
+            self._end(late, end_for_time_limit(late, self._budgets()))
+
+    async def _make_moves(self) -> None:
+        self._move(CoreTrigger.LOAD)
+        while (job := self._job()) is not None:
+            move = next_core_move(job, self._budgets(), self._now(), self._validate)
+            match move:
+                case CallModel():
+                    await self._think(job)
+                case RunTools():
+                    self._move(CoreTrigger.TOOL_PROPOSAL)
+                    await self._arbiter.run_calls(self._lane, self._id, move.calls)
+                    self._move(CoreTrigger.TOOL_RESULT)
+                case WaitForInfo():
+                    self._move(CoreTrigger.NEED_INFO)
+                    await self._await_info(job)
+                    self._move(CoreTrigger.TOOL_RESULT)
+                case RequestCorrection():
+                    self._move(CoreTrigger.INJECTED)
+                    self._tell(move.text)
+                case CompleteJob():
+                    self._move(CoreTrigger.RESULT)
+                    self._stop(job, "completed", move.result)
+                case EndJob():
+                    self._end(job, move)
+                case _:
+                    assert_never(move)
+
+    async def _think(self, job: JobState) -> None:
+        if self._skills.settle(self._lane, self._id):
+            return
+        self._move(CoreTrigger.CALL_MODEL)
+        try:
+            await self._thinker.think(job)
+        except TokenBudgetExceeded as error:
+            self._end(job, EndJob("budget_exceeded", error.message))
+        except ModelFailed as error:
+            log.warning("the model gave a job no answer", job=job.name, reason=error.message)
+            self._end(job, EndJob("error", self._thinker.explain(error)))
+
+    async def _await_info(self, job: JobState) -> None:
+        log.info("a core job needs something", job=job.name)
+        try:
+            async with asyncio.timeout(INFO_TIMEOUT_S):
+                while (wait_span := self._job()) is not None and wait_span.needs is not None:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            self._tell(NO_INFO_TEXT)
+
+    def _tell(self, text: str) -> None:
+        told = InjectedInstruction(target=self._lane, turn_id=self._id, text=text, by="session")
+        self._arbiter.commit(self._lane, told)
+
+    def _end(self, job: JobState, end: EndJob) -> None:
+        self._arbiter.close_open_calls(self._lane, self._id)
+        self._move(CoreTrigger.STOP)
+        self._stop(job, end.outcome, None, end.reason)
+
+    def _stop(
+        self, job: JobState, outcome: CoreOutcome, result: JsonObject | None, reason: str = ""
+    ) -> None:
+        # `job` may be older than the newest events.
+        now = self._job() or job
+        took = self._now() - datetime.fromisoformat(job.started_at)
+        stopped = CoreStopped(
+            job_id=self._id,
+            job_name=job.name,
+            outcome=outcome,
+            result=result,
+            reason=reason,
+            steps=now.steps,
+            tool_calls=now.proposed,
+            tokens=now.tokens,
+            duration_ms=round(max(0.0, took.total_seconds() * 1000), 3),
+        )
+        self._skills.leave(self._lane, self._id)
+        self._arbiter.commit(self._lane, stopped)
+        log.info("a core job ended", job=job.name, outcome=outcome, steps=now.steps)
+
+    def _job(self) -> JobState | None:
+        return next((job for job in self._arbiter.state.jobs if job.turn_id == self._id), None)
+
+    def _budgets(self) -> Budgets:
+        return self._current().settings.budgets
+
+    def _now(self) -> datetime:
+        return self._time.now()
+
+    def _move(self, trigger: CoreTrigger) -> None:
+        if self.state not in FINAL_STATES:
+            before, self.state = self.state, next_core_state(self.state, trigger)
+            log.info(
+                "lane state", lane=self._lane, state=self.state, before=before, trigger=trigger
+            )
+            self._on_state(self._lane, self.state)

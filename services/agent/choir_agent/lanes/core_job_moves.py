@@ -1,0 +1,180 @@
+"""The next move of an open core job, decided from the folded state alone. Pure.
+
+Called by `core` repeatedly until the job has ended. A job that a crash interrupted is resumed by the same
+decision.
+
+Parser for a core job's result, which is the model's final text. Pure.
+
+Called by `core_moves`. With an `output_schema` the text must be valid JSON for it; a code fence around it
+is accepted.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import orjson
+from pydantic import JsonValue
+
+from choir_agent.lanes.turn_moves import CallModel, RunTools
+from choir_agent.log.session_state import CallStage, JobState
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import CoreOutcome
+from choir_common.wire.model import JsonObject
+
+ResultValidator = Callable[[JsonObject, JsonValue], tuple[str, ...]]
+"""Takes a schema and a value; returns the violations as text."""
+
+_FENCE = re.compile(r"\A```[a-z]*\n(.*)\n```\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """A result that matches the requested schema."""
+
+    result: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidResult:
+    """The reason why a text is not a valid result."""
+
+    why: str
+
+
+def parse_job_result(
+    text: str, schema: JsonObject | None, validate: ResultValidator
+) -> JobResult | InvalidResult:
+    """Return the parsed result; without a schema, the text itself."""
+    words = text.strip()
+    if not words:
+        return InvalidResult("it is empty.")
+    if schema is None:
+        return JobResult({"text": words})
+    fenced = _FENCE.match(words)
+    try:
+        value: JsonValue = orjson.loads(fenced.group(1) if fenced else words)
+    except orjson.JSONDecodeError as error:
+        return InvalidResult(f"it is not JSON ({error}); nothing may stand around the JSON.")
+    faults = validate(schema, value)
+    if faults:
+        return InvalidResult(f"{'; '.join(faults)}.")
+    return JobResult(value if isinstance(value, dict) else {"value": value})
+
+
+MAX_RESUMES = 3
+"""Crashes without a step in between; at this number the job itself is taken for the cause."""
+MAX_CORRECTIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForInfo:
+    """Wait for information that the job has asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteJob:
+    """End the job with its result."""
+
+    result: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCorrection:
+    """Ask the model to correct a result that does not match the requested schema."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """End the job without a result."""
+
+    outcome: CoreOutcome
+    reason: str
+
+
+CoreJobMove = CallModel | RunTools | WaitForInfo | CompleteJob | RequestCorrection | EndJob
+
+
+def next_core_move(
+    job: JobState, budgets: Budgets, now: datetime, validate: ResultValidator
+) -> CoreJobMove:
+    """Return the next move of an open job; `now` is timezone-aware UTC."""
+    ended = _must_end(job, budgets, now)
+    if ended is not None:
+        return ended
+    # Open calls first: after a crash they are resumed before anything else.
+    if any(call.stage is not CallStage.DONE for call in job.calls):
+        if job.proposed > budgets.per_job_max_tool_calls:
+            limit = budgets.per_job_max_tool_calls
+            return EndJob(
+                "budget_exceeded",
+                f"A job may make {limit} tool calls, and it asked for more "
+                "(setting budgets.per_job_max_tool_calls).",
+            )
+        return RunTools(job.calls)
+    if job.needs is not None:
+        return WaitForInfo()
+    if job.output is not None and not job.output.tool_calls and not job.news:
+        return _move_for_result(job, job.output.text, validate)
+    # Checked after the result: a job that has its result needs no further step.
+    if job.steps >= budgets.per_job_max_steps:
+        limit = budgets.per_job_max_steps
+        return EndJob(
+            "budget_exceeded",
+            f"A job may call the model {limit} times, and it had no result by then "
+            "(setting budgets.per_job_max_steps).",
+        )
+    return CallModel()
+
+
+def time_left(job: JobState, budgets: Budgets, now: datetime) -> timedelta:
+    """Return the remaining wall time of a job; time before a crash counts."""
+    allowed_ms = budgets.per_job_wall_time_ms
+    asked_ms = job.briefing.tool_constraints.time_budget_ms
+    if asked_ms:
+        allowed_ms = min(allowed_ms, asked_ms)
+    allowed = timedelta(milliseconds=allowed_ms)
+    # A clock that was set back must not extend the limit.
+    return min(allowed, allowed - (now - datetime.fromisoformat(job.started_at)))
+
+
+def end_for_time_limit(job: JobState, budgets: Budgets) -> EndJob:
+    """Return the end of a job that has used up its wall time."""
+    asked_ms = job.briefing.tool_constraints.time_budget_ms
+    if asked_ms and asked_ms < budgets.per_job_wall_time_ms:
+        return EndJob("budget_exceeded", f"Its {asked_ms / 1000:g} s are over (time_budget_ms).")
+    limit_s = budgets.per_job_wall_time_ms / 1000
+    return EndJob(
+        "budget_exceeded", f"Its {limit_s:g} s are over (setting budgets.per_job_wall_time_ms)."
+    )
+
+
+def _must_end(job: JobState, budgets: Budgets, now: datetime) -> EndJob | None:
+    if job.cancelled:
+        return EndJob("cancelled", "")
+    if job.resumes >= MAX_RESUMES:
+        return EndJob(
+            "crashed", f"The agent crashed {job.resumes} times without a step in between."
+        )
+    if time_left(job, budgets, now) <= timedelta():
+        return end_for_time_limit(job, budgets)
+    return None
+
+
+def _move_for_result(job: JobState, text: str, validate: ResultValidator) -> CoreJobMove:
+    read = parse_job_result(text, job.briefing.output_schema, validate)
+    if isinstance(read, JobResult):
+        return CompleteJob(read.result)
+    return _move_for_invalid_result(job, read)
+
+
+def _move_for_invalid_result(job: JobState, misfit: InvalidResult) -> CoreJobMove:
+    if job.corrections >= MAX_CORRECTIONS:
+        return EndJob("error", f"Its result does not have the asked shape: {misfit.why}")
+    return RequestCorrection(
+        f"Your result does not have the asked shape: {misfit.why} "
+        "Answer again with the whole result, corrected."
+    )

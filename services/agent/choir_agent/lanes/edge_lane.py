@@ -1,0 +1,312 @@
+"""The edge lane: takes the user's messages one at a time and answers each in a turn.
+
+`receive` passes signals to it, and it listens to all committed events; the turn itself runs in `turn`.
+When
+idle it first reports outcomes of core jobs and decisions, then takes the next message. The core jobs run
+inside its `run` and end before it does. See docs/design/lanes.md.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+import structlog
+
+from choir_agent import tracing_spans
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.limits import parse_grant
+from choir_agent.control_client.control_client import is_session_over
+from choir_agent.lanes.core_job_manager import CoreJobManager
+from choir_agent.lanes.edge_states import EdgeState, EdgeTrigger, next_edge_state
+from choir_agent.lanes.model_caller import ModelCaller
+from choir_agent.lanes.reminder_lookup import ReminderLookup
+from choir_agent.lanes.skill_steps import SkillStepper
+from choir_agent.lanes.turn_runner import TurnRunner
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_state import EDGE_LANE, DueReport, TurnState
+from choir_agent.settings import CurrentSettings
+from choir_common.clock import Clock
+from choir_common.ids import new_id
+from choir_common.wire.events import (
+    Cancelled,
+    InjectedInstruction,
+    Reply,
+    ReportBegun,
+    TurnParked,
+    TurnUnparked,
+    UserMessageStarted,
+)
+from choir_common.wire.signals import InjectSignal, UserMessageSignal
+from choir_common.wire.time_zones import format_sent_line
+
+log = structlog.get_logger("choir.agent.edge")
+
+EDGE_LANE = EDGE_LANE
+# Control stores messages until they are taken up; a longer queue here would only use memory.
+MAX_QUEUED_MESSAGES = 1_000
+
+
+class EdgeLane:
+    """The lane that talks to the user."""
+
+    def __init__(
+        self,
+        arbiter: Arbiter,
+        thinker: ModelCaller,
+        jobs: CoreJobManager,
+        skills: SkillStepper,
+        reminding: ReminderLookup,
+        current: Callable[[], CurrentSettings],
+        clock: Clock,
+        on_state: Callable[[EdgeState], None],
+    ) -> None:
+        self._arbiter = arbiter
+        self._jobs = jobs
+        self._current = current
+        self._clock = clock
+        self._on_state = on_state
+        self._waiting: deque[UserMessageSignal] = deque()
+        self._wake = asyncio.Event()
+        self._queue_has_space = asyncio.Event()
+        self._queue_has_space.set()
+        self._turn_task: asyncio.Task[None] | None = None
+        self._message_traceparent: str | None = None
+        self._stopping = False
+        self._parked_to_recheck = 0
+        """Number of parked turns to resume before anything else, because a human has decided on
+        something."""
+        self.state = EdgeState.IDLE
+        arbiter.on_approval_wait(self._wake.set)
+        self._turns = TurnRunner(
+            EDGE_LANE, arbiter, thinker, skills, reminding, current, self._move
+        )
+
+    async def queue_message(self, message: UserMessageSignal) -> None:
+        """Queue a message; duplicates are ignored. Wait while the queue is full."""
+        # Back-pressure: while the queue is full, no further signal is read.
+        await self._queue_has_space.wait()
+        queued = any(message.inbox_id == other.inbox_id for other in self._waiting)
+        if queued or self._arbiter.has_message(message.inbox_id):
+            return
+        self._waiting.append(message)
+        self._wake.set()
+        if len(self._waiting) >= MAX_QUEUED_MESSAGES:
+            self._queue_has_space.clear()
+
+    def on_event(self, event: CommittedEvent) -> None:
+        """Wake the lane after a committed event: a report may be due."""
+        self._wake.set()
+
+    def recheck_parked_turns(self) -> None:
+        """Resume the parked turns in order to check their calls again."""
+        self._parked_to_recheck = len(self._arbiter.state.parked)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Finish an interrupted turn, then report and answer until `stop` is called."""
+        structlog.contextvars.bind_contextvars(lane=EDGE_LANE)
+        async with self._jobs:
+            while not self._stopping:
+                if self._arbiter.state.turn is not None:
+                    await self._run_turn()
+                elif not self._begin_next():
+                    self._wake.clear()
+                    await self._wake.wait()
+        # A suspended session makes its reports after the resume; one that ends must send them now.
+        if not self._arbiter.state.has_open_work:
+            self._report_without_model()
+        self._move(EdgeTrigger.TERMINATE)
+
+    def inject(self, injection: InjectSignal, signal: int) -> None:
+        """Add the user's text to what the model reads at its next safe point.
+
+        A turn is not closed before its model has read the text. While the lane is idle, the text is read
+        with the next message.
+        """
+        turn_id = self._open_turn_id()
+        injected = InjectedInstruction(
+            target=EDGE_LANE,
+            turn_id=turn_id,
+            text=injection.text,
+            by="user",
+            signal=signal,
+            sent=self._sent(injection.sent_at),
+        )
+        self._arbiter.commit(EDGE_LANE, injected)
+
+    def cancel_turn(self, signal: int) -> None:
+        """Cancel the current turn and parked turns at the user's request; each is replied to."""
+        parked = [turn.turn_id for turn in self._arbiter.state.parked if not turn.cancelled]
+        opened = self._open_turn_id()
+        turn_ids = [opened, *parked] if opened is not None or not parked else parked
+        # The events come first: the interrupted task reads from the log that it was cancelled.
+        for number, turn_id in enumerate(turn_ids, 1):
+            cancelled = Cancelled(target=EDGE_LANE, turn_id=turn_id, by="user", signal=signal)
+            # One write: a signal is not repeated once its first event is durable.
+            self._arbiter.commit(EDGE_LANE, cancelled, more_follows=number < len(turn_ids))
+        self.interrupt_turn()
+        self._wake.set()
+
+    def interrupt_turn(self) -> None:
+        """Cancel the task of the current turn."""
+        if self._turn_task is not None:
+            self._turn_task.cancel()
+
+    def stop(self) -> None:
+        """Take no more messages. The open turn still finishes, and core jobs continue until then."""
+        self._stopping = True
+        self._wake.set()
+
+    def suspend(self) -> None:
+        """Interrupt the turn without writing events about it: the next epoch resumes it."""
+        self._arbiter.suspend()
+        self.interrupt_turn()
+
+    def _open_turn_id(self) -> str | None:
+        turn = self._arbiter.state.turn
+        return None if turn is None else turn.turn_id
+
+    def _begin_next(self) -> bool:
+        """Begin the next piece of work, reports first; return whether there was any.
+
+        Parked turns are resumed when a human has decided, or when nothing else is to be done.
+        """
+        state = self._arbiter.state
+        parked = self._next_parked()
+        is_due = self._parked_to_recheck or not (state.unstarted_reports or self._waiting)
+        if parked is not None and (parked.cancelled or is_due):
+            # Each parked turn is tried once, because the decision may concern any of them.
+            self._parked_to_recheck = max(0, self._parked_to_recheck - 1)
+            self._arbiter.commit(EDGE_LANE, TurnUnparked(turn_id=parked.turn_id))
+            return True
+        if state.unstarted_reports:
+            self._begin_report(state.unstarted_reports[0])
+            return True
+        if not self._waiting:
+            return False
+        self._begin(self._waiting.popleft())
+        self._queue_has_space.set()
+        return True
+
+    def _next_parked(self) -> TurnState | None:
+        """Return the parked turn to resume first, a cancelled one before others.
+
+        While the lane is in a skill, only cancelled ones are resumed: the turns were parked outside of that
+        skill, and its state would refuse their calls.
+        """
+        state = self._arbiter.state
+        cancelled = next((turn for turn in state.parked if turn.cancelled), None)
+        if cancelled is not None or state.skill_of(EDGE_LANE) is not None:
+            return cancelled
+        return next(iter(state.parked), None)
+
+    def _begin(self, message: UserMessageSignal) -> None:
+        budgets = self._current().settings.budgets
+        grant = parse_grant(message.text, self._arbiter.state, budgets)
+        if grant is not None:
+            # Commit the grant first: after a crash in between, the message is delivered again and
+            # starts an ordinary turn.
+            self._arbiter.commit(EDGE_LANE, grant.event(message.inbox_id), more_follows=True)
+        payload = UserMessageStarted(
+            turn_id=new_id("turn"),
+            inbox_id=message.inbox_id,
+            dm=message.dm,
+            text=message.text,
+            attachments=message.attachments,
+            edits=message.edits,
+            corrects=message.corrects,
+            reply_to=message.reply_to,
+            sent=self._sent(message.sent_at),
+        )
+        self._arbiter.commit(EDGE_LANE, payload)
+        self._message_traceparent = message.traceparent
+
+    def _sent(self, sent_at: datetime | None) -> str:
+        settings = self._current().settings
+        if sent_at is None or not settings.features.message_times:
+            return ""
+        return format_sent_line(sent_at, self._clock.now(), settings.timezone)
+
+    def _begin_report(self, due: DueReport) -> None:
+        begun = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)
+        self._arbiter.commit(EDGE_LANE, begun)
+
+    def _report_without_model(self) -> None:
+        """Send the remaining reports without a model, because the session ends."""
+        for due in self._arbiter.state.due:
+            self._begin_report(due)
+            turn = self._arbiter.state.turn
+            if turn is not None:
+                told = Reply(turn_id=turn.turn_id, dm=due.dm, text=due.brief, kind="report")
+                self._arbiter.commit(EDGE_LANE, told)
+
+    async def _run_turn(self) -> None:
+        opened = self._arbiter.state.turn
+        report = opened is not None and opened.subject is not None
+        self._move(EdgeTrigger.REPORT if report else EdgeTrigger.USER_MESSAGE)
+        self._turn_task = asyncio.create_task(self._run_spanned(opened))
+        try:
+            parks = await self._wait_for_end_or_park(self._turn_task)
+        except asyncio.CancelledError:
+            # The whole agent ends: write nothing more.
+            self._turn_task.cancel()
+            await asyncio.wait({self._turn_task})
+            raise
+        turn, self._turn_task = self._turn_task, None
+        left = self._arbiter.state.turn
+        error = None if turn.cancelled() else turn.exception()
+        if error is not None:
+            self._after_error(error, left)
+        elif left is not None and parks and not left.cancelled:
+            self._move(EdgeTrigger.PARK)
+            self._arbiter.commit(EDGE_LANE, TurnParked(turn_id=left.turn_id))
+            log.info("a turn is put aside: it waits for a human", turn_id=left.turn_id)
+        # Neither finished nor suspended: close it, so that the message gets its reply.
+        elif left is not None and (left.cancelled or not self._arbiter.is_suspending):
+            self._turns.cancel(left)
+
+    async def _wait_for_end_or_park(self, turn: asyncio.Task[None]) -> bool:
+        """Wait for the end of a turn; return whether it was interrupted so that it can be parked."""
+        # Clear `_wake` before checking, so that no wake-up between check and wait is lost.
+        while not turn.done():
+            self._wake.clear()
+            opened = self._arbiter.state.turn
+            if opened is not None and self._can_park(opened):
+                with self._arbiter.parking_turn(opened.turn_id):
+                    turn.cancel()
+                    await asyncio.wait({turn})
+                # The turn may have finished just before the cancellation.
+                return turn.cancelled()
+            woken = asyncio.create_task(self._wake.wait())
+            try:
+                await asyncio.wait({turn, woken}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                woken.cancel()
+        return False
+
+    def _can_park(self, turn: TurnState) -> bool:
+        """Return whether a turn only waits for a human while there is other work."""
+        state = self._arbiter.state
+        if turn.cancelled or self._stopping or not self._arbiter.is_waiting_for_human(turn.turn_id):
+            return False
+        return bool(
+            self._waiting or state.unstarted_reports or (self._parked_to_recheck and state.parked)
+        )
+
+    async def _run_spanned(self, turn: TurnState | None) -> None:
+        brought_by, self._message_traceparent = self._message_traceparent, None
+        with tracing_spans.lane_span(EDGE_LANE, turn.turn_id if turn else "", brought_by):
+            await self._turns.run_turn()
+
+    def _after_error(self, error: BaseException, left: TurnState | None) -> None:
+        # Outermost frame of the lane: a bug ends its turn; only an error from control ends the agent.
+        if left is None or not isinstance(error, Exception) or is_session_over(error):
+            raise error
+        log.error("a turn broke", turn_id=left.turn_id, exc_info=error)
+        self._turns.close_after_error(left)
+
+    def _move(self, trigger: EdgeTrigger) -> None:
+        before, self.state = self.state, next_edge_state(self.state, trigger)
+        log.info("lane state", lane=EDGE_LANE, state=self.state, before=before, trigger=trigger)
+        self._on_state(self.state)

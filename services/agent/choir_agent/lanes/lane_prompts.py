@@ -1,0 +1,72 @@
+"""Prompts of the lanes: chooses the visible tools and the note on the current skill step.
+
+Called by `think`; the prompt is built in `prompt/assemble`. The edge lane's tools do not change while jobs
+run, so that the prompt's prefix stays cacheable; the arbiter's policy refuses what is not allowed.
+"""
+
+from collections.abc import Callable
+
+from choir_agent.log.session_state import EDGE_LANE, JobState, SessionState
+from choir_agent.prompt.history_format import HistoryFormat
+from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.settings import CurrentSettings
+from choir_agent.skills.current_step import allowed_tools, render_step_input, render_step_note
+from choir_agent.skills.skill_registry import SkillRegistry
+from choir_agent.tools.availability import unavailable_tools
+from choir_agent.tools.model_view import model_name
+from choir_agent.tools.registry import ToolRegistry
+
+
+class LanePrompts:
+    """Prompt builder for all lanes."""
+
+    def __init__(
+        self,
+        state: Callable[[], SessionState],
+        assembler: PromptAssembler,
+        registry: ToolRegistry,
+        skills: SkillRegistry,
+        current: Callable[[], CurrentSettings],
+    ) -> None:
+        self._state = state
+        self._assembler = assembler
+        self._registry = registry
+        self._skills = skills
+        self._current = current
+
+    def edge_prompt(self, history: HistoryFormat) -> Prompt:
+        """Return the edge lane's prompt."""
+        state = self._state()
+        tools = self._tools(EDGE_LANE, self._allowed(state, EDGE_LANE, None))
+        note, handed = self._note(state, EDGE_LANE)
+        return self._assembler.edge(state, tools, note, history, handed)
+
+    def core_prompt(self, job: JobState, history: HistoryFormat) -> Prompt:
+        """Return the prompt of an open core job."""
+        state = self._state()
+        tools = self._tools(job.lane, self._allowed(state, job.lane, job))
+        note, handed = self._note(state, job.lane)
+        return self._assembler.core(state, job.name, tools, note, history, handed)
+
+    def _tools(self, lane: str, allowed: frozenset[str] | None) -> bytes:
+        hidden = unavailable_tools(self._registry.manifests(), self._current().settings)
+        return self._registry.view(lane, allowed, hidden)
+
+    def _allowed(
+        self, state: SessionState, lane: str, job: JobState | None
+    ) -> frozenset[str] | None:
+        briefed = job.briefing.tool_constraints.allowed_tools if job is not None else ()
+        skill = state.skill_of(lane)
+        spec = None if skill is None else self._skills.of(skill)
+        if skill is None or spec is None:
+            return frozenset(briefed) if briefed else None
+        of_step = allowed_tools(spec, skill)
+        return of_step & frozenset(briefed) if briefed else of_step
+
+    def _note(self, state: SessionState, lane: str) -> tuple[str, str]:
+        """Return the note on the current step of the lane's skill, and the step's input as JSON."""
+        skill = state.skill_of(lane)
+        spec = None if skill is None else self._skills.of(skill)
+        if skill is None or spec is None:
+            return "", ""
+        return render_step_note(spec, skill, model_name), render_step_input(skill)

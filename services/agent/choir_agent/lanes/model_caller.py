@@ -1,0 +1,233 @@
+"""One model call of a lane, including the wait for a rate limit, compaction and rewritten history.
+
+Called by `turn` and `core`; calls `models/metered`, and the arbiter, which records the output.
+
+Cache of the history format that each model accepts.
+
+Used by `think`. Not stored: after a restart a refusal costs one more request.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.limits import exhausted_event
+from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.log.session_state import JobState, TurnState
+from choir_agent.models.failure_messages import OutageTracker, failure_reply
+from choir_agent.models.metered_model import MeteredModel
+from choir_agent.models.model import (
+    Completion,
+    ContextOverflow,
+    ModelFailed,
+    ModelRequestRejected,
+    model_for_lane,
+    model_id,
+    model_name_for_lane,
+)
+from choir_agent.models.provider_fields import has_fields
+from choir_agent.prompt.history_format import HistoryFormat
+from choir_agent.prompt.prompt_assembler import Prompt
+from choir_agent.settings import CurrentSettings
+from choir_common.clock import SystemClock
+from choir_common.errors import RateLimited
+from choir_common.ids import new_id
+from choir_common.redactor import Redactor
+from choir_common.wire.config import ModelConfig
+from choir_common.wire.events import ModelOutput, Reply, ToolCall
+from choir_common.wire.provider_fields import ProviderFields
+
+
+class HistoryFormatCache:
+    """History format by model, as learned from refused requests."""
+
+    def __init__(self) -> None:
+        self._formats: dict[str, HistoryFormat] = {}
+
+    def of(self, model: ModelConfig) -> HistoryFormat:
+        """Return the format for a model: with provider fields unless the model has refused them."""
+        origin = model_id(model)
+        return self._formats.get(origin) or HistoryFormat(origin)
+
+    def learn(self, history: HistoryFormat) -> None:
+        """Use this format from now on: the model accepted it."""
+        self._formats[history.origin] = history
+
+
+log = structlog.get_logger("choir.agent.think")
+
+MAX_RATE_LIMIT_WAIT_S = 120.0
+MAX_COMPACTIONS = 3
+"""Maximum number of compactions. Each folds about half of a lane's turns; if the prompt is still too
+long after that, a single message is."""
+
+
+async def _cannot_shrink() -> bool:
+    return False
+
+
+class ModelCaller:
+    """Model calls of one lane."""
+
+    def __init__(
+        self,
+        lane: str,
+        arbiter: Arbiter,
+        model: MeteredModel,
+        make_prompt: Callable[[HistoryFormat], Prompt],
+        canonical: Callable[[str], str | None],
+        current: Callable[[], CurrentSettings],
+        shrink: Callable[[], Awaitable[bool]] = _cannot_shrink,
+        histories: HistoryFormatCache | None = None,
+        outages: OutageTracker | None = None,
+    ) -> None:
+        """Connect a lane to its model; `shrink` compacts the lane and returns whether it became shorter."""
+        self._lane = lane
+        self._arbiter = arbiter
+        self._model = model
+        self._make_prompt = make_prompt
+        self._canonical = canonical
+        self._current = current
+        self._shrink = shrink
+        self._histories = histories or HistoryFormatCache()
+        self._outages = outages or OutageTracker(SystemClock(), Redactor())
+
+    async def think(self, work: TurnState | JobState) -> None:
+        """Call the model and record its output.
+
+        Waits once for a rate limit, and compacts a prompt that is too long a few times; any other failure
+        is final. Raises ModelFailed or TokenBudgetExceeded; their messages are meant for the user.
+        """
+        try:
+            await self._think(work)
+        except ModelFailed as error:
+            settings = self._current().settings
+            name = model_name_for_lane(settings, self._lane)
+            self._outages.record_failure(error, name, model_for_lane(settings, self._lane))
+            raise
+        self._outages.record_success(model_name_for_lane(self._current().settings, self._lane))
+
+    async def _think(self, work: TurnState | JobState) -> None:
+        waited, shrinks = False, 0
+        while True:
+            try:
+                return await self._ask(work)
+            except RateLimited as error:
+                # The second rate limit is final, so that the user gets a reply.
+                if waited:
+                    said = f"{error.message}, also after waiting"
+                    raise ModelFailed(said, cause="rate") from error
+                waited = True
+                await self._wait(work, error)
+            except ContextOverflow as error:
+                log.info("the prompt is too long", lane=self._lane, reason=error.message)
+                if shrinks == MAX_COMPACTIONS or not await self._shrink():
+                    raise
+                shrinks += 1
+            except TokenBudgetExceeded as error:
+                self._record_exhausted(work, error)
+                raise
+
+    def explain(self, error: ModelFailed) -> str:
+        """Return a message for the user about a failure of this lane's model."""
+        settings = self._current().settings
+        name = model_name_for_lane(settings, self._lane)
+        return failure_reply(error, name, model_for_lane(settings, self._lane))
+
+    async def _ask(self, work: TurnState | JobState) -> None:
+        """Send the request; if the provider refuses it, try other formats of the history."""
+        now = self._current()
+        usual = self._histories.of(model_for_lane(now.settings, self._lane))
+        refused = self._make_prompt(usual)
+        try:
+            return await self._send(work, now, refused, usual.origin)
+        except ModelRequestRejected as error:
+            first = error
+        tried = [refused.messages]
+        for history in usual.alternatives(first.message, self._arbiter.state.rev):
+            prompt = self._make_prompt(history)
+            # This format changes nothing in this history.
+            if prompt.messages in tried:
+                continue
+            log.info("a request was refused; asking again with the history rewritten",
+                     lane=self._lane, reason=first.message, with_fields=history.with_fields,
+                     plain_through=history.plain_through)  # fmt: skip
+            try:
+                await self._send(work, now, prompt, history.origin)
+            except ModelRequestRejected:
+                tried.append(prompt.messages)
+                continue
+            return self._histories.learn(history)
+        raise first
+
+    async def _send(
+        self, work: TurnState | JobState, now: CurrentSettings, prompt: Prompt, origin: str
+    ) -> None:
+        # No await between the prompt and this line: it is the revision that the prompt was made at.
+        read_rev = self._arbiter.state.rev
+        model = model_for_lane(now.settings, self._lane)
+        key, lane = now.secret(model.secret), self._lane
+        async with self._model.complete(model, key, prompt, lane) as thought:
+            # Inside the context, so that the reservation ends when the usage is charged.
+            self._record(work, thought, read_rev, origin)
+
+    async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:
+        wait_s = error.retry_after_s
+        if wait_s is None:
+            wait_s = self._current().settings.rate_limit_retry_ms / 1000
+        if wait_s > MAX_RATE_LIMIT_WAIT_S:
+            said = f"{error.message} and asks to wait {wait_s:.0f} s"
+            raise ModelFailed(said, cause="rate") from error
+        log.info("rate limited; waiting", lane=self._lane, wait_s=wait_s)
+        # Read the current state: another wait of the same work may have sent the notice already.
+        if not (self._arbiter.state.find_work(work.turn_id) or work).noticed:
+            text = (
+                f"The model provider limits my requests; I try again in {max(1, round(wait_s))} s."
+            )
+            notice = Reply(turn_id=work.turn_id, dm=work.dm, text=text, kind="notice")
+            self._arbiter.commit(self._lane, notice)
+        await asyncio.sleep(wait_s)
+
+    def _record_exhausted(self, work: TurnState | JobState, error: TokenBudgetExceeded) -> None:
+        """Record once that the budget is exhausted; the lane's closing reply asks the user for more."""
+        budgets = self._current().settings.budgets
+        event = exhausted_event(error.budget, self._arbiter.state, budgets, work.dm)
+        if event is not None:
+            self._arbiter.commit(self._lane, event)
+
+    def _record(
+        self, work: TurnState | JobState, thought: Completion, read_rev: int, origin: str
+    ) -> None:
+        calls = tuple(
+            ToolCall(
+                # Providers repeat their ids, and a call_id is an idempotency key: make our own.
+                call_id=new_id("call"),
+                tool=self._canonical(call.name) or call.name,
+                arguments=call.arguments,
+            )
+            for call in thought.calls
+        )
+        output = ModelOutput(
+            turn_id=work.turn_id,
+            text=thought.text,
+            tool_calls=calls,
+            model=thought.model,
+            finish_reason=thought.finish_reason,
+            prompt_tokens=thought.prompt_tokens,
+            completion_tokens=thought.completion_tokens,
+            cached_tokens=thought.cached_tokens,
+            duration_ms=thought.duration_ms,
+            read_rev=read_rev,
+            provider_fields=_provider_fields(thought, origin),
+        )
+        # The next event follows at once (a tool request or the reply): send both in one heartbeat.
+        self._arbiter.commit(self._lane, output, more_follows=True)
+
+
+def _provider_fields(thought: Completion, origin: str) -> ProviderFields | None:
+    calls = tuple(call.fields for call in thought.calls)
+    if not has_fields(thought.fields, calls):
+        return None
+    return ProviderFields(origin=origin, message=thought.fields, calls=calls)

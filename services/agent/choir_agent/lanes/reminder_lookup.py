@@ -1,0 +1,108 @@
+"""Reminders from memory for a user's message, fetched before the model reads it.
+
+Called by `turn` as it begins; memory is queried through control's host tools. Reminders are optional: if
+the query fails or exceeds its deadline, the message is answered without them.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+from pydantic import ValidationError
+
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.log.session_state import EDGE_LANE, TurnState
+from choir_agent.settings import CurrentSettings
+from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.clock import Clock
+from choir_common.errors import ChoirError, Fenced, Unauthorized
+from choir_common.ids import new_id
+from choir_common.wire.events import RemindersAdded, UserMessageStarted
+from choir_common.wire.memory_recall import MAX_KNOWN_DOCUMENTS, Reminder, Reminders
+from choir_common.wire.model import JsonObject
+from choir_common.wire.rpc import HostToolRequest
+
+log = structlog.get_logger("choir.agent.remind")
+
+HOST_TOOL = "choir.memory.remind"
+DEADLINE_S = 1.0
+EMPTY_MEMORY_PAUSE_S = 60.0
+"""Seconds without queries after memory reported that it is empty: the query would delay every short
+turn."""
+MAX_TEXT = 4_000
+"""Characters of a message that are used as query; the subject of a message is usually at its beginning."""
+
+
+class ReminderLookup:
+    """Lookup of memory's reminders for the message of the open turn, at most once."""
+
+    def __init__(
+        self,
+        control: ControlClient,
+        arbiter: Arbiter,
+        memory: WorkingMemory,
+        current: Callable[[], CurrentSettings],
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
+        self._empty_until = 0.0
+        self._control = control
+        self._arbiter = arbiter
+        self._memory = memory
+        self._current = current
+
+    async def remind(self) -> None:
+        """Commit what memory returns for the message, if anything.
+
+        Raises Fenced or Unauthorized if the session is no longer ours.
+        """
+        turn = self._arbiter.state.turn
+        budget = self._current().settings.reminder_tokens
+        words = self._words(turn)
+        now = self._clock.monotonic()
+        if not budget or turn is None or not words or now < self._empty_until:
+            return
+        found = await self._ask(words, max(budget, 50))
+        if found is not None and found.empty:
+            self._empty_until = now + EMPTY_MEMORY_PAUSE_S
+        elif found is not None and (news := self._not_shown(found.reminders)):
+            # Not urgent, hence `more_follows`: replicated together with the next event.
+            reminded = RemindersAdded(turn_id=turn.turn_id, reminders=news, receipts=found.receipts)
+            self._arbiter.commit(EDGE_LANE, reminded, more_follows=True)
+
+    def _not_shown(self, reminders: Sequence[Reminder]) -> tuple[Reminder, ...]:
+        """Drop reminders from earlier sessions if the prompt already has their text as a carried event."""
+        window, carried = self._memory.window(EDGE_LANE), self._arbiter.state.carried_from
+        return tuple(
+            one
+            for one in reminders
+            if window is None or one.session_id not in carried or not window.contains_text(one.text)
+        )
+
+    def _words(self, turn: TurnState | None) -> str:
+        """Return the text of the user's message; empty once the model has begun to answer."""
+        if turn is None or turn.reminded or turn.steps or turn.cancelled:
+            return ""
+        window = self._memory.window(EDGE_LANE)
+        said = window.turns[-1].head.payload if window and window.turns else None
+        if not isinstance(said, UserMessageStarted) or said.turn_id != turn.turn_id:
+            return ""
+        return f"{said.text}\n{said.reply_to}".strip()[:MAX_TEXT]
+
+    async def _ask(self, words: str, budget: int) -> Reminders | None:
+        window = self._memory.window(EDGE_LANE)
+        known = window.reminder_document_ids[-MAX_KNOWN_DOCUMENTS:] if window else ()
+        asked: JsonObject = {"text": words, "known": [*known], "budget_tokens": budget}
+        request = HostToolRequest(tool_name=HOST_TOOL, call_id=new_id("call"), input=asked)
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                answer = await self._control.use_host_tool(request, DEADLINE_S)
+            if answer.status != "success":
+                return None
+            return Reminders.model_validate(answer.output, strict=False)
+        except (Fenced, Unauthorized):
+            raise
+        except (ChoirError, TimeoutError, ValidationError) as error:
+            log.info("answered without reminders", reason=str(error)[:200])
+            return None

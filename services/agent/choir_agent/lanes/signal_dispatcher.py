@@ -1,0 +1,126 @@
+"""Dispatcher of control's signals to lanes, jobs and the shutdown.
+
+Called by `app` with the signals from `control/follow`. A signal that the log already contains is
+skipped:
+it was sent again because of a crash.
+
+Handler for humans' decisions: wakes a waiting call, or records the decision on a proposal as an event.
+
+Called by `receive`. A decision may arrive before the tool result that contains its proposal; it is
+buffered.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import assert_never
+
+from choir_agent.arbiter.approval_client import ApprovalClient
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.lanes.core_job_manager import CoreJobManager
+from choir_agent.lanes.edge_lane import EdgeLane
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_state import EDGE_LANE
+from choir_common.wire.events import ApprovalDecided, CompactionRequested, ToolResultCommitted
+from choir_common.wire.signals import (
+    ApprovalResolvedSignal,
+    CancelSignal,
+    CompactSignal,
+    ConfigChangedSignal,
+    InjectSignal,
+    ShutdownSignal,
+    Signal,
+    UserMessageSignal,
+)
+
+MAX_BUFFERED_DECISIONS = 100
+
+
+class DecisionHandler:
+    """Buffer of decisions that have no place in the log yet."""
+
+    def __init__(self, arbiter: Arbiter, approvals: ApprovalClient) -> None:
+        self._arbiter = arbiter
+        self._approvals = approvals
+        self._early: dict[str, ApprovalResolvedSignal] = {}
+
+    def take_up(self, decision: ApprovalResolvedSignal) -> None:
+        """Apply a decision; repeated signals have no effect."""
+        if self._approvals.resolve(decision.approval_id) or self._told(decision):
+            return
+        # No call or proposal matches yet. If its call ended in the meantime, none ever will: hence the
+        # limit.
+        self._early[decision.approval_id] = decision
+        if len(self._early) > MAX_BUFFERED_DECISIONS:
+            self._early.pop(next(iter(self._early)))
+
+    def on_event(self, event: CommittedEvent) -> None:
+        """Apply a buffered decision if this event is the result that it belongs to."""
+        if not self._early or not isinstance(event.payload, ToolResultCommitted):
+            return
+        early = self._early.pop(str(event.payload.output.get("approval_id")), None)
+        if early is not None:
+            # Defer: all listeners must receive this event before another one is committed.
+            asyncio.get_running_loop().call_soon(self._told, early)
+
+    def _told(self, decision: ApprovalResolvedSignal) -> bool:
+        proposals = self._arbiter.state.proposals
+        found = next((p for p in proposals if p.approval_id == decision.approval_id), None)
+        if found is None:
+            return False
+        decided = ApprovalDecided(
+            approval_id=found.approval_id, status=decision.status, what=found.what, dm=found.dm
+        )
+        self._arbiter.commit(EDGE_LANE, decided)
+        return True
+
+
+class SignalDispatcher:
+    """Dispatcher that passes each signal to its handler."""
+
+    def __init__(
+        self,
+        arbiter: Arbiter,
+        edge: EdgeLane,
+        jobs: CoreJobManager,
+        decisions: DecisionHandler,
+        renew_settings: Callable[[], None],
+        stop: Callable[[str], None],
+    ) -> None:
+        self._arbiter = arbiter
+        self._edge = edge
+        self._jobs = jobs
+        self._decisions = decisions
+        self._renew_settings = renew_settings
+        self._stop = stop
+
+    async def receive(self, signal: Signal) -> None:
+        """Handle a signal; blocks only while the message queue is full."""
+        if self._arbiter.state.stopped:
+            return  # no event may follow the session's end; control keeps the signal
+        match signal.body:
+            case UserMessageSignal():
+                await self._edge.queue_message(signal.body)
+            case InjectSignal() | CancelSignal() | CompactSignal():
+                if signal.seq > self._arbiter.state.last_signal:
+                    self._obey(signal.body, signal.seq)
+            case ApprovalResolvedSignal():
+                self._decisions.take_up(signal.body)
+                self._edge.recheck_parked_turns()
+            case ConfigChangedSignal():
+                self._renew_settings()
+            case ShutdownSignal():
+                self._stop(signal.body.reason)
+            case _:
+                assert_never(signal.body)
+
+    def _obey(self, body: InjectSignal | CancelSignal | CompactSignal, seq: int) -> None:
+        match body:
+            case InjectSignal():
+                self._edge.inject(body, seq)
+            case CancelSignal(job=None):
+                self._edge.cancel_turn(seq)
+            case CancelSignal(job=str(name)):
+                self._jobs.cancel(name, seq)
+            case CompactSignal():
+                request = CompactionRequested(target=body.lane or EDGE_LANE, signal=seq)
+                self._arbiter.commit(EDGE_LANE, request)

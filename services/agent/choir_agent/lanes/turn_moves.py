@@ -1,0 +1,77 @@
+"""The next move of an open turn, decided from the folded state alone. Pure.
+
+Called by `turn` repeatedly until the turn is closed. A turn that a crash interrupted is resumed by the
+same
+decision.
+"""
+
+from dataclasses import dataclass
+
+from choir_agent.log.session_state import CallStage, CallState, TurnState
+from choir_common.wire.config import Budgets
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Call the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Run these calls until they have results."""
+
+    calls: tuple[CallState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendAnswer:
+    """Send the model's final text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimitReached:
+    """End the turn and give the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyAnswer:
+    """Report that the model ended without any text."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTurn:
+    """End the turn because the user cancelled it."""
+
+
+TurnMove = CallModel | RunTools | SendAnswer | TurnLimitReached | EmptyAnswer | CancelTurn
+
+
+def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
+    """Return the next move of an open turn.
+
+    Text that the model wrote before it had read an injection is not an answer: the model is called again.
+    """
+    output = turn.output
+    if turn.cancelled:
+        return CancelTurn()
+    # Open calls first: after a crash they are resumed before anything else.
+    if any(call.stage is not CallStage.DONE for call in turn.calls):
+        if turn.proposed > budgets.max_tool_calls_per_turn:
+            return TurnLimitReached(
+                f"one answer may take {budgets.max_tool_calls_per_turn} tool calls, and it asked for "
+                "more (setting budgets.max_tool_calls_per_turn)"
+            )
+        return RunTools(turn.calls)
+    if output is not None and not output.tool_calls and not turn.news:
+        return SendAnswer(output.text) if output.text.strip() else EmptyAnswer()
+    # Checked after the answer: a turn that has its answer needs no further step.
+    if turn.steps >= budgets.max_steps_per_turn:
+        return TurnLimitReached(
+            f"one answer may take {budgets.max_steps_per_turn} calls of the model, and they are used "
+            "up (setting budgets.max_steps_per_turn)"
+        )
+    return CallModel()

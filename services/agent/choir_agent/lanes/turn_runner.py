@@ -1,0 +1,140 @@
+"""One turn: from a user's message, or a due report, to exactly one closing reply.
+
+Called by `edge`; calls `think` and the arbiter's `use`. The loop has no state besides the log: it reads the
+folded state, makes the next move, and repeats.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+import structlog
+
+from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.budgets.limits import BudgetName, budget_question, exhausted_budget
+from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.lanes.edge_states import EdgeTrigger
+from choir_agent.lanes.model_caller import ModelCaller
+from choir_agent.lanes.reminder_lookup import ReminderLookup
+from choir_agent.lanes.skill_steps import SkillStepper
+from choir_agent.lanes.turn_moves import (
+    CallModel,
+    CancelTurn,
+    EmptyAnswer,
+    RunTools,
+    SendAnswer,
+    TurnLimitReached,
+    next_turn_move,
+)
+from choir_agent.log.session_state import CallState, TurnState
+from choir_agent.models.model import ModelFailed
+from choir_agent.settings import CurrentSettings
+from choir_common.wire.config import Budgets
+from choir_common.wire.events import Reply, ReplyKind
+
+log = structlog.get_logger("choir.agent.turn")
+
+SPAWN_TOOL = "choir.core.spawn"
+
+
+class TurnRunner:
+    """Runner of the log's open turn."""
+
+    def __init__(
+        self,
+        lane: str,
+        arbiter: Arbiter,
+        thinker: ModelCaller,
+        skills: SkillStepper,
+        reminding: ReminderLookup,
+        current: Callable[[], CurrentSettings],
+        move: Callable[[EdgeTrigger], None],
+    ) -> None:
+        self._lane = lane
+        self._arbiter = arbiter
+        self._thinker = thinker
+        self._skills = skills
+        self._reminding = reminding
+        self._current = current
+        self._move = move
+
+    async def run_turn(self) -> None:
+        """Make moves until the open turn has its closing reply; each iteration begins at a safe point."""
+        await self._reminding.remind()
+        while (turn := self._arbiter.state.turn) is not None:
+            move = next_turn_move(turn, self._budgets())
+            match move:
+                case SendAnswer():
+                    self._close(turn, EdgeTrigger.FINISH, "answer", move.text)
+                case EmptyAnswer():
+                    text = "The model ended without an answer. Please ask again."
+                    self._close(turn, EdgeTrigger.FINISH, "error", text)
+                case TurnLimitReached():
+                    text = f"I stopped before I was done: {move.reason}."
+                    self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
+                case CancelTurn():
+                    self.cancel(turn)
+                case CallModel() if (budget := self._exhausted()) is not None:
+                    self._ask_for_budget(turn, budget)
+                case CallModel():
+                    await self._think(turn)
+                case RunTools():
+                    await self._use(turn, move.calls)
+                case _:
+                    assert_never(move)
+
+    def cancel(self, turn: TurnState) -> None:
+        """Close the turn because the user cancelled it."""
+        # Kind `error`, not `notice`: only an answer or an error closes a message for control and
+        # channels.
+        self._arbiter.close_open_calls(self._lane, turn.turn_id)
+        self._skills.cancel(self._lane, turn.turn_id)
+        self._close(turn, EdgeTrigger.CANCEL, "error", "Cancelled.")
+
+    def close_after_error(self, turn: TurnState) -> None:
+        """Close the turn because of a bug in this agent."""
+        text = "Something broke inside me while I worked on this; the log has the details."
+        self._close(turn, EdgeTrigger.CANCEL, "error", text)
+
+    async def _think(self, turn: TurnState) -> None:
+        if self._skills.settle(self._lane, turn.turn_id):
+            return
+        self._move(EdgeTrigger.CALL_MODEL)
+        try:
+            await self._thinker.think(turn)
+        except TokenBudgetExceeded as error:
+            self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
+        except ModelFailed as error:
+            log.warning("the model gave no answer", turn_id=turn.turn_id, reason=error.message)
+            self._close(turn, EdgeTrigger.MODEL_ERROR, "error", self._thinker.explain(error))
+
+    async def _use(self, turn: TurnState, calls: tuple[CallState, ...]) -> None:
+        # A spawn returns at once, so the lane is not shown as waiting for a tool.
+        if all(state.call.tool == SPAWN_TOOL for state in calls):
+            self._move(EdgeTrigger.SPAWN)
+            await self._arbiter.run_calls(self._lane, turn.turn_id, calls)
+            return
+        self._move(EdgeTrigger.TOOL_PROPOSAL)
+        await self._arbiter.run_calls(self._lane, turn.turn_id, calls)
+        self._move(EdgeTrigger.TOOL_RESULT)
+
+    def _exhausted(self) -> BudgetName | None:
+        return exhausted_budget(self._arbiter.state, self._budgets())
+
+    def _ask_for_budget(self, turn: TurnState, budget: BudgetName) -> None:
+        text = budget_question(budget, self._arbiter.state, self._budgets())
+        self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
+
+    def _close(self, turn: TurnState, trigger: EdgeTrigger, kind: ReplyKind, text: str) -> None:
+        self._arbiter.close_open_calls(self._lane, turn.turn_id)
+        self._move(trigger)
+        if turn.subject is not None:
+            # A report is always sent: with the prepared text if the model wrote none.
+            text = text if kind == "answer" else turn.brief
+            kind = "report"
+        reply = Reply(turn_id=turn.turn_id, dm=turn.dm, text=text, kind=kind, answers=turn.inbox_id)
+        self._arbiter.commit(self._lane, reply)
+        self._move(EdgeTrigger.DELIVERED)
+        log.info("turn closed", turn_id=turn.turn_id, kind=kind, steps=turn.steps)
+
+    def _budgets(self) -> Budgets:
+        return self._current().settings.budgets

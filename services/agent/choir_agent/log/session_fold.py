@@ -1,0 +1,343 @@
+"""Fold of events into the state of a session. Pure, and defined for every prefix and every tail of a log.
+
+Called by `session_log` for each event. Lanes decide their next move from this state alone, so a new turn
+and a turn that a crash interrupted take the same path.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.fold_work import (
+    WorkPayload,
+    apply_approval_decided,
+    apply_core_reported,
+    apply_core_started,
+    apply_core_stopped,
+    apply_injection,
+    apply_proposal_result,
+    apply_work_event,
+)
+from choir_agent.log.session_state import (
+    EDGE_LANE,
+    JobState,
+    SessionState,
+    SkillState,
+    TurnState,
+    load_state,
+)
+from choir_common.wire.events import (
+    NON_CLOSING_KINDS,
+    ApprovalDecided,
+    BudgetExhausted,
+    BudgetGranted,
+    Cancelled,
+    CarriedEvent,
+    CompactionRequested,
+    CoreReported,
+    CoreStarted,
+    CoreStopped,
+    InjectedInstruction,
+    LaneSummary,
+    MemoryCompacted,
+    MemoryWriteCommitted,
+    ModelOutput,
+    RemindersAdded,
+    Reply,
+    ReportBegun,
+    SessionAbandoned,
+    SessionResumed,
+    SessionStarted,
+    SessionStopped,
+    SessionSuspended,
+    SkillStarted,
+    SkillStopped,
+    SkillTransitioned,
+    Snapshot,
+    ToolCallCommitted,
+    ToolCallRequested,
+    ToolResultCommitted,
+    TurnParked,
+    TurnUnparked,
+    UserMessageStarted,
+)
+
+
+def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
+    """Return the state after one more event."""
+    state = replace(state, rev=event.rev)
+    match event.payload:
+        case SessionStarted() | CarriedEvent() | SessionAbandoned() as p:
+            return _apply_lifecycle(state, p)
+        case SessionResumed() | SessionSuspended() | SessionStopped() as p:
+            return _apply_lifecycle(state, p)
+        case Snapshot() as p:
+            # The snapshot covers all earlier events, both before the tail and within it.
+            return replace(load_state(p.state), rev=event.rev)
+        case UserMessageStarted() as p:
+            turn = TurnState(turn_id=p.turn_id, inbox_id=p.inbox_id, dm=p.dm)
+            return replace(state, turn=turn, spent=replace(state.spent, jobs_unasked=0))
+        case TurnParked() | TurnUnparked() as p:
+            return _after_parking(state, p)
+        case RemindersAdded() as p:
+            return _after_reminders(state, p)
+        case ReportBegun() as p:
+            return _begin_report(state, p)
+        case Reply() as p:
+            return _after_reply(state, p)
+        case ModelOutput() | ToolCallRequested() | ToolCallCommitted() | ToolResultCommitted() as p:
+            return _after_work(state, event.lane, p)
+        case CoreStarted() as p:
+            return apply_core_started(state, p, event.at)
+        case CoreReported() as p:
+            return apply_core_reported(state, p)
+        case CoreStopped() as p:
+            return apply_core_stopped(state, p)
+        case InjectedInstruction() as p:
+            return _after_injection(_signal(state, p.signal), p)
+        case Cancelled() as p:
+            return _after_cancel(_signal(state, p.signal), p)
+        case ApprovalDecided() as p:
+            return apply_approval_decided(state, p)
+        case SkillStarted() | SkillTransitioned() | SkillStopped() as p:
+            return _after_skill(state, event.lane, p)
+        case MemoryCompacted() as p:
+            return _after_compaction(state, p)
+        case CompactionRequested() as p:
+            return _signal(state, p.signal)
+        case BudgetExhausted() as p:
+            return replace(state, exhausted=p.budget, exhausted_limit=p.limit)
+        case BudgetGranted() as p:
+            return _after_grant(state, p)
+        case MemoryWriteCommitted():
+            return state
+        case _:
+            assert_never(event.payload)
+
+
+def _apply_lifecycle(
+    state: SessionState,
+    payload: (
+        SessionStarted
+        | CarriedEvent
+        | SessionResumed
+        | SessionSuspended
+        | SessionStopped
+        | SessionAbandoned
+    ),
+) -> SessionState:
+    match payload:
+        case SessionStarted():
+            return replace(state, epoch=payload.epoch, stopped=False, summaries=payload.seed)
+        case CarriedEvent():
+            sources = tuple(dict.fromkeys((*state.carried_from, payload.session_id)))
+            return replace(state, carried=state.carried + 1, carried_from=sources)
+        case SessionResumed():
+            # Only a crash counts against a job, a resumed suspension does not.
+            jobs = state.jobs if state.suspended else tuple(_resumed(job) for job in state.jobs)
+            return replace(state, epoch=payload.epoch, stopped=False, suspended=False, jobs=jobs)
+        case SessionSuspended():
+            return replace(state, stopped=True, suspended=True)
+        case SessionStopped():
+            return replace(state, stopped=True)
+        case SessionAbandoned():
+            # The event itself contains control's message to the user, so nothing remains to be
+            # reported.
+            return replace(state, turn=None, parked=(), jobs=(), due=(), skills=())
+        case _:
+            assert_never(payload)
+
+
+def _resumed(job: JobState) -> JobState:
+    # A job that was only waiting for an answer did not cause the crash.
+    return job if job.needs is not None else replace(job, resumes=job.resumes + 1)
+
+
+def _after_skill(
+    state: SessionState, lane: str, payload: SkillStarted | SkillTransitioned | SkillStopped
+) -> SessionState:
+    match payload:
+        case SkillStarted():
+            skill = SkillState(
+                lane, payload.skill, payload.state, payload.input, {}, entered_by=payload.call_id
+            )
+            return _with_skill(state, lane, skill)
+        case SkillTransitioned():
+            return _after_transition(state, lane, payload)
+        case SkillStopped():
+            return _with_skill(state, lane, None)
+        case _:
+            assert_never(payload)
+
+
+def _signal(state: SessionState, signal: int | None) -> SessionState:
+    return replace(state, last_signal=max(state.last_signal, signal or 0))
+
+
+def _begin_report(state: SessionState, begun: ReportBegun) -> SessionState:
+    turn = TurnState(
+        turn_id=begun.turn_id,
+        dm=begun.dm,
+        subject=begun.subject,
+        brief=begun.brief,
+        read_outside=any(d.read_outside for d in state.due if d.subject == begun.subject),
+    )
+    return replace(state, turn=turn)
+
+
+def _after_parking(state: SessionState, payload: TurnParked | TurnUnparked) -> SessionState:
+    match payload:
+        case TurnParked():
+            turn = state.turn
+            if turn is None or turn.turn_id != payload.turn_id:
+                return state
+            # The skill is parked with its turn: turns for other messages must not run inside it.
+            turn = replace(turn, skill=state.skill_of(EDGE_LANE))
+            state = _with_skill(state, EDGE_LANE, None)
+            return replace(state, turn=None, parked=(*state.parked, turn))
+        case TurnUnparked():
+            turn = next((one for one in state.parked if one.turn_id == payload.turn_id), None)
+            others = tuple(one for one in state.parked if one is not turn)
+            if turn is None:
+                return state
+            if turn.skill is not None:
+                state = _with_skill(state, EDGE_LANE, turn.skill)
+            return replace(state, turn=replace(turn, skill=None), parked=others)
+        case _:
+            assert_never(payload)
+
+
+def _after_reminders(state: SessionState, reminded: RemindersAdded) -> SessionState:
+    turn = state.turn
+    if turn is None or turn.turn_id != reminded.turn_id:
+        return state
+    return replace(state, turn=replace(turn, reminded=True))
+
+
+def _after_reply(state: SessionState, reply: Reply) -> SessionState:
+    turn = state.turn
+    if turn is None or reply.turn_id not in (turn.turn_id, None):
+        return replace(state, jobs=tuple(_with_notice(job, reply) for job in state.jobs))
+    if turn.inbox_id is not None and reply.answers == turn.inbox_id:
+        return replace(state, turn=None, turns_done=state.turns_done + 1)
+    if (
+        turn.subject is not None
+        and reply.kind not in NON_CLOSING_KINDS
+        and reply.turn_id == turn.turn_id
+    ):
+        due = tuple(due for due in state.due if due.subject != turn.subject)
+        return replace(state, turn=None, due=due)
+    if reply.kind == "notice" and reply.turn_id == turn.turn_id:
+        return replace(state, turn=replace(turn, noticed=True))
+    return state
+
+
+def _with_notice(job: JobState, reply: Reply) -> JobState:
+    # The only reply with a job's id is the notice that it waits for a rate limit.
+    return replace(job, noticed=True) if reply.turn_id == job.turn_id else job
+
+
+def _after_work(state: SessionState, lane: str, payload: WorkPayload) -> SessionState:
+    state = _apply_usage(state, lane, payload)
+    # Apart from the budget, ignore events of work that began before the tail.
+    turn = state.turn
+    if turn is not None and turn.turn_id == payload.turn_id:
+        return replace(state, turn=apply_work_event(turn, payload))
+    jobs = tuple(
+        apply_work_event(job, payload) if job.turn_id == payload.turn_id else job
+        for job in state.jobs
+    )
+    return replace(state, jobs=jobs)
+
+
+def _apply_usage(state: SessionState, lane: str, payload: WorkPayload) -> SessionState:
+    skill = state.skill_of(lane)
+    match payload:
+        case ModelOutput():
+            tokens = payload.prompt_tokens + payload.completion_tokens
+            state = replace(state, spent=replace(state.spent, tokens=state.spent.tokens + tokens))
+            if skill is not None:
+                state = _with_skill(state, lane, replace(skill, steps=skill.steps + 1))
+        case ToolCallCommitted():
+            calls = state.spent.tool_calls + 1
+            state = replace(state, spent=replace(state.spent, tool_calls=calls))
+        case ToolResultCommitted(status="refused") if skill is not None:
+            state = _with_skill(state, lane, replace(skill, refusals=skill.refusals + 1))
+        case ToolResultCommitted(status="success"):
+            state = apply_proposal_result(state, payload)
+    return state
+
+
+def _after_injection(state: SessionState, injected: InjectedInstruction) -> SessionState:
+    turn = state.turn
+    if injected.target == EDGE_LANE:
+        if turn is None or turn.turn_id != injected.turn_id:
+            return state
+        return replace(state, turn=replace(turn, news_rev=state.rev))
+    jobs = tuple(
+        apply_injection(job, injected, state.rev) if job.turn_id == injected.turn_id else job
+        for job in state.jobs
+    )
+    return replace(state, jobs=jobs)
+
+
+def _after_cancel(state: SessionState, cancelled: Cancelled) -> SessionState:
+    turn = state.turn
+    if turn is not None and turn.turn_id == cancelled.turn_id:
+        return replace(state, turn=replace(turn, cancelled=True))
+    parked = tuple(
+        replace(one, cancelled=True) if one.turn_id == cancelled.turn_id else one
+        for one in state.parked
+    )
+    jobs = tuple(_cancelled(job) if job.turn_id == cancelled.turn_id else job for job in state.jobs)
+    return replace(state, parked=parked, jobs=jobs)
+
+
+def _cancelled(job: JobState) -> JobState:
+    return replace(job, cancelled=True)
+
+
+def _with_skill(state: SessionState, lane: str, skill: SkillState | None) -> SessionState:
+    others = tuple(other for other in state.skills if other.lane != lane)
+    return replace(state, skills=others if skill is None else (*others, skill))
+
+
+def _after_transition(state: SessionState, lane: str, moved: SkillTransitioned) -> SessionState:
+    skill = state.skill_of(lane)
+    if skill is None or skill.skill != moved.skill:
+        return state
+    following = replace(
+        skill,
+        state=moved.to_state,
+        context=moved.context,
+        refusals=0,
+        entered_on=moved.on,
+        entered_by=moved.call_id,
+        entered_at=skill.steps,
+    )
+    return _with_skill(state, lane, following)
+
+
+def _after_compaction(state: SessionState, compacted: MemoryCompacted) -> SessionState:
+    tokens = state.spent.tokens + compacted.prompt_tokens + compacted.completion_tokens
+    state = replace(state, spent=replace(state.spent, tokens=tokens))
+    if compacted.failed:
+        return state
+    summary = LaneSummary(
+        lane=compacted.target, summary=compacted.summary, through_rev=compacted.through_rev
+    )
+    others = tuple(other for other in state.summaries if other.lane != compacted.target)
+    return replace(state, summaries=(*others, summary))
+
+
+def _after_grant(state: SessionState, granted: BudgetGranted) -> SessionState:
+    spent = state.spent
+    match granted.budget:
+        case "total_session_tokens":
+            spent = replace(spent, granted_tokens=spent.granted_tokens + granted.amount)
+        case "max_tool_calls_per_session":
+            calls = spent.granted_tool_calls + granted.amount
+            spent = replace(spent, granted_tool_calls=calls)
+        case _:
+            assert_never(granted.budget)
+    return replace(state, spent=spent, exhausted=None, exhausted_limit=0)

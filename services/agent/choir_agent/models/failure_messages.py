@@ -1,0 +1,97 @@
+"""User messages for model failures: which model failed, and how to fix it. Pure. Called by the lanes.
+
+Tracker of failing models, with the time and the reason of the failure.
+
+A model is failing if its newest call failed. Updated by `lanes/think`; read for status reports to control.
+In memory only: it is for display, and the next call updates it.
+"""
+
+from typing import assert_never
+
+from choir_agent.models.model import FailureCause, ModelFailed
+from choir_common.clock import Clock
+from choir_common.redactor import Redactor
+from choir_common.wire.config import ModelConfig
+from choir_common.wire.rpc import ModelFailure
+
+
+def failure_reply(error: ModelFailed, name: str, model: ModelConfig) -> str:
+    """Return the message to the user for a failure of the model that config.json calls `name`."""
+    return f"I could not get an answer from the model {describe_failure(error, name, model)}"
+
+
+def describe_failure(error: ModelFailed, name: str, model: ModelConfig) -> str:
+    """Return which model failed, why, and how to fix it."""
+    what = error.message.rstrip(". ")
+    return f"{model.model} at {model.endpoint}: {what}. {_advice(error, name, model)}"
+
+
+def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
+    match error.cause:
+        case "provider":
+            return "The fault is the provider's; please try again in a few minutes."
+        case "connection":
+            return "Check that this address is up and can be reached from here, then try again."
+        case "timeout":
+            return f"Please try again; for a slow model, raise `models.{name}.timeout_ms`."
+        case "key" if model.secret is None:
+            return f"No key is configured for it: name a secret as `models.{name}.secret` in config.json."
+        case "key":
+            return (
+                f"Store a valid key with `choirctl secret set {model.secret}`, then run "
+                "`choirctl secret apply`."
+            )
+        case "credit":
+            return "Add credit there, or use another model: `choirctl model list` names them."
+        case "not_found":
+            return (
+                f"Check the name and the endpoint of `models.{name}` in config.json; an endpoint "
+                "usually ends with `/v1`."
+            )
+        case "filter":
+            return "Please put it differently."
+        case "too_long":
+            return "Send less at once, or use a model with a longer context."
+        case "rate":
+            return "Please try again later."
+        case "request":
+            return f"Check the settings of `models.{name}` against what the provider supports."
+        case "format":
+            return (
+                f"Check that the endpoint of `models.{name}` is an OpenAI-compatible API; it usually "
+                "ends with `/v1`."
+            )
+        case _:
+            assert_never(error.cause)
+
+
+ABOUT_THE_PROMPT: tuple[FailureCause, ...] = ("filter", "too_long")
+"""Causes that concern one prompt and do not mean that the model is unavailable."""
+
+
+class OutageTracker:
+    """The current failure of each failing model."""
+
+    def __init__(self, clock: Clock, redactor: Redactor) -> None:
+        self._clock = clock
+        self._redactor = redactor
+        self._failures: dict[str, ModelFailure] = {}
+
+    def record_failure(self, error: ModelFailed, name: str, model: ModelConfig) -> None:
+        """Record a failed call of the model that config.json calls `name`."""
+        if error.cause in ABOUT_THE_PROMPT:
+            return
+        known = self._failures.get(name)
+        self._failures[name] = ModelFailure(
+            model=model.model,
+            since=known.since if known and known.model == model.model else self._clock.now(),
+            words=self._redactor.redact(describe_failure(error, name, model)),
+        )
+
+    def record_success(self, name: str) -> None:
+        """Record a successful call of a model."""
+        self._failures.pop(name, None)
+
+    def of(self, name: str) -> ModelFailure | None:
+        """Return the current failure of a model, or None."""
+        return self._failures.get(name)

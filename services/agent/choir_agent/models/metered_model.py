@@ -1,0 +1,116 @@
+"""Model wrapper that enforces the session's token budget: reserve before a call, settle after it.
+
+Used by the lanes and by compaction for every model call.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import structlog
+
+from choir_agent import tracing_spans
+from choir_agent.budgets.token_budget import TokenBudget
+from choir_agent.models.model import ChatModel, Completion
+from choir_agent.prompt.prompt_assembler import Prompt
+from choir_agent.working_memory.token_estimator import BYTES_PER_TOKEN, TokenEstimator, prompt_size
+from choir_common.errors import ChoirError
+from choir_common.wire.config import ModelConfig
+
+log = structlog.get_logger("choir.agent.model")
+
+TokenCounter = Callable[[str, str], Awaitable[tuple[int, ...] | None]]
+"""Counts the tokens of a prompt and of its completion (`tokenizer`)."""
+
+DEFAULT_COMPLETION_TOKENS = 2_000
+"""Tokens reserved for a completion without a configured limit."""
+
+
+class MeteredModel:
+    """A model that charges each call to the session's budget."""
+
+    def __init__(
+        self, model: ChatModel, purse: TokenBudget, meter: TokenEstimator, count: TokenCounter
+    ) -> None:
+        self._model = model
+        self._purse = purse
+        self._meter = meter
+        self._count = count
+
+    @asynccontextmanager
+    async def complete(
+        self, settings: ModelConfig, api_key: str | None, prompt: Prompt, lane: str = ""
+    ) -> AsyncIterator[Completion]:
+        """Yield the model's output; commit the event with its usage inside the context.
+
+        A lane's prompt is estimated from the provider's count of the lane's last prompt. Raises
+        TokenBudgetExceeded
+        before any call is made, and all errors of the model.
+        """
+        asked = self._meter.tokens(lane, prompt_size(prompt))
+        with self._purse.reserve(
+            asked + (settings.max_completion_tokens or DEFAULT_COMPLETION_TOKENS)
+        ):
+            with tracing_spans.chat_span(settings, lane) as span:
+                thought = await self._asked(settings, api_key, prompt, lane)
+                if not (thought.prompt_tokens and thought.completion_tokens):
+                    thought = await self._counted(thought, prompt, lane, asked)
+                used = (thought.prompt_tokens, thought.completion_tokens, thought.cached_tokens)
+                tracing_spans.record_usage(span, thought.finish_reason, used)
+            _log_call(settings, thought, lane)
+            yield thought
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._model.close()
+
+    async def _asked(
+        self, settings: ModelConfig, api_key: str | None, prompt: Prompt, lane: str
+    ) -> Completion:
+        try:
+            return await self._model.think(settings, api_key, prompt)
+        except ChoirError as error:
+            log.warning("a model call failed", **_about(settings, lane), code=error.code,
+                        reason=error.message)  # fmt: skip
+            raise
+
+    async def _counted(
+        self, thought: Completion, prompt: Prompt, lane: str, asked: int
+    ) -> Completion:
+        """Count what the provider did not count: otherwise such usage would be unlimited."""
+        size, said = prompt_size(prompt), _said(thought)
+        counts: tuple[int, ...] | None = None
+        if self._meter.needs_count(lane, size):
+            sent = b"".join((*prompt.messages, prompt.tools)).decode("utf-8", "replace")
+            counts = await self._count(sent, said)
+        if counts is not None:
+            self._meter.record_tokenized(lane, size)
+        prompt_tokens, said_tokens = counts or (asked, len(said) // BYTES_PER_TOKEN)
+        return replace(
+            thought,
+            prompt_tokens=thought.prompt_tokens or prompt_tokens,
+            completion_tokens=thought.completion_tokens or said_tokens,
+        )
+
+
+def _about(settings: ModelConfig, lane: str) -> dict[str, str]:
+    """Return log fields for a call: its lane, or the purpose `compaction`."""
+    purpose = {"lane": lane, "purpose": "think"} if lane else {"purpose": "compaction"}
+    return {"model": settings.model, **purpose}
+
+
+def _log_call(settings: ModelConfig, thought: Completion, lane: str) -> None:
+    log.info(
+        "a model call ended",
+        **_about(settings, lane),
+        finish=thought.finish_reason[:40],
+        calls=len(thought.calls),
+        prompt_tokens=thought.prompt_tokens,
+        completion_tokens=thought.completion_tokens,
+        cached_tokens=thought.cached_tokens,
+        duration_ms=thought.duration_ms,
+    )
+
+
+def _said(thought: Completion) -> str:
+    return thought.text + "".join(call.name + call.arguments for call in thought.calls)

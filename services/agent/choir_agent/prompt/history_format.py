@@ -1,0 +1,56 @@
+"""Format of earlier steps for one model, and the alternatives if the model refuses it. Pure.
+
+Used by `assemble` and `render`; selected by `lanes/think`.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+from choir_common.wire.model import JsonObject
+from choir_common.wire.provider_fields import ProviderFields
+
+_MISSES_FIELDS = re.compile(
+    r"missing|required|must be (passed|provided|included|sent)", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFormat:
+    """The format in which a model accepts its history."""
+
+    origin: str = ""
+    """Identifier of the model; fields from other models are omitted."""
+    with_fields: bool = True
+    """Whether the model's own fields are sent back to it."""
+    fields_after: int = 0
+    """Fields are sent back only with messages after this revision."""
+    plain_through: int = 0
+    """Calls up to this revision are written as text, unless fields of the model are sent with them."""
+
+    def fields_of(self, rev: int, fields: ProviderFields | None) -> ProviderFields | None:
+        """Return the fields to send back with a message, or None."""
+        if fields is None or fields.origin != self.origin:
+            return None
+        return fields if self.with_fields and rev > self.fields_after else None
+
+    def is_text_only(self, rev: int, fields: ProviderFields | None) -> bool:
+        """Return whether the calls of a message are written as text."""
+        return rev <= self.plain_through and self.fields_of(rev, fields) is None
+
+    def alternatives(self, refusal: str, rev: int) -> tuple["HistoryFormat", ...]:
+        """Return the formats to try after a refusal at revision `rev`, the most likely first.
+
+        A history may lack fields that the model requires (an older version of Choir dropped them, or
+        another model made the calls), contain fields that the endpoint sends but does not accept, or
+        contain fields that are no longer valid.
+        """
+        plain = replace(self, plain_through=rev)
+        without = replace(self, with_fields=False)
+        first = plain if _MISSES_FIELDS.search(refusal) else without
+        return (first, replace(plain, fields_after=rev))
+
+
+def request_call_id(call_id: str, fields: JsonObject) -> str:
+    """Return the id of a call in the request: the provider's own, because other fields may refer to it."""
+    own = fields.get("id")
+    return own if isinstance(own, str) else call_id

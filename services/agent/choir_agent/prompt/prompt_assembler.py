@@ -1,0 +1,149 @@
+"""Assembly of prompts for the edge lane and for core jobs.
+
+Called by the lanes before each model call. Every step is rendered once and cached, so that a call only
+joins bytes, even with a long history.
+"""
+
+from dataclasses import dataclass
+
+from choir_agent.log.session_state import EDGE_LANE, SessionState, core_lane
+from choir_agent.prompt.event_messages import (
+    ToolNameResolver,
+    head_messages,
+    step_messages,
+    system_message,
+)
+from choir_agent.prompt.history_format import HistoryFormat
+from choir_agent.prompt.prompt_notes import end_notes, summary_messages
+from choir_agent.prompt.static_prompts import StaticPrompts
+from choir_agent.working_memory.lane_window import LaneWindow, WindowStep
+from choir_agent.working_memory.token_estimator import prompt_size
+from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.wire.events import LaneSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Messages and tools as JSON, ready for a request."""
+
+    messages: tuple[bytes, ...]
+    tools: bytes = b"[]"
+    """The tools that the model may propose, as a JSON list."""
+    json_only: bool = False
+    """Whether to request JSON mode (`response_format`) from the provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    events: int
+    history: HistoryFormat
+    messages: list[bytes]
+
+
+class PromptAssembler:
+    """Prompt builder: instructions and identity, reference summary, window, and notes at the end."""
+
+    def __init__(
+        self, memory: WorkingMemory, static: StaticPrompts, model_name: ToolNameResolver
+    ) -> None:
+        self._memory = memory
+        self._edge = system_message(static.edge)
+        self._core = system_message(static.core)
+        self._model_name = model_name
+        self._rendered: dict[str, dict[int, _Rendered]] = {}
+        self._summaries: dict[str, tuple[LaneSummary, list[bytes]]] = {}
+        self._tools: dict[str, int] = {}
+
+    def edge(
+        self,
+        state: SessionState,
+        tools: bytes,
+        skill_note: str = "",
+        history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
+        handed_on: str = "",
+    ) -> Prompt:
+        """Return the edge lane's prompt; its open turn is the last one of the window."""
+        notes = end_notes(state, jobs=True, skill=skill_note, handed_on=handed_on)
+        return self._assemble(EDGE_LANE, self._edge, state, tools, notes, history)
+
+    def core(
+        self,
+        state: SessionState,
+        job_name: str,
+        tools: bytes,
+        skill_note: str = "",
+        history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
+        handed_on: str = "",
+    ) -> Prompt:
+        """Return the prompt of an open core job; its briefing precedes its steps."""
+        notes = end_notes(state, jobs=False, skill=skill_note, handed_on=handed_on)
+        return self._assemble(core_lane(job_name), self._core, state, tools, notes, history)
+
+    def fixed_size(self, state: SessionState, lane: str) -> int:
+        """Return the bytes of the prompt's parts that are never compacted."""
+        first = self._edge if lane == EDGE_LANE else self._core
+        window = self._memory.window(lane)
+        heads = sum(map(len, self._fixed_head(window))) if window is not None else 0
+        summary = sum(map(len, self._summary(state, lane)))
+        return len(first) + summary + self._tools.get(lane, 0) + heads
+
+    def _assemble(
+        self,
+        lane: str,
+        first: bytes,
+        state: SessionState,
+        tools: bytes,
+        notes: list[bytes],
+        history: HistoryFormat,
+    ) -> Prompt:
+        messages = [first, *self._summary(state, lane)]
+        window = self._memory.window(lane)
+        if window is not None:
+            messages += self._history(window, history)
+        prompt = Prompt((*messages, *notes), tools)
+        self._forget_ended()
+        self._tools[lane] = len(tools)
+        self._memory.token_estimator.asked(lane, prompt_size(prompt))
+        return prompt
+
+    def _forget_ended(self) -> None:
+        for lane in [lane for lane in self._rendered if self._memory.window(lane) is None]:
+            for kept in (self._rendered, self._summaries, self._tools):
+                kept.pop(lane, None)
+
+    def _summary(self, state: SessionState, lane: str) -> list[bytes]:
+        summary = state.summary_of(lane)
+        if summary is None:
+            return []
+        known = self._summaries.get(lane)
+        if known is None or known[0] is not summary:
+            known = (summary, summary_messages(summary))
+            self._summaries[lane] = known
+        return known[1]
+
+    def _history(self, window: LaneWindow, history: HistoryFormat) -> list[bytes]:
+        before = self._rendered.get(window.lane, {})
+        kept: dict[int, _Rendered] = {}
+        messages: list[bytes] = []
+        for turn in window.turns:
+            messages += head_messages(turn.head, turn.reminders)
+            for step in turn.steps:
+                known = before.get(step.events[0].rev)
+                rendered = self._step(window.lane, step, known, history)
+                kept[step.events[0].rev] = rendered
+                messages += rendered.messages
+        self._rendered[window.lane] = kept
+        return messages
+
+    def _step(
+        self, lane: str, step: WindowStep, known: _Rendered | None, history: HistoryFormat
+    ) -> _Rendered:
+        # A step only grows; the bytes that were sent do not change.
+        if known is not None and (known.events, known.history) == (len(step.events), history):
+            return known
+        messages = step_messages(step.events, lane, self._model_name, history)
+        return _Rendered(len(step.events), history, messages)
+
+    def _fixed_head(self, window: LaneWindow) -> list[bytes]:
+        newest = window.turns[-1] if window.turns else None
+        return [] if newest is None else head_messages(newest.head, newest.reminders)

@@ -1,0 +1,116 @@
+"""Prompt text about the current step of a skill. Pure.
+
+Called by `lanes/prompts`. It describes only this state; the model never sees the others.
+
+Tools and transitions that a skill's current state allows. Pure.
+
+Called by the arbiter's policy for each proposed call of a lane that is in a skill, and by `engine`.
+"""
+
+from collections.abc import Callable
+
+import orjson
+
+from choir_agent.log.session_state import EDGE_LANE, SkillState
+from choir_agent.skills.skill_spec import CANCEL, TRANSITION_TOOL, SkillSpec, StateSpec
+from choir_common.wire.model import JsonObject
+
+ToolNameInPrompt = Callable[[str], str]
+"""Maps a tool's canonical name to the name that the model knows."""
+
+
+def tool_refusal(
+    spec: SkillSpec, skill: SkillState, tool: str, in_skills: bool, shown: ToolNameInPrompt = str
+) -> JsonObject | None:
+    """Return an error if a tool may not be used in the current state, or None.
+
+    `in_skills` comes from the tool's manifest: the tool is allowed in every state, as are those that move
+    the skill.
+    """
+    state = current_state_spec(spec, skill)
+    if in_skills or tool in state.allowed_tools:
+        return None
+    reason = f"The tool {shown(tool)!r} is not allowed in the state {skill.state!r}."
+    return refusal_error(spec, skill, "skill_tool_forbidden", reason, shown)
+
+
+def allowed_tools(spec: SkillSpec, skill: SkillState) -> frozenset[str]:
+    """Return the canonical names of the tools that the current state allows."""
+    return frozenset(current_state_spec(spec, skill).allowed_tools)
+
+
+def refusal_error(
+    spec: SkillSpec, skill: SkillState, code: str, reason: str, shown: ToolNameInPrompt
+) -> JsonObject:
+    """Return an error that lists the allowed tools and transitions for the model."""
+    return {
+        "code": code,
+        "message": reason,
+        "skill": skill.skill,
+        "state": skill.state,
+        "allowed_tools": [shown(name) for name in current_state_spec(spec, skill).allowed_tools],
+        "valid_transitions": [
+            {"on": on, "to": to} for on, to in available_transitions(spec, skill)
+        ],
+    }
+
+
+def available_transitions(spec: SkillSpec, skill: SkillState) -> list[tuple[str, str | None]]:
+    """Return the current state's events with their target states; None means out of the skill."""
+    state = current_state_spec(spec, skill)
+    ways: list[tuple[str, str | None]] = [(known.on, known.to) for known in state.transitions]
+    if spec.interruptible and not state.terminal and state.target_of(CANCEL) is None:
+        ways.append((CANCEL, None))
+    return ways
+
+
+def current_state_spec(spec: SkillSpec, skill: SkillState) -> StateSpec:
+    """Return the spec of the current state; an unknown state allows nothing."""
+    return spec.states.get(skill.state, StateSpec())
+
+
+UNFINISHED = "out of the skill, unfinished; for when the user wants it no more"
+
+
+def render_step_note(spec: SkillSpec, skill: SkillState, shown: ToolNameInPrompt = str) -> str:
+    """Return the step's objective, its tools, its transitions and the remaining steps."""
+    state = current_state_spec(spec, skill)
+    tools = ", ".join(shown(name) for name in state.allowed_tools) or "none"
+    left = spec.max_steps - skill.steps
+    lines = [
+        f"# Your present step: {skill.state!r} of the skill {skill.skill!r}",
+        f"Objective: {state.objective}",
+        f"Tools for this step: {tools}. No other tool will run.",
+        f"When it is done, leave it with {shown(TRANSITION_TOOL)}, alone in your answer, and hand on as "
+        "`context` what the next step needs to know. These are its ways on:",
+        *(f"- {on}: {to or UNFINISHED}" for on, to in available_transitions(spec, skill)),
+        *_ending(spec, skill),
+        "An answer in words alone goes to the user, and you stay in this step."
+        if skill.lane == EDGE_LANE
+        else "An answer in words alone is the result of the whole job, and ends it.",
+        f"Answers left in this skill: {left}.",
+    ]
+    return "\n".join(lines)
+
+
+def render_step_input(skill: SkillState) -> str:
+    """Return the skill's input and the context from the previous step as JSON; empty if both are empty.
+
+    Both come from the model and may rest on untrusted content, so they are quoted as data in the prompt.
+    """
+    handed: JsonObject = {"input": skill.input, "context": skill.context}
+    return _json(handed) if any(handed.values()) else ""
+
+
+def _ending(spec: SkillSpec, skill: SkillState) -> list[str]:
+    ends = [t.on for t in current_state_spec(spec, skill).transitions if spec.states[t.to].terminal]
+    if not ends or spec.output_schema is None:
+        return []
+    return [
+        f"With {', '.join(ends)} the skill ends; give its `output`, which must fit this JSON Schema: "
+        f"{_json(spec.output_schema)}"
+    ]
+
+
+def _json(value: JsonObject) -> str:
+    return orjson.dumps(value).decode()

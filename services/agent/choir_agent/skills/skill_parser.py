@@ -1,0 +1,268 @@
+"""Parser and validator of SkillSpecs in JSON, with exact error locations.
+
+Called by `registry` for each file at startup, and for a proposed skill before a human is asked to approve
+it.
+
+Validation of a skill's state machine as a whole. Pure.
+
+Called by `read` after all fields are valid. From every state of a valid machine, a terminal state is
+reachable.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Set
+from typing import NoReturn
+
+from choir_agent.skills.shapes import schema_fault
+from choir_agent.skills.skill_spec import START_TOOL, SkillSpec, StateSpec, Transition
+from choir_common.errors import InvalidRequest
+from choir_common.wire.model import JsonObject
+
+
+def find_machine_fault(
+    initial_state: str, states: Mapping[str, StateSpec]
+) -> tuple[str, str] | None:
+    """Return the first fault as (field, reason), or None."""
+    if initial_state not in states:
+        return "initial_state", f"there is no state {initial_state!r}; {_known(states)}"
+    for name, state in states.items():
+        for number, transition in enumerate(state.transitions):
+            if transition.to not in states:
+                field = f"states.{name}.transitions[{number}].to"
+                return field, f"there is no state {transition.to!r}; {_known(states)}"
+    if not any(state.terminal for state in states.values()):
+        return "states", 'no state is terminal, so it could never end; give one "terminal": true'
+    if states[initial_state].terminal:
+        return "initial_state", f"{initial_state!r} is terminal: the skill would end as it begins"
+    reached = _closure({initial_state}, {name: _next(state) for name, state in states.items()})
+    for name in states:
+        if name not in reached:
+            return f"states.{name}", f"no transition leads here from {initial_state!r}"
+    return _trap(states)
+
+
+def _trap(states: Mapping[str, StateSpec]) -> tuple[str, str] | None:
+    before: dict[str, set[str]] = {name: set() for name in states}
+    for name, state in states.items():
+        for following in _next(state):
+            before[following].add(name)
+    ends = {name for name, state in states.items() if state.terminal}
+    leaving = _closure(ends, before)
+    for name in states:
+        if name not in leaving:
+            return f"states.{name}", "no way leads from here to a terminal state"
+    return None
+
+
+def _next(state: StateSpec) -> set[str]:
+    return {transition.to for transition in state.transitions}
+
+
+def _closure(start: Set[str], edges: Mapping[str, Set[str]]) -> set[str]:
+    reached: set[str] = set()
+    border = set(start)
+    while border:
+        reached |= border
+        border = {there for here in border for there in edges[here]} - reached
+    return reached
+
+
+def _known(states: Mapping[str, StateSpec]) -> str:
+    return f"the states are {', '.join(states)}"
+
+
+MAX_SKILL_BYTES = 1_000_000
+MAX_TEXT = 20_000
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_TOP = {"name", "description", "initial_state", "states", "max_steps"}
+_TOP_OPTIONAL = {"interruptible", "input_schema", "output_schema"}
+_STATE = {"objective", "allowed_tools", "transitions", "terminal"}
+_TERMINAL = {"objective", "terminal"}
+_TRANSITION = {"on", "to"}
+Fields = Mapping[str, object]
+
+
+class InvalidSkill(InvalidRequest):
+    """The skill is not well-formed; `field` is a path such as states.plan.transitions[0].to."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+def parse_skill(text: str | bytes, known_tools: Collection[str]) -> SkillSpec:
+    """Parse a skill from JSON text.
+
+    Raises InvalidSkill if the text is not JSON or not a well-formed skill that uses existing tools.
+    """
+    if len(text) > MAX_SKILL_BYTES:
+        raise InvalidSkill("file", f"has more than {MAX_SKILL_BYTES} bytes")
+    try:
+        # By default json accepts duplicate keys and NaN; a SkillSpec must not contain them.
+        document = json.loads(
+            text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_constant
+        )
+    except (ValueError, RecursionError) as error:
+        raise InvalidSkill("file", f"is not JSON: {error}") from error
+    return parse_skill_document(document, known_tools)
+
+
+def parse_skill_document(document: object, known_tools: Collection[str]) -> SkillSpec:
+    """Parse a skill from a JSON document.
+
+    Raises InvalidSkill if the document is not a well-formed skill that uses existing tools.
+    """
+    fields = _object("skill", document)
+    _reject_unknown_fields("", fields, _TOP | _TOP_OPTIONAL)
+    for missing in sorted(_TOP - fields.keys()):
+        raise InvalidSkill(missing, "is missing")
+    raw = _object("states", fields["states"])
+    states = {_name("states", name): _state(name, raw[name], known_tools) for name in raw}
+    initial = _name("initial_state", fields["initial_state"])
+    fault = find_machine_fault(initial, states)
+    if fault is not None:
+        raise InvalidSkill(*fault)
+    return SkillSpec(
+        name=_name("name", fields["name"]),
+        description=_text("description", fields["description"]),
+        initial_state=initial,
+        states=states,
+        max_steps=_count("max_steps", fields["max_steps"]),
+        interruptible=_flag("interruptible", fields.get("interruptible", True)),
+        input_schema=_schema("input_schema", fields.get("input_schema")),
+        output_schema=_schema("output_schema", fields.get("output_schema")),
+    )
+
+
+def _state(name: str, value: object, known_tools: Collection[str]) -> StateSpec:
+    where = f"states.{name}"
+    fields = _object(where, value)
+    _reject_unknown_fields(where, fields, _STATE)
+    if _flag(f"{where}.terminal", fields.get("terminal", False)):
+        for field in fields.keys() - _TERMINAL:
+            raise InvalidSkill(
+                f"{where}.{field}", "a terminal state has neither tools nor transitions"
+            )
+        objective = fields.get("objective")
+        text = "" if objective is None else _text(f"{where}.objective", objective)
+        return StateSpec(objective=text, terminal=True)
+    for missing in sorted({"objective", "transitions"} - fields.keys()):
+        raise InvalidSkill(f"{where}.{missing}", "is missing; only a terminal state goes without")
+    return StateSpec(
+        objective=_text(f"{where}.objective", fields["objective"]),
+        allowed_tools=_tools(
+            f"{where}.allowed_tools", fields.get("allowed_tools", []), known_tools
+        ),
+        transitions=_transitions(f"{where}.transitions", fields["transitions"]),
+    )
+
+
+def _tools(where: str, value: object, known_tools: Collection[str]) -> tuple[str, ...]:
+    tools: list[str] = []
+    for number, item in enumerate(_list(where, value)):
+        field = f"{where}[{number}]"
+        tool = _text(field, item)
+        if tool == START_TOOL:
+            raise InvalidSkill(field, "a skill cannot start a skill")
+        if tool not in known_tools:
+            raise InvalidSkill(field, f"there is no tool {tool!r} in this agent")
+        if tool in tools:
+            raise InvalidSkill(field, f"{tool!r} is named twice")
+        tools.append(tool)
+    return tuple(tools)
+
+
+def _transitions(where: str, value: object) -> tuple[Transition, ...]:
+    transitions: list[Transition] = []
+    for number, item in enumerate(_list(where, value)):
+        field = f"{where}[{number}]"
+        fields = _object(field, item)
+        _reject_unknown_fields(field, fields, _TRANSITION)
+        for missing in sorted(_TRANSITION - fields.keys()):
+            raise InvalidSkill(f"{field}.{missing}", "is missing")
+        on = _name(f"{field}.on", fields["on"])
+        if any(on == earlier.on for earlier in transitions):
+            raise InvalidSkill(f"{field}.on", f"{on!r} has a transition already")
+        transitions.append(Transition(on, _name(f"{field}.to", fields["to"])))
+    if not transitions:
+        raise InvalidSkill(where, "is empty; only a terminal state goes without")
+    return tuple(transitions)
+
+
+def _object(where: str, value: object) -> Fields:
+    if not isinstance(value, dict):
+        raise InvalidSkill(where, f"must be an object, not {_kind(value)}")
+    return value
+
+
+def _list(where: str, value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise InvalidSkill(where, f"must be a list, not {_kind(value)}")
+    return value
+
+
+def _text(where: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidSkill(where, f"must be a text, not {_kind(value)}")
+    if not value.strip() or len(value) > MAX_TEXT:
+        raise InvalidSkill(where, f"must have 1 to {MAX_TEXT} characters")
+    return value
+
+
+def _name(where: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidSkill(where, f"must be a text, not {_kind(value)}")
+    if not NAME.fullmatch(value):
+        rule = "1 to 64 of a-z, 0-9, _ and -, the first a letter or digit"
+        raise InvalidSkill(where, f"{value[:80]!r} is no name; it takes {rule}")
+    return value
+
+
+def _flag(where: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidSkill(where, f"must be true or false, not {_kind(value)}")
+    return value
+
+
+def _count(where: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidSkill(where, "must be a whole number, 1 or more")
+    return value
+
+
+def _schema(where: str, value: object) -> JsonObject | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise InvalidSkill(where, f"must be a JSON Schema as an object, not {_kind(value)}")
+    fault = schema_fault(value)
+    if fault is not None:
+        raise InvalidSkill(where, f"is not a valid JSON Schema: {fault}")
+    return value
+
+
+def _reject_unknown_fields(where: str, fields: Fields, known: set[str]) -> None:
+    for field in fields:
+        if field not in known:
+            path = f"{where}.{field}" if where else field
+            raise InvalidSkill(path, f"is not a known field; those are {', '.join(sorted(known))}")
+
+
+def _kind(value: object) -> str:
+    names = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
+    return names.get(type(value), "an object" if isinstance(value, dict) else "a number")
+
+
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise InvalidSkill(double, "stands twice in the same object")
+    return fields
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")

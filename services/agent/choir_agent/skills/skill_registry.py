@@ -1,0 +1,110 @@
+"""Registry of this agent's skills, loaded once at startup and immutable afterwards.
+
+Built by `toolset`; read by the skill tools, the arbiter's policy and `lanes/prompts`. An invalid file stops
+the startup: an agent never runs with a part of its skills.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+
+import orjson
+
+from choir_agent.log.session_state import SkillState
+from choir_agent.skills.skill_parser import InvalidSkill, parse_skill
+from choir_agent.skills.skill_spec import SkillSpec
+from choir_common.errors import StartupError
+
+SKILL_DIRECTORIES = ("skills/global", "skills", "skills/agent")
+"""Directories below /choir, in order: each overrides skills of the same name in earlier ones and
+built-in skills."""
+MAX_SKILLS = 500
+Source = tuple[str, Callable[[], bytes]]
+
+
+class SkillRegistry:
+    """Skills by name."""
+
+    def __init__(self, specs: Collection[SkillSpec]) -> None:
+        self._specs = {spec.name: spec for spec in sorted(specs, key=lambda spec: spec.name)}
+        self.manifest_hash = hashlib.sha256(
+            orjson.dumps(
+                [asdict(spec) for spec in self._specs.values()], option=orjson.OPT_SORT_KEYS
+            )
+        ).hexdigest()
+        """Hash of all skills: changes with every change of any skill."""
+
+    def find(self, name: str) -> SkillSpec | None:
+        """Return the skill with that name, or None."""
+        return self._specs.get(name)
+
+    def of(self, skill: SkillState) -> SkillSpec | None:
+        """Return the spec of the skill that a lane is in, or None if this agent no longer has it."""
+        return self._specs.get(skill.skill)
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        return [*self._specs]
+
+    def summaries(self, missing: frozenset[str] = frozenset()) -> list[tuple[str, str]]:
+        """Return name and description of each usable skill, for the system prompt.
+
+        A skill is not usable if all tools of one of its states are `missing`: it could not be finished.
+        """
+        usable = (spec for spec in self._specs.values() if not _is_stuck(spec, missing))
+        return [(spec.name, spec.description) for spec in usable]
+
+
+def _is_stuck(spec: SkillSpec, missing: frozenset[str]) -> bool:
+    needed = (frozenset(state.allowed_tools) for state in spec.states.values())
+    return any(tools and tools <= missing for tools in needed)
+
+
+def load_skills(choir_dir: Path, known_tools: Collection[str]) -> SkillRegistry:
+    """Load the built-in skills and those of /choir. Blocks on file I/O, so call it at startup only.
+
+    Raises StartupError with the file, the field and the reason for an invalid skill.
+    """
+    loaded = _read_all(_built_in(), known_tools)
+    for place in SKILL_DIRECTORIES:
+        loaded |= _read_all(_on_disk(choir_dir / place), known_tools)
+    return SkillRegistry(loaded.values())
+
+
+def _read_all(sources: Iterator[Source], known_tools: Collection[str]) -> dict[str, SkillSpec]:
+    found: dict[str, SkillSpec] = {}
+    named: dict[str, str] = {}
+    for source, read in sources:
+        try:
+            spec = parse_skill(read(), known_tools)
+        except InvalidSkill as error:
+            raise StartupError(f"The skill {source} does not fit. {error.message}.") from error
+        except OSError as error:
+            raise StartupError(f"Cannot read the skill {source}: {error.strerror}.") from error
+        if spec.name in found:
+            raise StartupError(
+                f"The skills {named[spec.name]} and {source} have the same name {spec.name!r}."
+            )
+        found[spec.name], named[spec.name] = spec, source
+        if len(found) > MAX_SKILLS:
+            raise StartupError(f"There are more than {MAX_SKILLS} skills beside {source}.")
+    return found
+
+
+def _built_in() -> Iterator[Source]:
+    shipped = files("choir_agent.skills").joinpath("builtin")
+    for file in sorted(shipped.iterdir(), key=lambda file: file.name):
+        yield file.name, file.read_bytes
+
+
+def _on_disk(directory: Path) -> Iterator[Source]:
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StartupError(f"Cannot list the skills in {directory}: {error.strerror}.") from error
+    for path in paths:
+        yield str(path), path.read_bytes

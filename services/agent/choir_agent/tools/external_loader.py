@@ -1,0 +1,172 @@
+"""Load external tools: pairs of a manifest and an executable in /choir/tools.
+
+Called by `toolset` at startup; the result is immutable. An invalid tool stops the startup: an agent
+never runs with half of its tools. `external_tool` runs them.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
+
+from choir_agent.skills.shapes import schema_fault
+from choir_agent.tools import sandbox_exec
+from choir_agent.tools.external_tool import TIMEOUT_MARGIN_MS, ExternalTool
+from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
+from choir_agent.tools.model_view import model_name
+from choir_agent.tools.program_runner import ProgramRunner
+from choir_common.errors import StartupError
+from choir_common.wire.tool_manifest import ToolManifestFile
+from choir_common.wire.validation_messages import error_messages
+
+TOOL_DIRS = ("global", "agent")
+"""Directories below /choir/tools; the agent's own tool overrides a global one of the same name."""
+IMAGE_ROOT = PurePosixPath("/choir")
+MAX_MANIFEST_BYTES = 256_000
+MAX_TOOLS = 200
+PROBE_TIMEOUT_S = 15.0
+
+
+class _InvalidManifest(Exception):
+    """An invalid tool manifest; the text names the field and the reason."""
+
+
+def load_external_tools(
+    choir_dir: Path, taken: Collection[str], children: ProgramRunner
+) -> list[ExternalTool]:
+    """Return the tools of /choir/tools, sorted by name. Blocks: call it at startup only.
+
+    Raises StartupError with the file, the field and the reason if a tool is invalid.
+    """
+    top = choir_dir / "tools"
+    found: dict[str, ExternalTool] = {}
+    for place in TOOL_DIRS:
+        found |= _load_place(top, place, children)
+    if len(found) > MAX_TOOLS:
+        raise StartupError(f"{top} holds {len(found)} tools; {MAX_TOOLS} is the most.")
+    _check_names(found, taken, top)
+    # Test once at startup; otherwise each call would fail.
+    offline = [name for name, tool in found.items() if not tool.manifest.runtime.network]
+    if offline:
+        _check_offline_support(offline)
+    return [found[name] for name in sorted(found)]
+
+
+def _load_place(top: Path, place: str, children: ProgramRunner) -> dict[str, ExternalTool]:
+    loaded: dict[str, ExternalTool] = {}
+    try:
+        files = sorted(path for path in (top / place).iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise StartupError(f"Cannot read the tools in {top / place}: {error.strerror}.") from error
+    for path in files:
+        try:
+            tool = _load(path, top, children)
+        except _InvalidManifest as error:
+            raise StartupError(f"The tool manifest {path} does not fit. {error}.") from error
+        except OSError as error:
+            raise StartupError(f"Cannot read the tool of {path}: {error.strerror}.") from error
+        name = tool.manifest.name
+        if name in loaded:
+            raise StartupError(f"Two tools in {top / place} have the name {name!r}; see {path}.")
+        loaded[name] = tool
+    return loaded
+
+
+def _load(path: Path, top: Path, children: ProgramRunner) -> ExternalTool:
+    text = path.read_bytes()
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise _InvalidManifest(f"file: has more than {MAX_MANIFEST_BYTES} bytes")
+    try:
+        read = ToolManifestFile.model_validate_json(text)
+    except ValidationError as error:
+        raise _InvalidManifest(_faults(error)) from error
+    if read.llm.name.startswith("choir."):
+        raise _InvalidManifest("llm.name: names in `choir.` are Choir's own")
+    if read.llm.parameters.get("type") != "object":
+        raise _InvalidManifest("llm.parameters: must be a schema of type object")
+    fault = schema_fault(read.llm.parameters)
+    if fault:
+        raise _InvalidManifest(f"llm.parameters: {fault}")
+    executable = _executable(path, top, read.runtime.exec_path)
+    digest = hashlib.sha256(executable.read_bytes()).hexdigest()
+    return ExternalTool(_manifest(read, digest), executable, digest, children)
+
+
+def _faults(error: ValidationError) -> str:
+    return "; ".join(error_messages(error, "file")[:5])
+
+
+def _executable(manifest: Path, top: Path, exec_path: str | None) -> Path:
+    """Return the executable's real path, which must be inside the tools' directory after resolving links."""
+    if exec_path is None:
+        given = manifest.with_suffix("")
+    elif PurePosixPath(exec_path).is_relative_to(IMAGE_ROOT):
+        given = top.parent / PurePosixPath(exec_path).relative_to(IMAGE_ROOT)
+    else:
+        given = manifest.parent / exec_path
+    # A symlink must not lead to a program outside the image.
+    real = given.resolve()
+    if not real.is_relative_to(top.resolve()):
+        raise _InvalidManifest(f"runtime.exec_path: {given} leads out of {top}")
+    if not real.is_file():
+        raise _InvalidManifest(f"runtime.exec_path: there is no file {given}")
+    if not os.access(real, os.X_OK):
+        raise _InvalidManifest(f"runtime.exec_path: {given} is not executable (chmod +x)")
+    return real
+
+
+def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
+    runtime = read.runtime
+    return ToolManifest(
+        LlmView(read.llm.name, read.llm.description, read.llm.parameters),
+        RuntimeView(
+            timeout_ms=runtime.timeout_ms + TIMEOUT_MARGIN_MS,
+            side_effect=runtime.side_effect,
+            idempotent=runtime.idempotent,
+            locks=tuple(LockTemplate(lock.resource, lock.mode) for lock in runtime.locks),
+            needs_approval=runtime.needs_approval,
+            lanes=runtime.lanes,
+            exposure=runtime.exposure,
+            prompt_mask=runtime.prompt_mask,
+            secret_resources=runtime.secret_resources,
+            network=runtime.network,
+            version=runtime.version,
+            executable_hash=digest,
+        ),
+    )
+
+
+def _check_names(found: Collection[str], taken: Collection[str], top: Path) -> None:
+    # Different names may have the same model name: `a.b_c` and `a.b.c` are both `a_b_c`.
+    known = {model_name(name): name for name in taken}
+    for name in found:
+        other = known.setdefault(model_name(name), name)
+        if other != name:
+            raise StartupError(
+                f"A model could not tell the tool {name!r} in {top} from {other!r}: both are "
+                f"{model_name(name)} to it. Rename one."
+            )
+
+
+def _check_offline_support(names: list[str]) -> None:
+    """Check that this kernel can keep a program offline; raises StartupError if it cannot."""
+    probe = [sys.executable, "-I", "-S", sandbox_exec.__file__, "--offline", "--"]
+    try:
+        tried = subprocess.run(probe, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    else:
+        if tried.returncode == 0:
+            return
+        reason = tried.stderr.decode("utf-8", "replace").strip()
+    raise StartupError(
+        f"The tools {', '.join(names)} say `network: false`, and this system cannot keep a program "
+        f"off the network ({reason}). Run the agent on Linux with seccomp, or let the manifests say "
+        "`network: true`."
+    )

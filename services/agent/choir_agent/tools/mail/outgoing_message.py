@@ -1,0 +1,143 @@
+"""Build a mail message from a call's arguments. Pure, except that it reads the attached files.
+
+Called by `smtp.deliver`, which sends the result.
+"""
+
+import hashlib
+import mimetypes
+import os
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email import policy
+from email.errors import MessageError
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.utils import format_datetime
+from pathlib import PurePosixPath
+
+from choir_agent.tools.mail.account import MailAccount
+from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace import Workspace
+from choir_common.wire.model import JsonObject
+
+MAX_ATTACHED_BYTES = 18_000_000
+"""25 MB after encoding, the limit of most servers."""
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[^\s@<>()\[\],;:\"\\]{1,253}")
+_NAMED = re.compile(r"\s*\"?(?P<name>[^\"<>]*?)\"?\s*<(?P<address>[^<>]*)>\s*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]")
+# 7-bit: not every server accepts 8-bit content.
+_POLICY = policy.SMTP.clone(cte_type="7bit")
+_GENERIC = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message ready to send, and its recipients; Bcc recipients are not in its headers."""
+
+    message_id: str
+    sender: str
+    recipients: tuple[str, ...]
+    content: bytes
+
+
+def message_id_for(call_id: str, address: str) -> str:
+    """Return the Message-ID for a call: the same call always gives the same one."""
+    digest = hashlib.sha256(call_id.encode()).hexdigest()[:32]
+    return f"<{digest}.choir@{address.rpartition('@')[2]}>"
+
+
+def compose_message(
+    account: MailAccount, workspace: Workspace, call_id: str, arguments: JsonObject
+) -> OutgoingMessage:
+    """Return the message; reads the attached files.
+
+    Raises ToolFailed for an invalid address or header, and for files that are missing or too large.
+    """
+    to, cc, bcc = (_addresses(arguments, kind) for kind in ("to", "cc", "bcc"))
+    if not (to or cc or bcc):
+        raise ToolFailed("bad_input", "A mail needs at least one recipient in to, cc or bcc.")
+    sender = _address(account.address)
+    message_id = message_id_for(call_id, sender.addr_spec)
+    message = EmailMessage(_POLICY)
+    try:
+        message["From"] = sender
+        for name, addresses in (("To", to), ("Cc", cc)):
+            if addresses:
+                message[name] = addresses
+        message["Message-ID"] = message_id
+        message["Date"] = format_datetime(datetime.now(UTC))
+        _write(message, arguments)
+        _attach(message, workspace, _strings(arguments, "attachments"))
+        content = message.as_bytes()
+    except (MessageError, ValueError, UnicodeError) as error:
+        raise ToolFailed("bad_input", f"No mail can be made of this: {error}.") from error
+    # Deduplicated, in order: an address may be in several fields.
+    recipients = dict.fromkeys(address.addr_spec for address in (*to, *cc, *bcc))
+    return OutgoingMessage(message_id, sender.addr_spec, tuple(recipients), content)
+
+
+def _write(message: EmailMessage, arguments: JsonObject) -> None:
+    message["Subject"] = _header("subject", str(arguments["subject"]))
+    if "in_reply_to" in arguments:
+        # Mail programs use either header to build threads.
+        for name in ("In-Reply-To", "References"):
+            message[name] = _header("in_reply_to", str(arguments["in_reply_to"]))
+    message.set_content(str(arguments["text"]))
+    if "html" in arguments:
+        message.add_alternative(str(arguments["html"]), subtype="html")
+
+
+def _strings(arguments: JsonObject, name: str) -> list[str]:
+    given = arguments.get(name, [])
+    return [str(text) for text in given] if isinstance(given, list) else []
+
+
+def _header(name: str, value: str) -> str:
+    if _CONTROL.search(value):
+        raise ToolFailed(
+            "bad_input",
+            f"{name} holds a line break or another control character; a header is one line.",
+        )
+    return value
+
+
+def _addresses(arguments: JsonObject, kind: str) -> tuple[Address, ...]:
+    return tuple(_address(text) for text in _strings(arguments, kind))
+
+
+def _address(text: str) -> Address:
+    _header("an address", text)
+    named = _NAMED.fullmatch(text)
+    name, bare = (named["name"], named["address"].strip()) if named else ("", text.strip())
+    if not _ADDRESS.fullmatch(bare):
+        raise ToolFailed(
+            "bad_input",
+            f"{text[:200]!r} is no mail address. Write `name@example.org` or `Name <name@example.org>`.",
+        )
+    local, _, domain = bare.rpartition("@")
+    try:
+        return Address(name, local, domain.encode("idna").decode())
+    except (ValueError, UnicodeError, MessageError) as error:
+        raise ToolFailed("bad_input", f"{text[:200]!r} is no mail address: {error}.") from error
+
+
+def _attach(message: EmailMessage, workspace: Workspace, paths: list[str]) -> None:
+    left = MAX_ATTACHED_BYTES
+    for path in paths:
+        with os.fdopen(workspace.open_file(workspace.canonical(path)), "rb") as file:
+            content = file.read(left + 1)
+        left -= len(content)
+        if left < 0:
+            raise ToolFailed(
+                "too_large",
+                f"The attachments have more than {MAX_ATTACHED_BYTES // 1_000_000} MB in all; "
+                "most servers refuse such mail. Send fewer, or compress them.",
+            )
+        name = _header("the file name", PurePosixPath(path).name)
+        kind, encoding = mimetypes.guess_type(name)
+        main, _, sub = (kind if kind and not encoding else _GENERIC).partition("/")
+        # email.message cannot attach raw bytes of these types.
+        if main in ("message", "multipart"):
+            main, sub = "application", "octet-stream"
+        message.add_attachment(content, maintype=main, subtype=sub, filename=name)

@@ -1,0 +1,79 @@
+"""Kill processes that a command left behind after its process group was killed.
+
+Called by `child`. The agent is a subreaper (see `boot.harden`), so it becomes the parent of every
+orphan process, even of detached ones. A child process that the agent did not start itself is an
+orphan of a command. Orphans that have ended are reaped while commands still run, so that they do
+not stay zombies.
+"""
+
+import contextlib
+import os
+import signal
+from collections.abc import Collection
+from pathlib import Path
+
+# Each pass finds the children of the processes that the previous pass killed.
+MAX_PASSES = 20
+PROC = Path("/proc")
+TASKS = PROC / "self/task"
+CALL_ID = "CHOIR_CALL_ID"
+
+
+def kill_process_group(group: int) -> None:
+    """Kill a process group, if it still exists."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def kill_orphans(known: Collection[int], running_calls: Collection[str]) -> int:
+    """Kill and reap child processes other than `known`; return how many there were.
+
+    While other calls run, only processes that certainly do not belong to them are killed. A process
+    whose call is unknown (the kernel shows no environment during an exec) is left for a later call
+    of this function, at the latest when the last call ends.
+    """
+    ended = 0
+    for _ in range(MAX_PASSES):
+        strays = {
+            pid
+            for pid in _children() - set(known)
+            if not running_calls or _belongs_to_none(pid, known, running_calls)
+        }
+        if not strays:
+            break
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                # A killed process ends at once; reaping it makes its own children ours.
+                os.waitpid(pid, 0)
+                ended += 1
+    return ended
+
+
+def reap_zombies(known: Collection[int]) -> int:
+    """Reap child processes other than `known` that have ended by themselves; return how many."""
+    reaped = 0
+    for pid in _children() - set(known):
+        with contextlib.suppress(ChildProcessError):
+            reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
+    return reaped
+
+
+def _belongs_to_none(pid: int, sessions: Collection[int], running_calls: Collection[str]) -> bool:
+    with contextlib.suppress(OSError):
+        if os.getsid(pid) in sessions:
+            return False
+        wanted = f"{CALL_ID}=".encode()
+        for entry in (PROC / str(pid) / "environ").read_bytes().split(b"\x00"):
+            if entry.startswith(wanted):
+                return entry.removeprefix(wanted).decode("utf-8", "replace") not in running_calls
+    return False
+
+
+def _children() -> set[int]:
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in TASKS.iterdir():
+            with contextlib.suppress(OSError):
+                found.update(int(pid) for pid in (task / "children").read_text().split())
+    return found

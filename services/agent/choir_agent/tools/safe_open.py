@@ -1,0 +1,88 @@
+"""Open files below a root directory and never outside it, despite symlinks and renames.
+
+Called by `workspace` with paths from which symlinks are already resolved. A symlink that appears in
+between is an error and is not followed. Uses openat2(RESOLVE_BENEATH) where the kernel has it,
+otherwise opens one path component at a time.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+import sys
+
+SYS_OPENAT2 = 437
+RESOLVE_NO_MAGICLINKS = 0x02
+RESOLVE_NO_SYMLINKS = 0x04
+RESOLVE_BENEATH = 0x08
+_RESOLVE = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
+
+# Non-blocking, so that opening a FIFO cannot hang before its type is checked; never as the
+# controlling terminal.
+ALWAYS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+# openat2 rejects a mode unless O_CREAT is set.
+_CREATING = os.O_CREAT
+# The errors of seccomp filters and of old kernels.
+_ABSENT = {errno.ENOSYS, errno.EPERM}
+
+
+class SafeOpener:
+    """Opens files relative to a root directory and refuses paths that leave it."""
+
+    def __init__(self, root_fd: int) -> None:
+        self._root_fd = root_fd
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.uses_openat2 = self._probe()
+
+    def open(self, path: str, flags: int, mode: int = 0) -> int:
+        """Open `path`, relative to the root and free of symlinks, and return a descriptor.
+
+        Raises OSError: ELOOP for a symlink in the path, EXDEV for a path that leaves the root.
+        """
+        if self.uses_openat2:
+            return self._openat2(path, flags | ALWAYS, mode)
+        return self._walk(path, flags | ALWAYS, mode)
+
+    def _probe(self) -> bool:
+        if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+            return False
+        try:
+            os.close(self._openat2(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0))
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return False
+            raise
+        return True
+
+    def _openat2(self, path: str, flags: int, mode: int) -> int:
+        how = struct.pack("QQQ", flags, mode if flags & _CREATING else 0, _RESOLVE)
+        descriptor = int(
+            self._libc.syscall(
+                ctypes.c_long(SYS_OPENAT2),
+                ctypes.c_int(self._root_fd),
+                ctypes.c_char_p(os.fsencode(path)),
+                ctypes.c_char_p(how),
+                ctypes.c_size_t(len(how)),
+            )
+        )
+        if descriptor < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), path)
+        return descriptor
+
+    def _walk(self, path: str, flags: int, mode: int) -> int:
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        if path.startswith("/") or ".." in parts:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+        here = os.dup(self._root_fd)
+        try:
+            for part in parts[:-1]:
+                step = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                deeper = os.open(part, os.O_RDONLY | step, dir_fd=here)
+                os.close(here)
+                here = deeper
+            last = parts[-1] if parts else "."
+            return os.open(last, flags | os.O_NOFOLLOW, mode, dir_fd=here)
+        finally:
+            os.close(here)

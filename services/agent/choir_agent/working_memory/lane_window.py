@@ -1,0 +1,297 @@
+"""Event window of a lane: the turns and steps that its prompts consist of.
+
+Updated by `working`; read by `prompt`. Only a `memory_compacted` event removes events, so the prompt's
+prefix keeps its bytes, which providers' prefix caches depend on.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.session_state import EDGE_LANE
+from choir_common.wire.events import (
+    NON_CLOSING_KINDS,
+    CoreStarted,
+    InjectedInstruction,
+    ModelOutput,
+    RemindersAdded,
+    Reply,
+    ReportBegun,
+    ToolResultCommitted,
+    UserMessageStarted,
+)
+from choir_common.wire.memory_recall import Reminder
+
+MESSAGE_OVERHEAD = 60
+"""Bytes of a message besides its text."""
+MASKED_RESULT_SIZE = 300
+
+
+@dataclass(slots=True)
+class WindowStep:
+    """A model output, the results of its calls, and other events up to the next output."""
+
+    events: list[CommittedEvent] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def last_rev(self) -> int:
+        """Revision of the newest event."""
+        return max(event.rev for event in self.events)
+
+    def append(self, event: CommittedEvent) -> None:
+        """Add an event."""
+        self.events.append(event)
+        self.size += event_size(event)
+
+
+@dataclass(slots=True)
+class WindowTurn:
+    """The start of a turn and its steps; a core job is one turn."""
+
+    turn_id: str
+    head: CommittedEvent
+    steps: list[WindowStep] = field(default_factory=list)
+    answered: bool = False
+    reminders: tuple[Reminder, ...] = ()
+    """Memory's reminders for the head; they stay with it until the turn rolls off."""
+
+    @property
+    def size(self) -> int:
+        """Approximate bytes in a prompt."""
+        return self.head_size + sum(step.size for step in self.steps)
+
+    @property
+    def head_size(self) -> int:
+        """Approximate bytes of the head and its reminders."""
+        beside = sum(MESSAGE_OVERHEAD + len(one.text.encode()) for one in self.reminders)
+        return event_size(self.head) + beside
+
+    @property
+    def count(self) -> int:
+        """Number of events."""
+        return 1 + sum(len(step.events) for step in self.steps)
+
+    @property
+    def last_rev(self) -> int:
+        """Revision of the newest event."""
+        return self.steps[-1].last_rev if self.steps else self.head.rev
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPiece:
+    """A part of the window that can roll off, together with everything before it."""
+
+    last_rev: int
+    count: int
+    size: int
+
+
+class LaneWindow:
+    """The newest turns of a lane, oldest first."""
+
+    def __init__(self, lane: str) -> None:
+        self.lane = lane
+        self.turns: deque[WindowTurn] = deque()
+        self.through_rev = 0
+        """Events up to this revision have rolled off."""
+        self.parked: set[str] = set()
+        """Ids of turns that wait for a human."""
+
+    def park(self, turn_id: str) -> None:
+        """Retain a parked turn, whatever follows it."""
+        self.parked.add(turn_id)
+
+    def unpark(self, turn_id: str) -> None:
+        """Move a parked turn to the end, because the model resumes it."""
+        self.parked.discard(turn_id)
+        turn = next((turn for turn in self.turns if turn.turn_id == turn_id), None)
+        if turn is not None:
+            self.turns.remove(turn)
+            self.turns.append(turn)
+
+    def start_turn(self, turn_id: str, head: CommittedEvent) -> None:
+        """Start a turn with the event that requests it."""
+        self.turns.append(WindowTurn(turn_id, head))
+
+    def attach_reminders(self, reminded: RemindersAdded) -> None:
+        """Attach memory's reminders to the head of their turn."""
+        for turn in self.turns:
+            if turn.turn_id == reminded.turn_id:
+                turn.reminders = reminded.reminders
+
+    def add_event(self, turn_id: str | None, event: CommittedEvent) -> None:
+        """Add an event to its turn; ignore it if the turn began before the tail."""
+        turn = next((turn for turn in reversed(self.turns) if turn.turn_id == turn_id), None)
+        if turn is None:
+            return
+        payload = event.payload
+        if isinstance(payload, Reply):
+            turn.answered = turn.answered or payload.kind == "answer"
+            if payload.kind in NON_CLOSING_KINDS or _repeats(turn, payload):
+                return
+        unread: list[CommittedEvent] = []
+        if isinstance(payload, ModelOutput):
+            unread = _take_unread(turn, payload.read_rev)
+            turn.steps.append(WindowStep())
+        elif not turn.steps:
+            turn.steps.append(WindowStep())
+        for follows in (event, *unread):
+            turn.steps[-1].append(follows)
+
+    def roll_off(self, through_rev: int) -> None:
+        """Remove the events up to `through_rev`, except those that must stay."""
+        if through_rev <= self.through_rev:
+            return
+        self.through_rev = through_rev
+        kept = self._fixed_turn_ids()
+        left: deque[WindowTurn] = deque()
+        for turn in self.turns:
+            is_kept = turn.turn_id in kept
+            last = turn.steps[-1] if turn.steps and is_kept else None
+            turn.steps = [
+                step for step in turn.steps if step is last or step.last_rev > through_rev
+            ]
+            if is_kept or turn.steps or turn.head.rev > through_rev:
+                left.append(turn)
+        self.turns = left
+
+    def removable_pieces(self) -> Iterator[WindowPiece]:
+        """Yield what may roll off at any time: whole old turns, or old steps of a core job."""
+        if self.lane != EDGE_LANE:
+            yield from self._steps_of(self.turns)
+            return
+        kept = self._fixed_turn_ids()
+        for turn in self.turns:
+            if turn.turn_id not in kept:
+                yield WindowPiece(turn.last_rev, turn.count, turn.size)
+
+    def last_resort_pieces(self) -> Iterator[WindowPiece]:
+        """Yield what rolls off only if space runs out: steps of turns that are otherwise retained."""
+        if self.lane == EDGE_LANE:
+            kept = self._fixed_turn_ids()
+            yield from self._steps_of([turn for turn in self.turns if turn.turn_id in kept])
+
+    def events(self, through_rev: int) -> Iterator[CommittedEvent]:
+        """Yield the events up to `through_rev`, in prompt order."""
+        for turn in self.turns:
+            # A job's briefing is never folded.
+            if turn.head.rev <= through_rev and not isinstance(turn.head.payload, CoreStarted):
+                yield turn.head
+            for step in turn.steps:
+                yield from (event for event in step.events if event.rev <= through_rev)
+
+    @property
+    def count(self) -> int:
+        """Number of events in the window."""
+        return sum(turn.count for turn in self.turns)
+
+    @property
+    def size(self) -> int:
+        """Approximate bytes of all compactable content."""
+        total = sum(turn.size for turn in self.turns)
+        return total - sum(turn.head_size for turn in self.turns if self._is_fixed(turn))
+
+    @property
+    def reminder_document_ids(self) -> tuple[str, ...]:
+        """Ids of the memory documents that the window's prompts show, oldest first."""
+        return tuple(one.document_id for turn in self.turns for one in turn.reminders)
+
+    def contains_text(self, words: str) -> bool:
+        """Return whether a message or output in the window contains this text."""
+        said = (turn.head.payload for turn in self.turns)
+        done = (
+            event.payload for turn in self.turns for step in turn.steps for event in step.events
+        )
+        return any(
+            isinstance(one, UserMessageStarted | ModelOutput | Reply) and words.strip() in one.text
+            for one in (*said, *done)
+        )
+
+    @property
+    def first_rev(self) -> int | None:
+        """Revision of the oldest event that is needed to rebuild this window."""
+        # A job's briefing is part of the state, so only its steps are needed.
+        revs = (
+            turn.head.rev if self.lane == EDGE_LANE else turn.steps[0].events[0].rev
+            for turn in self.turns
+            if self.lane == EDGE_LANE or turn.steps
+        )
+        return min(revs, default=None)
+
+    def _fixed_turn_ids(self) -> frozenset[str]:
+        """Return the turns that must stay with their head and last step.
+
+        They are the newest turn, the newest message, the newest answer, and parked turns.
+        """
+        newest = self.turns[-1].turn_id if self.turns else ""
+        asked = next(
+            (t for t in reversed(self.turns) if isinstance(t.head.payload, UserMessageStarted)),
+            None,
+        )
+        answered = next((turn for turn in reversed(self.turns) if turn.answered), None)
+        kept = {newest, *(turn.turn_id for turn in (asked, answered) if turn)}
+        return frozenset(kept | self.parked)
+
+    def _is_fixed(self, turn: WindowTurn) -> bool:
+        return self.lane != EDGE_LANE or turn is self.turns[-1]
+
+    def _steps_of(self, turns: "deque[WindowTurn] | list[WindowTurn]") -> Iterator[WindowPiece]:
+        kept = self._fixed_turn_ids()
+        for turn in turns:
+            steps = turn.steps[:-1] if turn.turn_id in kept else turn.steps
+            for step in steps:
+                yield WindowPiece(step.last_rev, len(step.events), step.size)
+
+
+def _take_unread(turn: WindowTurn, read_rev: int) -> list[CommittedEvent]:
+    """Remove injections that arrived during the model call, so that they follow its output as news."""
+    if not read_rev or not turn.steps:
+        return []
+    step = turn.steps[-1]
+    unread = [
+        event
+        for event in step.events
+        if event.rev > read_rev and isinstance(event.payload, InjectedInstruction)
+    ]
+    if unread:
+        step.events = [event for event in step.events if event not in unread]
+        step.size -= sum(map(event_size, unread))
+    if not step.events:
+        turn.steps.pop()
+    return unread
+
+
+def _repeats(turn: WindowTurn, reply: Reply) -> bool:
+    """Return whether the reply only repeats the model's last text."""
+    outputs = [event.payload for event in turn.steps[-1].events] if turn.steps else []
+    return any(isinstance(p, ModelOutput) and p.text == reply.text for p in outputs)
+
+
+def event_size(event: CommittedEvent) -> int:
+    """Return the approximate bytes of an event in a prompt."""
+    match event.payload:
+        case UserMessageStarted() as said:
+            # Each file is a line with its name, kind and path.
+            files = sum(MESSAGE_OVERHEAD + len(f.name) + len(f.path) for f in said.attachments)
+            words = len(f"{said.sent}{said.text}{said.reply_to}{said.corrects}".encode()) + files
+        case InjectedInstruction(text=text, sent=sent):
+            words = len(f"{sent}{text}".encode())
+        case Reply(text=text):
+            words = len(text.encode())
+        case ReportBegun(brief=text):
+            words = len(text.encode())
+        case ModelOutput(text=text, tool_calls=calls, provider_fields=fields):
+            inputs = sum(MESSAGE_OVERHEAD + len(call.arguments.encode()) for call in calls)
+            beside = len(fields.model_dump_json()) if fields is not None else 0
+            words = len(text.encode()) + inputs + beside
+        case ToolResultCommitted(masked=True):
+            words = MASKED_RESULT_SIZE
+        case ToolResultCommitted(output=output):
+            words = len(orjson.dumps(output))
+        case _:
+            words = 0
+    return words + MESSAGE_OVERHEAD

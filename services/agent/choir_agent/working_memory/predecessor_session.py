@@ -1,0 +1,169 @@
+"""Continuation of the conversation of the previous session. Pure.
+
+Called by `app` when the session is opened. The predecessor's log is folded as after a crash. The edge
+lane's reference summary becomes the seed, and the events that its prompts still showed are copied into the
+new log. The next prompt is therefore the same after a restart as after a crash.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from choir_agent.log.committed_event import CommittedEvent, original_of
+from choir_agent.log.session_fold import apply_event
+from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.working_memory.lane_window import LaneWindow
+from choir_agent.working_memory.memory_delta import MAX_SUMMARY_BYTES
+from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.wire.events import (
+    NON_CLOSING_KINDS,
+    CarriedEvent,
+    Event,
+    EventPayload,
+    LaneSummary,
+    ModelOutput,
+    RemindersAdded,
+    Reply,
+    SessionAbandoned,
+    TurnUnparked,
+    UserMessageStarted,
+    parse_payload,
+    render_payload,
+)
+from choir_common.wire.model import JsonObject
+
+log = structlog.get_logger("choir.agent.memory")
+
+_EVENTS: TypeAdapter[tuple[Event, ...]] = TypeAdapter(tuple[Event, ...])
+FIRST_COPY = 2
+"""Revision of the first carried event, which follows `session_started`."""
+MAX_SESSIONS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedConversation:
+    """The part of the predecessor that a new session continues."""
+
+    seed: tuple[LaneSummary, ...] = ()
+    carried: tuple[CarriedEvent, ...] = ()
+    """In the order of the predecessor's log. The same log always gives the same list."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PastEvent:
+    """An event of the predecessor, with its original session and revision."""
+
+    event: CommittedEvent
+    session_id: str
+    rev: int
+
+
+def load_carried_conversation(
+    snapshot: JsonObject | None, continues: str | None
+) -> CarriedConversation:
+    """Return what to continue from the end of the predecessor's log (`events` in `snapshot`).
+
+    An invalid log is skipped with a warning: it must not prevent the agent from starting.
+    """
+    if continues is None:
+        return CarriedConversation()
+    try:
+        events = _EVENTS.validate_python((snapshot or {}).get("events") or (), strict=False)
+        return _inherit(events, continues)
+    except ValidationError as error:
+        log.warning("the last session's log cannot be read", reason=str(error)[:200])
+        return CarriedConversation()
+
+
+def _inherit(events: tuple[Event, ...], continues: str) -> CarriedConversation:
+    state, memory, past = SessionState(), WorkingMemory(), list[_PastEvent]()
+    for event in events:
+        payload = parse_payload(event)
+        committed = CommittedEvent(event.rev, event.hash, event.lane, event.at, payload)
+        state = apply_event(state, committed)
+        memory.on_event(committed)
+        if isinstance(payload, CarriedEvent):
+            original = original_of(committed, payload)
+            past.append(_PastEvent(original, payload.session_id, payload.rev))
+        else:
+            past.append(_PastEvent(committed, event.session_id, event.rev))
+    window = memory.window(EDGE_LANE)
+    shown = [one for one in past if window is not None and _is_shown(one.event, window)]
+    carried = list(_copies(shown))
+    if window is not None and (said := _abandoned(past, window)) is not None:
+        carried.append(said)
+    return CarriedConversation(_seed(state, continues), tuple(carried))
+
+
+def _is_shown(event: CommittedEvent, window: LaneWindow) -> bool:
+    payload = event.payload
+    if isinstance(payload, RemindersAdded | TurnUnparked):
+        # The position of a turn that was parked is part of what was shown.
+        return any(turn.turn_id == payload.turn_id for turn in window.turns)
+    for turn in window.turns:
+        if event.rev == turn.head.rev:
+            return True
+        if any(event.rev == other.rev for step in turn.steps for other in step.events):
+            return True
+        # A reply that repeats the model's text is not shown, but marks the turn as answered.
+        if isinstance(payload, Reply) and payload.turn_id == turn.turn_id:
+            return payload.kind not in NON_CLOSING_KINDS
+    return False
+
+
+def _copies(shown: list[_PastEvent]) -> Iterator[CarriedEvent]:
+    revs = [one.event.rev for one in shown]
+    for one in shown:
+        payload: EventPayload = one.event.payload
+        if isinstance(payload, ModelOutput) and payload.read_rev:
+            # Translate `read_rev` to the revisions of the copies in the new log.
+            read = bisect_right(revs, payload.read_rev)
+            payload = payload.model_copy(update={"read_rev": FIRST_COPY + read - 1 if read else 0})
+        yield CarriedEvent(
+            session_id=one.session_id,
+            rev=one.rev,
+            at=one.event.at,
+            event_type=payload.type,
+            payload=render_payload(payload),
+        )
+
+
+def _abandoned(past: list[_PastEvent], window: LaneWindow) -> CarriedEvent | None:
+    """Return the reply that the user got instead of an answer when control abandoned the session."""
+    turn = window.turns[-1] if window.turns else None
+    said = next(
+        (one for one in reversed(past) if isinstance(one.event.payload, SessionAbandoned)), None
+    )
+    if turn is None or said is None or not isinstance(turn.head.payload, UserMessageStarted):
+        return None
+    words = said.event.payload
+    replied = any(isinstance(e.payload, Reply) for step in turn.steps for e in step.events)
+    if replied or turn.answered or not isinstance(words, SessionAbandoned):
+        return None
+    reply = Reply(turn_id=turn.turn_id, dm=words.dm, text=words.text, kind="error")
+    return CarriedEvent(
+        session_id=said.session_id,
+        rev=said.rev,
+        at=said.event.at,
+        event_type=reply.type,
+        payload=render_payload(reply),
+    )
+
+
+def _seed(state: SessionState, continues: str) -> tuple[LaneSummary, ...]:
+    before = state.summary_of(EDGE_LANE)
+    if before is None:
+        return ()
+    old, sessions = before.summary, before.summary.referenced_sessions
+    if before.through_rev:
+        # Events of these sessions may have been folded: the predecessor's own and carried ones.
+        named = dict.fromkeys((*sessions, *state.carried_from, continues))
+        sessions = tuple(named)[-MAX_SESSIONS:]
+    summary = old.model_copy(update={"referenced_sessions": sessions})
+    if len(summary.model_dump_json().encode()) > MAX_SUMMARY_BYTES:
+        summary = summary.model_copy(update={"facts": (), "referenced_events": ()})
+    # Revisions refer to the predecessor's log, so the summary covers no event of the new log.
+    return (LaneSummary(lane=EDGE_LANE, summary=summary, through_rev=0),)

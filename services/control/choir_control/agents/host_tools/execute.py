@@ -1,0 +1,84 @@
+"""Dispatch of host tools by name. A tool's failure is its result, not an error of the request.
+
+Called for the verb EXECUTE_HOST_TOOL.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+
+from choir_common.errors import ChoirError, InvalidRequest, NotFound
+from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.rpc import HOST_TOOL, HostToolRequest, HostToolResponse
+from choir_control.agents.host_tools.browse import BrowseTool
+from choir_control.agents.host_tools.log_search import LogSearchStore, LogSearchTool
+from choir_control.agents.host_tools.memory import MemoryTools
+from choir_control.log.leases.store import Lease
+
+log = structlog.get_logger("choir.hosttools")
+
+# One agent with many calls must not delay the memory calls of the others.
+CONCURRENT_PER_AGENT = 8
+MAX_CALL_ID = 150
+
+Handler = Callable[[Lease, str, JsonObject], Awaitable[WireModel]]
+
+
+def make_host_tools(
+    memory: MemoryTools, browse: BrowseTool, log_search: LogSearchStore
+) -> dict[str, Handler]:
+    """Return the handler of each host tool."""
+    return {
+        "choir.memory.query": memory.query,
+        "choir.memory.upsert": memory.upsert,
+        # Not offered to models: the agent calls it when a tool has failed.
+        "choir.memory.hints": memory.hints,
+        # Not offered to models: the agent calls it when a user has sent a message.
+        "choir.memory.remind": memory.remind,
+        "choir.web.browse": browse.browse,
+        # Not offered to models: the agent calls it for `choir.memory.query` with the store
+        # `working`.
+        HOST_TOOL: LogSearchTool(log_search).search,
+    }
+
+
+class HostToolExecutor:
+    """Executor of host tools, with a limit on concurrent calls per agent."""
+
+    def __init__(self, table: Mapping[str, Handler]) -> None:
+        self._table = table
+        self._slots: dict[str, asyncio.Semaphore] = {}
+
+    async def execute(self, lease: Lease, request: HostToolRequest) -> HostToolResponse:
+        """Run one call and return its result; a ChoirError becomes a result with status "error"."""
+        slots = self._slots.setdefault(lease.agent_id, asyncio.Semaphore(CONCURRENT_PER_AGENT))
+        try:
+            handler = self._table.get(request.tool_name)
+            if handler is None:
+                names = ", ".join(sorted(self._table))
+                raise NotFound(
+                    f"There is no host tool {request.tool_name[:80]!r}; there are {names}."
+                )
+            if not 0 < len(request.call_id) <= MAX_CALL_ID or "\x00" in request.call_id:
+                raise InvalidRequest(
+                    f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL."
+                )
+            # Further calls of this agent wait here.
+            async with slots:
+                outcome = await handler(lease, request.call_id, request.input)
+        except ChoirError as error:
+            log.info(
+                "host tool failed",
+                session=lease.session_id,
+                tool=request.tool_name[:80],
+                code=error.code,
+            )
+            return HostToolResponse(
+                call_id=request.call_id,
+                status="error",
+                output={"code": error.code, "message": error.message},
+            )
+        return HostToolResponse(
+            call_id=request.call_id, status="success", output=outcome.model_dump(mode="json")
+        )

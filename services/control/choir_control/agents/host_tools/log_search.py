@@ -1,0 +1,76 @@
+"""The tool choir.log.search: events of the agent's session that it no longer has in memory.
+
+Search in the stored events of one session, by terms or by hash. Called by `hosttools.stored_log`.
+"""
+
+from typing import assert_never
+
+from choir_common.eventlog.stored_log import event_from_row
+from choir_common.postgres.pool import Database
+from choir_common.wire.events import Event
+from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.rpc import LogMatches, LogSearch
+from choir_control.agents.host_tools.request import parse_tool_input
+from choir_control.log.leases.store import Lease
+
+MAX_BYTES = 2_000_000
+"""Size of all payloads in one result; the best event is returned whatever its size."""
+
+_BY_WORDS = """
+WITH scored AS (
+    SELECT rev, octet_length(payload::text) AS size, (
+        SELECT count(*) FROM unnest($2::text[]) AS word
+        WHERE position(word IN lower(payload::text)) > 0) AS score
+    FROM choir_control.session_events
+    WHERE session_id = $1 AND rev < $3 AND type = ANY($4::text[])
+), best AS (
+    SELECT rev, score, sum(size) OVER (ORDER BY score DESC, rev DESC) - size AS before
+    FROM scored WHERE score > 0 ORDER BY score DESC, rev DESC LIMIT $5
+)
+SELECT e.rev, lane, type, payload, at, hash_prev, hash
+FROM best JOIN choir_control.session_events AS e ON e.session_id = $1 AND e.rev = best.rev
+WHERE best.before < $6 ORDER BY best.score DESC, e.rev DESC
+"""
+_BY_HASH = """
+SELECT rev, lane, type, payload, at, hash_prev, hash FROM choir_control.session_events
+WHERE session_id = $1 AND starts_with(hash, $2) AND rev < $3 AND type = ANY($4::text[])
+ORDER BY rev LIMIT $5
+"""
+
+
+class LogSearchStore:
+    """Search in the table `session_events`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def search(self, session_id: str, wanted: LogSearch) -> list[Event]:
+        """Return the matching events, best first."""
+        types, before, limit = list(wanted.types), wanted.before_rev, wanted.limit
+        match wanted.mode:
+            case "keyword":
+                words = list(wanted.terms)
+                rows = await self._database.fetch(
+                    _BY_WORDS, session_id, words, before, types, limit, MAX_BYTES
+                )
+            case "hash":
+                # A hash prefix matches one event, or a few that are small together.
+                few = min(limit, 5)
+                rows = await self._database.fetch(
+                    _BY_HASH, session_id, wanted.terms[0], before, types, few
+                )
+            case _:
+                assert_never(wanted.mode)
+        return [event_from_row(session_id, row) for row in rows]
+
+
+class LogSearchTool:
+    """Search in the log of the calling session, never of another one."""
+
+    def __init__(self, store: LogSearchStore) -> None:
+        self._store = store
+
+    async def search(self, lease: Lease, call_id: str, given: JsonObject) -> WireModel:
+        """Return the matching events, best first."""
+        wanted = parse_tool_input(LogSearch, given)
+        return LogMatches(events=tuple(await self._store.search(lease.session_id, wanted)))

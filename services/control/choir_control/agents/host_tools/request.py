@@ -1,0 +1,29 @@
+"""Parsing of a tool's input into its wire model, with fields that only control sets."""
+
+from typing import TypeVar
+
+import orjson
+from pydantic import ValidationError
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.validation_messages import error_messages
+
+M = TypeVar("M", bound=WireModel)
+
+
+def parse_tool_input(shape: type[M], given: JsonObject, **ours: str) -> M:
+    """Return `given` and `ours` as `format_line`; `ours` are the fields set by control.
+
+    Raises InvalidRequest with the fields that do not fit, or that the caller must not set.
+    """
+    forbidden = sorted(given.keys() & ours.keys())
+    if forbidden:
+        raise InvalidRequest(f"{', '.join(forbidden)} cannot be given: control sets it.")
+    try:
+        return shape.model_validate_json(orjson.dumps({**given, **ours}))
+    except ValidationError as error:
+        text = "; ".join(error_messages(error, "input"))
+        raise InvalidRequest(f"The input does not fit: {text}.") from None
+    except (orjson.JSONEncodeError, TypeError) as error:
+        raise InvalidRequest(f"The input holds what JSON cannot carry: {error}.") from None

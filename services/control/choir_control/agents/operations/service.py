@@ -1,0 +1,217 @@
+"""Background execution of operations, with progress and outcome.
+
+Called by `choir_control.rollout`, the operator API and chat commands.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.errors import ChoirError, Conflict, NotFound, RateLimited, Unavailable
+from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
+from choir_common.ids import new_id
+from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.operations import OperationStatus, OperationView
+from choir_control.agents.operations.progress import OperationProgress, ProgressCard, Show
+from choir_control.agents.operations.store import OperationStore, Requester
+
+log = structlog.get_logger("choir.operations")
+
+MAX_RUNNING = 16
+MAX_KNOWN = 64
+OperationWork = Callable[[OperationProgress], Awaitable[WireModel | None]]
+
+
+class OperationFailed(ChoirError):
+    """The operation completed with a result that counts as a failure."""
+
+    code = "work_failed"
+
+    def __init__(self, message: str, result: WireModel) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+@dataclass(slots=True)
+class _RunningOperation:
+    operation_id: str
+    kind: str
+    subject: str
+    progress: OperationProgress
+    exclusive: frozenset[str]
+    card: ProgressCard | None
+
+
+class OperationService:
+    """Service that runs operations, and reads those of earlier choird processes."""
+
+    def __init__(self, store: OperationStore, said: Callable[[str], None], show: Show) -> None:
+        """`said` is called with each conversation that has a new message; `show` shows cards."""
+        self._store = store
+        self._said = said
+        self._show = show
+        self._tasks: asyncio.TaskGroup | None = None
+        self._known: OrderedDict[str, _RunningOperation] = OrderedDict()
+
+    async def put_in_order(self) -> None:
+        """Mark the operations of an earlier choird as interrupted, before any request arrives."""
+        interrupted = await self._store.mark_interrupted()
+        if interrupted:
+            log.warning("works were cut off by the end of choird", works=len(interrupted))
+        for cut in interrupted:
+            if cut.dm is not None and cut.has_card:
+                ProgressCard(self._show, cut.dm, cut.operation_id, cut.kind).cut()
+
+    async def run(self) -> None:
+        """Run the operations until cancelled; they are cancelled, too."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                await asyncio.Event().wait()
+        finally:
+            self._tasks = None
+            # ends the progress streams, which would otherwise stay open
+            for running in self._known.values():
+                running.progress.end("choird stops")
+
+    async def begin(
+        self,
+        kind: str,
+        subject: str,
+        exclusive: frozenset[str],
+        work: OperationWork,
+        asker: Requester | None = None,
+        *,
+        has_card: bool = False,
+    ) -> str:
+        """Start an operation and return its id; it runs exclusively for the subjects in `exclusive`.
+
+        The conversation `asker` is notified of the end, also if choird ends before, and sees a card if
+        `has_card`.
+
+        Raises Conflict while another operation has one of the subjects, RateLimited while too many run, and
+        Unavailable during startup.
+        """
+        if self._tasks is None:
+            raise Unavailable("choird is still starting; try again in a moment.")
+        going_on = [running for running in self._known.values() if not running.progress.over]
+        for other in going_on:
+            if taken := other.exclusive & exclusive:
+                raise Conflict(
+                    f"{', '.join(sorted(taken))}: {other.kind} {other.subject} goes on "
+                    f"({other.operation_id}). Wait for its end."
+                )
+        if len(going_on) >= MAX_RUNNING:
+            raise RateLimited(f"{len(going_on)} works go on; wait for one of them.")
+        operation_id = new_id("op")
+        # registered before the row is written, so that no equal operation can start meanwhile
+        card = (
+            ProgressCard(self._show, asker.dm, operation_id, kind) if asker and has_card else None
+        )
+        progress = OperationProgress(card.draw) if card else OperationProgress()
+        running = _RunningOperation(operation_id, kind, subject, progress, exclusive, card)
+        self._known[operation_id] = running
+        try:
+            await self._store.insert(operation_id, kind, subject, asker, has_card=has_card)
+        except BaseException:
+            del self._known[operation_id]
+            raise
+        self._tasks.create_task(self._do(running, work), name=f"{kind} {subject}")
+        self._forget_old()
+        return operation_id
+
+    async def wait_or_notify_later(
+        self, operation_id: str, within_s: float, asker: Requester
+    ) -> OperationView | None:
+        """Return the outcome if it comes within `within_s` seconds, else None; `asker` then gets it later."""
+        running = self._known.get(operation_id)
+        if running is not None:
+            try:
+                async with asyncio.timeout(within_s):
+                    await running.progress.wait_finished()
+            except TimeoutError:
+                # False if the operation ended meanwhile: its outcome is then returned below
+                if await self._store.set_requester(operation_id, asker):
+                    return None
+        return await self.get(operation_id)
+
+    async def get(self, operation_id: str) -> OperationView:
+        """Return an operation's status; raises NotFound."""
+        stored = await self._store.get(operation_id)
+        if stored is None:
+            raise NotFound(f"There is no operation {operation_id[:80]!r}.")
+        return self._with_progress(stored)
+
+    async def page(self, before: str | None, limit: int) -> list[OperationView]:
+        """Return a page of operations, newest first."""
+        return [self._with_progress(view) for view in await self._store.list_page(before, limit)]
+
+    async def follow(self, operation_id: str, after: int) -> AsyncGenerator[bytes]:
+        """Stream an operation's progress as server-sent events, ending with `end`; raises
+        NotFound."""
+        await self.get(operation_id)
+        running = self._known.get(operation_id)
+        if running is not None:
+            async for event in running.progress.follow(after, KEEPALIVE_S):
+                if event is None:
+                    yield KEEPALIVE
+                elif event.kind != "end":
+                    text = event.model_dump_json()
+                    yield render_event(ServerSentEvent(str(event.seq), event.kind, text))
+                    after = event.seq
+        view = await self.get(operation_id)
+        yield render_event(ServerSentEvent(str(after + 1), "end", view.model_dump_json()))
+
+    def _with_progress(self, stored: OperationView) -> OperationView:
+        running = self._known.get(stored.operation_id)
+        if running is None or stored.status != "running":
+            return stored
+        at = {"step": running.progress.at, "share": running.progress.share}
+        return stored.model_copy(update=at)
+
+    async def _do(self, running: _RunningOperation, work: OperationWork) -> None:
+        status: OperationStatus = "failed"
+        error: tuple[str, str] | None = None
+        result: WireModel | None = None
+        try:
+            result, status = await work(running.progress), "succeeded"
+        except OperationFailed as failed:
+            error, result = (failed.code, failed.message), failed.result
+        except ChoirError as failed:
+            error = (failed.code, failed.message)
+        except Exception:  # the outermost handler of this operation: the others continue
+            log.exception("work failed", kind=running.kind, subject=running.subject)
+            error = (ChoirError.code, "Something inside Choir failed; choird's log says what.")
+        said = error[1] if error else running.progress.outcome or running.progress.at
+        plain: JsonObject | None = result.model_dump(mode="json") if result else None
+        await self._store_outcome(running, status, error, plain)
+        log.info("work ended", kind=running.kind, subject=running.subject, status=status)
+        if running.card is not None:
+            running.card.end(well=error is None)
+        running.progress.end(said)
+
+    async def _store_outcome(
+        self,
+        running: _RunningOperation,
+        status: OperationStatus,
+        error: tuple[str, str] | None,
+        result: JsonObject | None,
+    ) -> None:
+        operation_id, at = running.operation_id, running.progress.outcome or running.progress.at
+        words = f"{running.kind} of {running.subject}: {error[1] if error else at or status}"
+        try:
+            dm = await self._store.store_outcome(operation_id, status, at, error, result, words)
+            if dm is not None:
+                self._said(dm)
+        except Unavailable as away:
+            # harmless: the next startup marks it as interrupted and asks for a new attempt
+            log.warning("the end of a work was not stored", id=operation_id, error=away.message)
+
+    def _forget_old(self) -> None:
+        for operation_id in [name for name, one in self._known.items() if one.progress.over]:
+            if len(self._known) <= MAX_KNOWN:
+                return
+            del self._known[operation_id]

@@ -1,0 +1,197 @@
+"""Two-phase configuration changes: stage what config.json contains, then apply exactly that.
+
+Called by the operator API. `load` checks config.json and all repositories and stages both as one
+snapshot, or nothing. `apply` changes no repository; builds and updates do that.
+
+`apply` is all or nothing because of its order. Steps that can fail and be undone come first (the
+sockets of new agents). Then one database row is the commit. Steps after the row cannot fail, or the
+affected processes detect the new version themselves. See docs/design/configuration.md.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.errors import Conflict, InvalidRequest
+from choir_common.wire.config import Config
+from choir_common.wire.config_api import ConfigChange, RepoChange
+from choir_control.configuration.current import ConfigCandidate, ConfigService, ConfigSnapshot
+from choir_control.configuration.diff import diff_configs
+from choir_control.images.repositories.survey import RepositorySurvey
+
+log = structlog.get_logger("choir.configuration")
+
+# Shorter values would also match ordinary text.
+MIN_SECRET_LENGTH = 12
+
+WarningsFor = Callable[[Config], Awaitable[Sequence[str]]]
+OpenSockets = Callable[[Sequence[str]], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedConfig:
+    """A configuration and the repository commits that `load` checked together."""
+
+    candidate: ConfigCandidate
+    repos: RepositorySurvey
+    at: datetime
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 over the configuration and the commit of each repository."""
+        words = [
+            f"{owner} {commit}" for owner, commit in sorted(self.repos.commits_by_owner.items())
+        ]
+        return hashlib.sha256("\n".join((self.candidate.digest, *words)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class StagedDifference:
+    """The staged configuration compared with the one in force."""
+
+    staged: StagedConfig
+    running_version: int
+    changes: tuple[ConfigChange, ...]
+    repos: tuple[RepoChange, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagingDependencies:
+    """Collaborators of `ConfigStaging`."""
+
+    find_secret: Callable[[str, int], str | None]
+    """Returns the name of the secret whose value (of at least this length) occurs in a text."""
+    survey: Callable[[Config], Awaitable[RepositorySurvey]]
+    """Fetches and checks all repositories; raises InvalidRequest with the faults."""
+    behind: Callable[[Config, RepositorySurvey], Awaitable[tuple[RepoChange, ...]]]
+    """Returns how the surveyed commits differ from those in the agents' images."""
+    warn: WarningsFor
+    """Returns warnings about the effects of a configuration on running sessions."""
+    open_doors: OpenSockets
+    """Opens the sockets of new agents; closes them again if the block raises."""
+    tell: Callable[[int], Awaitable[None]]
+    """Notifies running sessions and the gateway of the new version; must not raise."""
+
+
+class ConfigStaging:
+    """Staging area for at most one configuration."""
+
+    def __init__(
+        self, configuration: ConfigService, clock: Clock, around: StagingDependencies
+    ) -> None:
+        self._configuration = configuration
+        self._clock = clock
+        self._around = around
+        self._staged: StagedConfig | None = None
+        self._turn = asyncio.Lock()
+        self._loading = asyncio.Lock()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a configuration is staged."""
+        return self._staged is not None
+
+    async def load(self) -> StagedDifference:
+        """Read, check and stage config.json and all repositories.
+
+        Replaces what was staged before; after an error the earlier one stays. Takes up to a minute
+        if remotes do not respond. Raises InvalidRequest with the file, the path inside it and the remedy.
+        """
+        async with self._loading:
+            candidate = await asyncio.to_thread(self._configuration.read)
+            self._refuse_values(candidate)
+            repos = await self._around.survey(candidate.config)
+            # Assign only after every check, so that a failed load leaves the earlier one staged.
+            self._staged = staged = StagedConfig(candidate, repos, self._clock.now())
+            log.info("configuration staged", digest=staged.digest, commits=repos.commits_by_owner)
+        return await self._difference(staged)
+
+    async def diff(self) -> StagedDifference:
+        """Compare the staged configuration with the one in force; raises Conflict if none is staged."""
+        return await self._difference(self._expect(None))
+
+    async def apply(self, digest: str | None) -> tuple[ConfigSnapshot, StagedDifference]:
+        """Apply the staged configuration; return the new snapshot and the differences.
+
+        Raises Conflict if nothing is staged, or if `digest` does not match it. Raises Unavailable
+        if a socket or the database fails: nothing has changed then, and the configuration stays
+        staged.
+        """
+        async with self._turn:
+            staged = self._expect(digest)
+            difference = await self._difference(staged)
+            return await self._put_in_force(difference), difference
+
+    async def apply_file(self, expected: Config) -> int:
+        """Apply the content of the file if it equals `expected`; return the version.
+
+        Safe to repeat after a crash: a second call only notifies again. A different configuration
+        that an operator staged stays staged. Raises Conflict if the file differs, and the errors of
+        `apply`.
+        """
+        async with self._turn:
+            candidate = await asyncio.to_thread(self._configuration.read)
+            self._refuse_values(candidate)
+            if candidate.written != expected:
+                raise Conflict(f"{self._configuration.path} has been edited meanwhile.")
+            difference = await self._difference(
+                StagedConfig(candidate, RepositorySurvey(), self._clock.now())
+            )
+            return (await self._put_in_force(difference)).version
+
+    async def _put_in_force(self, difference: StagedDifference) -> ConfigSnapshot:
+        candidate = difference.staged.candidate
+        running = self._configuration.current.config.agents
+        added = [name for name in candidate.config.agents if name not in running]
+        # A socket may fail, so it is opened before the commit and closed if the commit fails.
+        with self._around.open_doors(added):
+            snapshot = await self._configuration.put_in_force(candidate, "config")
+        if self._staged is not None and self._staged.candidate.digest == candidate.digest:
+            self._staged = None
+        log.info(
+            "configuration applied",
+            version=snapshot.version,
+            changes=[change.path for change in difference.changes],
+        )
+        # The configuration is in force; a lost notification only delays the agents.
+        await self._around.tell(snapshot.version)
+        return snapshot
+
+    def _expect(self, digest: str | None) -> StagedConfig:
+        if self._staged is None:
+            raise Conflict("Nothing is staged. Run `choirctl config load` first.")
+        if digest not in (None, self._staged.digest):
+            raise Conflict(
+                "Something else has been staged since. Look at `choirctl config diff`, and apply again."
+            )
+        return self._staged
+
+    async def _difference(self, staged: StagedConfig) -> StagedDifference:
+        current, config = self._configuration.current, staged.candidate.config
+        warnings = await self._around.warn(config)
+        return StagedDifference(
+            staged,
+            current.version,
+            diff_configs(current.config, config),
+            await self._around.behind(config, staged.repos),
+            (*staged.repos.warnings, *warnings),
+        )
+
+    def _refuse_values(self, candidate: ConfigCandidate) -> None:
+        """Reject a config.json that contains the value of a secret; only names belong there.
+
+        The value would otherwise reach the database and the output of `config show`.
+        """
+        name = self._around.find_secret(candidate.body, MIN_SECRET_LENGTH)
+        if name is not None:
+            raise InvalidRequest(
+                f"{self._configuration.path} holds the value of the secret {name!r}. Only names of "
+                "secrets belong there: write the name into a `secret` field."
+            )

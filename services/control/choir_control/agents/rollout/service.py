@@ -1,0 +1,178 @@
+"""Start of builds and updates as operations. Called by the operator API and by chat commands.
+
+Rebuild and update an agent after a change of its repository, and wait for the result.
+
+Called by `run_operation` through `workshop`. After a crash it starts again: a second update does no harm.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from choir_common.errors import ChoirError, Conflict, RateLimited, Unavailable
+from choir_common.wire.model import WireModel
+from choir_common.wire.operations import AgentOutcome, OperationView, RolloutReport
+from choir_control.agents.operations.progress import (
+    MARK_FAILED,
+    MARK_RUNNING,
+    MARK_SUCCEEDED,
+    OperationProgress,
+)
+from choir_control.agents.operations.service import OperationFailed, OperationService
+from choir_control.agents.operations.store import Requester
+from choir_control.agents.rollout.update import AgentUpdater
+from choir_control.configuration.current import ConfigService
+
+MAX_LINE_CHARS = 200
+
+
+class UpdateService:
+    """Service that starts builds and updates; the conversation `asker` is notified of the end."""
+
+    def __init__(
+        self, configuration: ConfigService, updater: AgentUpdater, operations: OperationService
+    ) -> None:
+        self._configuration = configuration
+        self._updater = updater
+        self._operations = operations
+
+    async def build(self, agent_id: str, asker: Requester | None = None) -> str:
+        """Start a build; raises NotFound, and Conflict while the agent is built or updated."""
+        self._configuration.current.agent(agent_id)
+
+        async def work(progress: OperationProgress) -> WireModel:
+            return _make_report(progress, await self._updater.build(agent_id, progress))
+
+        alone = _exclusive_subject(agent_id)
+        return await self._operations.begin("agent build", agent_id, alone, work, asker)
+
+    async def update(self, agent_id: str, asker: Requester | None = None) -> str:
+        """Start an update; raises NotFound, and Conflict while the agent is built or updated."""
+        self._configuration.current.agent(agent_id)
+
+        async def work(progress: OperationProgress) -> WireModel:
+            return _judge(_make_report(progress, await self._updater.update(agent_id, progress)))
+
+        alone = _exclusive_subject(agent_id)
+        return await self._operations.begin("agent update", agent_id, alone, work, asker)
+
+    async def update_all(self, asker: Requester | None = None) -> str:
+        """Start the update of every agent, one after the other; `asker` gets a progress card."""
+        agents = sorted(self._configuration.current.config.agents)
+
+        async def work(progress: OperationProgress) -> WireModel:
+            outcomes: list[AgentOutcome] = []
+            for agent_id in agents:
+                part = _AgentProgress(progress, agents, outcomes)
+                part.progress("its turn")
+                outcomes.append(await self._updater.update_or_say(agent_id, part))
+                progress.output(f"{len(outcomes)}/{len(agents)} {_describe_outcome(outcomes[-1])}")
+            progress.show(_render_card(agents, outcomes))
+            return _judge(_make_report(progress, *outcomes))
+
+        everyone = frozenset(f"agent {agent_id}" for agent_id in agents)
+        return await self._operations.begin(
+            "agent update-all", "all", everyone, work, asker, has_card=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentProgress:
+    """Progress of the current agent among several."""
+
+    whole: OperationProgress
+    agents: Sequence[str]
+    outcomes: Sequence[AgentOutcome]
+    """Outcomes of the agents before it."""
+
+    def progress(self, text: str, share: float | None = None) -> None:
+        number, of = len(self.outcomes), len(self.agents)
+        done = None if share is None else (number + share) / of
+        self.whole.progress(f"{self.agents[number]} ({number + 1}/{of}): {text}", done)
+        self.whole.show(_render_card(self.agents, self.outcomes, text))
+
+    def output(self, text: str) -> None:
+        self.whole.output(f"{self.agents[len(self.outcomes)]}: {text}")
+
+
+def _render_card(agents: Sequence[str], outcomes: Sequence[AgentOutcome], now: str = "") -> str:
+    """Return the card's text, one line per agent; `now` is the step of the first one without an outcome."""
+    lines = [f"{len(outcomes)} of {len(agents)}"]
+    for one in outcomes:
+        mark = MARK_FAILED if one.outcome == "failed" else MARK_SUCCEEDED
+        lines.append(f"{mark} {_describe_outcome(one)[:MAX_LINE_CHARS]}")
+    for agent_id in agents[len(outcomes) :]:
+        what, now = now, ""
+        lines.append(
+            f"{MARK_RUNNING} {agent_id}: {what[:MAX_LINE_CHARS]}" if what else f"· {agent_id}"
+        )
+    return "\n".join(lines)
+
+
+def _exclusive_subject(agent_id: str) -> frozenset[str]:
+    return frozenset({f"agent {agent_id}"})
+
+
+def _make_report(progress: OperationProgress, *outcomes: AgentOutcome) -> RolloutReport:
+    """Return the report, and set the operation's summary text for users."""
+    progress.outcome = "; ".join(map(_describe_outcome, outcomes))
+    return RolloutReport(agents=outcomes)
+
+
+def _describe_outcome(one: AgentOutcome) -> str:
+    version = f" ({one.image_version})" if one.image_version else ""
+    reason = f": {one.reason}" if one.reason else ""
+    return f"{one.agent_id} {one.outcome}{version}{reason}"
+
+
+def _judge(report: RolloutReport) -> RolloutReport:
+    """Return a report without failures; raise OperationFailed with the report otherwise."""
+    failed = [f"{one.agent_id}: {one.reason}" for one in report.agents if one.outcome == "failed"]
+    if failed:
+        raise OperationFailed("; ".join(failed), report)
+    return report
+
+
+UPDATE_TIMEOUT_S = 1_800.0
+POLL_INTERVAL_S = 0.5
+
+
+class AgentRedeployer:
+    """Updates agents in the same way as an operator."""
+
+    def __init__(self, rollout: UpdateService, operations: OperationService) -> None:
+        self._rollout = rollout
+        self._operations = operations
+
+    async def redeploy(self, agent_id: str) -> str:
+        """Update an agent; return a text about the result. The commit stays in either case."""
+        again = f"Try `choirctl agent update {agent_id}`."
+        try:
+            async with asyncio.timeout(UPDATE_TIMEOUT_S):
+                ended = await self._wait(await self._start(agent_id))
+        except TimeoutError:
+            return f"Its update has not ended in time. {again}"
+        # retried by the worker
+        except Unavailable:
+            raise
+        except ChoirError as error:
+            return f"It was not updated: {error.message} {again}"
+        if ended.status == "succeeded":
+            return f"{agent_id} is updated ({ended.step or 'done'})."
+        return f"It was not updated: {ended.error or ended.status} {again}"
+
+    async def _start(self, agent_id: str) -> str:
+        while True:
+            try:
+                return await self._rollout.update(agent_id)
+            except (Conflict, RateLimited):
+                # a running update may have read the repository before the change, so a new one is
+                # needed
+                await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def _wait(self, operation_id: str) -> OperationView:
+        while True:
+            view = await self._operations.get(operation_id)
+            if view.status != "running":
+                return view
+            await asyncio.sleep(POLL_INTERVAL_S)

@@ -1,0 +1,169 @@
+"""Create request of an agent's container, from a fixed template. Pure.
+
+`DockerEngine` posts it unchanged. Options that are not set here have the engine's default, which is strict
+for
+seccomp and process namespaces.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from choir_common.wire.model import JsonObject
+from choir_common.wire.rpc import AgentStartParameters
+from choir_control.agents.runtimes.port import LaunchSpec
+
+MANAGED = "choir.managed"
+HOME = "choir.home"
+AGENT = "choir.agent"
+SESSION = "choir.session"
+EPOCH = "choir.epoch"
+
+CONTAINER_WORKSPACE = "/workspace"
+CONTAINER_CHOIR_DIR = "/choir"
+CONTAINER_SOCKET_DIR = "/run/choir"
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """Resource limits of one agent with all its tools."""
+
+    memory_bytes: int = 1024 * MIB
+    """The agent needs 40 MB, a compiler or a test run a few hundred; there is no swap on top."""
+    cpus: float = 1.0
+    """CPU cores; less than two leave capacity for control on a small host."""
+    pids: int = 512
+    """Processes and threads: stops a fork bomb, not a parallel build."""
+    tmp_bytes: int = 256 * MIB
+    """Size of /tmp, which is in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """Settings shared by all agents of one installation."""
+
+    home: Path
+    """Distinguishes this installation's containers from another's on the same engine."""
+    image: str
+    network: str
+    """Network to join; `bridge` is the engine's own, and with `none` only control's socket is reachable."""
+    uid: int
+    gid: int
+    """Control's own user: without capabilities even root cannot open another user's 0700 directory."""
+    log_level: str
+    limits: ContainerLimits
+    otlp_endpoint: str = ""
+    """OTLP endpoint for spans, as reachable from containers; empty disables tracing."""
+
+
+def container_name(site: Installation, agent_id: str) -> str:
+    """Return the fixed name of an agent's container; the engine refuses a second container with it."""
+    return f"choir-{hashlib.sha256(str(site.home).encode()).hexdigest()[:8]}-{agent_id}"
+
+
+def installation_labels(site: Installation) -> dict[str, str]:
+    """Return the labels of every agent container of this installation."""
+    return {MANAGED: "true", HOME: str(site.home)}
+
+
+def container_create_request(site: Installation, spec: LaunchSpec) -> JsonObject:
+    """Return the body of the engine's create request; it contains no secrets."""
+    labels: JsonObject = {
+        **installation_labels(site),
+        AGENT: spec.agent_id,
+        SESSION: spec.session_id,
+        EPOCH: str(spec.epoch),
+    }
+    return {
+        "Image": spec.docker_image or site.image,
+        "User": f"{site.uid}:{site.gid}",
+        "WorkingDir": CONTAINER_WORKSPACE,
+        "Env": [
+            f"HOME={CONTAINER_WORKSPACE}",
+            "TMPDIR=/tmp",
+            "LANG=C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE=1",
+            f"CHOIR_LOG_LEVEL={site.log_level}",
+            *([f"OTEL_EXPORTER_OTLP_ENDPOINT={site.otlp_endpoint}"] if site.otlp_endpoint else []),
+        ],
+        "Labels": labels,
+        # The boot line is written once; when control closes the stream, the agent reads end of file.
+        "OpenStdin": True,
+        "StdinOnce": True,
+        "AttachStdin": True,
+        "AttachStdout": False,
+        "AttachStderr": False,
+        "Tty": False,
+        "Healthcheck": {"Test": ["NONE"]},
+        # a built image may set another signal, and its agent would not shut down in order
+        "StopSignal": "SIGTERM",
+        "HostConfig": _host_config(site, spec),
+    }
+
+
+def boot_line(spec: LaunchSpec) -> bytes:
+    """Return the agent's boot line, with paths as they are inside the container."""
+    way = spec.control_address(CONTAINER_SOCKET_DIR)
+    boot = AgentStartParameters(
+        agent_id=spec.agent_id,
+        session_id=spec.session_id,
+        epoch=spec.epoch,
+        lease_token=spec.lease_token,
+        endpoint=way.endpoint,
+        ca_pem=way.ca_pem,
+        workspace=CONTAINER_WORKSPACE,
+        choir_dir=CONTAINER_CHOIR_DIR,
+        image_version=spec.image_version,
+    )
+    return boot.model_dump_json().encode() + b"\n"
+
+
+def _host_config(site: Installation, spec: LaunchSpec) -> JsonObject:
+    limits = site.limits
+    return {
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true"],
+        "Privileged": False,
+        "ReadonlyRootfs": True,
+        "Init": True,
+        "NetworkMode": site.network,
+        # for a model server on the host, such as Ollama; it is reachable by its address anyway
+        "ExtraHosts": ["host.docker.internal:host-gateway"],
+        "IpcMode": "private",
+        "CgroupnsMode": "private",
+        "Memory": limits.memory_bytes,
+        "MemorySwap": limits.memory_bytes,
+        "NanoCpus": int(limits.cpus * 1_000_000_000),
+        "PidsLimit": limits.pids,
+        "OomScoreAdj": 500,
+        "Ulimits": [
+            {"Name": "core", "Soft": 0, "Hard": 0},
+            {"Name": "nofile", "Soft": 4096, "Hard": 4096},
+        ],
+        "Tmpfs": {
+            "/tmp": f"rw,noexec,nosuid,nodev,mode=1777,size={limits.tmp_bytes}",  # noqa: S108
+            "/run": f"rw,noexec,nosuid,nodev,mode=755,size={8 * MIB}",
+        },
+        "Mounts": [
+            _bind(spec.workspace, CONTAINER_WORKSPACE, read_only=False),
+            # a built image has its own /choir
+            *(
+                []
+                if spec.docker_image
+                else [_bind(spec.choir_dir, CONTAINER_CHOIR_DIR, read_only=True)]
+            ),
+            # The directory, not the socket, because a new control process creates a new socket in it.
+            _bind(spec.socket_dir, CONTAINER_SOCKET_DIR, read_only=True),
+        ],
+        "RestartPolicy": {"Name": "no"},
+        "AutoRemove": False,
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "10m", "max-file": "2"}},
+    }
+
+
+def _bind(source: Path, target: str, *, read_only: bool) -> JsonValue:
+    # A mount, not a bind string: the engine refuses a missing source instead of creating it.
+    return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": read_only}

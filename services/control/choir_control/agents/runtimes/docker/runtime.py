@@ -1,0 +1,312 @@
+"""Agent runtime `DockerRuntime`, with agents as containers.
+
+Used through the port `AgentRuntime`. Calls of the engine block, so they run in a thread pool.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from choir_common.errors import ChoirError, Conflict
+from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.docker.container import (
+    AGENT,
+    EPOCH,
+    SESSION,
+    ContainerLimits,
+    Installation,
+    boot_line,
+    container_create_request,
+    container_name,
+    installation_labels,
+)
+from choir_control.agents.runtimes.docker.engine import Container, ContainerState, DockerEngine
+from choir_control.agents.runtimes.docker.streams import ContainerExitWatcher, ContainerLogReader
+from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+THREADS = 8
+EXITS_KEPT = 1_000
+KILLED_WITHIN_S = 15.0
+SHORT_ID = 12
+LOG_DRAIN_S = 5.0
+RETRY_S = 1.0
+
+
+@dataclass(slots=True)
+class ContainerAgent:
+    """State of one agent from its start to its exit; `container_id` is empty until it was created."""
+
+    spec: LaunchSpec
+    container_id: str = ""
+    started: bool = False
+    session_over: bool = False
+    output: ContainerLogReader | None = None
+    died: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def describe(self) -> RunningAgent:
+        """Return the port's description of the agent; its pid belongs to another namespace and is omitted."""
+        spec, handle = self.spec, self.container_id[:SHORT_ID]
+        return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, handle, None)
+
+
+class DockerRuntime:
+    """`AgentRuntime` with each agent in a hardened container."""
+
+    def __init__(
+        self,
+        home: Path,
+        image: str,
+        network: str = "",
+        log_level: str = "info",
+        limits: ContainerLimits | None = None,
+        engine: DockerEngine | None = None,
+        logs: AgentLogs | None = None,
+        otlp_endpoint: str = "",
+    ) -> None:
+        """Configure the runtime; `home` must be the same path here and on the engine's host."""
+        self._site = Installation(
+            home=home,
+            image=image,
+            network=network or "bridge",
+            uid=os.getuid(),
+            gid=os.getgid(),
+            log_level=log_level,
+            limits=limits or ContainerLimits(),
+            otlp_endpoint=otlp_endpoint,
+        )
+        self._engine = engine or DockerEngine()
+        self._logs = logs or AgentLogs(home)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="docker")
+        self._agents: dict[str, ContainerAgent] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
+        self._deaths: ContainerExitWatcher | None = None
+        self._ping: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self, spec: LaunchSpec) -> RunningAgent:
+        """Start the agent and write its boot line to its standard input.
+
+        Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
+        """
+        if spec.agent_id in self._agents:
+            raise Conflict(f"The agent {spec.agent_id} already runs.")
+        # reserves the agent id before the first await, so that a second start is refused
+        agent = self._agents[spec.agent_id] = ContainerAgent(spec)
+        self._listen()
+        name, body = (
+            container_name(self._site, spec.agent_id),
+            container_create_request(self._site, spec),
+        )
+        try:
+            agent.container_id = await self._run_in_thread(partial(self._engine.create, name, body))
+            await self._run_in_thread(
+                partial(self._engine.start, agent.container_id, boot_line(spec))
+            )
+        except BaseException:
+            # Not awaited when cancelled: the next start removes a leftover container with this name.
+            del self._agents[spec.agent_id]
+            if agent.container_id:
+                self._threads.submit(self._engine.remove, agent.container_id)
+            raise
+        agent.started = True
+        agent.output = await self._run_in_thread(partial(self._read_output, agent))
+        self._watch(agent)
+        return agent.describe()
+
+    async def stop(self, agent_id: str, grace_s: float) -> None:
+        """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill its container."""
+        agent = self._agents.get(agent_id)
+        if agent is None or not agent.started:
+            return
+        await self._run_in_thread(partial(self._engine.stop, agent.container_id, grace_s))
+        await self._await_end(agent)
+
+    async def list_running(self) -> list[RunningAgent]:
+        """List the running agents that this control process started."""
+        return [agent.describe() for agent in self._agents.values() if agent.started]
+
+    async def unavailable_reason(self) -> str:
+        """Return why the engine does not answer, or an empty string.
+
+        There is one request at a time, because each blocks a thread.
+        """
+        if self._ping is None or self._ping.done():
+            self._ping = asyncio.create_task(self._run_in_thread(self._engine.ping))
+            # the caller may have been cancelled; retrieve the exception, so that it is not logged as
+            # unhandled
+            self._ping.add_done_callback(lambda ping: ping.cancelled() or ping.exception())
+        try:
+            await asyncio.shield(self._ping)
+        except ChoirError as error:
+            return error.message
+        return ""
+
+    def archive_log(self, agent_id: str, session_id: str) -> None:
+        """Archive the agent's log at the end of its session; if the container still runs, after its exit."""
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            self._logs.archive(agent_id)
+        elif agent.spec.session_id == session_id:
+            agent.session_over = True
+
+    async def remove_orphans(self) -> int:
+        """Remove the containers that an earlier control process left behind; return how many.
+
+        Raises Unavailable.
+        """
+        listed = await self._run_in_thread(
+            partial(self._engine.list_containers, installation_labels(self._site))
+        )
+        known = {agent.container_id for agent in self._agents.values()}
+        orphans = [container for container in listed if container.id not in known]
+        for orphan in orphans:
+            agent_id = orphan.labels.get(AGENT, "unknown")
+            await self._run_in_thread(partial(self._clear_up_orphan, agent_id, orphan))
+            log.info(
+                "removed an orphaned agent", container=orphan.id, epoch=orphan.labels.get(EPOCH)
+            )
+        return len(orphans)
+
+    async def exits(self) -> AsyncIterator[AgentExit]:
+        """Yield every exit as it happens, including those caused by `stop`; end after `close`."""
+        while (exit_ := await self._exits.get()) is not None:
+            yield exit_
+
+    async def close(self) -> None:
+        """Kill the agents that still run and release the adapter's resources; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        agents = [agent for agent in self._agents.values() if agent.started]
+        await asyncio.gather(*(self._end(agent) for agent in agents))
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        if self._deaths is not None:
+            await self._run_in_thread(self._deaths.stop)
+        await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._logs.close)
+        self._engine.close()
+        with contextlib.suppress(asyncio.QueueFull):
+            self._exits.put_nowait(None)
+
+    async def _end(self, agent: ContainerAgent) -> None:
+        try:
+            await self._run_in_thread(partial(self._engine.kill, agent.container_id))
+            await self._await_end(agent)
+        except ChoirError as error:
+            log.warning("cannot end an agent", agent=agent.spec.agent_id, error=error.message)
+
+    async def _await_end(self, agent: ContainerAgent) -> None:
+        """Wait until the exit of a stopped agent has been reported."""
+        agent.died.set()  # the engine confirmed the stop; the exit event may come later
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILLED_WITHIN_S):
+                await agent.gone.wait()
+
+    def _listen(self) -> None:
+        """Start to watch the engine's exit events, on the first start of an agent."""
+        if self._deaths is not None:
+            return
+        loop = asyncio.get_running_loop()
+        self._deaths = ContainerExitWatcher(
+            self._engine,
+            installation_labels(self._site),
+            tell=lambda container_id: _call_in_loop(loop, self._note_death, container_id),
+            compare=lambda living: _call_in_loop(loop, self._note_missing, living),
+        )
+        self._deaths.start()
+
+    def _note_death(self, container_id: str) -> None:
+        for agent in self._agents.values():
+            if agent.container_id == container_id:
+                agent.died.set()
+
+    def _note_missing(self, living: frozenset[str]) -> None:
+        for agent in self._agents.values():
+            if agent.started and agent.container_id not in living:
+                # It may have started after the list was made: `_follow` checks its state first.
+                agent.died.set()
+
+    def _watch(self, agent: ContainerAgent) -> None:
+        watcher = asyncio.create_task(self._follow(agent), name=f"exit of {agent.spec.agent_id}")
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _follow(self, agent: ContainerAgent) -> None:
+        """Wait for the exit, complete the log, remove the container, and report the exit."""
+        spec, ending = agent.spec, None
+        while True:
+            await agent.died.wait()
+            try:
+                state = await self._run_in_thread(partial(self._engine.state, agent.container_id))
+                if state is None or not state.running:
+                    ending = state
+                    break
+                agent.died.clear()
+            except ChoirError as error:
+                log.warning("cannot inspect an agent", agent=spec.agent_id, error=error.message)
+                await asyncio.sleep(RETRY_S)
+        try:
+            await self._run_in_thread(partial(self._clear_up, agent))
+        except (ChoirError, OSError) as error:
+            log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
+        # Remove the entry before reporting the exit, so that a receiver can start the agent again.
+        del self._agents[spec.agent_id]
+        agent.gone.set()
+        code = ending.code if ending else None
+        detail = f"{_describe(ending)}; its log is {self._logs.path(spec.agent_id)}"
+        await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
+
+    def _read_output(self, agent: ContainerAgent) -> ContainerLogReader:
+        return ContainerLogReader(self._engine, agent.container_id, self._logs.writer(agent.spec))
+
+    def _clear_up(self, agent: ContainerAgent) -> None:
+        """Wait for the last output, remove the container, archive the log of an ended session; blocks."""
+        if agent.output is not None:
+            agent.output.settled(LOG_DRAIN_S)
+        self._engine.remove(agent.container_id)
+        if agent.session_over:
+            self._logs.archive(agent.spec.agent_id)
+
+    def _clear_up_orphan(self, agent_id: str, orphan: Container) -> None:
+        """Log what the container wrote after the earlier control process ended, and remove it; blocks."""
+        path = self._logs.path(agent_id)
+        # the engine has only whole seconds, so the lines of one second may be logged twice
+        since = int(path.stat().st_mtime) if path.exists() else 0
+        writer = self._logs.session_writer(agent_id, orphan.labels.get(SESSION, ""))
+        writer.feed(self._engine.read_log(orphan.id, since))
+        writer.finish()
+        self._engine.remove(orphan.id)
+
+    async def _run_in_thread(self, deed: Callable[[], T]) -> T:
+        """Run a blocking engine call in the thread pool."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, deed)
+
+
+def _call_in_loop(loop: asyncio.AbstractEventLoop, note: Callable[[T], None], what: T) -> None:
+    """Call `note` in the event loop, which may have been closed meanwhile."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(note, what)
+
+
+def _describe(ending: ContainerState | None) -> str:
+    if ending is None:
+        return "its container was removed"
+    if ending.out_of_memory:
+        return f"out of memory, exit code {ending.code}"
+    return f"exit code {ending.code}{f' ({ending.error})' if ending.error else ''}"

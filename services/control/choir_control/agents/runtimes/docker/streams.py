@@ -1,0 +1,117 @@
+"""Watcher of container exit events, in a thread, because the engine's event stream blocks.
+
+Used by `DockerRuntime`. A broken stream is reopened, and exits missed meanwhile are found by listing.
+
+Copy of a container's output to its agent's log while it runs. Used by `DockerRuntime`.
+
+One thread per container reads the SDK's blocking stream; it ends with the container.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from choir_common.errors import ChoirError
+from choir_common.logs.pump import LineWriter, TokenBucket
+from choir_control.agents.runtimes.docker.engine import DockerEngine
+
+log = structlog.get_logger()
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+# The engine's timestamps here are whole seconds, and the stream opens slightly after the request.
+OVERLAP_S = 2
+STOPPED_WITHIN_S = 5.0
+
+
+class ContainerExitWatcher:
+    """Watcher that calls `tell(container_id)` for each exit, and `compare(running ids)` at each connect."""
+
+    def __init__(
+        self,
+        engine: DockerEngine,
+        labels: Mapping[str, str],
+        tell: Callable[[str], None],
+        compare: Callable[[frozenset[str]], None],
+    ) -> None:
+        """Both callbacks are called from the watcher's thread."""
+        self._engine = engine
+        self._labels = dict(labels)
+        self._tell = tell
+        self._compare = compare
+        self._stopped = threading.Event()
+        self._stream_lock = threading.Lock()
+        self._cut: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._run, name="docker-deaths", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread, unless it runs or was stopped."""
+        if not self._thread.is_alive() and not self._stopped.is_set():
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread; blocks."""
+        self._stopped.set()
+        with self._stream_lock:
+            if self._cut is not None:
+                self._cut()
+        if self._thread.is_alive():
+            self._thread.join(STOPPED_WITHIN_S)
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE_S
+        while not self._stopped.is_set():
+            try:
+                self._follow()
+                pause = FIRST_PAUSE_S
+            except ChoirError as error:
+                log.warning("cannot hear of agents that end", error=error.message)
+            except Exception:
+                log.exception("the engine's events broke")
+            self._stopped.wait(pause)
+            pause = min(LONGEST_PAUSE_S, pause * 2)
+
+    def _follow(self) -> None:
+        """Listen until the engine closes the stream or the watcher is stopped."""
+        events = self._engine.follow_exits(self._labels, int(time.time()) - OVERLAP_S)
+        with self._stream_lock:
+            self._cut = events.interrupt
+        try:
+            if self._stopped.is_set():
+                return
+            listed = self._engine.list_containers(self._labels)
+            self._compare(frozenset(container.id for container in listed if container.running))
+            for container_id in events:
+                self._tell(container_id)
+        finally:
+            with self._stream_lock:
+                self._cut = None
+            events.close()
+
+
+class ContainerLogReader:
+    """Reader of the output of one container."""
+
+    def __init__(self, engine: DockerEngine, container_id: str, writer: LineWriter) -> None:
+        """Start to read. The container already runs; its output from the start is included."""
+        self._engine = engine
+        self._container_id = container_id
+        self._writer = writer
+        self._thread = threading.Thread(target=self._run, name="container log", daemon=True)
+        self._thread.start()
+
+    def settled(self, within_s: float) -> None:
+        """Wait until all output is in the file; block for `within_s` seconds at most."""
+        self._thread.join(within_s)
+
+    def _run(self) -> None:
+        allowance = TokenBucket()
+        try:
+            for chunk in self._engine.follow_log(self._container_id):
+                self._writer.feed(chunk)
+                time.sleep(allowance.spend(len(chunk)))
+        except (ChoirError, OSError) as error:
+            log.warning("an agent's log breaks off", container=self._container_id, error=str(error))
+        finally:
+            self._writer.finish()

@@ -1,0 +1,107 @@
+"""The port `AgentRuntime`: start, stop and list agents, and report every exit.
+
+Used by `choir_control.sessions`; implemented by `process` (confined child processes) and `docker` (hardened
+containers).
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ControlAddress:
+    """Address at which an agent reaches control."""
+
+    endpoint: str
+    """`http(s)://host:port`, or `unix://` and the path of a socket."""
+    ca_pem: str = ""
+    """CA certificates, the only ones the agent trusts; empty for plain HTTP on loopback and for sockets."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """Parameters of one start of an agent, with the host's paths; the adapter translates them."""
+
+    agent_id: str
+    session_id: str
+    epoch: int
+    lease_token: str
+    workspace: Path
+    """Writable and kept between starts."""
+    choir_dir: Path
+    """Identity files (USER.md, SOUL.md, SOUL-CORE.md, version.json), read-only for the agent."""
+    socket_dir: Path
+    """Directory with mode 0700 and the socket `choir.sock`, through which the agent reaches control."""
+    docker_image: str = ""
+    """A built image with its own /choir (docker runtime); without one, `choir_dir` is mounted there."""
+    image_version: str = ""
+    """Version in /choir/version.json; empty for an agent without repositories."""
+    http: ControlAddress | None = None
+    """Set when agents reach control over HTTP instead of the socket."""
+
+    def control_address(self, sockets: str) -> ControlAddress:
+        """Return the address of control; `sockets` is the socket directory as the agent sees it."""
+        return self.http or ControlAddress(f"unix://{sockets}/choir.sock")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningAgent:
+    """A running agent process; `handle` identifies it for the adapter (pid or container id)."""
+
+    agent_id: str
+    session_id: str
+    epoch: int
+    handle: str
+    pid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentExit:
+    """The exit of an agent process, expected or not; `detail` is a text for operators."""
+
+    agent_id: str
+    session_id: str
+    epoch: int
+    code: int | None
+    detail: str
+
+
+class AgentRuntime(Protocol):
+    """Runtime for agents; at most one process per agent id."""
+
+    async def start(self, spec: LaunchSpec) -> RunningAgent:
+        """Start the agent and write its boot line to its standard input.
+
+        Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
+        """
+        ...
+
+    async def stop(self, agent_id: str, grace_s: float) -> None:
+        """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill it and everything it started."""
+        ...
+
+    async def list_running(self) -> list[RunningAgent]:
+        """List the running agents that this control process started."""
+        ...
+
+    async def unavailable_reason(self) -> str:
+        """Return why agents cannot be started or stopped at the moment, or an empty string."""
+        ...
+
+    def archive_log(self, agent_id: str, session_id: str) -> None:
+        """Archive the agent's log because the session is over; if the process still runs, after its exit."""
+        ...
+
+    async def remove_orphans(self) -> int:
+        """Kill agents that an earlier control process left running; return how many."""
+        ...
+
+    def exits(self) -> AsyncIterator[AgentExit]:
+        """Yield every exit as it happens, including those caused by `stop`."""
+        ...
+
+    async def close(self) -> None:
+        """Kill the agents that still run and release the adapter's resources."""
+        ...

@@ -1,0 +1,183 @@
+"""Start of one agent process inside its boundary, with the boot line on its standard input.
+
+Used by `ProcessRuntime`. The child runs `confine` first, which confines it and then executes the agent.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from choir_common.logs.pump import PipeReader
+from choir_common.wire.rpc import AgentStartParameters
+from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.port import LaunchSpec
+from choir_control.agents.runtimes.process import confine
+from choir_control.agents.runtimes.process.boundary import Boundary, ProcessLimits, make_boundary
+
+log = structlog.get_logger()
+
+# -I: no file of the workspace, which is the working directory, can be imported as a module.
+AGENT = (sys.executable, "-I", "-m", "choir_agent")
+CONFINE = (sys.executable, "-I", "-S", confine.__file__)
+PASSED_VARIABLES = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROBE_WITHIN_S = 15.0
+MAX_BOOT_LINE_BYTES = 60_000  # bytes; a pipe takes 64 KiB before a writer blocks
+
+
+class ProcessLauncher:
+    """Launcher of agent processes, which knows the confinement that this kernel supports."""
+
+    def __init__(
+        self,
+        home: Path,
+        environment: Mapping[str, str],
+        limits: ProcessLimits,
+        command: Sequence[str],
+        logs: AgentLogs,
+    ) -> None:
+        """Configure the launcher; only allow-listed variables of `environment` reach the agent."""
+        self._home = home
+        self._environment = dict(environment)
+        self._limits = limits
+        self._command = tuple(command)
+        self._logs = logs
+        self._view: Path | None = None
+        self._probed = False
+
+    async def prepare(self, spec: LaunchSpec) -> Boundary:
+        """Create the agent's directories and return its boundary; the first call tests the kernel.
+
+        Raises OSError when a directory cannot be created or the workspace is missing.
+        """
+        boundary = await asyncio.to_thread(self._make_directories, spec)
+        if not self._probed:
+            self._probed = True
+            await self._probe(boundary)
+        return boundary
+
+    async def spawn(self, spec: LaunchSpec, boundary: Boundary) -> tuple[Process, PipeReader]:
+        """Start the agent, and the task that reads its output. Raises OSError.
+
+        This must run in the event loop's thread: the kernel ties the parent-death signal to the forking
+        thread.
+        """
+        stdin = _filled_pipe(_boot_line(spec))
+        try:
+            pump, output = await PipeReader.open(self._logs.writer(spec))
+        except BaseException:
+            os.close(stdin)
+            raise
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *CONFINE,
+                *boundary.options(os.getpid(), self._view),
+                "--",
+                *self._command,
+                stdin=stdin,
+                stdout=output,
+                stderr=STDOUT,
+                env=self._agent_environment(boundary),
+                cwd=boundary.workspace,
+                start_new_session=True,
+            )
+        finally:
+            os.close(stdin)
+            os.close(output)
+        return process, pump
+
+    @property
+    def has_private_view(self) -> bool:
+        """Return whether agents get a private file tree; known after the first `prepare`."""
+        return self._view is not None
+
+    def _make_directories(self, spec: LaunchSpec) -> Boundary:
+        temporary = self._home / "agents" / spec.agent_id / "tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(mode=0o700, parents=True)
+        self._view_base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not spec.workspace.is_dir():
+            raise NotADirectoryError(f"the workspace {spec.workspace} is no directory")
+        return make_boundary(spec, self._home, temporary, self._limits, self._environment)
+
+    @property
+    def _view_base(self) -> Path:
+        """Return an empty directory on which views are mounted, each in its own mount namespace."""
+        return self._home / "run" / "view"
+
+    async def _probe(self, boundary: Boundary) -> None:
+        """Test which confinement this kernel supports, and log a warning if a part is missing."""
+        if sys.platform != "linux" or confine.landlock_abi(confine.SystemCalls()) == 0:
+            log.warning(
+                "no Landlock in this kernel: agents are confined by file permissions only; use the "
+                "docker runtime where agents are not trusted"
+            )
+        if sys.platform != "linux":
+            return
+        reason = await self._test_view(boundary)
+        if reason is None:
+            self._view = self._view_base
+        else:
+            log.warning(
+                "no mount namespaces here: agents can connect to Unix sockets of this user's other "
+                "programs (docker, ssh-agent); use the docker runtime where agents are not trusted",
+                reason=reason,
+            )
+
+    async def _test_view(self, boundary: Boundary) -> str | None:
+        """Return why a private view cannot be made here, or None if it can."""
+        process = await asyncio.create_subprocess_exec(
+            *CONFINE,
+            *boundary.options(os.getpid(), self._view_base),
+            "--",
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            env={},
+        )
+        try:
+            async with asyncio.timeout(PROBE_WITHIN_S):
+                _, said = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return f"no answer within {PROBE_WITHIN_S:g} s"
+        return said.decode(errors="replace").strip() if process.returncode else None
+
+    def _agent_environment(self, boundary: Boundary) -> dict[str, str]:
+        own = self._environment
+        told = {name: own[name] for name in PASSED_VARIABLES if own.get(name)}
+        return {**boundary.environment(own), **told}
+
+
+def _boot_line(spec: LaunchSpec) -> bytes:
+    way = spec.control_address(str(spec.socket_dir))
+    boot = AgentStartParameters(
+        agent_id=spec.agent_id,
+        session_id=spec.session_id,
+        epoch=spec.epoch,
+        lease_token=spec.lease_token,
+        endpoint=way.endpoint,
+        ca_pem=way.ca_pem,
+        workspace=str(spec.workspace),
+        choir_dir=str(spec.choir_dir),
+        image_version=spec.image_version,
+    )
+    return boot.model_dump_json().encode() + b"\n"
+
+
+def _filled_pipe(line: bytes) -> int:
+    """Return the read end of a pipe that contains `line` and then ends."""
+    if len(line) > MAX_BOOT_LINE_BYTES:
+        raise OSError(f"the boot line has {len(line)} bytes, more than {MAX_BOOT_LINE_BYTES}")
+    read_end, write_end = os.pipe()
+    try:
+        os.write(write_end, line)
+    finally:
+        os.close(write_end)
+    return read_end

@@ -1,0 +1,228 @@
+"""Agent runtime `ProcessRuntime`, with agents as confined child processes.
+
+Used through the port `AgentRuntime`.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import Conflict, Unavailable
+from choir_common.logs.pump import PipeReader
+from choir_control.agents.runtimes.agent_logs import AgentLogs
+from choir_control.agents.runtimes.port import AgentExit, LaunchSpec, RunningAgent
+from choir_control.agents.runtimes.process import orphans
+from choir_control.agents.runtimes.process.boundary import ProcessLimits
+from choir_control.agents.runtimes.process.launch import AGENT, ProcessLauncher
+from choir_control.agents.runtimes.process.orphans import ProcessRecordStore
+
+log = structlog.get_logger()
+
+EXITS_KEPT = 1_000
+KILLED_WITHIN_S = 10.0
+LAST_WORDS_S = 1.0
+
+
+@dataclass(slots=True)
+class ProcessAgent:
+    """State of one agent from its start to its exit; `process` is None until it was forked."""
+
+    spec: LaunchSpec
+    process: Process | None = None
+    output: PipeReader | None = None
+    session_over: bool = False
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def describe(self) -> RunningAgent:
+        """Return the port's description of the agent."""
+        pid = self.process.pid if self.process else None
+        spec = self.spec
+        return RunningAgent(spec.agent_id, spec.session_id, spec.epoch, str(pid), pid)
+
+
+class ProcessRuntime:
+    """`AgentRuntime` with agents as child processes that are killed when control ends."""
+
+    def __init__(
+        self,
+        home: Path,
+        environment: Mapping[str, str],
+        limits: ProcessLimits | None = None,
+        command: Sequence[str] = AGENT,
+        logs: AgentLogs | None = None,
+    ) -> None:
+        """Configure the runtime; only allow-listed variables of `environment` reach agents."""
+        self._home = home.resolve()
+        self._logs = logs or AgentLogs(self._home)
+        self._launcher = ProcessLauncher(
+            self._home, environment, limits or ProcessLimits(), command, self._logs
+        )
+        self._records = ProcessRecordStore(self._home / "run" / "agents")
+        self._agents: dict[str, ProcessAgent] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
+        # Held while forking and while killing leftovers, because a new child could be taken for a leftover.
+        self._forking = asyncio.Lock()
+        orphans.adopt_orphans()
+
+    @property
+    def has_private_view(self) -> bool:
+        """Return whether agents see only their own files; known after the first start."""
+        return self._launcher.has_private_view
+
+    async def start(self, spec: LaunchSpec) -> RunningAgent:
+        """Start the agent and write its boot line to its standard input.
+
+        Raises Conflict when that agent already runs, and Unavailable when it cannot be started.
+        """
+        if spec.agent_id in self._agents:
+            raise Conflict(f"The agent {spec.agent_id} already runs.")
+        # reserves the agent id before the first await, so that a second start is refused
+        agent = self._agents[spec.agent_id] = ProcessAgent(spec)
+        try:
+            boundary = await self._launcher.prepare(spec)
+            async with self._forking:
+                process, agent.output = await self._launcher.spawn(spec, boundary)
+                agent.process = process
+            self._records.write(spec.agent_id, spec.session_id, spec.epoch, process.pid)
+        except OSError as error:
+            self._drop_failed_start(agent)
+            raise Unavailable(f"Cannot start the agent {spec.agent_id}: {error}.") from error
+        except asyncio.CancelledError:
+            self._drop_failed_start(agent)
+            raise
+        self._watch(agent, process)
+        return agent.describe()
+
+    async def stop(self, agent_id: str, grace_s: float) -> None:
+        """Stop the agent: SIGTERM, wait up to `grace_s` seconds, then kill it and everything it started."""
+        agent = self._agents.get(agent_id)
+        if agent is None or agent.process is None:
+            return
+        _signal(agent.process, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await agent.gone.wait()
+        await self._kill(agent)
+
+    async def list_running(self) -> list[RunningAgent]:
+        """List the running agents that this control process started."""
+        return [agent.describe() for agent in self._agents.values() if agent.process]
+
+    async def unavailable_reason(self) -> str:
+        """Return an empty string: child processes depend on no other service."""
+        return ""
+
+    def archive_log(self, agent_id: str, session_id: str) -> None:
+        """Archive the agent's log because the session is over; if the process still runs, after its exit."""
+        agent = self._agents.get(agent_id)
+        if agent is None:
+            self._logs.archive(agent_id)
+        elif agent.spec.session_id == session_id:
+            agent.session_over = True
+
+    async def remove_orphans(self) -> int:
+        """Kill agents that an earlier control process left running; return how many."""
+        return await asyncio.to_thread(self._remove_recorded)
+
+    async def exits(self) -> AsyncIterator[AgentExit]:
+        """Yield every exit as it happens, including those caused by `stop`; end after `close`."""
+        while (exit_ := await self._exits.get()) is not None:
+            yield exit_
+
+    async def close(self) -> None:
+        """Kill the agents that still run and release the adapter's resources."""
+        await asyncio.gather(*(self._kill(agent) for agent in list(self._agents.values())))
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=KILLED_WITHIN_S)
+        for watcher in self._watchers:
+            watcher.cancel()
+        with contextlib.suppress(asyncio.QueueFull):
+            self._exits.put_nowait(None)
+        await asyncio.to_thread(self._logs.close)
+
+    def _drop_failed_start(self, agent: ProcessAgent) -> None:
+        """Drop a failed start; if a process was forked nevertheless, kill it and wait for its exit."""
+        if agent.process is None:
+            del self._agents[agent.spec.agent_id]
+            return
+        _signal(agent.process, signal.SIGKILL)
+        self._watch(agent, agent.process)
+
+    def _watch(self, agent: ProcessAgent, process: Process) -> None:
+        name = f"exit of {agent.spec.agent_id}"
+        watcher = asyncio.create_task(self._follow(agent, process), name=name)
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def _follow(self, agent: ProcessAgent, process: Process) -> None:
+        """Wait for the exit, kill leftover processes, archive the log if needed, and report the exit."""
+        spec = agent.spec
+        code = await process.wait()
+        try:
+            await self._clear_up(spec.agent_id)
+        except OSError as error:
+            log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
+        if agent.output is not None:
+            await agent.output.settled(LAST_WORDS_S)
+        if agent.session_over:
+            self._logs.archive(spec.agent_id)
+        # Remove the entry before reporting the exit, so that a receiver can start the agent again.
+        del self._agents[spec.agent_id]
+        agent.gone.set()
+        detail = f"{_describe_exit(code)}; its log is {self._logs.path(spec.agent_id)}"
+        await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
+
+    async def _clear_up(self, agent_id: str) -> None:
+        async with self._forking:
+            living = {
+                agent.process.pid
+                for agent in self._agents.values()
+                if agent.process and agent.process.returncode is None
+            }
+            left = await asyncio.to_thread(orphans.kill_adopted, living)
+        if left:
+            log.info("killed what an agent left behind", agent=agent_id, processes=left)
+        self._records.remove(agent_id)
+
+    async def _kill(self, agent: ProcessAgent) -> None:
+        if agent.process is None or agent.gone.is_set():
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(agent.process.pid, signal.SIGKILL)
+        _signal(agent.process, signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(KILLED_WITHIN_S):
+                await agent.gone.wait()
+
+    def _remove_recorded(self) -> int:
+        removed = 0
+        for path, record in self._records.left():
+            if record is not None and record.agent_id in self._agents:
+                continue
+            removed += record is not None and orphans.kill_recorded(record)
+            path.unlink(missing_ok=True)
+        living = {agent.process.pid for agent in self._agents.values() if agent.process}
+        return removed + orphans.kill_unrecorded(self._home / "agents", living)
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    # `process.send_signal` would reap a process that has just ended, and its exit code would be lost.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"

@@ -1,0 +1,98 @@
+"""Selection of a session's resources from the start request and the agent's defaults. Pure.
+
+In a request None means the default; an empty string means no resource, where the resource is
+optional.
+"""
+
+from collections.abc import Collection
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.config import Config
+from choir_common.wire.operator import StartAgent
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.configuration.current import ConfigSnapshot
+
+MAX_NAME_IN_ERROR = 80
+OVERRIDABLE_FIELDS = ("llm", "voice_profile")
+"""Bindings that can be changed while a session is unfinished."""
+
+
+def choose_bindings(
+    snapshot: ConfigSnapshot, agent_id: str, request: StartAgent
+) -> ResourceBindings:
+    """Return the bindings of a new session.
+
+    Raises NotFound for an unknown agent and InvalidRequest for an unknown resource name.
+    """
+    chosen = snapshot.agent(agent_id).defaults
+    bindings = ResourceBindings(
+        workspace=request.workspace or chosen.workspace,
+        llm=request.llm or chosen.llm,
+        dm=request.dm or chosen.dm,
+        voice_profile=_value_or_default(request.voice_profile, chosen.voice_profile),
+        git_identity=_value_or_default(request.git_identity, chosen.git_identity),
+        notion=_value_or_default(request.notion, chosen.notion),
+        email=_value_or_default(request.email, chosen.email),
+    )
+    check_bindings(snapshot.config, bindings)
+    return bindings
+
+
+def check_bindings(config: Config, bindings: ResourceBindings) -> None:
+    """Raise InvalidRequest if a bound name is not in the configuration."""
+    wanted: list[tuple[str, str | None, Collection[str]]] = [
+        ("workspace", bindings.workspace, config.workspaces),
+        ("llm", bindings.llm, config.models),
+        ("dm", bindings.dm, config.dms),
+        ("voice profile", bindings.voice_profile, config.voice_profiles),
+        ("git identity", bindings.git_identity, config.git_identities),
+        ("notion integration", bindings.notion, config.notion_integrations),
+        ("email account", bindings.email, config.email_accounts),
+    ]
+    for kind, name, known in wanted:
+        if name is not None:
+            require_known_name(kind, name, known)
+
+
+def is_resumable(config: Config, bindings: ResourceBindings) -> bool:
+    """Return whether the bindings that a session cannot run without are still configured."""
+    needs = ((bindings.workspace, config.workspaces), (bindings.llm, config.models))
+    return bindings.dm in config.dms and all(name in known for name, known in needs)
+
+
+def is_claimed_by_other_agent(config: Config, agent_id: str, bindings: ResourceBindings) -> bool:
+    """Return whether the DM or workspace is now the default of another agent with autostart."""
+    own = config.agents[agent_id].defaults
+    others = [
+        it.defaults for name, it in config.agents.items() if it.autostart and name != agent_id
+    ]
+    return any(
+        (bindings.dm == other.dm != own.dm)
+        or (bindings.workspace == other.workspace != own.workspace)
+        for other in others
+    )
+
+
+def require_known_name(kind: str, name: str, known: Collection[str]) -> None:
+    """Raise InvalidRequest, listing the known names, if `name` is not one of them."""
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise InvalidRequest(
+            f"There is no {kind} {name[:MAX_NAME_IN_ERROR]!r} in config.json (it has {names})."
+        )
+
+
+def find_contradictions(request: StartAgent, bindings: ResourceBindings) -> list[str]:
+    """Return the bindings that contradict the request and that cannot be changed."""
+    asked = request.model_dump(exclude_none=True)
+    for field in OVERRIDABLE_FIELDS:
+        if asked.get(field):
+            del asked[field]
+    had = bindings.model_dump()
+    return [
+        f"{field} {had[field] or 'none'}" for field in asked if asked[field] != (had[field] or "")
+    ]
+
+
+def _value_or_default(asked: str | None, default: str | None) -> str | None:
+    return default if asked is None else asked or None

@@ -1,0 +1,178 @@
+"""End and suspension of sessions, with a notice to users whose messages will not be answered.
+
+Called by `SessionStopper`, `CrashHandler` and `StartupRecovery`. If a user still waits, control appends
+`session_abandoned` under a
+fresh epoch; the same statement creates its outbox row.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.errors import Conflict
+from choir_common.eventlog.chain import link_event
+from choir_common.wire.events import Event, SessionAbandoned, SessionStopped, SessionSuspended
+from choir_common.wire.operator import SessionStatus
+from choir_control.agents.sessions.closing_store import ClosingSnapshot, ClosingStore
+from choir_control.agents.sessions.record import (
+    LIVE_STATUSES,
+    RESUMABLE_STATUSES,
+    START_AGAIN_REASONS,
+    STOPPED_BY,
+    SessionRow,
+)
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.log.leases.authentication import LeaseAuthenticator
+from choir_control.log.signals.notifier import Notifier
+
+log = structlog.get_logger("choir.sessions")
+
+ATTEMPTS = 5
+
+
+class SessionCloser:
+    """Service that ends or suspends sessions."""
+
+    def __init__(
+        self,
+        store: ClosingStore,
+        sessions: SessionStore,
+        guard: LeaseAuthenticator,
+        bell: Notifier,
+        clock: Clock,
+        rescan: Callable[[str], None],
+        ended: Callable[[str, str], None],
+    ) -> None:
+        """`ended` is called with the agent and session id of every session that has ended."""
+        self._store = store
+        self._sessions = sessions
+        self._guard = guard
+        self._bell = bell
+        self._clock = clock
+        self._rescan = rescan
+        self._ended = ended
+
+    async def stop(self, session_id: str, reason: str, *, said_goodbye: bool = False) -> None:
+        """End a session that was stopped, or suspend it if a turn or job may be open.
+
+        An agent that terminates in order has stored whether work is open; a killed one has not, so its
+        session is suspended. A suspended session keeps its messages, and the next start resumes them as after
+        a crash. Its user is told, unless the agent is started again at once or the stop was a command of the
+        same conversation.
+        """
+        standing = await self._store.load(session_id, with_waiting=False)
+        if standing is None or standing.session.status not in LIVE_STATUSES:
+            self.announce(session_id)
+            return
+        # a session without events has no work to resume
+        over = (None, SessionStopped.model_fields["type"].default)
+        suspended = SessionSuspended.model_fields["type"].default
+        last = standing.last_event
+        if last in over or (said_goodbye and last != suspended):
+            await self.close(session_id, "stopped", reason)
+            return
+        is_open = bool(standing.unanswered) or last == suspended
+        words = _suspended(standing.session, reason) if is_open else None
+        if await self._sessions.suspend(session_id, reason, words):
+            if words is not None:
+                self._rescan(standing.session.bindings.dm)
+            log.info(
+                "session suspended",
+                session=session_id,
+                agent=standing.session.agent_id,
+                reason=reason,
+                unanswered=len(standing.unanswered),
+            )
+        self.announce(session_id)
+
+    async def close(
+        self, session_id: str, status: SessionStatus, reason: str, *, with_waiting: bool = False
+    ) -> SessionRow | None:
+        """End a session in one transaction; return its row as it was before, or None if it was over already.
+
+        `with_waiting` also closes the messages it had not consumed yet, in case one of them causes the
+        crashes.
+
+        Raises Conflict if the session keeps changing meanwhile.
+        """
+        # the agent's last heartbeats may change the head between the read and the write
+        for _ in range(ATTEMPTS):
+            standing = await self._store.load(session_id, with_waiting=with_waiting)
+            if standing is None or standing.session.status not in (
+                *LIVE_STATUSES,
+                *RESUMABLE_STATUSES,
+            ):
+                self.announce(session_id)
+                return None
+            # always notify about an abandoned session: nothing will start its agent again
+            owed = standing.unanswered or status == "abandoned"
+            farewell = self._make_abandoned_event(standing, status) if owed else None
+            if await self._store.end(standing, status, reason, farewell):
+                self.announce(session_id)
+                if farewell:
+                    self._rescan(standing.session.bindings.dm)
+                session = standing.session
+                self._ended(session.agent_id, session_id)
+                log.info(
+                    "session ended",
+                    session=session_id,
+                    agent=session.agent_id,
+                    status=status,
+                    reason=reason,
+                    unanswered=len(standing.unanswered),
+                )
+                return session
+        raise Conflict(f"Session {session_id} keeps changing while it is being closed; try again.")
+
+    def deliver(self, dm: str) -> None:
+        """Make the outbox deliver what was just queued for a conversation (DM)."""
+        self._rescan(dm)
+
+    def announce(self, session_id: str) -> None:
+        """Drop the cached lease and wake listeners, because a session or its epoch is over."""
+        self._guard.forget(session_id)
+        self._bell.ring(session_id)
+
+    def _make_abandoned_event(
+        self, standing: ClosingSnapshot, status: SessionStatus
+    ) -> tuple[Event, SessionAbandoned]:
+        session = standing.session
+        words = SessionAbandoned(
+            dm=session.bindings.dm,
+            text=_text(session, status, len(standing.unanswered)),
+            answers=standing.unanswered,
+        )
+        now = self._clock.now()
+        return link_event(session.head, session.session_id, "control", words, now), words
+
+
+def _suspended(session: SessionRow, reason: str) -> str | None:
+    """Return what the user of a suspended session is told; None when that would be said twice or undone."""
+    if reason in (*START_AGAIN_REASONS, STOPPED_BY.format(dm=session.bindings.dm)):
+        return None
+    name = session.agent_id
+    return (
+        f"{name} was stopped in the middle of its work. The work is kept: {name} goes on with it when it "
+        f"is started again (/start {name}, or choirctl agent start {name})."
+    )
+
+
+def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
+    messages = "Your message" if count == 1 else f"Your last {count} messages"
+    name = session.agent_id
+    start = f"start it again (/start {name}, or choirctl agent start {name})"
+    again = f"{start} and ask once more"
+    if status == "abandoned":
+        crashes = max(session.crashes, session.idle_crashes) + 1
+        gone = (
+            f"{session.agent_id} crashed {crashes} times in a row without finishing, so I have stopped "
+            "trying."
+        )
+        if not count:
+            return f"{gone} No message waits for an answer; to go on, {start}."
+        return f"{gone} {messages} will not be answered; {again}."
+    return (
+        f"{session.agent_id} was stopped before it was done. {messages} will not be answered; "
+        f"{again}."
+    )

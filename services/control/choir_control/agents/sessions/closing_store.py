@@ -1,0 +1,121 @@
+"""Statement that ends a session: token, leases, signals, messages and the notice to the user.
+
+Called by `SessionCloser`, which computes the event for users whose messages have no reply.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from choir_common.postgres.pool import Database
+from choir_common.wire.events import Event, SessionAbandoned
+from choir_common.wire.operator import SessionStatus
+from choir_control.agents.sessions.record import SessionRow
+from choir_control.agents.sessions.store import COLUMNS, session_from_record
+
+_END = """
+WITH head AS (
+    UPDATE choir_control.sessions SET
+        status = $5, end_reason = $6, ended_at = clock_timestamp(), token_sha256 = NULL,
+        resume_at = NULL, epoch = epoch + cardinality($7::bigint[]),
+        head_rev = COALESCE($7[1], head_rev), head_hash = COALESCE($8, head_hash)
+    WHERE session_id = $1 AND epoch = $2 AND head_rev = $3 AND head_hash = $4
+      AND status IN ('starting', 'active', 'stopping', 'crashed')
+    RETURNING session_id, agent_id, dm, gateway
+), freed AS (
+    DELETE FROM choir_control.leases AS l USING head WHERE l.session_id = head.session_id
+), stored AS (
+    INSERT INTO choir_control.session_events
+        (session_id, rev, lane, type, payload, at, hash_prev, hash)
+    SELECT head.session_id, rev, $9, $10, $11::json, $12, $4, $8
+    FROM head, unnest($7::bigint[]) AS rev
+), closed AS (
+    UPDATE choir_control.inbox AS i SET closed_at = clock_timestamp()
+    FROM head WHERE i.inbox_id = ANY($13::text[])
+), done AS (
+    UPDATE choir_control.signals AS s SET done_at = clock_timestamp()
+    FROM head WHERE s.done_at IS NULL
+      AND (s.session_id = head.session_id OR s.inbox_id = ANY($13::text[]))
+), said AS (
+    INSERT INTO choir_control.outbox
+        (dm, gateway, agent_id, session_id, rev, kind, text, answers, at)
+    SELECT head.dm, head.gateway, head.agent_id, head.session_id, rev, 'error', $14,
+           ($13::text[])[1], clock_timestamp()
+    FROM head, unnest($7::bigint[]) AS rev
+)
+SELECT true FROM head
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingSnapshot:
+    """A session with the messages that would stay without a reply if it ended now."""
+
+    session: SessionRow
+    unanswered: tuple[str, ...]
+    last_event: str | None
+    """Type of its newest event."""
+
+
+class ClosingStore:
+    """Store operations that end a session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load(self, session_id: str, *, with_waiting: bool) -> ClosingSnapshot | None:
+        """Return the session and its unanswered messages; `with_waiting` adds those not consumed yet."""
+        record = await self._database.fetchrow(
+            f"""
+            SELECT {COLUMNS}, ARRAY(
+                SELECT i.inbox_id FROM choir_control.inbox AS i
+                WHERE i.closed_at IS NULL AND i.answered_rev IS NULL
+                  AND (i.session_id = s.session_id
+                       OR ($2 AND i.session_id IS NULL AND i.dm = s.dm))
+                ORDER BY i.seq
+            ) AS unanswered, (
+                SELECT e.type FROM choir_control.session_events AS e
+                WHERE e.session_id = s.session_id AND e.rev = s.head_rev
+            ) AS last_event
+            FROM choir_control.sessions AS s WHERE s.session_id = $1
+            """,  # noqa: S608 our own column names
+            session_id,
+            with_waiting,
+        )
+        if record is None:
+            return None
+        return ClosingSnapshot(
+            session_from_record(record), tuple(record["unanswered"]), record["last_event"]
+        )
+
+    async def end(
+        self,
+        standing: ClosingSnapshot,
+        status: SessionStatus,
+        reason: str,
+        final_event: tuple[Event, SessionAbandoned] | None,
+    ) -> bool:
+        """End the session; return False if its epoch, head or status changed since it was read.
+
+        `farewell` is the event, with its message to the user, that control appends under a fresh epoch.
+        """
+        session = standing.session
+        event, words = final_event or (None, None)
+        found = await self._database.fetchval(
+            _END,
+            session.session_id,
+            session.epoch,
+            session.head.rev,
+            session.head.hash,
+            status,
+            reason.replace("\x00", "")[:1000],
+            [event.rev] if event else [],
+            event.hash if event else None,
+            event.lane if event else None,
+            event.type if event else None,
+            orjson.dumps(event.payload, option=orjson.OPT_SORT_KEYS).decode() if event else None,
+            event.at if event else None,
+            list(words.answers) if words else [],
+            words.text if words else None,
+        )
+        return bool(found)

@@ -1,0 +1,166 @@
+"""Distribution of a new version of configuration or secrets, and a report of who has applied it.
+
+Called by the operator API after an apply, and by the RPC endpoint with the version in each heartbeat. The
+notification only saves time: an agent that missed it learns the version from its next heartbeat's response,
+and the gateway from its next periodic request.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.errors import ChoirError, NotFound
+from choir_common.keyed_lock import KeyedLock
+from choir_common.wire.config import Config
+from choir_common.wire.config_api import ConfigPartStatus, ConfigProgress, PartState
+from choir_common.wire.rpc import ResourceBindings
+from choir_common.wire.signals import ConfigChangedSignal
+from choir_control.agents.sessions.record import SessionRow
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.configuration.current import ConfigService, ConfigSnapshot
+from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher
+from choir_control.log.leases.store import Lease
+from choir_control.log.signals.notifier import Notifier
+from choir_control.log.signals.store import SignalStore
+
+log = structlog.get_logger("choir.configuration")
+
+GONE = "no longer in config.json; it goes on until it is stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class _ReportedVersion:
+    session_id: str
+    epoch: int
+    version: int
+
+
+class ConfigVersionTracker:
+    """Configuration versions of the running agents and the gateway."""
+
+    def __init__(
+        self,
+        configuration: ConfigService,
+        store: SessionStore,
+        signals: SignalStore,
+        order: KeyedLock,
+        bell: Notifier,
+        courier: BotTokenPublisher,
+        publish: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`publish` notifies the gateway that a new version is available."""
+        self._configuration = configuration
+        self._store = store
+        self._signals = signals
+        self._order = order
+        self._bell = bell
+        self._courier = courier
+        self._publish = publish
+        self._heard: dict[str, _ReportedVersion] = {}
+
+    def heard(self, lease: Lease, version: int) -> None:
+        """Record the version that an agent reports."""
+        self._heard[lease.agent_id] = _ReportedVersion(lease.session_id, lease.epoch, version)
+
+    def version_of(self, session: SessionRow) -> int | None:
+        """Return the version that a session's agent last reported, or None."""
+        heard = self._heard.get(session.agent_id)
+        if heard is None or (heard.session_id, heard.epoch) != (session.session_id, session.epoch):
+            return None
+        return heard.version
+
+    async def tell(self, version: int) -> None:
+        """Notify all running agents and the gateway; a failure only delays them."""
+        try:
+            for session in await self._store.list_live():
+                await self._tell(session, version)
+        except ChoirError as error:
+            log.warning("agents hear of it by heartbeat", version=version, why=error.message)
+        try:
+            await self._publish()
+        # the bus is unavailable or closing: the gateway asks periodically
+        except Exception as error:
+            log.warning("the gateway hears of it later", version=version, why=repr(error))
+
+    async def _tell(self, session: SessionRow, version: int) -> None:
+        if session.status not in ("starting", "active"):
+            return  # a stopping session needs no new version; a crashed one starts with the newest
+        body = ConfigChangedSignal(config_version=version)
+        async with self._order.of(session.bindings.dm):
+            seq = await self._signals.send_replacing(session.session_id, body)
+        if seq is not None:
+            self._bell.ring(session.session_id)
+
+    async def warn(self, after: Config) -> list[str]:
+        """Return warnings about running agents that use something this configuration no longer has."""
+        found: list[str] = []
+        for session in await self._store.list_live():
+            if session.agent_id not in after.agents:
+                found.append(f"agent {session.agent_id} runs and would be {GONE}")
+            for kind, name in _missing(after, session.bindings):
+                found.append(
+                    f"agent {session.agent_id} is using the {kind} {name!r}, which would be gone"
+                )
+        return found
+
+    async def report(self) -> ConfigProgress:
+        """Return which agents and gateway have applied the version in force."""
+        snapshot = self._configuration.current
+        live = sorted(await self._store.list_live(), key=lambda row: row.agent_id)
+        return ConfigProgress(
+            version=snapshot.version,
+            agents=tuple(self._agent(snapshot, session) for session in live),
+            gateway=self._gateway(snapshot),
+        )
+
+    def _agent(self, snapshot: ConfigSnapshot, session: SessionRow) -> ConfigPartStatus:
+        has = self.version_of(session)
+        wanted = snapshot.version_for(session.settings_rev)
+        gone = "" if session.agent_id in snapshot.config.agents else GONE
+        if has == wanted:
+            return _row(session, "applied", has, gone)
+        try:
+            snapshot.settings_for(session.agent_id, session.bindings)
+        except NotFound as error:
+            why = f"{error.message} It goes on with what it has; restart it, or put that back."
+            return _row(session, "failed", has, why)
+        if session.status == "crashed":
+            return _row(session, "waiting", has, "it crashed, and gets it when it is resumed")
+        if session.status == "stopping":
+            return _row(session, "failed", has, "it is being stopped")
+        return _row(session, "waiting", has, gone or "until its next heartbeat")
+
+    def _gateway(self, snapshot: ConfigSnapshot) -> ConfigPartStatus:
+        has, failure = self._courier.has, self._courier.failure
+        if has == snapshot.version:
+            return ConfigPartStatus(name="gateway", state="applied", version=has)
+        if failure:
+            return ConfigPartStatus(
+                name="gateway", state="failed", version=has, detail=f"{failure}; it is tried again"
+            )
+        words = "it has not asked for its channels yet" if has is None else ""
+        return ConfigPartStatus(name="gateway", state="waiting", version=has, detail=words)
+
+
+def _row(session: SessionRow, state: PartState, has: int | None, detail: str) -> ConfigPartStatus:
+    return ConfigPartStatus(
+        name=session.agent_id,
+        state=state,
+        version=has,
+        session_id=session.session_id,
+        detail=detail,
+    )
+
+
+def _missing(config: Config, bound: ResourceBindings) -> list[tuple[str, str]]:
+    wanted = (
+        ("workspace", bound.workspace, config.workspaces),
+        ("model", bound.llm, config.models),
+        ("DM", bound.dm, config.dms),
+        ("voice profile", bound.voice_profile, config.voice_profiles),
+        ("git identity", bound.git_identity, config.git_identities),
+        ("Notion integration", bound.notion, config.notion_integrations),
+        ("email account", bound.email, config.email_accounts),
+    )
+    return [(kind, name) for kind, name, known in wanted if name is not None and name not in known]

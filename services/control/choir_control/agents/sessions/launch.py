@@ -1,0 +1,182 @@
+"""Launch of the agent process of a granted epoch.
+
+Resolution of what an agent is started with: a built image, or the default identity.
+
+An image that differs from what was built is refused; see docs/design/lifecycle.md rule 4.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import Conflict, NotFound, Unavailable
+from choir_common.identity_dir import ImageVersion
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.agents.runtimes.port import (
+    AgentRuntime,
+    ControlAddress,
+    LaunchSpec,
+    RunningAgent,
+)
+from choir_control.agents.sessions.record import EpochGrant
+from choir_control.configuration.current import ConfigService
+from choir_control.configuration.identity_files import write_identity_files
+from choir_control.images.build_service import image_sources
+from choir_control.images.builder import ImageBuilder, SessionImage
+from choir_control.images.image_store import ImageStore
+from choir_control.settings import ControlSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchImage:
+    """The contents of /choir for one start."""
+
+    choir_dir: Path
+    """A directory on the host; it is not mounted when a Docker image is used."""
+    docker_image: str = ""
+    version: ImageVersion | None = None
+
+
+class LaunchImageResolver:
+    """Resolver that selects and verifies the image of each start."""
+
+    def __init__(
+        self, home: Path, configuration: ConfigService, shelf: ImageStore, builder: ImageBuilder
+    ) -> None:
+        self._home = home
+        self._configuration = configuration
+        self._shelf = shelf
+        self._builder = builder
+
+    async def newest(self, agent_id: str) -> SessionImage:
+        """Return the image for a new session of an agent.
+
+        Raises Conflict when the image has to be built first.
+        """
+        sources = image_sources(self._configuration.current.config, agent_id, self._home)
+        if not sources:
+            return SessionImage(None)
+        image = await asyncio.to_thread(self._shelf.get_current, agent_id)
+        if image is None and sources.is_folder_only:
+            # a folder is optional: until it is built, the default identity is used
+            return SessionImage(None)
+        if image is None:
+            raise Conflict(
+                f"{agent_id} has a repository, but no image was built yet. Run `choirctl agent build "
+                f"{agent_id}` first."
+            )
+        return SessionImage(image)
+
+    async def check(self, agent_id: str, wanted: SessionImage) -> None:
+        """Raise Conflict or Unavailable if the image cannot be started."""
+        image = wanted.image
+        if image is None:
+            return
+        again = f"Run `choirctl agent update {agent_id}`, or `agent build` and `agent start`."
+        if image.kind != self._builder.kind:
+            raise Conflict(
+                f"The image of {agent_id} was built for the {image.kind} runtime, and this is the "
+                f"{self._builder.kind} runtime. {again}"
+            )
+        fault = await self._builder.find_drift(image)
+        if fault is not None:
+            raise Conflict(f"The image of {agent_id} is not what was built: {fault}. {again}")
+
+    def remember(self, agent_id: str, image: SessionImage | None) -> None:
+        """Record the image version of a running or unfinished session, so that cleanup keeps it."""
+        version = image.image.version if image is not None and image.image is not None else None
+        self._shelf.set_running(agent_id, version)
+
+    async def dress(self, agent_id: str, wanted: SessionImage) -> LaunchImage:
+        """Return the files and image for a start, and record the version for the handshake.
+
+        Raises Conflict for an image that cannot be started, and Unavailable.
+        """
+        await self.check(agent_id, wanted)
+        self.remember(agent_id, wanted)
+        image = wanted.image
+        if image is None:
+            plain = await asyncio.to_thread(write_identity_files, self._home, agent_id, "")
+            return LaunchImage(plain)
+        if image.kind == "docker":
+            return LaunchImage(self._home / "images" / agent_id, image.place, image.version)
+        return LaunchImage(Path(image.place), version=image.version)
+
+
+log = structlog.get_logger("choir.sessions")
+
+
+class AgentLauncher:
+    """Launcher that prepares the workspace and image of an agent and calls the runtime."""
+
+    def __init__(
+        self,
+        settings: ControlSettings,
+        configuration: ConfigService,
+        runtime: AgentRuntime,
+        outfitter: LaunchImageResolver,
+        way: Callable[[], ControlAddress | None],
+    ) -> None:
+        self._settings = settings
+        self._configuration = configuration
+        self._runtime = runtime
+        self._outfitter = outfitter
+        self._way = way
+
+    async def newest(self, agent_id: str) -> SessionImage:
+        """Return the image for a new session; raise Conflict when it has to be built first."""
+        return await self._outfitter.newest(agent_id)
+
+    async def check(self, agent_id: str, bindings: ResourceBindings, image: SessionImage) -> None:
+        """Check, before anything is granted or stopped, that the agent could be started.
+
+        Raises Conflict, NotFound or Unavailable.
+        """
+        await asyncio.to_thread(self._workspace, bindings.workspace)
+        await self._outfitter.check(agent_id, image)
+
+    async def launch(self, grant: EpochGrant) -> RunningAgent:
+        """Start the agent process of this epoch.
+
+        Raises Unavailable, or an error of the runtime, when the process cannot be started.
+        """
+        session = grant.session
+        workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)
+        image = session.image or await self._outfitter.newest(session.agent_id)
+        outfit = await self._outfitter.dress(session.agent_id, image)
+        running = await self._runtime.start(
+            LaunchSpec(
+                agent_id=session.agent_id,
+                session_id=session.session_id,
+                epoch=session.epoch,
+                lease_token=grant.token.value,
+                workspace=workspace,
+                choir_dir=outfit.choir_dir,
+                socket_dir=self._settings.agent_socket_dir(session.agent_id),
+                docker_image=outfit.docker_image,
+                image_version=outfit.version.image_version if outfit.version else "",
+                http=self._way(),
+            )
+        )
+        log.info(
+            "agent started",
+            agent=session.agent_id,
+            session=session.session_id,
+            epoch=session.epoch,
+            handle=running.handle,
+        )
+        return running
+
+    def _workspace(self, name: str) -> Path:
+        known = self._configuration.current.config.workspaces
+        if name not in known:
+            raise NotFound(f"The workspace {name!r} is no longer in config.json.")
+        path = Path(known[name].path).expanduser()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unavailable(f"Cannot make the workspace {path}: {error.strerror}.") from error
+        return path

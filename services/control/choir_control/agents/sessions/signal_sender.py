@@ -1,0 +1,63 @@
+"""Signals to running sessions: injections, cancellations, compactions and shutdowns.
+
+Called by the operator API and by `SessionStopper`. `signals.follow` delivers the signals to the agent.
+"""
+
+from choir_common.errors import Conflict
+from choir_common.keyed_lock import KeyedLock
+from choir_common.wire.signals import SignalBody
+from choir_control.agents.sessions.record import SessionRow
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.log.signals.notifier import Notifier
+from choir_control.log.signals.store import SignalStore
+
+
+class SignalSender:
+    """Sender of signals to sessions."""
+
+    def __init__(
+        self, store: SessionStore, signals: SignalStore, bell: Notifier, order: KeyedLock
+    ) -> None:
+        self._store = store
+        self._signals = signals
+        self._bell = bell
+        self._order = order
+
+    async def tell(self, session: SessionRow, body: SignalBody) -> int | None:
+        """Queue a signal for a session; return its number, or None if the session is over."""
+        async with self._order.of(session.bindings.dm):
+            seq = await self._signals.send(session.session_id, body)
+        if seq is not None:
+            self._bell.ring(session.session_id)
+        return seq
+
+    async def send_replacing(self, session: SessionRow, body: SignalBody) -> None:
+        """Queue a signal that replaces earlier unread ones of its kind."""
+        async with self._order.of(session.bindings.dm):
+            seq = await self._signals.send_replacing(session.session_id, body)
+        if seq is not None:
+            self._bell.ring(session.session_id)
+
+    async def send_to_agent(
+        self, agent_id: str, body: SignalBody, session_id: str | None = None
+    ) -> tuple[SessionRow, int]:
+        """Queue a signal for an agent's running session; return the session and the signal's number.
+
+        Raises Conflict when the agent does not run, is stopping, or runs another session than `session_id`.
+        """
+        session = await self._store.find_live(agent_id)
+        if session is not None and session_id not in (None, session.session_id):
+            raise Conflict(
+                f"{session_id} is not the session {agent_id} runs now; that is {session.session_id}."
+            )
+        if session is None:
+            raise Conflict(
+                f"{agent_id} is not running, so there is nobody to tell. Start it with "
+                f"`choirctl agent start {agent_id}`."
+            )
+        if session.status == "stopping":
+            raise Conflict(f"{agent_id} is about to stop; it takes nothing up any more.")
+        seq = await self.tell(session, body)
+        if seq is None:
+            raise Conflict(f"{agent_id} has just stopped.")
+        return session, seq

@@ -1,0 +1,414 @@
+"""Store of the table `sessions`: create, read and update sessions.
+
+Every change of an epoch is one transaction together with its leases. Ending a session is in `closing_store`.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from pydantic import TypeAdapter
+
+from choir_common.errors import Conflict
+from choir_common.eventlog.chain import LogHead
+from choir_common.postgres.pool import Connection, Database, Record
+from choir_common.wire.events import GENESIS
+from choir_common.wire.operator import SessionStatus
+from choir_common.wire.rpc import ResourceBindings
+from choir_control.agents.sessions.record import SessionRow
+from choir_control.images.builder import SessionImage
+from choir_control.log.eventlog.store import IS_REHEARSAL_SQL
+from choir_control.log.leases.authentication import LeaseToken
+from choir_control.log.leases.store import COLUMNS as BOUND
+from choir_control.log.leases.store import acquire_leases, current_bindings, initial_bindings
+
+_IMAGE = TypeAdapter(SessionImage)
+COLUMNS = (
+    f"session_id, agent_id, status, epoch, head_rev, head_hash, continues, {BOUND}, "
+    "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at, image, rehearsal"
+)
+_LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
+# A suspended session is stored as a crashed one with the reason of its stop. It has no lease, and its agent
+# can have no other session until it has ended.
+_SUSPENDED = "status = 'crashed' AND end_reason IS NOT NULL"
+# A session with no events except control's own has nothing to carry over to the next one.
+_HAS_AGENT_EVENTS = """EXISTS (SELECT 1 FROM choir_control.session_events AS said
+    WHERE said.session_id = s.session_id AND said.lane <> 'control')"""
+_LIVE_NOT_SUSPENDED = f"{_LIVE} AND NOT ({_SUSPENDED})"
+
+
+def session_from_record(record: Record) -> SessionRow:
+    """Convert a record of COLUMNS to a session."""
+    return SessionRow(
+        session_id=record["session_id"],
+        agent_id=record["agent_id"],
+        status=_status_of(record),
+        epoch=record["epoch"],
+        head=LogHead(record["head_rev"], record["head_hash"]),
+        continues=record["continues"],
+        bindings=current_bindings(record),
+        initial_bindings=initial_bindings(record),
+        settings_rev=record["settings_rev"],
+        gateway=record["gateway"],
+        crashes=record["resumes"],
+        idle_crashes=record["idle_resumes"],
+        started_at=record["started_at"],
+        ended_at=record["ended_at"],
+        end_reason=record["end_reason"],
+        last_heartbeat_at=record["last_heartbeat_at"],
+        image=None if record["image"] is None else _IMAGE.validate_json(record["image"]),
+        rehearsal=record["rehearsal"],
+    )
+
+
+def _status_of(record: Record) -> SessionStatus:
+    status: SessionStatus = record["status"]
+    return "suspended" if status == "crashed" and record["end_reason"] is not None else status
+
+
+class SessionStore:
+    """Store of the table `sessions`, which updates `session_epochs` and `leases` in the same transactions."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(
+        self,
+        session_id: str,
+        agent_id: str,
+        bindings: ResourceBindings,
+        resources: Sequence[str],
+        gateway: str,
+        token: LeaseToken,
+        image: SessionImage,
+        *,
+        rehearsal: bool = False,
+    ) -> SessionRow:
+        """Create a session at epoch 1 with all its leases, atomically.
+
+        It continues the agent's newest ended session of the same kind: a rehearsal continues only a
+        rehearsal, and other sessions never continue one.
+
+        Raises Conflict when the agent has an unfinished session or a resource is leased.
+        """
+        async with self._database.transaction() as held:
+            record = await held.fetchrow(
+                f"""
+                INSERT INTO choir_control.sessions
+                    (session_id, agent_id, status, epoch, token_sha256, head_hash, workspace,
+                     llm, dm, gateway, resource_bindings, rehearsal, image, continues)
+                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, $11::jsonb,
+                    (SELECT session_id FROM choir_control.sessions AS s
+                     WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND {_HAS_AGENT_EVENTS}
+                       AND {IS_REHEARSAL_SQL} = $10
+                     ORDER BY started_at DESC LIMIT 1))
+                ON CONFLICT (agent_id) WHERE {_LIVE} DO NOTHING
+                RETURNING {COLUMNS}
+                """,  # noqa: S608 our own column names
+                session_id,
+                agent_id,
+                token.digest,
+                GENESIS,
+                bindings.workspace,
+                bindings.llm,
+                bindings.dm,
+                gateway,
+                bindings.model_dump_json(),
+                rehearsal,
+                _IMAGE.dump_json(image).decode(),
+            )
+            if record is None:
+                raise Conflict(f"{agent_id} already has a session that is not over.")
+            await _insert_epoch(held, session_id, 1, token)
+            await acquire_leases(held, session_id, agent_id, resources)
+        return session_from_record(record)
+
+    async def begin_epoch(
+        self,
+        crashed: SessionRow,
+        resources: Sequence[str],
+        gateway: str,
+        token: LeaseToken,
+        image: SessionImage,
+    ) -> SessionRow | None:
+        """Begin the next epoch of a crashed or suspended session with `image`; None if it changed meanwhile.
+
+        Raises Conflict when one of its resources is leased to another agent.
+        """
+        async with self._database.transaction() as held:
+            record = await held.fetchrow(
+                f"""
+                UPDATE choir_control.sessions SET
+                    status = 'starting', epoch = epoch + 1, token_sha256 = $3, gateway = $4,
+                    image = $5::jsonb, resume_at = NULL, end_reason = NULL,
+                    epoch_started_at = clock_timestamp(),
+                    last_heartbeat_at = clock_timestamp()
+                WHERE session_id = $1 AND epoch = $2 AND status = 'crashed'
+                  AND end_reason IS NOT DISTINCT FROM $6  -- not suspended meanwhile
+                RETURNING {COLUMNS}
+                """,  # noqa: S608 our own column names
+                crashed.session_id,
+                crashed.epoch,
+                token.digest,
+                gateway,
+                _IMAGE.dump_json(image).decode(),
+                crashed.end_reason,
+            )
+            if record is None:
+                return None
+            row = session_from_record(record)
+            await _insert_epoch(held, row.session_id, row.epoch, token)
+            await acquire_leases(held, row.session_id, row.agent_id, resources)
+        return row
+
+    async def mark_crashed(
+        self,
+        session: SessionRow,
+        *,
+        counts: bool,
+        reset_counters: bool = False,
+        resume_in: timedelta | None,
+    ) -> bool:
+        """End an epoch: revoke its token, free its leases, and schedule the resume after `resume_in`.
+
+        With `resume_in` None the session is only resumed by a start. `counts` adds this crash to the
+        counters, and `afresh` resets them first. Returns False if the epoch was over already.
+        """
+        found = await self._database.fetchval(
+            """
+            WITH ended AS (
+                UPDATE choir_control.sessions SET
+                    status = 'crashed', token_sha256 = NULL,
+                    resumes = CASE WHEN $5 THEN 0 ELSE resumes END + $3::boolean::integer,
+                    idle_resumes = CASE WHEN $5 THEN 0 ELSE idle_resumes END + $3::boolean::integer,
+                    resume_at = clock_timestamp() + $4::interval
+                WHERE session_id = $1 AND epoch = $2 AND status IN ('starting', 'active')
+                RETURNING session_id
+            ), freed AS (
+                DELETE FROM choir_control.leases AS l USING ended
+                WHERE l.session_id = ended.session_id
+            )
+            SELECT true FROM ended
+            """,
+            session.session_id,
+            session.epoch,
+            counts,
+            resume_in,
+            reset_counters,
+        )
+        return bool(found)
+
+    async def suspend(self, session_id: str, reason: str, words: str | None = None) -> bool:
+        """End an epoch but not its session: the next start of the agent resumes its open work.
+
+        `words` are a notice for its conversation, stored in the same transaction.
+        """
+        async with self._database.transaction() as held:
+            if words is not None:
+                # `say` locks a conversation before its session, so the update must not come first
+                await held.execute(
+                    "SELECT pg_advisory_xact_lock(hashtextextended('words in ' || dm, 0)) "
+                    "FROM choir_control.sessions WHERE session_id = $1",
+                    session_id,
+                )
+            ended = await held.fetchrow(
+                """
+                WITH ended AS (
+                    UPDATE choir_control.sessions SET
+                        status = 'crashed', end_reason = $2, token_sha256 = NULL, resume_at = NULL,
+                        blocked = NULL
+                    WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
+                    RETURNING session_id, dm, gateway
+                ), freed AS (
+                    DELETE FROM choir_control.leases AS l USING ended
+                    WHERE l.session_id = ended.session_id
+                )
+                SELECT dm, gateway FROM ended
+                """,
+                session_id,
+                reason.replace("\x00", "")[:1000],
+            )
+            if ended is not None and words is not None:
+                await held.fetchval(
+                    "SELECT choir_control.say($1, $2, $3)", ended["dm"], ended["gateway"], words
+                )
+        return ended is not None
+
+    async def set_image(self, session_id: str, image: SessionImage) -> bool:
+        """Change the image of a suspended session; return False if it is not suspended any more."""
+        found = await self._database.fetchval(
+            "UPDATE choir_control.sessions SET image = $2::jsonb "
+            "WHERE session_id = $1 AND status = 'crashed' AND end_reason IS NOT NULL RETURNING true",
+            session_id,
+            _IMAGE.dump_json(image).decode(),
+        )
+        return bool(found)
+
+    async def reset_crash_counters(self, session_id: str) -> None:
+        """Reset the crash counters of a crashed session, because a user asked for another attempt."""
+        await self._database.execute(
+            "UPDATE choir_control.sessions SET resumes = 0, idle_resumes = 0, blocked = NULL "
+            "WHERE session_id = $1 AND status = 'crashed'",
+            session_id,
+        )
+
+    async def delay_resume(self, session_id: str, by: timedelta) -> None:
+        """Delay the next resume of a crashed session by `by`."""
+        await self._database.execute(
+            "UPDATE choir_control.sessions SET resume_at = clock_timestamp() + $2::interval "
+            "WHERE session_id = $1 AND status = 'crashed' AND end_reason IS NULL",
+            session_id,
+            by,
+        )
+
+    async def postpone_and_notify(
+        self, session_id: str, why: str, text: str, by: timedelta | None
+    ) -> str | None:
+        """Postpone a crashed session whose agent cannot be started, and notify its user once.
+
+        Returns the DM that `words` were queued for, or None if the user was notified before.
+        """
+        async with self._database.transaction() as held:
+            told = await held.fetchrow(
+                """
+                UPDATE choir_control.sessions AS s
+                SET resume_at = clock_timestamp() + $2::interval, blocked = $3
+                FROM (SELECT session_id, blocked FROM choir_control.sessions
+                      WHERE session_id = $1 FOR UPDATE) AS was
+                WHERE s.session_id = was.session_id AND s.status = 'crashed'
+                  AND s.end_reason IS NULL
+                RETURNING s.dm, s.gateway, was.blocked
+                """,
+                session_id,
+                by,
+                why.replace("\x00", "")[:1000],
+            )
+            if told is None or told["blocked"] is not None:
+                return None
+            await held.fetchval(
+                "SELECT choir_control.say($1, $2, $3)", told["dm"], told["gateway"], text
+            )
+        return str(told["dm"])
+
+    async def mark_connected(self, session_id: str, epoch: int) -> SessionRow | None:
+        """Mark the agent of this epoch as connected; return None if the epoch is over."""
+        return await self._one(
+            f"""
+            UPDATE choir_control.sessions SET
+                status = CASE status WHEN 'starting' THEN 'active' ELSE status END, blocked = NULL,
+                last_heartbeat_at = clock_timestamp()
+            WHERE session_id = $1 AND epoch = $2 AND status IN ('starting', 'active', 'stopping')
+            RETURNING {COLUMNS}
+            """,  # noqa: S608 our own column names
+            session_id,
+            epoch,
+        )
+
+    async def mark_stopping(self, session_id: str, reason: str) -> SessionRow | None:
+        """Mark a session as stopping for `reason`; return None if it is not running."""
+        return await self._one(
+            f"""
+            UPDATE choir_control.sessions SET status = 'stopping', end_reason = $2
+            WHERE session_id = $1 AND status IN ('starting', 'active', 'stopping')
+            RETURNING {COLUMNS}
+            """,  # noqa: S608 our own column names
+            session_id,
+            reason[:1000],
+        )
+
+    async def set_override(self, session_id: str, field: str, value: str) -> SessionRow | None:
+        """Override a binding of a session until it ends; return None if it has ended or is stopping."""
+        return await self._one(
+            f"""
+            UPDATE choir_control.sessions SET
+                overrides = CASE WHEN resource_bindings ->> $2 = $3 THEN overrides - $2
+                            ELSE overrides || jsonb_build_object($2::text, $3::text) END,
+                settings_rev = settings_rev + 1
+            WHERE session_id = $1 AND status IN ('starting', 'active', 'crashed')
+            RETURNING {COLUMNS}
+            """,  # noqa: S608 our own column names
+            session_id,
+            field,
+            value,
+        )
+
+    async def get(self, session_id: str) -> SessionRow | None:
+        """Return a session, or None."""
+        return await self._one(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE session_id = $1",  # noqa: S608
+            session_id,
+        )
+
+    async def find_live(self, agent_id: str) -> SessionRow | None:
+        """Return the agent's session that has neither ended nor been suspended."""
+        return await self._one(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE agent_id = $1 AND {_LIVE_NOT_SUSPENDED}",  # noqa: S608
+            agent_id,
+        )
+
+    async def list_live(self) -> list[SessionRow]:
+        """Return all sessions that have neither ended nor been suspended."""
+        return await self._many(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE {_LIVE_NOT_SUSPENDED}"  # noqa: S608
+        )
+
+    async def find_unfinished(self, agent_id: str) -> SessionRow | None:
+        """Return the agent's session that has not ended, including a suspended one."""
+        return await self._one(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE agent_id = $1 AND {_LIVE}",  # noqa: S608
+            agent_id,
+        )
+
+    async def list_suspended(self) -> list[SessionRow]:
+        """Return the sessions that were stopped with open work."""
+        return await self._many(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE {_SUSPENDED}"  # noqa: S608
+        )
+
+    async def list_due_for_resume(self) -> list[SessionRow]:
+        """Return the crashed sessions whose resume time has passed, by the database's clock."""
+        return await self._many(
+            f"SELECT {COLUMNS} FROM choir_control.sessions "  # noqa: S608
+            # a time further ahead than any delay in use means that the clock was set back
+            "WHERE status = 'crashed' AND end_reason IS NULL AND (resume_at <= clock_timestamp() "
+            "OR resume_at > clock_timestamp() + interval '1 minute')"
+        )
+
+    async def list_page(
+        self, agent_id: str | None, before: str | None, limit: int
+    ) -> list[SessionRow]:
+        """Return a page of sessions, newest first, starting after the session `before`."""
+        return await self._many(
+            f"""
+            SELECT {COLUMNS} FROM choir_control.sessions
+            WHERE ($1::text IS NULL OR agent_id = $1)
+              AND ($2::text IS NULL OR (started_at, session_id) < (
+                    SELECT started_at, session_id FROM choir_control.sessions
+                    WHERE session_id = $2))
+            ORDER BY started_at DESC, session_id DESC LIMIT $3
+            """,  # noqa: S608 our own column names
+            agent_id,
+            before,
+            limit,
+        )
+
+    async def _one(self, sql: str, *args: object) -> SessionRow | None:
+        record = await self._database.fetchrow(sql, *args)
+        return session_from_record(record) if record else None
+
+    async def _many(self, sql: str, *args: object) -> list[SessionRow]:
+        return [session_from_record(record) for record in await self._database.fetch(sql, *args)]
+
+
+async def _insert_epoch(
+    held: Connection,
+    session_id: str,
+    epoch: int,
+    token: LeaseToken,
+) -> None:
+    await held.execute(
+        "INSERT INTO choir_control.session_epochs (session_id, epoch, token_sha256) "
+        "VALUES ($1, $2, $3)",
+        session_id,
+        epoch,
+        token.digest,
+    )

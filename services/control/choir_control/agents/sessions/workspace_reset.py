@@ -1,0 +1,182 @@
+"""Workspace reset: stop the agent that uses the workspace, lease it meanwhile, and delete its contents.
+
+A lease without a session prevents every start until it is dropped. If control crashes in between, the next
+startup drops it (`LeaseStore.delete_stale`). The deletion itself is in `choir_control.workspaces`.
+"""
+
+import asyncio
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from choir_common.wire.operations import ResetWorkspace, WorkspaceReset, WorkspaceView
+from choir_control.agents.operations.progress import OperationProgress
+from choir_control.agents.operations.service import OperationFailed, OperationService
+from choir_control.agents.operations.store import Requester
+from choir_control.agents.sessions.record import SessionRow
+from choir_control.agents.sessions.start import SessionStarter
+from choir_control.agents.sessions.stop import SessionStopper
+from choir_control.configuration.current import ConfigService
+from choir_control.log.leases.store import LeaseStore
+from choir_control.workspaces.deletion import DeletionResult, delete_contents
+from choir_control.workspaces.directory import check_may_be_emptied, measure_workspace
+
+log = structlog.get_logger("choir.sessions")
+
+LEASE_HOLDER = "a workspace reset"
+STOP_REASON = "its workspace is being reset"
+ATTEMPTS = 3
+MEASURE_S = 1.0
+
+
+class WorkspaceService:
+    """Service that lists and resets the configured workspaces."""
+
+    def __init__(
+        self,
+        home: Path,
+        configuration: ConfigService,
+        leases: LeaseStore,
+        starter: SessionStarter,
+        stopper: SessionStopper,
+        operations: OperationService,
+    ) -> None:
+        self._home = home
+        self._configuration = configuration
+        self._leases = leases
+        self._starter = starter
+        self._stopper = stopper
+        self._operations = operations
+
+    async def all(self) -> list[WorkspaceView]:
+        """Return every workspace by name, with the agent that uses it and its size."""
+        held = await self._leases.holders("workspace:")
+        found = []
+        for name, workspace in sorted(self._configuration.current.config.workspaces.items()):
+            counted = await asyncio.to_thread(measure_workspace, Path(workspace.path), MEASURE_S)
+            holder = held.get(f"workspace:{name}")
+            found.append(
+                WorkspaceView(
+                    name=name,
+                    path=workspace.path,
+                    agent_id=holder.agent_id if holder and holder.session_id else None,
+                    session_id=holder.session_id if holder else None,
+                    exists=counted.exists,
+                    files=counted.files,
+                    size=counted.size,
+                    complete=counted.complete,
+                )
+            )
+        return found
+
+    async def one(self, name: str) -> WorkspaceView:
+        """Return a workspace that may be reset; raises the same errors as `reset` for its name."""
+        await self._root(name)
+        return next(view for view in await self.all() if view.name == name)
+
+    async def reset(self, name: str, asked: ResetWorkspace, asker: Requester | None = None) -> str:
+        """Start to delete everything in a workspace; return the operation's id.
+
+        The conversation `asker`, if any, is notified of the end.
+
+        Raises NotFound, InvalidRequest without the name as confirmation, and Conflict for a path that must
+        not be
+        emptied or a workspace that is being reset already.
+        """
+        # checked before the operation, so that the request itself fails with a clear error
+        root = await self._root(name)
+        if asked.confirm != name:
+            raise InvalidRequest(
+                f"To delete everything in {root}, confirm with the workspace's name, {name!r}."
+            )
+
+        async def work(progress: OperationProgress) -> WorkspaceReset:
+            done = await self._reset(name, root, asked.restart, progress)
+            if done.stopped:
+                progress.outcome = f"{progress.at}. {done.stopped} was stopped for it."
+            return _raise_if_incomplete(done)
+
+        alone = frozenset({f"workspace {name}"})
+        return await self._operations.begin("workspace reset", name, alone, work, asker)
+
+    async def _root(self, name: str) -> Path:
+        known = self._configuration.current.config.workspaces
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise NotFound(f"There is no workspace {name[:80]!r} in config.json (it has {names}).")
+        return await asyncio.to_thread(check_may_be_emptied, Path(known[name].path), self._home)
+
+    async def _reset(
+        self, name: str, root: Path, restart: bool, progress: OperationProgress
+    ) -> WorkspaceReset:
+        ended = await self._take(f"workspace:{name}", progress)
+        try:
+            done = await _empty(root, progress)
+        finally:
+            await self._leases.release(f"workspace:{name}")
+        log.info(
+            "workspace reset", workspace=name, path=str(root), removed=done.removed, left=done.left
+        )
+        if restart and ended:
+            progress.progress(f"starting {ended.agent_id} again")
+            await self._starter.restart(ended.agent_id, ended.initial_bindings, ended.image)
+        return WorkspaceReset(
+            name=name,
+            path=str(root),
+            removed=done.removed,
+            left=tuple(done.left),
+            stopped=ended.agent_id if ended else None,
+            restarted=restart and ended is not None,
+        )
+
+    async def _take(self, resource: str, progress: OperationProgress) -> SessionRow | None:
+        """Lease the workspace; return the session that was stopped for it, or None."""
+        ended: SessionRow | None = None
+        for _ in range(ATTEMPTS):
+            if await self._leases.acquire_for_operation(resource, LEASE_HOLDER):
+                return ended
+            holder = (await self._leases.holders(resource)).get(resource)
+            if holder is None:
+                continue
+            if holder.session_id is None:
+                raise Conflict(f"{resource} is being reset already; wait until that is done.")
+            progress.progress(f"stopping {holder.agent_id}, in good order")
+            ended = await self._stopper.stop(holder.agent_id, STOP_REASON) or ended
+        raise Conflict(f"{resource} is taken again and again; stop the agents that want it first.")
+
+
+async def _empty(root: Path, progress: OperationProgress) -> DeletionResult:
+    """Empty a directory in a thread, and report progress after every thousand entries."""
+    held = await asyncio.to_thread(measure_workspace, root, MEASURE_S)
+    about = f"{held.entries:,}{'' if held.complete else ' or more'}"
+    loop = asyncio.get_running_loop()
+
+    def say(removed: int) -> None:
+        share = min(1.0, removed / max(held.entries, 1)) if held.complete else None
+        progress.progress(f"{removed:,} of {about} entries deleted", share)
+
+    say(0)
+
+    def tell(removed: int) -> None:
+        loop.call_soon_threadsafe(say, removed)
+
+    try:
+        done = await asyncio.to_thread(delete_contents, root, tell)
+    except FileNotFoundError:
+        done = DeletionResult()
+    except OSError as error:
+        raise Unavailable(f"{root} cannot be opened: {error.strerror}.") from error
+    say(done.removed)
+    return done
+
+
+def _raise_if_incomplete(done: WorkspaceReset) -> WorkspaceReset:
+    """Return a complete reset; raise OperationFailed with the result if entries were left."""
+    if done.left:
+        raise OperationFailed(
+            f"{done.path} is not empty: {done.removed:,} entries were deleted, but not "
+            f"{'; '.join(done.left)}.",
+            done,
+        )
+    return done

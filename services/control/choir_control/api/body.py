@@ -1,0 +1,44 @@
+"""Strict parsing of a JSON body into its wire model. Used by the RPC endpoint and the operator API.
+
+OpenAPI description of request bodies that `parse_request_body` parses. Used by the routers of this
+package.
+"""
+
+from copy import deepcopy
+from functools import cache
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.model import WireModel
+from choir_common.wire.validation_messages import error_messages
+
+M = TypeVar("M", bound=WireModel)
+SHOWN = 5
+
+
+async def parse_request_body(request: Request, shape: type[M]) -> M:
+    """Return the body as `shape`; raises InvalidRequest with the fields that do not fit."""
+    return parse_body(await request.body(), shape)
+
+
+def parse_body(body: bytes, shape: type[M]) -> M:
+    """Return `body` as `shape`; raises InvalidRequest with the fields that do not fit."""
+    try:
+        return shape.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        text = "; ".join(error_messages(error, "body")[:SHOWN])
+        raise InvalidRequest(f"The body does not fit: {text}.") from None
+
+
+def openapi_body(model: type[WireModel]) -> dict[str, Any]:
+    """Return the value of `openapi_extra` for a body of this model."""
+    # FastAPI merges it into its document: each router gets a copy of its own
+    return {"requestBody": {"content": {"application/json": {"schema": deepcopy(_schema(model))}}}}
+
+
+@cache
+def _schema(shape: type[WireModel]) -> dict[str, Any]:
+    return shape.model_json_schema()

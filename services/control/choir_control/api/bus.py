@@ -1,0 +1,87 @@
+"""NATS endpoints of control: messages, presses, history, channels, memory's settings.
+
+Served by `app` to the gateway and to memory.
+"""
+
+from collections.abc import Callable
+
+from choir_common.bus import subjects
+from choir_common.bus.client import Endpoint
+from choir_common.errors import InvalidRequest
+from choir_common.wire.activity import CardMessage
+from choir_common.wire.memory_settings import MemoryServiceConfig
+from choir_common.wire.messages import (
+    ButtonPress,
+    ChannelCommand,
+    ChannelTable,
+    DeliveryProgress,
+    Empty,
+    HistoryRequest,
+    InboundMessage,
+    OutboundHistory,
+    ReadChannels,
+)
+from choir_control.approvals.buttons import ApprovalButtons
+from choir_control.configuration.current import ConfigService
+from choir_control.conversations.commands.spec import CommandScope
+from choir_control.conversations.commands.table import commands_for
+from choir_control.conversations.inbox.service import InboxService
+from choir_control.conversations.services import ConversationServices
+
+MAX_ID = 2**62
+
+
+def make_bus_endpoints(
+    inbox: InboxService,
+    talks: ConversationServices,
+    configuration: ConfigService,
+    heard: Callable[[int], None],
+    buttons: ApprovalButtons,
+) -> tuple[Endpoint, ...]:
+    """Return control's endpoints; `heard` receives the version of the bot tokens that the gateway
+    has."""
+
+    commands = list_channel_commands()
+
+    async def history(request: HistoryRequest) -> OutboundHistory:
+        if request.after > MAX_ID or "\x00" in request.dm:
+            raise InvalidRequest("There is no such outbox id or DM.")
+        return await talks.outbox_store.read_history(request.dm, request.after, request.limit)
+
+    async def channels(request: ReadChannels) -> ChannelTable:
+        heard(request.tokens_version)
+        talks.gateway.set_instance(request.instance)
+        return configuration.current.channels().model_copy(update={"commands": commands})
+
+    async def keep_card(card: CardMessage) -> Empty:
+        await talks.activity.keep(card)
+        return Empty()
+
+    async def keep_progress(progress: DeliveryProgress) -> Empty:
+        await talks.outbox_store.store_progress(progress)
+        return Empty()
+
+    async def memory_orders(_: Empty) -> MemoryServiceConfig:
+        return configuration.current.memory_orders()
+
+    return (
+        Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),
+        Endpoint(subjects.press_button(), ButtonPress, buttons.press),
+        Endpoint(subjects.store_card(), CardMessage, keep_card),
+        Endpoint(subjects.store_progress(), DeliveryProgress, keep_progress),
+        Endpoint(subjects.read_history(), HistoryRequest, history),
+        Endpoint(subjects.read_channels(), ReadChannels, channels),
+        Endpoint(subjects.read_memory_settings(), Empty, memory_orders),
+    )
+
+
+def list_channel_commands() -> tuple[ChannelCommand, ...]:
+    """Return the command table for channels; a command of two words appears under its first word."""
+    found: dict[str, ChannelCommand] = {}
+    for row in commands_for(is_admin=True):
+        name = row.name.split()[0]
+        command = ChannelCommand(
+            name=name, summary=row.summary, admin=row.scope is not CommandScope.DM
+        )
+        found.setdefault(name, command)
+    return tuple(found.values())

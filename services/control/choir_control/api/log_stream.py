@@ -1,0 +1,91 @@
+"""Server-sent event stream of a session's log as it grows (`choirctl session events --follow`).
+
+The SSE id is the revision, so that a client resumes after the last one it received. The table is polled:
+appending is the hot path and does not notify readers.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import structlog
+
+from choir_common.errors import RateLimited, Unavailable
+from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
+from choir_common.wire.events import Event
+from choir_control.agents.sessions.record import LIVE_STATUSES
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.log.eventlog.store import EventStore
+
+log = structlog.get_logger("choir.sessions")
+
+PAGE = 200
+POLL_INTERVAL_S = 0.25
+MAX_STREAMS = 32
+END_EVENT = "end"
+"""Type of the last SSE event: the session has ended and its whole log was sent."""
+
+
+class LogStreamer:
+    """Streams of session logs, limited in number."""
+
+    def __init__(
+        self, sessions: SessionStore, events: EventStore, closing: Callable[[], bool]
+    ) -> None:
+        self._sessions = sessions
+        self._events = events
+        self._closing = closing
+        self._open = 0
+
+    def follow(self, session_id: str, after: int) -> AsyncIterator[bytes]:
+        """Yield an SSE stream: all events after a revision, then new ones until the session ends.
+
+        Raises RateLimited when too many streams are open.
+        """
+        if self._open >= MAX_STREAMS:
+            raise RateLimited(f"{MAX_STREAMS} logs are being followed already; end one first.")
+        return self._counted(session_id, after)
+
+    async def _counted(self, session_id: str, after: int) -> AsyncIterator[bytes]:
+        self._open += 1
+        try:
+            async for piece in self._follow(session_id, after):
+                yield piece
+        finally:
+            self._open -= 1
+
+    async def _follow(self, session_id: str, after: int) -> AsyncIterator[bytes]:
+        quiet_s = 0.0
+        yield KEEPALIVE
+        while not self._closing():
+            page, status = await self._look(session_id, after)
+            for event in page:
+                after = event.rev
+                yield render_event(
+                    ServerSentEvent(str(event.rev), event.type, event.model_dump_json())
+                )
+            if page:
+                quiet_s = 0.0
+                continue
+            if status not in LIVE_STATUSES:
+                yield render_event(
+                    ServerSentEvent(str(after), END_EVENT, f'{{"status":"{status}"}}')
+                )
+                return
+            await asyncio.sleep(POLL_INTERVAL_S)
+            quiet_s += POLL_INTERVAL_S
+            if quiet_s >= KEEPALIVE_S:
+                quiet_s = 0.0
+                yield KEEPALIVE
+
+    async def _look(self, session_id: str, after: int) -> tuple[list[Event], str]:
+        """Return the session's new events and its status, which is read first.
+
+        If the database is unavailable, return no events and a live status, so that the stream retries.
+        """
+        try:
+            session = await self._sessions.get(session_id)
+            page = await self._events.read(session_id, after, PAGE)
+        except Unavailable as error:
+            log.warning("a stream waits for the database", error=error.message)
+            return [], LIVE_STATUSES[0]
+        return page, session.status if session else "stopped"

@@ -1,0 +1,79 @@
+"""`/v1/approvals`: requests for a human's decision, the decision, and its effect."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from choir_common.wire.operator import ApprovalView, Decision, Page
+from choir_control.approvals.proposals.worker import ProposalWorker
+from choir_control.approvals.service import ApprovalService
+from choir_control.approvals.store import Approval, ApprovalStore, Verdict
+from choir_control.approvals.texts import TOO_LATE
+
+OPERATOR = "operator"
+
+
+def approval_routes(
+    approvals: ApprovalStore, approval_service: ApprovalService, proposal_worker: ProposalWorker
+) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/approvals", tags=["approvals"])
+
+    @router.get("")
+    async def list_approvals(
+        limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    ) -> Page[ApprovalView]:
+        """List the newest requests, pending ones first."""
+        return Page(items=[_view(found) for found in await approvals.list_newest(limit)])
+
+    @router.get("/{approval_id}")
+    async def show_approval(approval_id: str) -> ApprovalView:
+        """Show one request."""
+        return _view(await approval_service.find(approval_id))
+
+    @router.post("/{approval_id}/approve")
+    async def approve(approval_id: str, decision: Decision | None = None) -> ApprovalView:
+        """Approve; 409 when it is already decided, or differs from what you were shown."""
+        return await _decide(approval_id, "approved", decision)
+
+    @router.post("/{approval_id}/reject")
+    async def reject(approval_id: str, decision: Decision | None = None) -> ApprovalView:
+        """Reject; 409 when it is already decided."""
+        return await _decide(approval_id, "rejected", decision)
+
+    @router.post("/{approval_id}/rollback")
+    async def roll_back(approval_id: str) -> ApprovalView:
+        """Roll back an applied request; 409 when it is not applied, or later changes depend on it."""
+        await approval_service.find(approval_id)
+        await proposal_worker.roll_back(approval_id, OPERATOR)
+        return _view(await approval_service.find(approval_id))
+
+    async def _decide(
+        approval_id: str, verdict: Verdict, decision: Decision | None
+    ) -> ApprovalView:
+        shown = decision.digest if decision else None
+        return _view(await approval_service.decide(approval_id, verdict, OPERATOR, shown))
+
+    return router
+
+
+def _nothing_runs(found: Approval) -> bool:
+    return found.session_ended and found.status in ("pending", "approved")
+
+
+def _view(found: Approval) -> ApprovalView:
+    return ApprovalView(
+        approval_id=found.approval_id,
+        session_id=found.session_id,
+        agent_id=found.agent_id,
+        request_type=found.request_type,
+        payload=found.payload,
+        digest=found.digest,
+        status=found.status,
+        created_at=found.created_at,
+        resolved_at=found.resolved_at,
+        decided_by=found.decided_by,
+        basis=found.basis,
+        state=found.state,
+        detail=TOO_LATE if _nothing_runs(found) else found.detail,
+    )

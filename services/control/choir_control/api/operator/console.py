@@ -1,0 +1,225 @@
+"""Reverse proxy of the console, `/v1/dms/{dm}`, to the gateway, including streams and files.
+
+Users need one endpoint only; the console channel itself runs in the gateway.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from http import HTTPStatus
+from typing import Annotated
+
+import httpx2
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from choir_common.clock import SystemClock
+from choir_common.errors import (
+    ChoirError,
+    DeadlineExceeded,
+    OutcomeUnknown,
+    RateLimited,
+    Unavailable,
+)
+from choir_common.http.liveness_check import await_unless_hung
+from choir_common.http.service_app import LargeBodyRoute
+from choir_common.tracing import trace_headers
+from choir_control.api.operator.load_limiter import LoadLimiter
+
+MAX_STREAMS = 256
+"""Limit of concurrent streams and files; the client's other connections are reserved for messages."""
+RETRY_AFTER_S = 5.0
+FORWARDED_REQUEST_HEADERS = (
+    "accept",
+    "content-type",
+    "last-event-id",
+    "x-choir-request-id",
+    "idempotency-key",
+)
+FORWARDED_RESPONSE_HEADERS = (
+    "content-type",
+    "content-disposition",
+    "cache-control",
+    "x-accel-buffering",
+    "retry-after",
+)
+# The gateway limits the size of a file; this is only the bound for forwarding.
+LARGE_BODIES = (LargeBodyRoute("PUT", r"/v1/dms/[^/]+/files", 2 * 2**30, 600.0),)
+
+DmPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+RefPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,16}$")]
+
+
+def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/dms", tags=["console"])
+    forward = _GatewayProxy(gateway)
+    load = LoadLimiter(SystemClock())
+
+    @router.post("/{dm}/messages", response_class=Response)
+    async def send_message(dm: DmPath, request: Request) -> Response:
+        """Send a message in a conversation; 503 when too many others are waiting."""
+        with load.admit() as turn:
+            answer = await forward.forward(request, f"/v1/dms/{dm}/messages")
+            turn.accepted = answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR
+        return answer
+
+    @router.get("/{dm}/messages", response_class=Response)
+    async def list_messages(dm: DmPath, request: Request) -> Response:
+        """List the messages that were sent to the user in a conversation."""
+        return await forward.forward(request, f"/v1/dms/{dm}/messages")
+
+    @router.get("/{dm}/events", response_class=StreamingResponse)
+    async def follow_messages(dm: DmPath, request: Request) -> Response:
+        """Stream a conversation as server-sent events; `Last-Event-ID` resumes."""
+        return await forward.forward_stream(request, f"/v1/dms/{dm}/events")
+
+    @router.post("/{dm}/press", response_class=Response)
+    async def press_button(dm: DmPath, request: Request) -> Response:
+        """Press a button below a message of a conversation."""
+        return await forward.forward(request, f"/v1/dms/{dm}/press")
+
+    @router.put("/{dm}/files", response_class=Response, status_code=201)
+    async def put_file(dm: DmPath, request: Request) -> Response:
+        """Upload a file for a message: the raw body, with its name in `?name=`."""
+        return await forward.forward_body(request, f"/v1/dms/{dm}/files")
+
+    @router.get("/{dm}/messages/{outbox_id}/files/{ref}", response_class=StreamingResponse)
+    async def get_file(dm: DmPath, outbox_id: int, ref: RefPath, request: Request) -> Response:
+        """Download a file that was sent to the user in a conversation."""
+        return await forward.forward_stream(
+            request, f"/v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
+        )
+
+    return router
+
+
+class _GatewayProxy:
+    """Forwards requests to the gateway."""
+
+    def __init__(self, gateway: httpx2.AsyncClient) -> None:
+        self._gateway = gateway
+        self._streams = 0
+
+    async def forward(self, request: Request, path: str) -> Response:
+        """Forward a request and return the gateway's complete response."""
+        asked = self._request(request, path, await request.body())
+        try:
+            answer = await await_unless_hung(self._gateway, self._gateway.send(asked))
+        except httpx2.HTTPError as error:
+            raise _away(error) from error
+        return Response(answer.content, answer.status_code, headers=_back(answer))
+
+    async def forward_body(self, request: Request, path: str) -> Response:
+        """Forward a large body in chunks; return the gateway's complete response."""
+        asked = self._request(request, path, request.stream())
+        asked.extensions = {**asked.extensions, "timeout": _LARGE}
+        try:
+            answer = await self._gateway.send(asked)
+        except httpx2.HTTPError as error:
+            raise _away(error) from error
+        return Response(answer.content, answer.status_code, headers=_back(answer))
+
+    async def forward_stream(self, request: Request, path: str) -> Response:
+        """Forward a request and return the gateway's response as a stream.
+
+        Raises RateLimited when `MAX_STREAMS` are open.
+        """
+        if self._streams >= MAX_STREAMS:
+            raise RateLimited(
+                f"{MAX_STREAMS} streams of conversations are open, which is the most; close one first.",
+                retry_after_s=RETRY_AFTER_S,
+            )
+        asked = self._request(request, path, b"")
+        asked.extensions = {**asked.extensions, "timeout": _ENDLESS}
+        self._streams += 1
+        with contextlib.ExitStack() as on_failure:
+            # On success the response object closes the stream instead.
+            on_failure.callback(self._closed)
+            try:
+                answer = await await_unless_hung(
+                    self._gateway, self._gateway.send(asked, stream=True)
+                )
+            except httpx2.HTTPError as error:
+                raise _away(error) from error
+            on_failure.pop_all()
+        return _StreamedResponse(answer, self._closed)
+
+    def _closed(self) -> None:
+        self._streams -= 1
+
+    def _request(
+        self, request: Request, path: str, body: bytes | AsyncIterator[bytes]
+    ) -> httpx2.Request:
+        headers = {
+            name: request.headers[name]
+            for name in FORWARDED_REQUEST_HEADERS
+            if name in request.headers
+        }
+        if not isinstance(body, bytes) and "content-length" in request.headers:
+            # so that the gateway refuses a body that is too large before it is sent
+            headers["content-length"] = request.headers["content-length"]
+        return self._gateway.build_request(
+            request.method,
+            path,
+            params=request.url.query,
+            headers={**headers, **trace_headers()},
+            content=body,
+        )
+
+
+class _StreamedResponse(StreamingResponse):
+    """The gateway's response as a stream; the connection to the gateway is closed when the stream ends."""
+
+    def __init__(self, answer: httpx2.Response, on_closed: Callable[[], None]) -> None:
+        super().__init__(_pieces(answer), answer.status_code, headers=_back(answer))
+        self._answer = answer
+        self._on_closed = on_closed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response. The client may disconnect before the first chunk, so the cleanup is here."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_closed()
+            await self._answer.aclose()
+
+
+_LARGE = httpx2.Timeout(60.0, connect=5.0).as_dict()
+# a quiet conversation may have no events for hours
+_ENDLESS = httpx2.Timeout(5.0, read=None).as_dict()
+
+
+async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
+    try:
+        async for piece in answer.aiter_raw():
+            yield piece
+    except httpx2.HTTPError:
+        # The gateway disconnected: the client sees the end of the stream and resumes by
+        # Last-Event-ID.
+        return
+
+
+def _back(answer: httpx2.Response) -> dict[str, str]:
+    return {
+        name: answer.headers[name] for name in FORWARDED_RESPONSE_HEADERS if name in answer.headers
+    }
+
+
+def _away(error: httpx2.HTTPError) -> ChoirError:
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return Unavailable(
+            "The gateway is not there right now: it is being started. Nothing was accepted; try again.",
+            retry_after_s=1.0,
+        )
+    if isinstance(error, httpx2.TimeoutException):
+        return DeadlineExceeded(
+            "The gateway hangs: it runs, and does not answer. If that lasts it is replaced. A message "
+            "may have been accepted; repeating it under the same idempotency key is safe.",
+            retry_after_s=30.0,
+        )
+    return OutcomeUnknown(
+        "The connection to the gateway broke: it may be restarting. A message may have been accepted; "
+        "repeating it under the same idempotency key is safe.",
+        retry_after_s=1.0,
+    )

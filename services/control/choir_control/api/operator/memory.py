@@ -1,0 +1,349 @@
+"""`/v1/agents/{agent_id}/memory`: list, show, search, write, erase, export and import.
+
+Forwards to the memory service, which audits each request as the operator's. Writes pass the redactor
+first, as an agent's own writes do.
+
+`/v1/agents/{agent_id}/collections`: documents that operators add to an agent's memory.
+
+Forwards to the memory service. Texts pass the redactor first, like everything that memory stores.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import orjson
+import structlog
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import StreamingResponse
+
+from choir_common.clients.memory import MemoryClient
+from choir_common.clients.memory_collections import CollectionsClient
+from choir_common.clients.memory_operator import MemoryAdminClient
+from choir_common.clients.memory_sessions import SessionMemoryClient
+from choir_common.errors import ChoirError, InvalidRequest
+from choir_common.ids import NAME_PATTERN, new_id
+from choir_common.redactor import Redactor
+from choir_common.wire.memory_collections import (
+    AddDocument,
+    CollectionDocuments,
+    DocumentAdded,
+    DocumentsRemoved,
+    ListCollections,
+    NewDocument,
+    RemoveDocuments,
+)
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntries,
+    AuditQuery,
+    DeleteDocument,
+    DocumentDetail,
+    DocumentPage,
+    ExportedPage,
+    ExportMemory,
+    ImportPart,
+    ImportRecords,
+    ListMemory,
+    MemoryErased,
+    MemoryImported,
+    PutDocument,
+    ReadMemoryState,
+    ShowDocument,
+)
+from choir_common.wire.memory_records import ExportFooter, ExportHeader
+from choir_common.wire.memory_search import (
+    MemoryHits,
+    MemoryQuery,
+    MemoryUpsert,
+    MemoryWritten,
+    ReadSearchReceipt,
+    SearchReceipt,
+)
+from choir_common.wire.memory_sessions import EraseSession, SessionErased
+from choir_common.wire.model import JsonObject, WireModel
+from choir_control.agents.host_tools.memory import MemoryTools
+from choir_control.agents.host_tools.request import parse_tool_input
+from choir_control.api.body import openapi_body, parse_body, parse_request_body
+from choir_control.configuration.current import ConfigService
+
+log = structlog.get_logger("choir.operator.memory")
+
+NDJSON = "application/x-ndjson"
+MAX_VERSION = 2**31 - 1
+
+AgentPath = Annotated[str, Path(pattern=NAME_PATTERN)]
+Name = Annotated[str, Path(min_length=1, max_length=200)]
+QueryText = Annotated[str | None, Query(min_length=1, max_length=200)]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRouteDependencies:
+    """Dependencies of the memory routes."""
+
+    configuration: ConfigService
+    tools: MemoryTools
+    search_client: MemoryClient
+    operator_client: MemoryAdminClient
+    session_client: SessionMemoryClient
+
+    async def ensure_space(self, agent_id: str) -> str:
+        """Return an agent's id; create the memory space first if the agent is configured.
+
+        An agent that is no longer configured may still have a memory; the memory service checks that.
+        """
+        if agent_id in self.configuration.current.config.agents:
+            await self.tools.ensure_space(agent_id)
+        return agent_id
+
+    async def require_configured(self, agent_id: str) -> str:
+        """Return the id of a configured agent. Raises NotFound for any other."""
+        self.configuration.current.agent(agent_id)
+        return await self.ensure_space(agent_id)
+
+
+def memory_routes(dependencies: MemoryRouteDependencies) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/agents/{agent_id}/memory", tags=["memory"])
+    router.include_router(_document_routes(dependencies))
+    router.include_router(_write_routes(dependencies))
+    router.include_router(_export_import_routes(dependencies))
+
+    @router.get("")
+    async def read_state(agent_id: AgentPath) -> AgentMemory:
+        """Show how much an agent remembers, and how much waits for embedding."""
+        return await dependencies.operator_client.state(
+            ReadMemoryState(agent_id=await dependencies.ensure_space(agent_id))
+        )
+
+    @router.post("/search", openapi_extra=openapi_body(MemoryQuery))
+    async def search(agent_id: AgentPath, request: Request) -> MemoryHits:
+        """Search an agent's memory in the same way as the agent does."""
+        given = _object(await request.body())
+        query = parse_tool_input(MemoryQuery, dependencies.tools.redact(given), agent_id=agent_id)
+        if query.target_agent is not None:
+            raise InvalidRequest(
+                "An operator searches the memory the path names: leave target_agent out."
+            )
+        await dependencies.ensure_space(agent_id)
+        return await dependencies.operator_client.search(query)
+
+    @router.get("/receipts/{receipt_id}")
+    async def read_receipt(
+        agent_id: AgentPath, receipt_id: Annotated[str, Path(min_length=1, max_length=64)]
+    ) -> SearchReceipt:
+        """Show how a search ran: arms, figures and ids."""
+        return await dependencies.search_client.receipt(
+            ReadSearchReceipt(agent_id=agent_id, receipt_id=receipt_id)
+        )
+
+    @router.delete("/sessions/{session_id}")
+    async def erase_session(agent_id: AgentPath, session_id: Name) -> SessionErased:
+        """Erase everything that memory stores of a session, permanently; its log stays."""
+        asked = EraseSession(
+            agent_id=await dependencies.ensure_space(agent_id), session_id=session_id
+        )
+        return await dependencies.session_client.erase(asked)
+
+    @router.get("/audit")
+    async def read_audit(
+        agent_id: AgentPath,
+        before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    ) -> AuditEntries:
+        """Show who did what to an agent's memory, newest first; documents by id only."""
+        return await dependencies.operator_client.audit(
+            AuditQuery(agent_id=agent_id, before=before, limit=limit)
+        )
+
+    return router
+
+
+def _document_routes(room: MemoryRouteDependencies) -> APIRouter:
+    router = APIRouter(prefix="/documents")
+
+    @router.get("")
+    async def list_documents(
+        agent_id: AgentPath,
+        store: Annotated[str, Query(pattern="^(knowledge|session)$")] = "knowledge",
+        kind: QueryText = None,
+        session_id: QueryText = None,
+        key_prefix: QueryText = None,
+        hidden: bool = False,
+        cursor: QueryText = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> DocumentPage:
+        """List documents, newest first."""
+        asked: JsonObject = {
+            "store": store,
+            "kind": kind,
+            "session_id": session_id,
+            "key_prefix": key_prefix,
+            "hidden": hidden,
+            "cursor": cursor,
+            "limit": limit,
+        }
+        known = await room.ensure_space(agent_id)
+        return await room.operator_client.list(parse_tool_input(ListMemory, asked, agent_id=known))
+
+    @router.get("/{name:path}")
+    async def show_document(agent_id: AgentPath, name: Name) -> DocumentDetail:
+        """Show one complete document, by id or key."""
+        return await room.operator_client.show(
+            ShowDocument(agent_id=await room.ensure_space(agent_id), name=name)
+        )
+
+    @router.delete("/{name:path}")
+    async def delete_document(
+        agent_id: AgentPath,
+        name: Name,
+        expected_version: Annotated[int | None, Query(ge=1, le=MAX_VERSION)] = None,
+    ) -> MemoryErased:
+        """Erase a document and everything that only it supported, permanently, by id or key."""
+        known = await room.ensure_space(agent_id)
+        asked = DeleteDocument(agent_id=known, name=name, expected_version=expected_version)
+        return await room.operator_client.delete(asked)
+
+    return router
+
+
+def _write_routes(room: MemoryRouteDependencies) -> APIRouter:
+    router = APIRouter()
+
+    @router.post("/documents", openapi_extra=openapi_body(PutDocument))
+    async def put_document(agent_id: AgentPath, request: Request) -> MemoryWritten:
+        """Store knowledge: under a key, replacing a document, or as a new one."""
+        cleaned = room.tools.redact(_object(await request.body()))
+        asked = parse_body(orjson.dumps(cleaned), PutDocument)
+        named = asked.key is not None or asked.document_id is not None
+        write = MemoryUpsert(
+            agent_id=await room.require_configured(agent_id),
+            # prefixed, so that it can never equal the call id of an agent
+            call_id=f"operator:{asked.call_id or new_id('put')}",
+            operation="update" if named else "insert",
+            text=asked.text,
+            key=asked.key,
+            document_id=asked.document_id,
+            metadata=asked.metadata,
+            expected_version=asked.expected_version,
+        )
+        return await room.operator_client.put(write)
+
+    return router
+
+
+def _export_import_routes(room: MemoryRouteDependencies) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/export", response_class=StreamingResponse)
+    async def export(agent_id: AgentPath) -> StreamingResponse:
+        """Stream an agent's complete memory as JSON lines; the last line confirms that it is complete."""
+        asked = ExportMemory(agent_id=await room.ensure_space(agent_id))
+        # fetch the first page before the response starts, so that an error still has its status code
+        first = await room.operator_client.export(asked)
+        return StreamingResponse(_lines(room.operator_client, agent_id, first), media_type=NDJSON)
+
+    @router.post("/import", openapi_extra=openapi_body(ImportRecords))
+    async def import_records(agent_id: AgentPath, request: Request) -> MemoryImported:
+        """Store a part of an export, all or nothing; records that already exist are left unchanged."""
+        cleaned = room.tools.redact(_object(await request.body()))
+        piece = parse_body(orjson.dumps(cleaned), ImportRecords)
+        known = await room.require_configured(agent_id)
+        return await room.operator_client.bring_in(ImportPart(agent_id=known, piece=piece))
+
+    return router
+
+
+async def _lines(
+    memory: MemoryAdminClient, agent_id: str, page: ExportedPage
+) -> AsyncIterator[bytes]:
+    yield _line(ExportHeader(agent_id=agent_id, exported_at=datetime.now(UTC)))
+    records = 0
+    while True:
+        for record in page.records:
+            yield _line(record)
+        records += len(page.records)
+        if page.next is None:
+            yield _line(ExportFooter(records=records))
+            return
+        try:
+            page = await memory.export(ExportMemory(agent_id=agent_id, cursor=page.next))
+        except ChoirError as error:
+            # The response has started: without its last line the reader knows that it is incomplete.
+            log.warning("export cut", agent_id=agent_id, records=records, why=error.message)
+            return
+
+
+def _line(record: WireModel) -> bytes:
+    return f"{record.model_dump_json()}\n".encode()
+
+
+def _object(body: bytes) -> JsonObject:
+    try:
+        found = orjson.loads(body or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"The body is no JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    return found
+
+
+PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+
+Collection = Annotated[str, Path(min_length=1, max_length=100, pattern=PRINTABLE)]
+CollectionQuery = Annotated[str | None, Query(min_length=1, max_length=100, pattern=PRINTABLE)]
+Document = Annotated[str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRouteDependencies:
+    """Dependencies of the collection routes."""
+
+    configuration: ConfigService
+    tools: MemoryTools
+    memory: CollectionsClient
+    redactor: Redactor
+
+
+def collection_routes(dependencies: CollectionRouteDependencies) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/agents/{agent_id}/collections", tags=["memory"])
+
+    @router.get("")
+    async def list_documents(
+        agent_id: AgentPath, collection: CollectionQuery = None
+    ) -> CollectionDocuments:
+        """List the documents in an agent's collections."""
+        if agent_id in dependencies.configuration.current.config.agents:
+            await dependencies.tools.ensure_space(agent_id)
+        return await dependencies.memory.listed(
+            ListCollections(agent_id=agent_id, collection=collection)
+        )
+
+    @router.post("/{collection}", openapi_extra=openapi_body(NewDocument))
+    async def add_document(
+        agent_id: AgentPath, collection: Collection, request: Request
+    ) -> DocumentAdded:
+        """Add a document to a collection; it replaces one of the same name."""
+        dependencies.configuration.current.agent(agent_id)
+        brought = await parse_request_body(request, NewDocument)
+        await dependencies.tools.ensure_space(agent_id)
+        return await dependencies.memory.add(
+            AddDocument(
+                agent_id=agent_id,
+                collection=collection,
+                name=dependencies.redactor.redact(brought.name),
+                text=dependencies.redactor.redact(brought.text),
+            )
+        )
+
+    @router.delete("/{collection}")
+    async def remove_documents(
+        agent_id: AgentPath, collection: Collection, document: Document = None
+    ) -> DocumentsRemoved:
+        """Erase a collection, or one of its documents, permanently."""
+        asked = RemoveDocuments(agent_id=agent_id, collection=collection, name=document)
+        return await dependencies.memory.remove(asked)
+
+    return router

@@ -1,0 +1,109 @@
+"""`/v1/operations`, and the routes that start them: build and update of agents.
+
+`/v1/workspaces`: list them, and reset one.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+
+from choir_common.errors import InvalidRequest
+from choir_common.http.sse import event_stream_response
+from choir_common.wire.operations import (
+    OperationStarted,
+    OperationView,
+    ResetWorkspace,
+    WorkspaceView,
+)
+from choir_common.wire.operator import Page
+from choir_control.agents.operations.service import OperationService
+from choir_control.agents.rollout.service import UpdateService
+from choir_control.agents.sessions.workspace_reset import WorkspaceService
+from choir_control.api.body import openapi_body, parse_request_body
+
+MAX_ID = 64
+MAX_SEQ = 2**53
+
+
+def operation_routes(operations: OperationService) -> APIRouter:
+    """Return the router of operations: work that takes longer than a request."""
+    router = APIRouter(prefix="/operations", tags=["operations"])
+
+    @router.get("")
+    async def list_operations(
+        cursor: Annotated[str | None, Query(max_length=MAX_ID)] = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    ) -> Page[OperationView]:
+        """List operations, newest first."""
+        # one row more than requested shows whether there is a next page
+        found = await operations.page(_plain(cursor) if cursor else None, limit + 1)
+        more = found[limit - 1].operation_id if len(found) > limit else None
+        return Page(items=found[:limit], next=more)
+
+    @router.get("/{operation_id}")
+    async def show_operation(operation_id: str) -> OperationView:
+        """Show the progress or the result of an operation."""
+        return await operations.get(_plain(operation_id))
+
+    @router.get("/{operation_id}/events", response_class=StreamingResponse)
+    async def follow_operation(operation_id: str, request: Request) -> StreamingResponse:
+        """Stream the progress of an operation (`step`, `line`), ending with its final view
+        (`end`)."""
+        view = await operations.get(_plain(operation_id))
+        return event_stream_response(operations.follow(view.operation_id, _last_event_id(request)))
+
+    return router
+
+
+def rollout_routes(rollout: UpdateService) -> APIRouter:
+    """Return the router of builds and updates."""
+    router = APIRouter(prefix="/agents", tags=["agents"])
+
+    @router.post("/update-all", status_code=202)
+    async def update_all() -> OperationStarted:
+        """Build every agent with new commits in its repositories; redeploy the running ones."""
+        return OperationStarted(operation_id=await rollout.update_all())
+
+    @router.post("/{agent_id}/build", status_code=202)
+    async def build(agent_id: str) -> OperationStarted:
+        """Build an agent's image; a running agent is not restarted."""
+        return OperationStarted(operation_id=await rollout.build(agent_id))
+
+    @router.post("/{agent_id}/update", status_code=202)
+    async def update(agent_id: str) -> OperationStarted:
+        """Build an agent's image and, if the agent is running, restart it with that image."""
+        return OperationStarted(operation_id=await rollout.update(agent_id))
+
+    return router
+
+
+def _plain(text: str) -> str:
+    if len(text) > MAX_ID or not text.isascii() or not text.isprintable():
+        raise InvalidRequest("That is no operation's id.")
+    return text
+
+
+def _last_event_id(request: Request) -> int:
+    text = request.headers.get("last-event-id", "") or "0"
+    if not text.isascii() or not text.isdigit() or len(text) > 16 or int(text) > MAX_SEQ:
+        raise InvalidRequest("Last-Event-ID must be the id of an event of this stream.")
+    return int(text)
+
+
+def workspace_routes(workspaces: WorkspaceService) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/workspaces", tags=["workspaces"])
+
+    @router.get("")
+    async def list_workspaces() -> Page[WorkspaceView]:
+        """List the workspaces, the agent that uses each, and their size."""
+        return Page(items=await workspaces.all())
+
+    @router.post("/{name}/reset", status_code=202, openapi_extra=openapi_body(ResetWorkspace))
+    async def reset_workspace(name: str, request: Request) -> OperationStarted:
+        """Delete everything in a workspace; the agent that uses it is stopped first."""
+        asked = await parse_request_body(request, ResetWorkspace)
+        return OperationStarted(operation_id=await workspaces.reset(name, asked))
+
+    return router

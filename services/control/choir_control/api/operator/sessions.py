@@ -1,0 +1,112 @@
+"""`/v1/sessions`: lists, logs, verification."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import StreamingResponse
+
+from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.http.sse import event_stream_response
+from choir_common.wire.operator import EventPage, LogVerification, Page, SessionView
+from choir_control.agents.sessions.record import SessionRow
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.api.log_stream import LogStreamer
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.eventlog.verify import verify_log
+
+MAX_ID = 100
+MAX_REV = 2**53
+
+
+def session_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer) -> APIRouter:
+    """Return the router."""
+    router = APIRouter(prefix="/sessions", tags=["sessions"])
+    router.include_router(_log_routes(sessions, events, streams))
+
+    @router.get("")
+    async def list_sessions(
+        agent_id: Annotated[str | None, Query(max_length=MAX_ID)] = None,
+        cursor: Annotated[str | None, Query(max_length=MAX_ID)] = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> Page[SessionView]:
+        """List sessions, newest first."""
+        # A text that cannot be an id, e.g. with a NUL, would be a database error.
+        if not all(_plausible(given) for given in (agent_id, cursor) if given is not None):
+            return Page(items=[])
+        # one row more than requested shows whether there is a next page
+        rows = await sessions.list_page(agent_id, cursor, limit + 1)
+        more = rows[limit - 1].session_id if len(rows) > limit else None
+        return Page(items=[row.view() for row in rows[:limit]], next=more)
+
+    @router.get("/{session_id}")
+    async def show_session(session_id: str) -> SessionView:
+        """Show one session."""
+        return (await _find(sessions, session_id)).view()
+
+    @router.get("/{session_id}/verify")
+    async def verify_session(session_id: str) -> LogVerification:
+        """Recompute the hash chain of a session's log."""
+        row = await _find(sessions, session_id)
+        return await verify_log(events, row.session_id, row.head)
+
+    return router
+
+
+def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/{session_id}/events")
+    async def list_events(
+        session_id: str,
+        after: Annotated[int, Query(ge=0, le=MAX_REV)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+    ) -> EventPage:
+        """List a session's events in order of revision."""
+        row = await _find(sessions, session_id)
+        try:
+            page = await events.read(row.session_id, after, limit)
+        except ValueError:
+            raise Conflict(
+                f"The log of {row.session_id} holds a damaged event; "
+                f"`choirctl session verify {row.session_id}` says which."
+            ) from None
+        if not page and (erased := await events.find_erased(row.session_id)) is not None:
+            raise NotFound(
+                f"The log of {row.session_id} was erased on {erased.erased_at:%Y-%m-%d}, as "
+                f"agents.{row.agent_id}.retention.log says; its hashes are kept."
+            )
+        more = page[-1].rev if len(page) == limit else None
+        return EventPage(items=tuple(page), next=more)
+
+    @router.get("/{session_id}/events/stream", response_class=StreamingResponse)
+    async def follow_events(
+        session_id: str,
+        request: Request,
+        after: Annotated[int, Query(ge=0, le=MAX_REV)] = 0,
+    ) -> StreamingResponse:
+        """Stream a session's events after `Last-Event-ID`, or else `after`, until the session
+        ends."""
+        row = await _find(sessions, session_id)
+        return event_stream_response(streams.follow(row.session_id, _last_seen(request, after)))
+
+    return router
+
+
+async def _find(sessions: SessionStore, session_id: str) -> SessionRow:
+    row = await sessions.get(session_id) if _plausible(session_id) else None
+    if row is None:
+        raise NotFound(f"There is no session {session_id[:MAX_ID]!r}.")
+    return row
+
+
+def _plausible(text: str) -> bool:
+    return len(text) <= MAX_ID and text.isascii() and text.isprintable()
+
+
+def _last_seen(request: Request, after: int) -> int:
+    text = request.headers.get("last-event-id", "")
+    if not text:
+        return after
+    if not text.isascii() or not text.isdigit() or int(text[:20]) > MAX_REV:
+        raise InvalidRequest("Last-Event-ID must be the id of an event of this stream: a revision.")
+    return int(text)

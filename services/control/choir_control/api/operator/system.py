@@ -1,0 +1,95 @@
+"""`/v1/status`, `/v1/dms` and `/v1/commands`: overview of the system."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from fastapi import APIRouter
+
+from choir_common.errors import NotFound
+from choir_common.wire.operator import (
+    CommandView,
+    ComponentStatus,
+    DmView,
+    Page,
+    SystemStatus,
+)
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.configuration.current import ConfigService
+from choir_control.configuration.parsing import DEFAULT_MODEL
+from choir_control.conversations.commands.table import CHAT_COMMANDS, commands_for
+from choir_control.conversations.session_overview import AgentOverview
+
+ReadinessCheck = Callable[[], Awaitable[Sequence[ComponentStatus]]]
+
+
+def status_routes(
+    home: Path,
+    version: str,
+    configuration: ConfigService,
+    roster: AgentOverview,
+    readiness: ReadinessCheck,
+) -> APIRouter:
+    """Return the router of the system's status."""
+    router = APIRouter(tags=["system"])
+
+    @router.get("/status")
+    async def status() -> SystemStatus:
+        """Show the status of the whole system."""
+        snapshot, parts = configuration.current, await readiness()
+        model = snapshot.config.models.get(DEFAULT_MODEL)
+        # Agents are read from the database; without it the rest is still reported.
+        database_is_there = all(part.ok for part in parts if part.name == "postgres")
+        return SystemStatus(
+            ready=all(part.ok for part in parts),
+            version=version,
+            config_version=snapshot.version,
+            home=str(home),
+            model=model.model if model else ", ".join(sorted(snapshot.config.models)) or "none",
+            parts=tuple(parts),
+            agents=tuple(await roster.all()) if database_is_there else (),
+        )
+
+    return router
+
+
+def dm_routes(configuration: ConfigService, sessions: SessionStore) -> APIRouter:
+    """Return the router of the conversations."""
+    router = APIRouter(tags=["console"])
+
+    @router.get("/dms")
+    async def list_dms() -> Page[DmView]:
+        """List the configured conversations and the agent that each is bound to."""
+        snapshot = configuration.current
+        holders = {row.bindings.dm: row.agent_id for row in await sessions.list_live()}
+        return Page(
+            items=[
+                DmView(
+                    name=name,
+                    gateway=dm.gateway,
+                    type=snapshot.config.gateways[dm.gateway].type,
+                    admin=dm.admin,
+                    agent_id=holders.get(name) or snapshot.default_agent_for(name),
+                    bound=name in holders,
+                )
+                for name, dm in sorted(snapshot.config.dms.items())
+            ]
+        )
+
+    return router
+
+
+def command_routes(configuration: ConfigService) -> APIRouter:
+    """Return the router of the command table."""
+    router = APIRouter(tags=["console"])
+
+    @router.get("/commands")
+    async def list_commands(dm: str | None = None) -> Page[CommandView]:
+        """List all commands; with `dm`, those available in that conversation."""
+        if dm is None:
+            return Page(items=[row.view() for row in CHAT_COMMANDS])
+        found = configuration.current.config.dms.get(dm)
+        if found is None:
+            raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
+        return Page(items=[row.view(is_admin=found.admin) for row in commands_for(found.admin)])
+
+    return router

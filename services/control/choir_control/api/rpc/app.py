@@ -1,0 +1,125 @@
+"""ASGI handler of `POST /rpc/<verb>`, from the bytes of a request to the bytes of its response.
+
+Wraps the application made by `doors`, which serves all other routes and documents the verbs
+(`routes`). Heartbeats are most of choird's load, so they bypass the web framework. The verbs are in
+`verbs`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from choir_common.errors import (
+    ChoirError,
+    Fenced,
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+    RequestTimeout,
+    TooLarge,
+)
+from choir_common.http.problems import problem_response
+from choir_common.http.service_app import BODY_TIMEOUT_S, RequestMetrics
+from choir_common.metrics import Metrics
+from choir_control.api.body import parse_body
+from choir_control.api.rpc.caller import authenticate_session, read_headers
+from choir_control.api.rpc.rate_limits import VERB_LIMITS, SessionRateLimiter
+from choir_control.api.rpc.verbs import RpcVerb
+from choir_control.log.leases.authentication import LeaseAuthenticator
+
+PREFIX = "/rpc/"
+TEMPLATE = "/rpc/{verb}"
+# The longest delay of a response to a session that exceeds its limits, in seconds.
+MAX_DELAY_S = 0.25
+
+
+class RpcApp:
+    """ASGI middleware that serves the verbs and passes other requests to the wrapped application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        guard: LeaseAuthenticator,
+        table: dict[str, RpcVerb],
+        limits: SessionRateLimiter,
+        metrics: Metrics,
+    ) -> None:
+        self._app = app
+        self._guard = guard
+        self._table = table
+        self._limits = limits
+        self._counted = RequestMetrics(self._call, metrics)
+        self._route = Route(TEMPLATE, self._call, methods=["POST"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a verb, or pass the request on."""
+        if (
+            scope["type"] != "http"
+            or scope["method"] != "POST"
+            or not scope["path"].startswith(PREFIX)
+        ):
+            await self._app(scope, receive, send)
+        else:
+            scope["route"] = self._route  # names the route in the metrics
+            await self._counted(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            answer = await self._answer(scope, receive)
+        except ChoirError as error:
+            if isinstance(error, RateLimited):
+                # Delay the response: without it, a session that retries at once would still load
+                # choird.
+                await asyncio.sleep(min(error.retry_after_s or MAX_DELAY_S, MAX_DELAY_S))
+            await problem_response(error)(scope, receive, send)
+            return
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(answer)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the response body; raises ChoirError."""
+        headers = read_headers(scope)
+        # Before the body is read: an unknown caller must not cost memory.
+        lease = await authenticate_session(headers, self._guard)
+        verb = scope["path"][len(PREFIX) :]
+        entry = self._table.get(verb)
+        if entry is None:
+            raise NotFound(f"There is no verb {verb[:40]!r}; there are {', '.join(self._table)}.")
+        allowance = VERB_LIMITS[verb]
+        with self._limits.admitted(lease.session_id, allowance):
+            body = await _read(verb, headers, receive, allowance.max_body)
+            self._limits.weigh(lease.session_id, len(body))
+            # The session may have ended while its body arrived.
+            if not await self._guard.is_current(lease):
+                raise Fenced("This session ended while it asked.")
+            answer = await entry.answer(lease, parse_body(body, entry.takes))
+        return answer.model_dump_json().encode()
+
+
+async def _read(
+    verb: str, headers: Mapping[bytes, bytes], receive: Receive, max_bytes: int
+) -> bytes:
+    """Return the body; raises TooLarge as soon as it is, RequestTimeout after `BODY_TIMEOUT_S`."""
+    claimed = headers.get(b"content-length", b"0")
+    fits = not claimed.isdigit() or int(claimed) <= max_bytes
+    body, more = bytearray(), fits
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise InvalidRequest("The connection ended before the body did.")
+                body += message.get("body", b"")
+                fits = len(body) <= max_bytes
+                more = fits and message.get("more_body", False)
+    except TimeoutError:
+        raise RequestTimeout(f"The body did not arrive within {BODY_TIMEOUT_S:g} s.") from None
+    if not fits:
+        raise TooLarge(f"A body for {verb} takes at most {max_bytes} bytes.")
+    return bytes(body)

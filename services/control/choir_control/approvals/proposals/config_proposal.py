@@ -1,0 +1,240 @@
+"""Proposal type `config_change`: apply exactly the shown change to config.json.
+
+Called by `ask` and `run_operation`. The file is replaced atomically, then applied in the same
+way as an
+operator's edit.
+
+Apply a changed config.json in the same way as an operator: check it as a whole, then apply it.
+
+Called by `config_change` through `workshop`; `configuration.staging` does the work.
+
+Read config.json, and replace it atomically if it is unchanged. Called by `config_change`.
+"""
+
+import asyncio
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+import orjson
+from pydantic import ValidationError
+
+from choir_common.errors import Conflict, InvalidRequest, Unavailable
+from choir_common.eventlog.chain import canonical_json
+from choir_common.wire.config import Config
+from choir_common.wire.model import JsonObject
+from choir_common.wire.proposable_settings import is_proposable, patch_leaves
+from choir_common.wire.validation_messages import error_messages
+from choir_control.agents.rollout.config_staging import ConfigStaging
+from choir_control.approvals.proposals.merge_patch import (
+    apply_merge_patch,
+    is_still_applied,
+    list_changes,
+    revert_changes,
+)
+from choir_control.approvals.proposals.proposal_type import StaleProposal
+from choir_control.approvals.store import Approval
+from choir_control.configuration.current import ConfigService
+from choir_control.configuration.validation import find_faults
+
+MAX_BYTES = 4_000_000
+
+
+def document_digest(document: JsonObject) -> str:
+    """Return the SHA-256 of a document's canonical JSON, so that formatting does not matter."""
+    return hashlib.sha256(canonical_json(document)).hexdigest()
+
+
+class ConfigFile:
+    """The operator's config.json."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    async def read(self) -> JsonObject:
+        """Return the parsed file; raises InvalidRequest when it is not a JSON object."""
+        return await asyncio.to_thread(self._read)
+
+    async def replace(self, expected: str, document: JsonObject) -> None:
+        """Replace the file atomically and sync it; raises Stale when its digest is not `expected`.
+
+        A cancellation waits for the write: a write that finished unattended would look like someone
+        else's edit.
+        """
+        writing = asyncio.ensure_future(asyncio.to_thread(self._replace, expected, document))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.gather(writing, return_exceptions=True)
+            raise
+
+    def _read(self) -> JsonObject:
+        try:
+            with self.path.open("rb") as file:
+                text = file.read(MAX_BYTES + 1)
+            found = orjson.loads(text) if len(text) <= MAX_BYTES else None
+        except OSError as error:
+            raise Unavailable(f"Cannot read {self.path}: {error.strerror}.") from error
+        except ValueError as error:
+            raise InvalidRequest(
+                f"{self.path} is not JSON now ({error}); correct it first."
+            ) from None
+        if not isinstance(found, dict):
+            raise InvalidRequest(f"{self.path} holds no JSON object of a bearable size.")
+        return found
+
+    def _replace(self, expected: str, document: JsonObject) -> None:
+        partial = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        try:
+            mode = self.path.stat().st_mode & 0o777
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            # The last moment possible, so that an operator's edit is not overwritten.
+            if document_digest(self._read()) != expected:
+                raise StaleProposal(f"{self.path} has been edited meanwhile.")
+            partial.replace(self.path)
+            # a rename is durable only when its directory is synced
+            _sync(self.path.parent)
+        except OSError as error:
+            raise Unavailable(f"Cannot write {self.path}: {error.strerror}.") from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class ConfigApplier:
+    """Applies config.json if it has the expected content."""
+
+    def __init__(self, staging: ConfigStaging) -> None:
+        self._staging = staging
+
+    async def apply(self, expected: Config) -> int:
+        """Return the active version; raises Stale when the file has other content."""
+        try:
+            return await self._staging.apply_file(expected)
+        except Conflict as error:
+            raise StaleProposal(error.message) from None
+
+
+class ConfigProposal:
+    """Requests of type `config_change`."""
+
+    def __init__(
+        self, configuration: ConfigService, config_file: ConfigFile, config_applier: ConfigApplier
+    ) -> None:
+        self._configuration = configuration
+        self._file = config_file
+        self._config_applier = config_applier
+
+    async def make_basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
+        """Return each value before and after; raises InvalidRequest for invalid or forbidden changes."""
+        patch = _patch_of(payload)
+        for path, _ in patch_leaves(patch):
+            if not is_proposable(path, agent_id):
+                raise InvalidRequest(
+                    f"{'.'.join(path)[:200]}: an agent cannot propose to change this."
+                )
+        now = await self._file.read()
+        after = self._checked(apply_merge_patch(now, patch))
+        return {
+            "config": document_digest(now),
+            "version": self._configuration.current.version,
+            "changes": list(list_changes(now, after)),
+        }
+
+    async def make_plan(self, approval: Approval) -> JsonObject:
+        """Compare the file and the active version with what was shown; return the new file."""
+        now = await self._file.read()
+        after = self._checked(apply_merge_patch(now, _patch_of(approval.payload)))
+        shown = approval.basis
+        if shown.get("config") != document_digest(now):
+            raise StaleProposal("config.json has been edited since this was shown.")
+        if shown.get("version") != self._configuration.current.version:
+            raise StaleProposal(
+                "Another version of the configuration is in force since this was shown."
+            )
+        changes: JsonObject = {"changes": list(list_changes(now, after))}
+        if canonical_json(changes) != canonical_json({"changes": shown.get("changes")}):
+            raise StaleProposal("It would change something else than was shown.")
+        return _replacement(now, after)
+
+    async def apply(self, asked: Approval, plan: JsonObject) -> str:
+        """Replace the file unless it is already replaced, then apply it."""
+        document = plan["document"]
+        if not isinstance(document, dict):
+            raise InvalidRequest("The plan holds no configuration.")
+        now = document_digest(await self._file.read())
+        # equal after a crash that followed the replacement: only apply it again
+        if now != plan["after"]:
+            if now != plan["before"]:
+                raise StaleProposal("config.json has been edited meanwhile.")
+            await self._file.replace(now, document)
+        version = await self._config_applier.apply(
+            Config.model_validate_json(canonical_json(document))
+        )
+        return f"config.json is changed, and version {version} is in force."
+
+    async def plan_rollback(self, asked: Approval, plan: JsonObject) -> JsonObject:
+        """Restore each changed value that is still in place; other edits since then stay."""
+        now = await self._file.read()
+        found = asked.basis.get("changes")
+        changes = (
+            [change for change in found if isinstance(change, dict)]
+            if isinstance(found, list)
+            else []
+        )
+        # Only the changed places are compared, so unrelated edits since then stay.
+        for change in changes:
+            if not is_still_applied(now, change):
+                raise Conflict(
+                    f"{'.'.join(map(str, _path(change)))} has been changed again since; edit config.json "
+                    "by hand."
+                )
+        return _replacement(now, self._checked(revert_changes(now, changes)))
+
+    def _checked(self, document: object) -> JsonObject:
+        """Return the document if it is a valid configuration; raises InvalidRequest with the reasons."""
+        if not isinstance(document, dict):
+            raise InvalidRequest("It would leave no configuration.")
+        try:
+            config = Config.model_validate_json(canonical_json(document))
+        except ValidationError as error:
+            words = "; ".join(error_messages(error, "the file")[:5])
+            raise InvalidRequest(f"config.json would not fit: {words}.") from None
+        # the deployment's own default model is active without being in the file
+        models = {**self._configuration.current.config.models, **config.models}
+        found = find_faults(config.model_copy(update={"models": models}))
+        if found:
+            raise InvalidRequest(f"config.json would not be usable: {'; '.join(found[:5])}.")
+        return document
+
+
+def _patch_of(payload: JsonObject) -> JsonObject:
+    patch = payload.get("patch")
+    if not isinstance(patch, dict) or not patch:
+        raise InvalidRequest("patch: a JSON merge patch that changes something is needed.")
+    return patch
+
+
+def _path(change: JsonObject) -> list[object]:
+    path = change.get("path")
+    return [*path] if isinstance(path, list) else []
+
+
+def _replacement(now: JsonObject, after: JsonObject) -> JsonObject:
+    return {
+        "before": document_digest(now),
+        "after": document_digest(after),
+        "document": after,
+    }

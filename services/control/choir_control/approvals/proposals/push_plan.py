@@ -1,0 +1,53 @@
+"""Push of a proposal's commit to the configured ref, and its rollback.
+
+Used by `repo_change` and `new_files`. A plan names the commit that is expected on the ref and the new
+one.
+"""
+
+from choir_common.errors import Conflict
+from choir_common.wire.model import JsonObject
+from choir_control.approvals.proposals.clone_cache import CloneCache
+from choir_control.approvals.proposals.commit_builder import CommitBuilder, push_to_configured_ref
+from choir_control.approvals.proposals.proposal_type import StaleProposal
+from choir_control.approvals.store import Approval
+
+COMMIT_CHARS = 12
+
+
+def make_push_plan(clone: CommitBuilder, base: str, commit: str) -> JsonObject:
+    """Return the plan that moves the configured ref of this repository from `base` to `commit`."""
+    return {"url": clone.source.url, "ref": clone.source.ref, "base": base, "commit": commit}
+
+
+def check_same_target(bench: CommitBuilder, shown: JsonObject) -> None:
+    """Raise Stale when another repository or ref is configured now."""
+    if (shown.get("url"), shown.get("ref")) != (bench.source.url, bench.source.ref):
+        raise StaleProposal("Another repository or ref is configured since this was shown.")
+
+
+async def execute_push_plan(bench: CommitBuilder, plan: JsonObject) -> str:
+    """Execute the plan unless it is already executed; raises Stale when the ref has other commits."""
+    check_same_target(bench, plan)
+    commit = str(plan["commit"])
+    if not await push_to_configured_ref(bench, commit, str(plan["base"])):
+        raise StaleProposal(
+            f"{bench.source.ref} of {bench.source.display_name} has moved on meanwhile."
+        )
+    return f"{bench.source.ref} of {bench.source.display_name} is at {commit[:COMMIT_CHARS]}."
+
+
+async def make_rollback_plan(
+    clone_cache: CloneCache, asked: Approval, plan: JsonObject
+) -> JsonObject:
+    """Plan a commit that restores the previous tree; raises Conflict when newer commits exist."""
+    async with clone_cache.lock_clone(asked.agent_id) as bench:
+        check_same_target(bench, plan)
+        base, commit = str(plan["base"]), str(plan["commit"])
+        if await bench.fetch(bench.source.ref) != commit:
+            raise Conflict(
+                f"Other commits stand on {commit[:COMMIT_CHARS]} in {bench.source.display_name}; "
+                "take it back with git."
+            )
+        words = f"Take back {asked.approval_id}\n\nThe tree is that of {base}."
+        back = await bench.commit(base, (commit,), words, clone_cache.commit_author(asked))
+        return make_push_plan(bench, commit, back)

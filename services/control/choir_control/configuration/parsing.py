@@ -1,0 +1,77 @@
+"""Strict parsing of config.json: all of it or none.
+
+Called by `current`; the result is checked by `check`.
+"""
+
+from pathlib import Path
+
+import structlog
+from pydantic import ValidationError
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.config import Config, ModelConfig
+from choir_common.wire.config_messages import setting_error_message
+from choir_common.wire.validation_messages import error_path, format_errors
+from choir_control.configuration.validation import find_faults
+
+DEFAULT_MODEL = "default"
+MAX_BYTES = 4_000_000
+MAX_FAULTS_SHOWN = 10
+
+
+class ConfigFileMissing(InvalidRequest):
+    """There is no config.json: this may be the wrong state directory."""
+
+
+def read_config(path: Path, default_model: ModelConfig | None) -> Config:
+    """Return the valid configuration in `path`.
+
+    Raises InvalidRequest with the file, the path inside it and the remedy.
+    """
+    return complete_config(parse_config_file(path), default_model, str(path))
+
+
+def complete_config(written: Config, default_model: ModelConfig | None, source: str) -> Config:
+    """Add the deployment's default model and check the result; raises InvalidRequest that names `source`."""
+    config = _with_default_model(written, default_model)
+    found = find_faults(config)
+    if found:
+        raise InvalidRequest(
+            format_errors(
+                f"{source} is not usable", found, "Nothing was changed.", MAX_FAULTS_SHOWN
+            )
+        )
+    return config
+
+
+def parse_config_file(path: Path) -> Config:
+    """Return the content of the file, validated by the schema alone; raises InvalidRequest."""
+    try:
+        with path.open("rb") as file:
+            # One byte more than allowed shows that the file is too large.
+            text = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigFileMissing(
+            f"There is no {path}. Run `choirctl init` to make one, or set CHOIR_HOME."
+        ) from None
+    except OSError as error:
+        raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
+    if len(text) > MAX_BYTES:
+        raise InvalidRequest(f"{path} is larger than {MAX_BYTES} bytes; that is no configuration.")
+    try:
+        return Config.model_validate_json(text)
+    except ValidationError as error:
+        found = [
+            f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
+        ]
+        head, tail = f"{path} does not fit", "Correct it and try again; nothing was changed."
+        raise InvalidRequest(format_errors(head, found, tail, MAX_FAULTS_SHOWN)) from None
+
+
+def _with_default_model(config: Config, default_model: ModelConfig | None) -> Config:
+    if default_model is None or DEFAULT_MODEL in config.models:
+        return config
+    return config.model_copy(update={"models": {**config.models, DEFAULT_MODEL: default_model}})
+
+
+log = structlog.get_logger("choir.configuration")

@@ -1,0 +1,79 @@
+"""In-memory store of secret values, for GET_SECRETS. `apply` replaces the values."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.errors import Forbidden
+
+log = structlog.get_logger("choir.secrets")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretChanges:
+    """The names of secrets that a replacement added, changed and removed."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def _nobody(_: Iterable[str]) -> None:
+    """Ignore values: the default of `learn`."""
+
+
+class SecretStore:
+    """Secret values by name, replaced all at once."""
+
+    def __init__(
+        self, values: Mapping[str, str], redactor: Callable[[Iterable[str]], None] = _nobody
+    ) -> None:
+        """Start with `values`; `learn` (the redactor) receives every value before it can be read."""
+        self._learn = redactor
+        redactor(values.values())
+        self._values = dict(values)
+
+    def __repr__(self) -> str:
+        return f"Vault({len(self._values)} secrets)"
+
+    def names(self) -> frozenset[str]:
+        """Return the names that have a value."""
+        return frozenset(self._values)
+
+    def replace(self, values: Mapping[str, str]) -> SecretChanges:
+        """Replace all values at once. The redactor keeps masking the old ones."""
+        before, after = self._values, dict(values)
+        # The redactor knows a value before anybody can read it.
+        self._learn(after.values())
+        self._values = after
+        return SecretChanges(
+            added=tuple(sorted(after.keys() - before.keys())),
+            changed=tuple(sorted(n for n in after.keys() & before.keys() if after[n] != before[n])),
+            removed=tuple(sorted(before.keys() - after.keys())),
+        )
+
+    def get_known(self, names: Collection[str]) -> dict[str, str]:
+        """Return the values of `names` that are set, for another service of Choir."""
+        return {name: self._values[name] for name in sorted(names) if name in self._values}
+
+    def find_in_text(self, text: str, shortest: int) -> str | None:
+        """Return the name of a secret whose value occurs in `text`; values below `shortest` are skipped."""
+        for name, value in self._values.items():
+            if len(value) >= shortest and value in text:
+                return name
+        return None
+
+    def get_allowed(self, wanted: Collection[str], allowed: Collection[str]) -> dict[str, str]:
+        """Return the values of `wanted`; secrets that are allowed but not set are omitted.
+
+        Raises Forbidden if a name is not in `allowed`; then none are returned.
+        """
+        refused = sorted(set(wanted) - set(allowed))
+        if refused:
+            names = ", ".join(repr(name)[:80] for name in refused[:5])
+            raise Forbidden(f"This session's resources do not need the secret {names}.")
+        missing = sorted(set(wanted) - self._values.keys())
+        if missing:
+            log.warning("secret is not set", names=missing)
+        return {name: self._values[name] for name in wanted if name in self._values}

@@ -1,0 +1,180 @@
+"""Checks of a configuration that its schema cannot express: references and related numbers.
+
+Pure functions, called by `read`. Each fault is a sentence that names the path in the file and the
+remedy.
+"""
+
+import os
+from collections.abc import Collection, Iterator
+from itertools import combinations
+from pathlib import Path
+
+from choir_common.ids import RESERVED_AGENT_IDS
+from choir_common.wire.config import AgentDefaults, Config, secret_references
+from choir_common.wire.request_templates import AgentBudgets, Budgets
+
+# These open the database, the message bus and the operator API, so no agent ever receives one.
+RESERVED_SECRETS = ("postgres-admin", "nats-token", "operator-token")
+# One model call with the tools and the identity of an agent needs a few thousand tokens.
+MIN_SESSION_TOKENS = 1_000
+# Each core job has its own model conversation, and all of them run in one process.
+MAX_CORE_JOBS = 64
+# Stopping an agent waits for the summary, and users wait for the stop.
+MAX_SUMMARY_TIMEOUT_MS = 300_000
+
+
+def find_faults(config: Config) -> list[str]:
+    """Return every fault of a configuration, in the order of the sections in the file."""
+    return [
+        *_agents(config),
+        *_workspaces(config),
+        *_repos(config),
+        *_channels(config),
+        *_voices(config),
+        *_memory(config),
+        *_timing(config),
+        *_limits(config),
+        *_secrets(config),
+    ]
+
+
+def _agents(config: Config) -> Iterator[str]:
+    for agent_id, agent in config.agents.items():
+        if agent_id in RESERVED_AGENT_IDS:
+            yield f"agents.{agent_id}: the name is taken by Choir itself; choose another"
+        yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
+
+
+def _defaults(config: Config, place: str, chosen: AgentDefaults) -> Iterator[str]:
+    references: list[tuple[str, str | None, str, Collection[str]]] = [
+        ("workspace", chosen.workspace, "workspaces", config.workspaces),
+        ("llm", chosen.llm, "models", config.models),
+        ("dm", chosen.dm, "dms", config.dms),
+        ("core_llm", chosen.core_llm, "models", config.models),
+        ("search", chosen.search, "search", config.search),
+        ("voice_profile", chosen.voice_profile, "voice_profiles", config.voice_profiles),
+        ("git_identity", chosen.git_identity, "git_identities", config.git_identities),
+        ("notion", chosen.notion, "notion_integrations", config.notion_integrations),
+        ("email", chosen.email, "email_accounts", config.email_accounts),
+    ]
+    for field, name, section, known in references:
+        if name is not None and name not in known:
+            yield _unknown(f"{place}.{field}", name, section, known)
+
+
+def _workspaces(config: Config) -> Iterator[str]:
+    """Reject relative, equal and nested workspace paths.
+
+    Two agents would write into the same files, and a reset of one workspace would empty the other.
+    """
+    places = {}
+    for name, workspace in config.workspaces.items():
+        place = Path(os.path.normpath(os.path.expanduser(workspace.path)))  # noqa: PTH111 - never raises
+        if place.is_absolute():
+            places[name] = place
+        else:
+            yield (
+                f"workspaces.{name}.path: {workspace.path!r} is neither absolute nor in a home "
+                "directory (~); write the whole path"
+            )
+    for (first, above), (second, below) in combinations(places.items(), 2):
+        if above == below:
+            yield f"workspaces.{second}.path: {below} is workspaces.{first} already; choose another"
+        elif below.is_relative_to(above) or above.is_relative_to(below):
+            inner, outer = (second, first) if below.is_relative_to(above) else (first, second)
+            yield (
+                f"workspaces.{inner}.path: {places[inner]} lies inside workspaces.{outer} "
+                f"({places[outer]}); choose directories beside each other"
+            )
+
+
+def _repos(config: Config) -> Iterator[str]:
+    named = {f"agents.{agent_id}.repo": agent.repo for agent_id, agent in config.agents.items()}
+    for place, repo in {**named, "global_repo": config.global_repo}.items():
+        name = repo.git_identity if repo else None
+        if name is not None and name not in config.git_identities:
+            yield _unknown(f"{place}.git_identity", name, "git_identities", config.git_identities)
+
+
+def _channels(config: Config) -> Iterator[str]:
+    for name, gateway in config.gateways.items():
+        if gateway.type == "telegram" and gateway.secret is None:
+            yield (
+                f"gateways.{name}.secret: a telegram gateway needs the name of the secret that "
+                "holds its bot token"
+            )
+        if gateway.type != "telegram" and gateway.webhook is not None:
+            yield f"gateways.{name}.webhook: only a telegram gateway has one; remove it"
+    taken: dict[tuple[str, str], str] = {}
+    for name, dm in config.dms.items():
+        if dm.gateway not in config.gateways:
+            yield _unknown(f"dms.{name}.gateway", dm.gateway, "gateways", config.gateways)
+        first = taken.setdefault((dm.gateway, dm.user_id), name)
+        if first != name:
+            yield (
+                f"dms.{name}: user {dm.user_id} of gateway {dm.gateway} is already dms.{first}; "
+                "remove one of the two"
+            )
+
+
+def _voices(config: Config) -> Iterator[str]:
+    for name, profile in config.voice_profiles.items():
+        if profile.tts not in config.tts:
+            yield _unknown(f"voice_profiles.{name}.tts", profile.tts, "tts", config.tts)
+
+
+def _memory(config: Config) -> Iterator[str]:
+    name = config.memory.model
+    if name is not None and name not in config.models:
+        yield _unknown("memory.model", name, "models", config.models)
+
+
+def _timing(config: Config) -> Iterator[str]:
+    needed = 2 * config.heartbeat_interval_ms
+    if config.crash_detection_threshold_ms < needed:
+        yield (
+            f"crash_detection_threshold_ms: {config.crash_detection_threshold_ms} is less than "
+            f"twice heartbeat_interval_ms; set it to {needed} or more, or agents that are merely "
+            "busy count as crashed"
+        )
+
+
+def _limits(config: Config) -> Iterator[str]:
+    yield from _budgets("budgets", config.budgets)
+    for name, agent in config.agents.items():
+        yield from _budgets(f"agents.{name}.budgets", agent.budgets)
+    if config.summary_timeout_ms > MAX_SUMMARY_TIMEOUT_MS:
+        yield (
+            f"summary_timeout_ms: {config.summary_timeout_ms} would make every stop wait for minutes; "
+            f"set it to {MAX_SUMMARY_TIMEOUT_MS} or less"
+        )
+
+
+def _budgets(place: str, budgets: Budgets | AgentBudgets) -> Iterator[str]:
+    tokens, jobs = budgets.total_session_tokens, budgets.max_core_jobs
+    if tokens is not None and tokens < MIN_SESSION_TOKENS:
+        yield (
+            f"{place}.total_session_tokens: {tokens} is less than one model call takes; "
+            f"set it to {MIN_SESSION_TOKENS} or more"
+        )
+    if jobs is not None and jobs > MAX_CORE_JOBS:
+        yield (
+            f"{place}.max_core_jobs: {jobs} is more than one agent can run; "
+            f"set it to {MAX_CORE_JOBS} or less"
+        )
+
+
+def _secrets(config: Config) -> Iterator[str]:
+    for name, places in secret_references(config).items():
+        if name in RESERVED_SECRETS:
+            for place in places:
+                if place != "postgres":
+                    yield (
+                        f"{place}.secret: {name!r} is Choir's own and is never given away; use "
+                        "another name"
+                    )
+
+
+def _unknown(place: str, name: str, section: str, known: Collection[str]) -> str:
+    names = ", ".join(sorted(known)) or "nothing"
+    return f"{place}: there is no {name!r} in {section} (it has {names}); add it or choose another"

@@ -1,0 +1,1 @@
+"""Conversations (DMs) with people: incoming and outgoing messages, chat commands, activity lines."""

@@ -1,0 +1,100 @@
+"""Typing state and job cards, derived from a session's events. Pure. Used by `ActivityPublisher`."""
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from pydantic import ValidationError
+
+from choir_common.wire.activity import MAX_CARD, Card
+from choir_common.wire.events import (
+    NON_CLOSING_KINDS,
+    CoreOutcome,
+    CoreReported,
+    CoreStarted,
+    CoreStopped,
+    Event,
+    parse_payload,
+)
+from choir_common.wire.model import JsonObject
+
+EDGE = "edge"
+BUSY_EVENTS = ("user_msg", "report_begun", "model_output", "tool_call_requested")
+JOB_EVENTS = ("core_started", "core_reported", "core_stopped")
+MAX_CARD_TEXT = 600
+
+
+def is_busy_after(events: Iterable[Event], before: bool) -> bool:
+    """Return whether the edge lane is working on an answer after these events."""
+    busy = before
+    for event in events:
+        if event.lane != EDGE:
+            continue
+        if event.type == "reply" and event.payload.get("kind") not in NON_CLOSING_KINDS:
+            busy = False
+        elif event.type in BUSY_EVENTS:
+            busy = True
+    return busy
+
+
+def job_cards(events: Iterable[Event]) -> Iterator[Card]:
+    """Yield the card updates for core jobs; the start of a quiet job has none."""
+    for event in events:
+        if event.type not in JOB_EVENTS:
+            continue
+        try:
+            payload = parse_payload(event)
+        except ValidationError:
+            continue
+        match payload:
+            case CoreStarted(verbosity="quiet"):
+                continue
+            case CoreStarted():
+                yield _card(payload.job_id, f"⏳ {payload.job_name}: {_short(payload.task_spec)}")
+            case CoreReported():
+                text = f"⏳ {payload.job_name}: {_reported(payload.body) or payload.kind}"
+                yield _card(payload.job_id, text)
+            case CoreStopped():
+                yield _card(payload.job_id, _ended(payload), done=True)
+            case _:
+                continue
+
+
+def _card(card_id: str, text: str, *, done: bool = False) -> Card:
+    return Card(card_id=card_id[:100], text=text[:MAX_CARD], done=done)
+
+
+def _ended(stopped: CoreStopped) -> str:
+    seconds = f"{stopped.duration_ms / 1000:.0f} s, {stopped.steps} steps"
+    reason = f" {_short(stopped.reason)}" if stopped.reason else ""
+    return f"{_mark(stopped.outcome)} {stopped.job_name}: {_said(stopped.outcome)} ({seconds}).{reason}"
+
+
+def _mark(outcome: CoreOutcome) -> str:
+    return "✅" if outcome == "completed" else "⛔"
+
+
+def _said(outcome: CoreOutcome) -> str:
+    match outcome:
+        case "completed":
+            return "done"
+        case "error":
+            return "failed"
+        case "cancelled":
+            return "cancelled"
+        case "budget_exceeded":
+            return "out of budget"
+        case "crashed":
+            return "crashed"
+        case _:
+            assert_never(outcome)
+
+
+def _reported(body: JsonObject) -> str:
+    """Return the text values of a report's body, joined."""
+    texts = [value for value in body.values() if isinstance(value, str)]
+    return _short(" ".join(texts))
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= MAX_CARD_TEXT else f"{plain[:MAX_CARD_TEXT]}…"

@@ -1,0 +1,217 @@
+"""Handlers of the commands that show, start and stop agents. They call the services of `/v1/agents`.
+
+Handlers of the commands that switch an agent's model or voice until it is restarted.
+
+Handlers of the commands about sessions: the newest events as readable lines.
+"""
+
+from datetime import UTC, datetime
+
+from pydantic import ValidationError
+
+from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.wire.events import Event
+from choir_common.wire.operator import AgentView, StartAgent
+from choir_common.wire.rpc import StatusReport
+from choir_control.agents.sessions.record import REASON_RESTART, STOPPED_BY
+from choir_control.conversations.commands.context import RESULT_FOLLOWS, CommandContext
+from choir_control.conversations.commands.parser import (
+    result_recipient,
+    target_agent,
+    target_session,
+)
+from choir_control.conversations.commands.spec import CommandCall
+from choir_control.conversations.commands.texts import CORE, format_status, format_unknown_job
+
+LEFT_OPEN = (
+    "{agent} has stopped in the middle of its work. It goes on with it when it is started; another /stop "
+    "gives the work up."
+)
+GIVEN_UP = "{agent} gives up the work it was stopped in."
+
+
+async def show_status(context: CommandContext, call: CommandCall) -> str:
+    """Return the state of an agent and its jobs, its resources and its remaining budgets."""
+    view = await context.roster.one(target_agent(call))
+    if view.bindings is None:
+        return f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}"
+    held = view.bindings.model_dump(exclude_none=True)
+    lines = [
+        f"{view.agent_id} is {view.state}, up {_age(view.started_at)}, epoch {view.epoch}. "
+        f"Model: {view.model or 'none'}.{_queued(view)}",
+        *(_lane(report) for report in view.lanes),
+        "Holds: " + ", ".join(f"{kind.replace('_', ' ')} {name}" for kind, name in held.items()),
+        f"Session: {view.session_id}",
+    ]
+    return "\n".join(lines)
+
+
+async def list_agents(hands: CommandContext, _: CommandCall) -> str:
+    """Return the state of every agent."""
+    lines = [
+        f"{view.agent_id}: {view.state}, {view.model or 'no model'}{_queued(view)}"
+        for view in await hands.roster.all()
+    ]
+    return "\n".join(lines) or "No agent is configured."
+
+
+async def show_cores(hands: CommandContext, call: CommandCall) -> str:
+    """Return the jobs of an agent and the state of each."""
+    session = await target_session(hands, call)
+    view = await hands.roster.one(session.agent_id)
+    return format_status(view.agent_id, view.lanes)
+
+
+async def start_agent(hands: CommandContext, call: CommandCall) -> str:
+    """Start an agent, bound to this conversation unless the settings name another."""
+    agent_id = target_agent(call)
+    try:
+        # the settings come last, so they can name another conversation
+        wanted = StartAgent.model_validate({"dm": call.dm, **call.settings})
+    except ValidationError:
+        known = ", ".join(sorted(StartAgent.model_fields))
+        raise InvalidRequest(f"What a start takes: {known}. Nothing was done.") from None
+
+    async def start() -> str:
+        row = await hands.starter.start(agent_id, wanted)
+        return f"{agent_id} is started, in {row.bindings.dm}. Session: {row.session_id}"
+
+    said = await hands.background.run(result_recipient(hands, call), "agent start", agent_id, start)
+    return said or f"{agent_id} is being started. {RESULT_FOLLOWS}"
+
+
+async def stop_agent(hands: CommandContext, call: CommandCall) -> str:
+    """Stop an agent; if it is already stopped with open work, discard that work."""
+    agent_id = target_agent(call)
+    hands.configuration.current.agent(agent_id)
+    if await hands.sessions.find_unfinished(agent_id) is None:
+        raise Conflict(f"{agent_id} is not running.")
+
+    async def stop() -> str:
+        why = STOPPED_BY.format(dm=call.dm)
+        ended = await hands.stopper.stop(agent_id, why)
+        if ended is None:
+            given_up = await hands.stopper.give_up(agent_id, why)
+            return GIVEN_UP.format(agent=agent_id) if given_up else f"{agent_id} is not running."
+        if ended.status == "suspended":
+            return LEFT_OPEN.format(agent=agent_id)
+        return f"{agent_id} has stopped."
+
+    said = await hands.background.run(result_recipient(hands, call), "agent stop", agent_id, stop)
+    return said or (
+        f"{agent_id} finishes what it is at, sums up, and stops; that may take some minutes. {RESULT_FOLLOWS}"
+    )
+
+
+async def restart_agent(hands: CommandContext, call: CommandCall) -> str:
+    """Stop an agent at its next safe point and start it with the same resources."""
+    agent_id = target_agent(call)
+    hands.configuration.current.agent(agent_id)
+    if await hands.sessions.find_live(agent_id) is None:
+        raise Conflict(f"{agent_id} is not running.")
+
+    # before the stop: a restart that cannot succeed must not stop the agent
+    await hands.starter.check_restart(agent_id)
+
+    async def restart() -> str:
+        ended = await hands.stopper.stop(agent_id, REASON_RESTART)
+        if ended is None:
+            return f"{agent_id} is not running."
+        row = await hands.starter.restart(agent_id, ended.initial_bindings, ended.image)
+        return f"{agent_id} is started again. Session: {row.session_id}"
+
+    said = await hands.background.run(
+        result_recipient(hands, call), "agent restart", agent_id, restart
+    )
+    return said or (
+        f"{agent_id} finishes what it is at, sums up, and is then started again; that may take some "
+        f"minutes. {RESULT_FOLLOWS}"
+    )
+
+
+def _queued(view: AgentView) -> str:
+    return f" {view.queued_messages} messages wait." if view.queued_messages else ""
+
+
+def _lane(report: StatusReport) -> str:
+    name = report.lane.removeprefix(CORE)
+    doing = " ".join(part for part in (report.state_label, report.skill, report.step) if part)
+    left = report.budget_remaining.items()
+    budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in left)
+    kind = "lane" if name == report.lane else "job"
+    line = f"- {kind} {name}: {doing}" + (f" (left: {budget})" if budget else "")
+    failure = report.model_failure
+    if failure is None:
+        return line
+    return f"{line}\n  The model has not answered for {_age(failure.since)}: {failure.words}"
+
+
+def _age(since: datetime | None) -> str:
+    if since is None:
+        return "?"
+    seconds = int((datetime.now(UTC) - since).total_seconds())
+    hours, minutes = seconds // 3600, seconds % 3600 // 60
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+async def show_model(context: CommandContext, call: CommandCall) -> str:
+    """Return the model that an agent uses and the available ones."""
+    found = await context.session_settings.choices(target_agent(call))
+    known = ", ".join(sorted(context.configuration.current.config.models))
+    core = f", its jobs with {found.core_llm}" if found.core_llm else ""
+    return (
+        f"{found.agent_id} thinks with {found.llm} ({found.model or 'gone from config.json'}){core}. "
+        f"There are {known}."
+    )
+
+
+async def set_model(hands: CommandContext, call: CommandCall) -> str:
+    """Switch an agent to another model."""
+    found = await hands.session_settings.set_model(target_agent(call), call.arguments["name"])
+    return f"{found.agent_id} thinks with {found.llm} from its next step on, until it is restarted."
+
+
+async def show_voice(hands: CommandContext, call: CommandCall) -> str:
+    """Return the voice that an agent uses and the available ones."""
+    found = await hands.session_settings.choices(target_agent(call))
+    known = ", ".join(sorted(hands.configuration.current.config.voice_profiles)) or "none"
+    return f"{found.agent_id} speaks with {found.voice_profile or 'no voice'}. There are {known}."
+
+
+async def set_voice(hands: CommandContext, call: CommandCall) -> str:
+    """Switch an agent to another voice."""
+    found = await hands.session_settings.set_voice(target_agent(call), call.arguments["name"])
+    return f"{found.agent_id} speaks with {found.voice_profile} from now on, until it is restarted."
+
+
+DEFAULT_EVENTS = 10
+MAX_SUMMARY_CHARS = 120
+# payload keys, most informative first
+SUMMARY_KEYS = ("text", "tool", "status", "outcome", "job", "reason", "summary", "error", "state")
+
+
+async def show_events(context: CommandContext, call: CommandCall) -> str:
+    """Return the newest events of a session, oldest first."""
+    session = await target_session(context, call)
+    count = int(call.arguments.get("count", DEFAULT_EVENTS))
+    found = await context.events.read(session.session_id, max(0, session.head.rev - count), count)
+    return "\n".join(event_line(event) for event in found) or "Nothing has happened yet."
+
+
+async def check_job(hands: CommandContext, call: CommandCall) -> None:
+    """Raise NotFound when the conversation's session has no open core job of the given name."""
+    job = call.arguments.get("job")
+    if job is None or call.session_id is None:
+        return
+    open_jobs = await hands.events.list_open_jobs(call.session_id)
+    if job not in open_jobs:
+        raise NotFound(format_unknown_job(call.bound_agent_id or "", job, open_jobs))
+
+
+def event_line(event: Event) -> str:
+    """Return an event as one line."""
+    gist = next((str(event.payload[key]) for key in SUMMARY_KEYS if event.payload.get(key)), "")
+    flat = " ".join(gist.split())
+    short = flat if len(flat) <= MAX_SUMMARY_CHARS else f"{flat[:MAX_SUMMARY_CHARS]}…"
+    words = event.type.replace("_", " ")
+    return f"{event.rev} {event.at[11:19]} {event.lane}: {words}" + (f": {short}" if short else "")

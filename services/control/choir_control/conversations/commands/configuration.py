@@ -1,0 +1,81 @@
+"""Handlers of the commands for config.json and secret names. They call `ConfigStaging`.
+
+`/config apply` applies what this conversation was last shown; if something else is staged by then, it
+fails.
+"""
+
+from choir_common.errors import Conflict
+from choir_common.wire.config import secret_references
+from choir_control.agents.rollout.config_staging import StagedDifference
+from choir_control.conversations.commands.context import RESULT_FOLLOWS, CommandContext
+from choir_control.conversations.commands.parser import result_recipient
+from choir_control.conversations.commands.spec import CommandCall
+
+MAX_SHOWN_CHANGES = 30
+COMMIT_CHARS = 9
+STAGED_TEXT = "config.json is staged; /config diff shows it."
+
+
+async def load_config(context: CommandContext, call: CommandCall) -> str:
+    """Read config.json, check all repositories, and stage the result."""
+
+    async def load() -> str:
+        await context.staging.load()
+        return STAGED_TEXT
+
+    said = await context.background.run(result_recipient(context, call), "config load", "all", load)
+    if said is None:
+        return f"The repositories are being fetched. {RESULT_FOLLOWS}"
+    if said != STAGED_TEXT:
+        return said
+    # apply accepts only the digest that this conversation was shown
+    return _shown(context, call, await context.staging.diff(), "Staged")
+
+
+async def diff_config(hands: CommandContext, call: CommandCall) -> str:
+    """Return the differences between the staged and the active configuration."""
+    return _shown(hands, call, await hands.staging.diff(), "Waiting")
+
+
+async def apply_config(hands: CommandContext, call: CommandCall) -> str:
+    """Apply the configuration that this conversation was shown."""
+    digest = hands.dialogue.get_config_digest(call.dm)
+    if digest is None:
+        raise Conflict("Look first at what would be applied: /config load, or /config diff.")
+    snapshot, done = await hands.staging.apply(digest)
+    warned = "".join(f"\nWarning: {warning}" for warning in done.warnings)
+    return (
+        f"Version {snapshot.version} is in force, with {len(done.changes)} changes; running agents are "
+        f"told.{warned}"
+    )
+
+
+async def list_secrets(hands: CommandContext, _: CommandCall) -> str:
+    """Return the names of the secrets that are set or missing; never a value."""
+    uses, known = secret_references(hands.configuration.current.config), hands.vault.names()
+    lines = [
+        f"{name}: {'set' if name in known else 'MISSING'}, "
+        + (f"used by {', '.join(uses[name])}" if name in uses else "used by nothing")
+        for name in sorted(known | uses.keys())
+    ]
+    return "\n".join(lines) or "There are no secrets."
+
+
+def _shown(hands: CommandContext, call: CommandCall, found: StagedDifference, word: str) -> str:
+    hands.dialogue.set_config_digest(call.dm, found.staged.digest)
+    changes = [
+        f"{change.kind} {change.path} ({change.category})"
+        + (f": {change.note}" if change.note else "")
+        for change in found.changes
+    ]
+    changes += [
+        f"{repo.owner} repository: {(repo.before or 'not built')[:COMMIT_CHARS]} -> "
+        f"{repo.after[:COMMIT_CHARS]}{', stale' if repo.stale else ''} ({repo.category}): {repo.note}"
+        for repo in found.repos
+    ]
+    shown = changes[:MAX_SHOWN_CHANGES]
+    lines = [f"{word}: {len(found.changes)} changes of config.json.", *shown]
+    if len(changes) > len(shown):
+        lines.append(f"… and {len(changes) - len(shown)} more; choirctl config diff shows all.")
+    lines += [f"Warning: {warning}" for warning in found.warnings]
+    return "\n".join([*lines, "/config apply puts this in force."] if found.changes else lines)

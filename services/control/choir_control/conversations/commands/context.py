@@ -1,0 +1,82 @@
+"""Dependencies of the command handlers. Built by `app`; every handler takes it as its first argument.
+
+Background execution of commands that outlast their acknowledgement.
+
+Used by the handlers of `agents` and `works`. A channel waits seconds for its acknowledgement; an agent
+may take minutes to stop. The conversation then gets the result later. Each command runs as an operation,
+so that one interrupted by the end of choird is reported, too.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from choir_common.wire.model import WireModel
+from choir_control.agents.operations.progress import OperationProgress
+from choir_control.agents.operations.service import OperationService
+from choir_control.agents.operations.store import Requester
+from choir_control.agents.rollout.config_staging import ConfigStaging
+from choir_control.agents.rollout.service import UpdateService
+from choir_control.agents.sessions.overrides import SessionOverrides
+from choir_control.agents.sessions.start import SessionStarter
+from choir_control.agents.sessions.stop import SessionStopper
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.agents.sessions.workspace_reset import WorkspaceService
+from choir_control.approvals.service import ApprovalService
+from choir_control.approvals.store import ApprovalStore
+from choir_control.configuration.current import ConfigService
+from choir_control.configuration.secrets.store import SecretStore
+from choir_control.conversations.commands.dialogue import DialogueState
+from choir_control.conversations.outbox.store import OutboxStore
+from choir_control.conversations.session_overview import AgentOverview
+from choir_control.log.eventlog.store import EventStore
+
+# the gateway waits five seconds for an acknowledgement
+ACKNOWLEDGE_WITHIN_S = 3.0
+RESULT_FOLLOWS = "This conversation is told when it is done."
+CommandTask = Callable[[], Awaitable[str]]
+
+
+class BackgroundCommands:
+    """Runs the work of commands as operations."""
+
+    def __init__(self, operations: OperationService) -> None:
+        self._operations = operations
+
+    async def run(self, asker: Requester, kind: str, subject: str, work: CommandTask) -> str | None:
+        """Start the work and wait `RESPONSE_TIMEOUT_S` for its result text; None if it is still running then.
+
+        Raises RateLimited while too many operations run.
+        """
+
+        async def noted(progress: OperationProgress) -> WireModel | None:
+            progress.outcome = await work()
+            return None
+
+        operation_id = await self._operations.begin(kind, subject, frozenset(), noted)
+        view = await self._operations.wait_or_notify_later(
+            operation_id, ACKNOWLEDGE_WITHIN_S, asker
+        )
+        return None if view is None else view.error or view.step
+
+
+@dataclass(frozen=True, slots=True)
+class CommandContext:
+    """The services that commands call; the operator API uses the same ones."""
+
+    configuration: ConfigService
+    staging: ConfigStaging
+    vault: SecretStore
+    roster: AgentOverview
+    starter: SessionStarter
+    stopper: SessionStopper
+    session_settings: SessionOverrides
+    sessions: SessionStore
+    events: EventStore
+    approvals: ApprovalStore
+    approval_service: ApprovalService
+    outbox: OutboxStore
+    rollout: UpdateService
+    operations: OperationService
+    workspaces: WorkspaceService
+    background: BackgroundCommands
+    dialogue: DialogueState

@@ -1,0 +1,243 @@
+"""Execute commands typed in a conversation instead of queueing them for the agent.
+
+Called by `inbox.accept` for every message. A command that signals the agent becomes a signal of the
+session that is bound to the conversation, in the statement that stores the message. A command that
+changes something else stores the message first, so that a repeated delivery changes nothing. The result
+is the acknowledgement's note to the user, never a message in the agent's name.
+"""
+
+import asyncio
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import assert_never
+
+from choir_common.errors import ChoirError, Unavailable
+from choir_common.ids import new_id
+from choir_common.wire.messages import InboundMessage
+from choir_common.wire.signals import SignalBody
+from choir_control.conversations.commands.context import CommandContext
+from choir_control.conversations.commands.dialogue import OpenConfirmation
+from choir_control.conversations.commands.parser import (
+    TypedCommand,
+    find_command,
+    parse_arguments,
+    parse_command,
+    replace_choirctl_commands,
+)
+from choir_control.conversations.commands.spec import (
+    CommandCall,
+    CommandFunction,
+    CommandSpec,
+    MutationAction,
+    QueryAction,
+    SignalAction,
+)
+from choir_control.conversations.commands.table import ALIASES, CHAT_COMMANDS, HELP, commands_for
+from choir_control.conversations.commands.texts import (
+    format_greeting,
+    format_no_agent,
+    format_signal_effect,
+)
+from choir_control.conversations.inbox.service import CommandResult
+from choir_control.conversations.inbox.store import BoundSession, InboxStore, StoredMessage
+
+SIGNALLED_STATUSES = ("starting", "active", "crashed")
+# commands for the agent itself, and the one that the rehearsal model shows in its first greeting
+AGENT_COMMANDS = ("/continue", "/tool")
+
+MAX_DIGITS = 4
+CONFIRMING_ANSWERS = frozenset({"yes", "y"})
+"""Answers that confirm a destructive command."""
+
+
+class CommandHandler:
+    """Handler of the commands in conversations."""
+
+    def __init__(
+        self,
+        store: InboxStore,
+        context: CommandContext,
+        notifier: Callable[[str], None],
+        locks: Callable[[str], asyncio.Lock],
+    ) -> None:
+        """`turn_of` returns a conversation's lock: its signals become visible in the order of their ids."""
+        self._store = store
+        self._hands = context
+        self._ring = notifier
+        self._turn_of = locks
+
+    async def handle(self, message: InboundMessage) -> CommandResult | None:
+        """Execute a message that is a command; return None if it is for the agent.
+
+        Raises Unavailable when the same message is being stored by a concurrent request.
+        """
+        confirmed = await self._take_confirmed_command(message)
+        typed = confirmed or parse_command(message.text) or await self._take_chosen_command(message)
+        # any message closes an open question
+        self._hands.dialogue.take_question(message.dm)
+        if typed is None or typed.name in AGENT_COMMANDS:
+            return None
+        holder = await self._store.find_bound_session(message.dm)
+        try:
+            stored, note = await self._execute(message, typed, holder, confirmed is not None)
+        except Unavailable:
+            # Not stored: the gateway must deliver the message again.
+            raise
+        except ChoirError as error:
+            stored, note = None, error.message
+        return CommandResult(
+            typed.name, stored or _seen(holder), self._adapt_to_channel(note, message.dm)
+        )
+
+    def _adapt_to_channel(self, note: str, dm: str) -> str:
+        config = self._hands.configuration.current.config
+        found = config.dms.get(dm)
+        # console users have choirctl; others can only type commands
+        if found is None or config.gateways[found.gateway].type == "console":
+            return note
+        return replace_choirctl_commands(note, CHAT_COMMANDS)
+
+    async def _execute(
+        self,
+        message: InboundMessage,
+        typed: TypedCommand,
+        holder: BoundSession | None,
+        confirmed: bool,
+    ) -> tuple[StoredMessage | None, str]:
+        is_admin = self._is_admin(message.dm)
+        bound = holder.agent_id if holder else await self._default_agent(message.dm)
+        if typed.name == "/start" and not typed.rest:
+            # Telegram sends this when a user opens a bot
+            return None, format_greeting(bound, holder.status if holder else None)
+        row, rest = _find(typed, is_admin)
+        if row is None:
+            return None, unknown_text(typed, is_admin)
+        if row is HELP:
+            return None, help_text(is_admin)
+        given = parse_arguments(row, rest)
+        call = CommandCall(
+            dm=message.dm,
+            is_admin=is_admin,
+            bound_agent_id=bound,
+            session_id=holder.session_id if holder else None,
+            arguments=given.values,
+            settings=given.settings,
+            reply_to=message.reply_to.message_id if message.reply_to else None,
+        )
+        match row.action:
+            case SignalAction(signal, check):
+                if check is not None:
+                    await check(self._hands, call)
+                return await self._send_signal(message, signal(call))
+            case QueryAction(answer):
+                return None, await answer(self._hands, call)
+            case MutationAction(_, question) if question is not None and not confirmed:
+                return None, await self._ask_to_confirm(message, call, question)
+            case MutationAction(act):
+                return await self._execute_mutation(message, call, act)
+            case None:
+                return None, help_text(is_admin)
+            case _:
+                assert_never(row.does)
+
+    async def _default_agent(self, dm: str) -> str | None:
+        """Return the default agent of a conversation that is bound to none."""
+        held_last = await self._store.find_last_agent(dm)
+        return self._hands.configuration.current.default_agent_for(dm, held_last)
+
+    async def _send_signal(
+        self, message: InboundMessage, body: SignalBody
+    ) -> tuple[StoredMessage, str]:
+        async with self._turn_of(message.dm):
+            stored = await self._store.store_command(new_id("in"), message, body)
+        if stored is None:
+            raise Unavailable("The same command is being stored elsewhere; try again.")
+        if stored.agent_id is None or stored.session_status not in SIGNALLED_STATUSES:
+            return stored, format_no_agent(stored.agent_id, stored.session_status)
+        if not stored.duplicate:
+            self._ring(message.dm)
+        return stored, format_signal_effect(body, stored.agent_id, stored.session_status)
+
+    async def _execute_mutation(
+        self, message: InboundMessage, call: CommandCall, act: CommandFunction
+    ) -> tuple[StoredMessage, str]:
+        stored = await self._store.store_handled_command(new_id("in"), message)
+        if stored is None:
+            raise Unavailable("The same command is being stored elsewhere; try again.")
+        if stored.duplicate:
+            return stored, "This came before and was taken then; /status shows how things stand."
+        try:
+            return stored, await act(self._hands, call)
+        except ChoirError as error:
+            # The message is stored and a repeat would not be executed, so the reason is returned now.
+            return stored, error.message
+
+    async def _ask_to_confirm(
+        self, message: InboundMessage, call: CommandCall, question: CommandFunction
+    ) -> str:
+        asked = await question(self._hands, call)
+        last_word = await self._hands.outbox.read_newest_id(message.dm)
+        self._hands.dialogue.set_confirmation(message.dm, OpenConfirmation(message.text, last_word))
+        return f"{asked} Answer yes to do it; anything else leaves everything as it is."
+
+    async def _take_confirmed_command(self, message: InboundMessage) -> TypedCommand | None:
+        """Return the command that this message confirms, or None."""
+        asked = self._hands.dialogue.take_confirmation(message.dm)
+        if asked is None or message.text.strip().rstrip(".!").lower() not in CONFIRMING_ANSWERS:
+            return None
+        # A yes may instead answer a message sent since the question.
+        since = await self._hands.outbox.read_newest_id(message.dm)
+        return parse_command(asked.text) if since == asked.last_word else None
+
+    async def _take_chosen_command(self, message: InboundMessage) -> TypedCommand | None:
+        """Return the command that a bare number completes, right after a list with a question."""
+        question = self._hands.dialogue.take_question(message.dm)
+        number = message.text.strip()
+        if question is None or not (number.isdecimal() and len(number) <= MAX_DIGITS):
+            return None
+        # A number may instead answer a message sent since the question; then the list is shown again.
+        since = await self._hands.outbox.read_newest_id(message.dm)
+        return TypedCommand(question.command, number if since == question.last_outbox_id else "")
+
+    def _is_admin(self, dm: str) -> bool:
+        found = self._hands.configuration.current.config.dms.get(dm)
+        return found is not None and found.admin
+
+
+def _find(typed: TypedCommand, is_admin: bool) -> tuple[CommandSpec | None, str]:
+    meant = TypedCommand(ALIASES.get(typed.name, typed.name), typed.rest)
+    return find_command(commands_for(is_admin), meant) or (None, "")
+
+
+def _seen(holder: BoundSession | None) -> StoredMessage:
+    if holder is None:
+        return StoredMessage("", False, None, None)
+    return StoredMessage("", False, holder.agent_id, holder.status)
+
+
+def help_text(is_admin: bool) -> str:
+    """Return the list of commands as help text."""
+    lines = [
+        f"{row.usage_for(is_admin=is_admin)} - {row.summary}" for row in commands_for(is_admin)
+    ]
+    return "\n".join([*lines, "Everything else goes to the agent."])
+
+
+def unknown_text(typed: TypedCommand, is_admin: bool) -> str:
+    """Return the error text for an unknown or ambiguous command, with suggestions."""
+    if find_command(commands_for(is_admin=True), typed) and not is_admin:
+        return f"{typed.name} is for admin conversations; /help lists what you can do here. Nothing was done."
+    several = [
+        row.usage_for(is_admin=is_admin)
+        for row in commands_for(is_admin)
+        if row.name.startswith(f"{typed.name} ")
+    ]
+    if several:
+        return f"{typed.name} what? There are {', '.join(several)}. Nothing was done."
+    names = {row.name.split()[0] for row in commands_for(is_admin)} | ALIASES.keys()
+    near = get_close_matches(typed.name, sorted(names), 1)
+    meant = f" Did you mean {near[0]}?" if near else ""
+    return (
+        f"There is no command {typed.name}; /help lists those there are.{meant} Nothing was sent. To "
+        "send it to the agent as it is, begin with a space."
+    )

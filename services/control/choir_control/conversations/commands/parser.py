@@ -1,0 +1,174 @@
+"""Parse a message as a command, and its rest as the arguments of a row. Pure; called by `obey`.
+
+Rewrite choirctl commands in a message as the commands that can be typed in a conversation. Pure.
+
+Called by `obey` for conversations on channels other than the console.
+
+Target agent and session of a command, and the permission check. Used by the handlers.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from choir_control.agents.operations.store import Requester
+from choir_control.agents.sessions.record import SessionRow
+from choir_control.conversations.commands.context import CommandContext
+from choir_control.conversations.commands.spec import (
+    ArgumentKind,
+    CommandArgument,
+    CommandCall,
+    CommandSpec,
+)
+
+# A path such as /etc/hosts is no command, and neither is text after a leading space.
+_COMMAND = re.compile(r"/([A-Za-z_][A-Za-z_-]{0,31})(?:@\w{1,64})?(?:\s+(.*))?", re.DOTALL)
+MAX_COUNT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TypedCommand:
+    """A message that looks like a command: its first word, and the rest."""
+
+    name: str
+    rest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedArguments:
+    """The arguments of a command by name, and its settings."""
+
+    values: Mapping[str, str]
+    settings: Mapping[str, str]
+
+
+def parse_command(text: str) -> TypedCommand | None:
+    """Return the command that a message looks like, or None for a message to the agent."""
+    found = _COMMAND.fullmatch(text.rstrip())
+    if found is None:
+        return None
+    # Telegram does not allow hyphens in command names.
+    return TypedCommand(f"/{found[1].lower().replace('_', '-')}", (found[2] or "").strip())
+
+
+def find_command(
+    rows: Sequence[CommandSpec], typed: TypedCommand
+) -> tuple[CommandSpec, str] | None:
+    """Return the matching row and the text of its arguments, or None.
+
+    The row with the longest name wins; then one that takes arguments exactly if some were typed:
+    `/voice` and `/voice calm` are different commands.
+    """
+    found = [(row, rest) for row in rows if (rest := _rest(row, typed)) is not None]
+    return max(
+        found,
+        key=lambda each: (len(each[0].name), bool(each[1]) == bool(each[0].arguments)),
+        default=None,
+    )
+
+
+def _rest(row: CommandSpec, typed: TypedCommand) -> str | None:
+    if row.typed_form is None:
+        return None
+    first, *more = row.typed_form.split()
+    words = typed.rest.split(maxsplit=len(more))
+    if first != typed.name or [word.lower() for word in words[: len(more)]] != more:
+        return None
+    return words[len(more)] if len(words) > len(more) else ""
+
+
+def parse_arguments(row: CommandSpec, text: str) -> ParsedArguments:
+    """Parse the arguments of a row. Raises InvalidRequest with the usage."""
+    values: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    rest = text.strip()
+    for argument in row.arguments:
+        if argument.kind is ArgumentKind.SETTINGS:
+            settings, rest = _settings(row, rest), ""
+            continue
+        # a text argument takes the rest of the message
+        value, rest = (rest, "") if argument.kind is ArgumentKind.TEXT else _next_word(rest)
+        if value:
+            values[argument.name] = _checked(row, argument, value)
+        elif argument.required:
+            raise InvalidRequest(f"Say what: {row.usage}. Nothing was done.")
+    if rest:
+        raise InvalidRequest(
+            f"{rest.split()[0][:60]!r} is too much: {row.usage}. Nothing was done."
+        )
+    return ParsedArguments(values, settings)
+
+
+def _next_word(text: str) -> tuple[str, str]:
+    word, *rest = text.split(maxsplit=1) or [""]
+    return word, rest[0] if rest else ""
+
+
+def _checked(row: CommandSpec, argument: CommandArgument, value: str) -> str:
+    if argument.kind is ArgumentKind.COUNT and not (
+        value.isdecimal() and 0 < int(value[:9]) <= MAX_COUNT
+    ):
+        raise InvalidRequest(f"{value[:60]!r} is no number from 1 to {MAX_COUNT}: {row.usage}.")
+    return value
+
+
+def _settings(row: CommandSpec, text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in text.split():
+        # also accept `--llm=quick`, as on choirctl's command line
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not (name and equals and value):
+            raise InvalidRequest(f"{word[:60]!r} is not name=value: {row.usage}. Nothing was done.")
+        found[name.replace("-", "_")] = value
+    return found
+
+
+def replace_choirctl_commands(text: str, rows: Sequence[CommandSpec]) -> str:
+    """Return a message with each choirctl command replaced by its typed form."""
+    # `... set` takes its arguments in another order there
+    known = {
+        row.choirctl: row.typed_form
+        for row in rows
+        if row.typed_form and row.choirctl and not row.choirctl.endswith(" set")
+    }
+    for words in sorted(known, key=len, reverse=True):
+        text = re.sub(rf"choirctl {re.escape(words)}(?![\w-])", known[words] or "", text)
+    return text
+
+
+AGENT = "agent"
+
+
+def target_agent(call: CommandCall) -> str:
+    """Return the agent that a command targets: the named one, or else the conversation's own.
+
+    Raises Forbidden when a regular conversation names another agent, NotFound when it has none.
+    """
+    named = call.arguments.get(AGENT)
+    if named is not None and not call.is_admin and named != call.bound_agent_id:
+        own = (
+            f"It reaches {call.bound_agent_id}, and needs no name."
+            if call.bound_agent_id
+            else "It has none."
+        )
+        raise Forbidden(f"This conversation is not an admin's. {own} Nothing was done.")
+    agent_id = named or call.bound_agent_id
+    if agent_id is None:
+        raise NotFound("No agent is bound to this conversation, so nothing was done.")
+    return agent_id
+
+
+def result_recipient(context: CommandContext, call: CommandCall) -> Requester:
+    """Return the conversation of a command, as the recipient of the result of an operation."""
+    return Requester(call.dm, context.configuration.current.gateway_of(call.dm) or "")
+
+
+async def target_session(hands: CommandContext, call: CommandCall) -> SessionRow:
+    """Return the live session of the target agent. Raises Conflict when the agent is not running."""
+    agent_id = target_agent(call)
+    hands.configuration.current.agent(agent_id)
+    session = await hands.sessions.find_live(agent_id)
+    if session is None:
+        raise Conflict(f"{agent_id} is not running, so there is nothing to show.")
+    return session

@@ -1,0 +1,391 @@
+"""The command table: to add a command, add a row. Read by `obey`, served by `GET /v1/commands`.
+
+`tests/contract/test_command_table.py` checks it against the routes and choirctl.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
+from choir_control.conversations.commands import agents, approvals, configuration, operations
+from choir_control.conversations.commands.spec import (
+    ArgumentKind,
+    CommandArgument,
+    CommandCall,
+    CommandScope,
+    CommandSpec,
+    MutationAction,
+    QueryAction,
+    SignalAction,
+)
+
+OPTIONAL_AGENT = CommandArgument("agent", ArgumentKind.AGENT)
+REQUIRED_NAME = CommandArgument("name", required=True)
+REQUIRED_AGENT = CommandArgument("agent", ArgumentKind.AGENT, required=True)
+
+HELP = CommandSpec("Show these commands.", typed_form="/help", route="GET /v1/commands")
+"""Handled by `obey`, which has the table."""
+
+
+def _inject(call: CommandCall) -> InjectSignal:
+    return InjectSignal(text=call.arguments["text"], sent_at=datetime.now(UTC))
+
+
+def _cancel(call: CommandCall) -> CancelSignal:
+    return CancelSignal(job=call.arguments.get("job"))
+
+
+CONVERSATION_COMMANDS = (
+    CommandSpec(
+        "Show what the agent and its jobs do, what it holds, and what its budgets leave.",
+        typed_form="/status",
+        arguments=(OPTIONAL_AGENT,),
+        action=QueryAction(agents.show_status),
+        choirctl="agent status",
+        route="GET /v1/agents/{agent_id}",
+    ),
+    CommandSpec(
+        "Tell the agent something at once, while it works.",
+        typed_form="/inject",
+        arguments=(CommandArgument("text", ArgumentKind.TEXT, required=True),),
+        action=SignalAction(_inject),
+        choirctl="agent inject",
+        route="POST /v1/agents/{agent_id}/inject",
+    ),
+    CommandSpec(
+        "Stop what it is doing for you now, or one of its jobs.",
+        typed_form="/cancel",
+        arguments=(CommandArgument("job"),),
+        action=SignalAction(_cancel, check=agents.check_job),
+        choirctl="agent cancel",
+        route="POST /v1/agents/{agent_id}/cancel",
+    ),
+    CommandSpec(
+        "Let it sum up the older part of the conversation.",
+        typed_form="/compact",
+        action=SignalAction(lambda _: CompactSignal()),
+        choirctl="session compact",
+        route="POST /v1/agents/{agent_id}/compact",
+    ),
+    CommandSpec(
+        "Show its jobs, and what each is doing.",
+        typed_form="/cores",
+        arguments=(OPTIONAL_AGENT,),
+        action=QueryAction(agents.show_cores),
+        choirctl="session cores",
+    ),
+    CommandSpec(
+        "Show what happened last.",
+        typed_form="/events",
+        arguments=(CommandArgument("count", ArgumentKind.COUNT),),
+        action=QueryAction(agents.show_events),
+        choirctl="session events",
+        route="GET /v1/sessions/{session_id}/events",
+    ),
+    CommandSpec(
+        "Stop the agent in good order; work it leaves open waits for its next start.",
+        typed_form="/stop",
+        arguments=(OPTIONAL_AGENT,),
+        action=MutationAction(agents.stop_agent),
+        choirctl="agent stop",
+        route="POST /v1/agents/{agent_id}/stop",
+    ),
+    CommandSpec(
+        "Stop the agent in good order and start it again with what it holds.",
+        typed_form="/restart",
+        arguments=(OPTIONAL_AGENT,),
+        action=MutationAction(agents.restart_agent),
+        choirctl="agent restart",
+        route="POST /v1/agents/{agent_id}/restart",
+    ),
+    CommandSpec(
+        "Show which model the agent thinks with, and which there are.",
+        typed_form="/model",
+        arguments=(OPTIONAL_AGENT,),
+        action=QueryAction(agents.show_model),
+        choirctl="model get",
+        route="GET /v1/agents/{agent_id}/model",
+    ),
+    CommandSpec(
+        "Have it think with another model, until it is restarted.",
+        typed_form="/model llm",
+        arguments=(REQUIRED_NAME, OPTIONAL_AGENT),
+        action=MutationAction(agents.set_model),
+        choirctl="model set",
+        route="PUT /v1/agents/{agent_id}/model",
+    ),
+    CommandSpec(
+        "Show which voice the agent speaks with, and which there are.",
+        typed_form="/voice",
+        action=QueryAction(agents.show_voice),
+        choirctl="voice get",
+        route="GET /v1/agents/{agent_id}/voice",
+    ),
+    CommandSpec(
+        "Have it speak with another voice, until it is restarted.",
+        typed_form="/voice",
+        arguments=(REQUIRED_NAME, OPTIONAL_AGENT),
+        action=MutationAction(agents.set_voice),
+        choirctl="voice set",
+        route="PUT /v1/agents/{agent_id}/voice",
+    ),
+    CommandSpec(
+        "List what waits for your decision, or show one of it: what exactly would change.",
+        typed_form="/approvals",
+        arguments=(CommandArgument("id"),),
+        action=QueryAction(approvals.list_approvals),
+        choirctl="approval list",
+        route="GET /v1/approvals",
+    ),
+    CommandSpec(
+        "Approve a request: by its id, its number in the list, or the only one.",
+        typed_form="/approve",
+        arguments=(CommandArgument("id"),),
+        action=MutationAction(approvals.approve),
+        choirctl="approval approve",
+        route="POST /v1/approvals/{approval_id}/approve",
+    ),
+    CommandSpec(
+        "Reject a request: by its id, its number in the list, or the only one.",
+        typed_form="/reject",
+        arguments=(CommandArgument("id"),),
+        action=MutationAction(approvals.reject),
+        choirctl="approval reject",
+        route="POST /v1/approvals/{approval_id}/reject",
+    ),
+    CommandSpec("Let it spend as much again when a budget is used up.", typed_form="/continue"),
+    HELP,
+)
+
+ADMIN_COMMANDS = (
+    CommandSpec(
+        "Start an agent in this conversation; settings replace its defaults.",
+        CommandScope.ADMIN,
+        "/start",
+        (REQUIRED_AGENT, CommandArgument("settings", ArgumentKind.SETTINGS)),
+        MutationAction(agents.start_agent),
+        choirctl="agent start",
+        route="POST /v1/agents/{agent_id}/start",
+    ),
+    CommandSpec(
+        "List all agents and how each stands.",
+        CommandScope.ADMIN,
+        "/agent list",
+        (),
+        QueryAction(agents.list_agents),
+        choirctl="agent list",
+        route="GET /v1/agents",
+    ),
+    CommandSpec(
+        "Build an agent's image; the agent is not touched.",
+        CommandScope.ADMIN,
+        "/agent build",
+        (REQUIRED_AGENT,),
+        MutationAction(operations.build_agent),
+        choirctl="agent build",
+        route="POST /v1/agents/{agent_id}/build",
+    ),
+    CommandSpec(
+        "Build an agent's image and, if it runs, start it with that.",
+        CommandScope.ADMIN,
+        "/update",
+        (OPTIONAL_AGENT,),
+        MutationAction(operations.update_agent),
+        choirctl="agent update",
+        route="POST /v1/agents/{agent_id}/update",
+    ),
+    CommandSpec(
+        "Update all agents, one after the other.",
+        CommandScope.ADMIN,
+        "/update-all",
+        (),
+        MutationAction(operations.update_all),
+        choirctl="agent update-all",
+        route="POST /v1/agents/update-all",
+    ),
+    CommandSpec(
+        "Show how far a long work is, or how it ended.",
+        CommandScope.ADMIN,
+        "/operation",
+        (CommandArgument("id"),),
+        QueryAction(operations.show_operation),
+        choirctl="operation show",
+        route="GET /v1/operations/{operation_id}",
+    ),
+    CommandSpec(
+        "List the workspaces, who holds each, and how much is in it.",
+        CommandScope.ADMIN,
+        "/workspace list",
+        (),
+        QueryAction(operations.list_workspaces),
+        choirctl="workspace list",
+        route="GET /v1/workspaces",
+    ),
+    CommandSpec(
+        "Delete everything in a workspace; its agent is stopped first.",
+        CommandScope.ADMIN,
+        "/workspace reset",
+        (REQUIRED_NAME,),
+        MutationAction(operations.reset_workspace, confirm=operations.ask_before_reset),
+        choirctl="workspace reset",
+        route="POST /v1/workspaces/{name}/reset",
+    ),
+    CommandSpec(
+        "Read and check config.json as a whole, and stage it.",
+        CommandScope.ADMIN,
+        "/config load",
+        (),
+        MutationAction(configuration.load_config),
+        choirctl="config load",
+        route="POST /v1/config/load",
+    ),
+    CommandSpec(
+        "Show what is staged and not yet in force.",
+        CommandScope.ADMIN,
+        "/config diff",
+        (),
+        QueryAction(configuration.diff_config),
+        choirctl="config diff",
+        route="GET /v1/config/diff",
+    ),
+    CommandSpec(
+        "Put in force what you were shown.",
+        CommandScope.ADMIN,
+        "/config apply",
+        (),
+        MutationAction(configuration.apply_config),
+        choirctl="config apply",
+        route="POST /v1/config/apply",
+    ),
+    CommandSpec(
+        "List the names of secrets, and who uses each; never a value.",
+        CommandScope.ADMIN,
+        "/secret list",
+        (),
+        QueryAction(configuration.list_secrets),
+        route="GET /v1/secrets",
+    ),
+)
+
+
+def _for_operators(summary: str, choirctl: str | None, route: str | None) -> CommandSpec:
+    return CommandSpec(summary, CommandScope.OPERATOR, choirctl=choirctl, route=route)
+
+
+OPERATOR_COMMANDS = (
+    _for_operators("Show whether Choir works, and each part of it.", "status", "GET /v1/status"),
+    _for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
+    _for_operators("Read what was said in a conversation.", None, "GET /v1/dms/{dm}/messages"),
+    _for_operators("Hear what is said in a conversation.", None, "GET /v1/dms/{dm}/events"),
+    _for_operators("Press a button in a conversation.", None, "POST /v1/dms/{dm}/press"),
+    _for_operators("Put a file for a message.", None, "PUT /v1/dms/{dm}/files"),
+    _for_operators(
+        "Get a file of a message.", None, "GET /v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
+    ),
+    _for_operators("List the conversations, and who holds each.", None, "GET /v1/dms"),
+    _for_operators("Show one request whole.", "approval show", "GET /v1/approvals/{approval_id}"),
+    _for_operators(
+        "Follow a session's log as it grows.", None, "GET /v1/sessions/{session_id}/events/stream"
+    ),
+    _for_operators(
+        "Take back what was approved and applied.",
+        "approval rollback",
+        "POST /v1/approvals/{approval_id}/rollback",
+    ),
+    _for_operators("List sessions, newest first.", "session list", "GET /v1/sessions"),
+    _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
+    _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
+    _for_operators("List voices.", "voice list", "GET /v1/voices"),
+    _for_operators("List long works, newest first.", "operation list", "GET /v1/operations"),
+    _for_operators("Hear what a work says.", None, "GET /v1/operations/{operation_id}/events"),
+    _for_operators("Show the configuration in force.", "config show", "GET /v1/config"),
+    _for_operators("Print the JSON Schema of config.json.", None, "GET /v1/config/schema"),
+    _for_operators("Show who has the version in force.", "config report", "GET /v1/config/report"),
+    _for_operators("Read secrets.json again.", "secret apply", "POST /v1/secrets/apply"),
+    _for_operators("Cancel a core job of a session.", "session cancel", None),
+    _for_operators(
+        "Check that a session's log is what was written.",
+        "session verify",
+        "GET /v1/sessions/{session_id}/verify",
+    ),
+)
+
+_OF_MEMORY = "/v1/agents/{agent_id}/memory"
+MEMORY_COMMANDS = (
+    _for_operators("Show how much an agent remembers.", "memory status", f"GET {_OF_MEMORY}"),
+    _for_operators(
+        "List what an agent knows, or the units of its sessions.",
+        "memory list",
+        f"GET {_OF_MEMORY}/documents",
+    ),
+    _for_operators(
+        "Show one document whole.", "memory show", f"GET {_OF_MEMORY}/documents/{{name}}"
+    ),
+    _for_operators(
+        "Search an agent's memory as it would itself.", "memory search", f"POST {_OF_MEMORY}/search"
+    ),
+    _for_operators(
+        "Write knowledge into an agent's memory.", "memory put", f"POST {_OF_MEMORY}/documents"
+    ),
+    _for_operators(
+        "Erase a document and what only it supported.",
+        "memory delete",
+        f"DELETE {_OF_MEMORY}/documents/{{name}}",
+    ),
+    _for_operators(
+        "Erase all that memory has of a session.",
+        "memory delete",
+        f"DELETE {_OF_MEMORY}/sessions/{{session_id}}",
+    ),
+    _for_operators(
+        "Carry all of an agent's memory away.", "memory export", f"GET {_OF_MEMORY}/export"
+    ),
+    _for_operators(
+        "Bring an export into an agent's memory.", "memory import", f"POST {_OF_MEMORY}/import"
+    ),
+    _for_operators(
+        "Show who did what to an agent's memory.", "memory audit", f"GET {_OF_MEMORY}/audit"
+    ),
+    _for_operators(
+        "Show what a search did.", "memory receipt", f"GET {_OF_MEMORY}/receipts/{{receipt_id}}"
+    ),
+)
+
+_COLLECTIONS = "/v1/agents/{agent_id}/collections"
+COLLECTION_COMMANDS = (
+    _for_operators(
+        "Bring documents to an agent's memory.",
+        "collection add",
+        f"POST {_COLLECTIONS}/{{collection}}",
+    ),
+    _for_operators(
+        "List the documents that were brought to an agent.",
+        "collection list",
+        f"GET {_COLLECTIONS}",
+    ),
+    _for_operators(
+        "Erase a collection, or one document of it.",
+        "collection remove",
+        f"DELETE {_COLLECTIONS}/{{collection}}",
+    ),
+)
+
+CHAT_COMMANDS: tuple[CommandSpec, ...] = (
+    *CONVERSATION_COMMANDS,
+    *ADMIN_COMMANDS,
+    *OPERATOR_COMMANDS,
+    *MEMORY_COMMANDS,
+    *COLLECTION_COMMANDS,
+)
+
+# former names and common synonyms
+ALIASES = {"/jobs": "/cores"}
+
+
+def commands_for(is_admin: bool) -> Sequence[CommandSpec]:
+    """Return the commands that may be typed in a conversation."""
+    return [
+        row
+        for row in CHAT_COMMANDS
+        if row.typed_form and (row.scope is CommandScope.DM or is_admin)
+    ]

@@ -1,0 +1,255 @@
+"""Acceptance of a user's message: check the conversation, store it, wake the agent, answer the channel.
+
+Called by `bus_doors`. The agent then receives it through `signals.follow`; a command goes to
+`commands`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from choir_common.ids import new_id
+from choir_common.redactor import MASK, Redactor
+from choir_common.wire.attachments import MAX_FILE_NAME
+from choir_common.wire.messages import (
+    MAX_QUOTE,
+    MAX_TEXT,
+    AgentState,
+    InboundAccepted,
+    InboundMessage,
+)
+from choir_control.configuration.current import ConfigService, ConfigSnapshot
+from choir_control.conversations.inbox.store import InboxStore, StoredMessage
+
+ATTEMPTS = 3
+
+_STATES: dict[str, AgentState] = {
+    "starting": "starting",
+    "active": "running",
+    "stopping": "stopped",
+    "crashed": "crashed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """A message that was a command: its stored row and the note for the user."""
+
+    command: str
+    stored: StoredMessage
+    note: str
+
+
+Obey = Callable[[InboundMessage], Awaitable[CommandResult | None]]
+"""Executes a message that is a command; returns None if the message is for the agent."""
+
+
+class InboxService:
+    """Service that accepts users' messages."""
+
+    def __init__(
+        self,
+        store: InboxStore,
+        configuration: ConfigService,
+        obey: Obey,
+        ring: Callable[[str], None],
+        turn_of: Callable[[str], asyncio.Lock],
+        redactor: Redactor,
+    ) -> None:
+        """Create the inbox.
+
+        `obey` executes commands and `ring` wakes the followers of a conversation. `turn_of` returns
+        a conversation's lock: its signals then become visible in the order of their numbers.
+        `redactor` masks secrets that a user typed, before anything is stored.
+        """
+        self._redactor = redactor
+        self._store = store
+        self._configuration = configuration
+        self._obey = obey
+        self._ring = ring
+        self._turn_of = turn_of
+
+    async def accept(self, message: InboundMessage) -> InboundAccepted:
+        """Store a message durably, once per (gateway, update_id), and return which agent will answer.
+
+        A command is executed instead, and no agent answers it. Raises NotFound for a DM that is not
+        configured on that gateway. Raises Conflict if the console sent another text under the same
+        key before.
+        """
+        snapshot = self._configuration.current
+        if snapshot.gateway_of(message.dm) != message.gateway:
+            raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
+        clean = _redacted(_clean(message), self._redactor)
+        obeyed = await self._obey(clean)
+        if obeyed is not None:
+            self._refuse_another_text(snapshot, clean, obeyed.stored)
+            agent_id = await self._named(snapshot, message.dm, obeyed.stored)
+            return _obeyed(agent_id, obeyed)
+        # Signals of a DM must be committed in the order of their numbers.
+        async with self._turn_of(message.dm):
+            stored = await self._store_once(clean)
+        self._refuse_another_text(snapshot, clean, stored)
+        # A repetition has woken the agent before.
+        if not stored.duplicate:
+            self._ring(message.dm)
+        agent_id = await self._named(snapshot, message.dm, stored)
+        return _answer(snapshot, message.dm, stored, agent_id)
+
+    async def _named(self, snapshot: ConfigSnapshot, dm: str, stored: StoredMessage) -> str | None:
+        """Return the agent bound to the conversation, or else the one that should be."""
+        if stored.agent_id is not None:
+            return stored.agent_id
+        return snapshot.default_agent_for(dm, await self._store.find_last_agent(dm))
+
+    def _refuse_another_text(
+        self, snapshot: ConfigSnapshot, message: InboundMessage, stored: StoredMessage
+    ) -> None:
+        """Raise Conflict if the key of this message was used for another text.
+
+        Only at the console, where clients choose their keys. Another channel may repeat an update
+        with a changed text, and after an error it would repeat it endlessly.
+        """
+        found = snapshot.config.gateways.get(message.gateway)
+        if stored.earlier_text is None or found is None or found.type != "console":
+            return
+        # The stored text was masked with the secrets of that time; mask those that were added
+        # since.
+        earlier = self._redactor.redact(stored.earlier_text)[:MAX_TEXT]
+        if not _is_same(earlier, message.text):
+            raise Conflict(
+                "Another message was accepted under this idempotency key before. This one was not "
+                "stored; send it under a key of its own."
+            )
+
+    async def _store_once(self, message: InboundMessage) -> StoredMessage:
+        for _ in range(ATTEMPTS):
+            stored = await self._store.store_message(new_id("in"), message)
+            if stored is not None:
+                return stored
+        raise Unavailable("The same message is being stored elsewhere; try again.")
+
+
+def _clean(message: InboundMessage) -> InboundMessage:
+    """Return the message without NUL, which Postgres cannot store in text."""
+    if "\x00" in message.update_id:
+        raise InvalidRequest("An update_id may not hold a NUL character.")
+    written = message.model_dump_json()
+    if "\\u0000" not in written:
+        return message
+    # In JSON a backslash that the user typed is doubled, so only a real NUL is removed.
+    clean = InboundMessage.model_validate(_without_nul(message.model_dump()))
+    if not clean.text and not clean.attachments:
+        raise InvalidRequest("The message is empty.")
+    return clean
+
+
+def _redacted(message: InboundMessage, redactor: Redactor) -> InboundMessage:
+    """Return the message with known secrets masked: in its text, its quote and its file names."""
+    reply_to = message.reply_to
+    if reply_to is not None:
+        words = redactor.redact(reply_to.text)[:MAX_QUOTE]
+        reply_to = reply_to.model_copy(update={"text": words})
+    named = tuple(
+        file.model_copy(update={"name": redactor.redact(file.name)[-MAX_FILE_NAME:]})
+        for file in message.attachments
+    )
+    text = redactor.redact(message.text)[:MAX_TEXT]
+    return message.model_copy(update={"text": text, "reply_to": reply_to, "attachments": named})
+
+
+def _is_same(earlier: str, text: str) -> bool:
+    """Return True if `text` may be the text that was stored; a mask matches any characters.
+
+    Control forgets replaced secrets at a restart, so the repetition of a masked text may arrive
+    unmasked.
+    """
+    first, *others = earlier.split(MASK)
+    if not others:
+        return earlier == text
+    if not text.startswith(first):
+        return False
+    at, last = len(first), others.pop()
+    for part in others:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    # A text that was cut after masking may continue in any way.
+    return (text.endswith(last) and len(text) - len(last) >= at) or len(earlier) == MAX_TEXT
+
+
+def _without_nul(value: object) -> object:
+    match value:
+        case str():
+            return value.replace("\x00", "")
+        case dict():
+            return {key: _without_nul(inner) for key, inner in value.items()}
+        case tuple() | list():
+            return tuple(_without_nul(inner) for inner in value)
+        case _:
+            return value
+
+
+def _obeyed(agent_id: str | None, obeyed: CommandResult) -> InboundAccepted:
+    return InboundAccepted(
+        inbox_id=obeyed.stored.inbox_id,
+        duplicate=obeyed.stored.duplicate,
+        agent_id=agent_id,
+        agent_state=_state(agent_id, obeyed.stored),
+        note=obeyed.note,
+        command=obeyed.command,
+    )
+
+
+def _state(agent_id: str | None, stored: StoredMessage) -> AgentState:
+    if agent_id is None:
+        return "unbound"
+    return "stopped" if stored.session_status is None else _STATES[stored.session_status]
+
+
+def _answer(
+    snapshot: ConfigSnapshot, dm: str, stored: StoredMessage, agent_id: str | None
+) -> InboundAccepted:
+    state = _state(agent_id, stored)
+    return InboundAccepted(
+        inbox_id=stored.inbox_id,
+        duplicate=stored.duplicate,
+        agent_id=agent_id,
+        agent_state=state,
+        note=_note(state, agent_id, _how_to_start(snapshot, dm, agent_id))
+        or _leaving(snapshot, agent_id),
+    )
+
+
+def _leaving(snapshot: ConfigSnapshot, agent_id: str | None) -> str | None:
+    """Return a note if the configuration has removed the agent while it still runs."""
+    if agent_id is None or agent_id in snapshot.config.agents:
+        return None
+    return (
+        f"{agent_id} has been taken out of the configuration: it still answers, until an operator stops "
+        "it, and then nobody does."
+    )
+
+
+def _how_to_start(snapshot: ConfigSnapshot, dm: str, agent_id: str | None) -> str:
+    """Return how this user can start the agent; users of a phone have no choirctl."""
+    found = snapshot.config.dms[dm]
+    if snapshot.config.gateways[found.gateway].type == "console":
+        return f"choirctl agent start {agent_id}"
+    return f"/start {agent_id}" if found.admin else f"an admin does that with /start {agent_id}"
+
+
+def _note(state: AgentState, agent_id: str | None, how_to_start: str) -> str | None:
+    match state:
+        case "running" | "starting":
+            return None
+        case "crashed":
+            return f"{agent_id} has crashed and is being started again; your message is kept."
+        case "stopped":
+            return (
+                f"{agent_id} is not running. Your message is kept and will be answered when it is "
+                f"started ({how_to_start})."
+            )
+        case "unbound":
+            return "No agent is bound to this conversation. Your message is kept for the first one."

@@ -1,0 +1,180 @@
+"""The table `outbox`: reads and state changes. Appends and the SQL function `say` insert the
+rows."""
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from choir_common.postgres.pool import Database, Record
+from choir_common.wire.attachments import Button
+from choir_common.wire.messages import (
+    DeliveryProgress,
+    DeliveryReceipt,
+    EditTarget,
+    OutboundHistory,
+    OutboundMessage,
+)
+from choir_control.workspaces.spool import make_attachments, parse_files
+
+_COLUMNS = """outbox_id, dm, gateway, agent_id, session_id, rev, kind, text, answers, at, maybe_repeated,
+    files, buttons, edits, (SELECT first.message_id FROM choir_control.outbox AS first
+                            WHERE first.outbox_id = told.edits) AS first_message_id"""
+_FROM = "FROM choir_control.outbox AS told"
+
+_SENDING = """
+UPDATE choir_control.outbox AS told
+SET status = 'sending', attempts = attempts + 1, maybe_repeated = $2
+WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
+RETURNING parcels, message_id, (
+    SELECT asked.message_id FROM choir_control.inbox AS asked
+    WHERE asked.inbox_id = told.answers AND EXISTS (
+        SELECT FROM choir_control.inbox AS later
+        WHERE later.dm = asked.dm AND later.seq > asked.seq
+          AND later.message_id IS DISTINCT FROM asked.message_id)) AS reply_to
+"""
+
+_BUTTONS: TypeAdapter[tuple[Button, ...]] = TypeAdapter(tuple[Button, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryState:
+    """The progress and the reply target of a message, as stored when an attempt starts."""
+
+    partly_sent: DeliveryProgress | None
+    reply_to: str | None
+
+
+class OutboxStore:
+    """Store of the table `outbox`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list_open_dms(self) -> list[str]:
+        """Return the DMs with undelivered messages."""
+        rows = await self._database.fetch(
+            "SELECT DISTINCT dm FROM choir_control.outbox WHERE status IN ('waiting', 'sending')"
+        )
+        return [row["dm"] for row in rows]
+
+    async def list_open(self, dm: str, limit: int) -> list[OutboundMessage]:
+        """Return undelivered messages, oldest first; those left in `sending` are marked maybe_repeated."""
+        rows = await self._database.fetch(
+            f"""
+            SELECT {_COLUMNS}, status {_FROM}
+            WHERE dm = $1 AND status IN ('waiting', 'sending') ORDER BY outbox_id LIMIT $2
+            """,
+            dm,
+            limit,
+        )
+        return [_message(row, row["maybe_repeated"] or row["status"] == "sending") for row in rows]
+
+    async def mark_sending(self, outbox_id: int, maybe_repeated: bool) -> DeliveryState:
+        """Store, before the attempt, that the message may be sent from now on."""
+        row = await self._database.fetchrow(_SENDING, outbox_id, maybe_repeated)
+        if row is None:
+            return DeliveryState(partly_sent=None, reply_to=None)
+        parcels, message_id = row["parcels"], row["message_id"]
+        far = None
+        if parcels:
+            far = DeliveryProgress(outbox_id=outbox_id, parcels=parcels, message_id=message_id)
+        return DeliveryState(partly_sent=far, reply_to=row["reply_to"])
+
+    async def store_progress(self, progress: DeliveryProgress) -> None:
+        """Store how many parts of a message have arrived; the number never decreases."""
+        await self._database.execute(
+            """
+            UPDATE choir_control.outbox SET parcels = $2, message_id = $3
+            WHERE outbox_id = $1 AND status = 'sending' AND parcels < $2
+            """,
+            progress.outbox_id,
+            progress.parcels,
+            progress.message_id,
+        )
+
+    async def mark_not_sent(self, outbox_id: int, maybe_repeated: bool, detail: str) -> None:
+        """Store that the attempt sent nothing."""
+        await self._database.execute(
+            """
+            UPDATE choir_control.outbox
+            SET status = 'waiting', maybe_repeated = $2, detail = $3
+            WHERE outbox_id = $1 AND status = 'sending'
+            """,
+            outbox_id,
+            maybe_repeated,
+            detail,
+        )
+
+    async def store_receipt(self, receipt: DeliveryReceipt) -> None:
+        """Close a row and store the channel's id of the message."""
+        await self._database.execute(
+            """
+            UPDATE choir_control.outbox
+            SET status = $2, detail = $3, message_id = $4, finished_at = now()
+            WHERE outbox_id = $1 AND status IN ('waiting', 'sending')
+            """,
+            receipt.outbox_id,
+            receipt.status,
+            receipt.detail,
+            receipt.message_id,
+        )
+
+    async def read_message_id(self, outbox_id: int) -> str | None:
+        """Return the channel's id of a delivered message, or None."""
+        found = await self._database.fetchval(
+            "SELECT message_id FROM choir_control.outbox WHERE outbox_id = $1",
+            outbox_id,
+        )
+        return None if found is None else str(found)
+
+    async def read_history(self, dm: str, after: int, limit: int) -> OutboundHistory:
+        """Return a DM's messages after an id, oldest first, delivered or not."""
+        rows = await self._database.fetch(
+            f"""
+            SELECT {_COLUMNS} {_FROM}
+            WHERE dm = $1 AND outbox_id > $2 ORDER BY outbox_id LIMIT $3
+            """,
+            dm,
+            after,
+            limit,
+        )
+        last = await self.read_newest_id(dm)
+        messages = tuple(_message(row, row["maybe_repeated"]) for row in rows)
+        return OutboundHistory(messages=messages, last=last)
+
+    async def read_trace(self, inbox_id: str) -> str | None:
+        """Return the trace context of a user's message while its signal is stored."""
+        found = await self._database.fetchval(
+            "SELECT body ->> 'traceparent' FROM choir_control.signals WHERE inbox_id = $1",
+            inbox_id,
+        )
+        return None if found is None else str(found)
+
+    async def read_newest_id(self, dm: str) -> int:
+        """Return the id of a DM's newest message, or 0."""
+        found = await self._database.fetchval(
+            "SELECT COALESCE(max(outbox_id), 0) FROM choir_control.outbox WHERE dm = $1",
+            dm,
+        )
+        return int(found)
+
+
+def _message(row: Record, maybe_repeated: bool) -> OutboundMessage:
+    return OutboundMessage(
+        outbox_id=row["outbox_id"],
+        dm=row["dm"],
+        gateway=row["gateway"],
+        agent_id=row["agent_id"],
+        session_id=row["session_id"],
+        rev=row["rev"],
+        kind=row["kind"],
+        text=row["text"],
+        answers=row["answers"],
+        at=row["at"],
+        maybe_repeated=maybe_repeated,
+        attachments=make_attachments(parse_files(row["files"])),
+        buttons=_BUTTONS.validate_json(row["buttons"] or "[]"),
+        edits=EditTarget(outbox_id=row["edits"], message_id=row["first_message_id"])
+        if row["edits"]
+        else None,
+    )

@@ -1,0 +1,112 @@
+"""Overview of agents and their state, for the operator API."""
+
+from collections.abc import Callable
+
+from choir_common.wire.messages import AgentState
+from choir_common.wire.operator import AgentView
+from choir_control.agents.runtimes.port import AgentRuntime, RunningAgent
+from choir_control.agents.sessions.liveness import LivenessTracker
+from choir_control.agents.sessions.record import LIVE_STATUSES, SessionRow
+from choir_control.agents.sessions.reports import LaneStatusRegistry
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.configuration.current import ConfigService, ConfigSnapshot
+from choir_control.conversations.inbox.store import InboxStore
+
+_STATES: dict[str, AgentState] = {
+    "starting": "starting",
+    "active": "running",
+    "stopping": "running",
+    "crashed": "crashed",
+    "abandoned": "crashed",
+    "stopped": "stopped",
+    "suspended": "stopped",
+}
+
+
+class AgentOverview:
+    """Read-only view of the configured agents and their sessions."""
+
+    def __init__(
+        self,
+        configuration: ConfigService,
+        sessions: SessionStore,
+        inbox: InboxStore,
+        board: LaneStatusRegistry,
+        runtime: AgentRuntime,
+        vitals: LivenessTracker,
+        version_of: Callable[[SessionRow], int | None],
+    ) -> None:
+        """`version_of` returns the settings version that a session's agent last reported."""
+        self._configuration = configuration
+        self._sessions = sessions
+        self._inbox = inbox
+        self._board = board
+        self._runtime = runtime
+        self._vitals = vitals
+        self._version_of = version_of
+
+    async def require_known_agent(self, agent_id: str) -> None:
+        """Raise NotFound unless the agent is configured or still running."""
+        snapshot = self._configuration.current
+        if agent_id not in snapshot.config.agents and not await self._sessions.find_live(agent_id):
+            snapshot.agent(agent_id)
+
+    async def live_of(self, agent_id: str) -> SessionRow | None:
+        """Return the agent's current session, or None."""
+        return await self._sessions.find_live(agent_id)
+
+    async def all(self) -> list[AgentView]:
+        """Return all agents that are configured or running, sorted by name."""
+        snapshot = self._configuration.current
+        live = {row.agent_id: row for row in await self._sessions.list_live()}
+        running = {agent.session_id: agent for agent in await self._runtime.list_running()}
+        waiting = await self._inbox.count_waiting()
+        views = []
+        for agent_id in sorted(snapshot.config.agents.keys() | live.keys()):
+            row = live.get(agent_id) or await self._last(agent_id)
+            views.append(self._view(snapshot, agent_id, row, running, waiting))
+        return views
+
+    async def one(self, agent_id: str) -> AgentView:
+        """Return one agent; raises NotFound if it is neither configured nor has any session."""
+        snapshot = self._configuration.current
+        row = await self._sessions.find_live(agent_id) or await self._last(agent_id)
+        if row is None:
+            snapshot.agent(agent_id)
+        running = {agent.session_id: agent for agent in await self._runtime.list_running()}
+        return self._view(snapshot, agent_id, row, running, await self._inbox.count_waiting())
+
+    async def _last(self, agent_id: str) -> SessionRow | None:
+        rows = await self._sessions.list_page(agent_id, None, 1)
+        return rows[0] if rows else None
+
+    def _view(
+        self,
+        snapshot: ConfigSnapshot,
+        agent_id: str,
+        row: SessionRow | None,
+        running: dict[str, RunningAgent],
+        waiting: dict[str, int],
+    ) -> AgentView:
+        over = row is None or row.status not in LIVE_STATUSES
+        configured = snapshot.config.agents.get(agent_id)
+        # an agent that left the configuration has no defaults, only its session's bindings
+        bound = row.bindings if row and (not over or configured is None) else None
+        chosen = bound or snapshot.agent(agent_id).defaults
+        process = running.get(row.session_id) if row else None
+        model = snapshot.config.models.get(chosen.llm)
+        return AgentView(
+            agent_id=agent_id,
+            state=_STATES[row.status] if row else "stopped",
+            session_id=row.session_id if row and not over else None,
+            epoch=row.epoch if row and not over else None,
+            bindings=snapshot.bound(agent_id, row.bindings) if row and not over else None,
+            model=model.model if model else None,
+            pid=process.pid if process else None,
+            started_at=row.started_at if row and not over else None,
+            last_heartbeat_at=row.last_heartbeat_at if row and not over else None,
+            suspect=bool(row and not over and self._vitals.is_suspect(row.session_id)),
+            lanes=self._board.of(agent_id, row.session_id) if row and not over else (),
+            queued_messages=waiting.get(chosen.dm, 0),
+            config_version=self._version_of(row) if row and not over else None,
+        )

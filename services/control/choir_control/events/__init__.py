@@ -1,1 +1,0 @@
-"""The agents' signal stream at `GET /events` (SSE). Owns the HTTP part alone; see `signals`."""

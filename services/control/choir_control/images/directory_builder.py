@@ -1,0 +1,132 @@
+"""Image builder of the process runtime: one directory per version, renamed into place when complete.
+
+Called by `build` through the port.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from choir_common.errors import Unavailable
+from choir_common.identity_dir import read_version
+from choir_control.images.builder import BuildInput, Image, ImageKind, ProgressReporter
+from choir_control.images.image_files import (
+    recipe_commits,
+    version_of_directory,
+    write_files,
+    write_version,
+)
+from choir_control.images.repositories.dockerfile_checks import list_image_changes
+
+NEW_PREFIX = ".new-"
+REMOVED_PREFIX = ".aside-"
+
+
+class DirectoryImageBuilder:
+    """`ImageBuilder` with images as directories below `$CHOIR_HOME/images`."""
+
+    kind: ImageKind = "process"
+
+    def __init__(self, home: Path) -> None:
+        self._top = home / "images"
+
+    async def build(self, recipe: BuildInput, report: ProgressReporter) -> Image:
+        """Write the directory and rename it into place. Raises Unavailable."""
+        report.progress("writing the image", 0.7)
+        try:
+            return await asyncio.to_thread(self.write_image, recipe)
+        except OSError as error:
+            raise Unavailable(f"Cannot write the image of {recipe.agent_id}: {error}.") from error
+
+    def unsupported_instructions(self, recipe: BuildInput) -> tuple[str, ...]:
+        """Return a warning with the Dockerfile instructions: the process runtime executes none of them."""
+        found = [
+            f"{name} of {whose}, {change}"
+            for name, whose, tree in (
+                ("Dockerfile.base", "the global repository", recipe.global_tree),
+                ("Dockerfile", f"the repository of {recipe.agent_id}", recipe.agent_tree),
+            )
+            if tree is not None and name in tree.files
+            for change in list_image_changes(tree.read(name).decode("utf-8", "replace"))
+        ]
+        if not found:
+            return ()
+        return (
+            "Not carried out, because the process runtime builds no system image: "
+            f"{'; '.join(found)}. Install what the agent needs on this machine, or run agents with "
+            "CHOIR_RUNTIME=docker.",
+        )
+
+    async def find_drift(self, image: Image) -> str | None:
+        """Return why a directory differs from what was built, or None."""
+        return await asyncio.to_thread(find_directory_drift, image)
+
+    async def is_outdated(self, image: Image) -> bool:
+        """Return False: a directory does not contain the agent."""
+        return False
+
+    async def remove_unneeded(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
+        """Remove the directories of all other versions. Raises Unavailable."""
+        try:
+            return await asyncio.to_thread(_prune, self._top / agent_id, needed)
+        except OSError as error:
+            raise Unavailable(f"Cannot remove old images of {agent_id}: {error}.") from error
+
+    def write_image(self, recipe: BuildInput) -> Image:
+        """Write the image directory; blocking. It becomes an image by the last rename."""
+        shelf = self._top / recipe.agent_id
+        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_incomplete_builds(shelf)
+        new = shelf / f"{NEW_PREFIX}{secrets.token_hex(4)}"
+        new.mkdir()
+        write_files(recipe.files, new)
+        version = version_of_directory(recipe.agent_id, recipe_commits(recipe), new)
+        write_version(version, new)
+        place = shelf / version.image_version
+        image = Image("process", str(place), version)
+        if place.exists():
+            if find_directory_drift(image) is None:
+                shutil.rmtree(new)
+                return image
+            # the existing directory was modified: replace it by what was built
+            os.replace(place, shelf / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
+        os.rename(new, place)  # noqa: PTH104 the one step that makes it an image
+        return image
+
+
+def remove_incomplete_builds(shelf: Path) -> None:
+    """Remove the files of an interrupted build."""
+    for path in [*shelf.glob(f"{NEW_PREFIX}*"), *shelf.glob(f"{REMOVED_PREFIX}*")]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _prune(shelf: Path, needed: Collection[str]) -> tuple[str, ...]:
+    old = [p for p in shelf.iterdir() if p.is_dir() and not p.name.startswith(".")]
+    removed = tuple(sorted(path.name for path in old if path.name not in needed))
+    for name in removed:
+        # Renamed first: a partly deleted image must not have an image's name.
+        os.replace(shelf / name, shelf / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
+    remove_incomplete_builds(shelf)
+    return removed
+
+
+def find_directory_drift(image: Image) -> str | None:
+    """Return why the directory differs from what was built, or None; blocking."""
+    top = Path(image.place)
+    there = read_version(top)
+    if there is None:
+        return f"{top} has no version.json"
+    if there != image.version:
+        return f"{top / 'version.json'} names another version"
+    commits = (there.global_repo_commit, there.agent_repo_commit)
+    now = version_of_directory(there.agent_id, commits, top)
+    if now.tool_manifest_hash != there.tool_manifest_hash:
+        return f"the tools in {top} were changed"
+    if now.skill_manifest_hash != there.skill_manifest_hash:
+        return f"the skills in {top} were changed"
+    if now != there:
+        return f"files in {top} were changed"
+    return None

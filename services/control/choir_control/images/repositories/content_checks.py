@@ -1,0 +1,180 @@
+"""Checks of a repository's tools, skills, identity and Dockerfile before anything is built.
+
+Called by `images` and when the configuration is loaded. Blocking: it reads files of a written tree.
+"""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Protocol, TypeVar, cast
+
+from pydantic import ValidationError
+
+from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.skill_file import SkillFile
+from choir_common.wire.tool_manifest import ToolManifestFile
+from choir_common.wire.validation_messages import error_messages
+from choir_control.images.repositories.dockerfile_checks import find_dockerfile_fault
+from choir_control.images.repositories.tree import RepositoryTree
+
+MAX_MANIFEST_BYTES = 256_000
+MAX_SKILL_BYTES = 1_000_000
+MAX_IDENTITY_BYTES = 200_000
+MAX_DOCKERFILE_BYTES = 100_000
+IMAGE_TOOLS_DIR = PurePosixPath("/choir/tools")
+MAX_FAULTS_PER_FILE = 5
+W = TypeVar("W", bound=WireModel)
+
+
+class _Schemas(Protocol):
+    def schema_fault(self, schema: JsonObject) -> str | None: ...
+
+
+def find_content_faults(tree: RepositoryTree, *, can_compile: bool) -> list[str]:
+    """Return every fault, each with the file, the field and the reason.
+
+    `compiles`: whether the image build can still compile a program from its source directory.
+    """
+    return [
+        *_tool_faults(tree, can_compile),
+        *_skill_faults(tree),
+        *_identity_faults(tree),
+        *_dockerfile_faults(tree),
+    ]
+
+
+def read_manifests(tree: RepositoryTree) -> dict[str, ToolManifestFile]:
+    """Return the valid manifests, by the stem of their file name."""
+    found = {}
+    for path in _files(tree, "tools"):
+        if isinstance(manifest := _manifest(tree, path), ToolManifestFile):
+            found[PurePosixPath(path).stem] = manifest
+    return found
+
+
+def _files(tree: RepositoryTree, folder: str) -> list[str]:
+    return sorted(
+        path
+        for path in tree.files
+        if PurePosixPath(path).parent == PurePosixPath(folder) and path.endswith(".json")
+    )
+
+
+def _manifest(tree: RepositoryTree, path: str) -> ToolManifestFile | str:
+    """Return a manifest, or a description of its faults."""
+    return _parse(tree, path, ToolManifestFile, MAX_MANIFEST_BYTES)
+
+
+def _parse(tree: RepositoryTree, path: str, shape: type[W], most: int) -> W | str:
+    """Parse a file; return the model, or a description of its faults."""
+    if tree.files[path].size > most:
+        return f"has more than {most} bytes"
+    try:
+        return shape.model_validate_json(tree.read(path))
+    except ValidationError as error:
+        return "; ".join(error_messages(error, "file")[:MAX_FAULTS_PER_FILE])
+
+
+def _schema_faults(path: str, **schemas: JsonObject | None) -> Iterator[str]:
+    """Yield the faults of the JSON Schemas in a file, by their place in it."""
+    # imported at the first scan, because the validator takes 6 MB
+    module = cast(_Schemas, importlib.import_module("choir_control.images.repositories.schemas"))
+    for place, schema in schemas.items():
+        fault = None if schema is None else module.schema_fault(schema)
+        if fault is not None:
+            yield f"{path}: {place.replace('__', '.')}: not a JSON Schema: {fault}"
+
+
+def _tool_faults(tree: RepositoryTree, compiles: bool) -> Iterator[str]:
+    named: dict[str, str] = {}
+    for path in _files(tree, "tools"):
+        manifest = _manifest(tree, path)
+        if isinstance(manifest, str):
+            yield f"{path}: {manifest}"
+            continue
+        name = manifest.llm.name
+        if name.startswith("choir."):
+            yield f"{path}: llm.name: names in `choir.` are Choir's own"
+        if name in named:
+            yield f"{path}: llm.name: {named[name]} has the name {name!r} already"
+        named[name] = path
+        yield from _schema_faults(path, llm__parameters=manifest.llm.parameters)
+        fault = _program_fault(tree, path, manifest, compiles)
+        if fault:
+            yield f"{path}: runtime.exec_path: {fault}"
+
+
+def _program_fault(
+    tree: RepositoryTree, path: str, manifest: ToolManifestFile, compiles: bool
+) -> str | None:
+    stem = PurePosixPath(path).stem
+    program = _program(stem, manifest.runtime.exec_path)
+    if program is None:
+        return "leads out of the tools"
+    there = tree.files.get(program)
+    if there is not None:
+        return (
+            None
+            if there.executable
+            else f"{program} is not executable (git update-index --chmod=+x)"
+        )
+    has_source = any(name.startswith(f"tools/{stem}/") for name in tree.files)
+    if not has_source:
+        return f"there is neither the program {program} nor a source directory tools/{stem}/"
+    if not compiles:
+        return (
+            f"there is no program {program}, and the process runtime compiles nothing: commit the "
+            "program, or run agents with CHOIR_RUNTIME=docker"
+        )
+    return None
+
+
+def _program(stem: str, exec_path: str | None) -> str | None:
+    """Return the path of a tool's program in the repository, or None if it is outside of `tools`."""
+    if exec_path is None:
+        return f"tools/{stem}"
+    given = PurePosixPath(exec_path)
+    if given.is_absolute():
+        if (
+            not given.is_relative_to(IMAGE_TOOLS_DIR)
+            or len(given.relative_to(IMAGE_TOOLS_DIR).parts) < 2
+        ):
+            return None
+        # without the first part, which is `global` or `agent` in the image
+        given = PurePosixPath(*given.relative_to(IMAGE_TOOLS_DIR).parts[1:])
+    return None if ".." in given.parts else f"tools/{given}"
+
+
+def _skill_faults(tree: RepositoryTree) -> Iterator[str]:
+    named: dict[str, str] = {}
+    for path in _files(tree, "skills"):
+        skill = _parse(tree, path, SkillFile, MAX_SKILL_BYTES)
+        if isinstance(skill, str):
+            yield f"{path}: {skill}"
+            continue
+        yield from _schema_faults(
+            path, input_schema=skill.input_schema, output_schema=skill.output_schema
+        )
+        if skill.name in named:
+            yield f"{path}: name: {named[skill.name]} has the name {skill.name!r} already"
+        named[skill.name] = path
+
+
+def _identity_faults(tree: RepositoryTree) -> Iterator[str]:
+    for name in ("USER.md", "SOUL.md", "SOUL-CORE.md"):
+        entry = tree.files.get(f"identity/{name}")
+        if entry is not None and entry.size > MAX_IDENTITY_BYTES:
+            yield f"{entry.path}: has more than {MAX_IDENTITY_BYTES} bytes"
+
+
+def _dockerfile_faults(tree: RepositoryTree) -> Iterator[str]:
+    for name in ("Dockerfile", "Dockerfile.base"):
+        entry = tree.files.get(name)
+        if entry is None:
+            continue
+        if entry.size > MAX_DOCKERFILE_BYTES:
+            yield f"{name}: has more than {MAX_DOCKERFILE_BYTES} bytes"
+            continue
+        fault = find_dockerfile_fault(tree.read(name).decode("utf-8", "replace"))
+        if fault is not None:
+            yield f"{name}: {fault}"

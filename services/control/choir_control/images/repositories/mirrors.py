@@ -1,0 +1,242 @@
+"""Bare mirrors of the repositories below `$CHOIR_HOME/repos`.
+
+Called by `images` and when the configuration is loaded. When a fetch fails, the last commit stays
+usable and is returned with a warning. `tree` reads the files.
+
+Commit an agent's folder to its mirror, so that it passes the same checks as a repository.
+
+Called by `mirrors`. The commit has no parent and a fixed author and time: equal files give an equal
+commit, so an image built from them stays up to date.
+"""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import ChoirError, Unavailable
+from choir_common.keyed_lock import KeyedLock
+from choir_common.wire.config_api import ChangeKind, RepoFile
+from choir_control.images.repositories.credentials import GitCredentials
+from choir_control.images.repositories.git import FETCH_TIMEOUT_S, Git
+from choir_control.images.repositories.source import FOLDER_CONTENTS, GLOBAL_OWNER, RepositorySource
+from choir_control.images.repositories.tree import RepositoryTree, write_tree
+
+INDEX_FILE = "folder-index"
+COMMIT_TIME = "1970-01-01T00:00:00Z"
+NAME, ADDRESS = "choird", "choird@localhost"
+COMMIT_ENVIRONMENT = {
+    "GIT_AUTHOR_NAME": NAME,
+    "GIT_AUTHOR_EMAIL": ADDRESS,
+    "GIT_AUTHOR_DATE": COMMIT_TIME,
+    "GIT_COMMITTER_NAME": NAME,
+    "GIT_COMMITTER_EMAIL": ADDRESS,
+    "GIT_COMMITTER_DATE": COMMIT_TIME,
+}
+
+
+async def commit_folder(
+    git: Git, directory: Path, source: RepositorySource, within_s: float
+) -> None:
+    """Make the folder's files the newest commit of the mirror in `directory`.
+
+    Symbolic links and nested repositories are committed as such; reading the commit then refuses them.
+    Raises Unavailable, DeadlineExceeded.
+    """
+    folder, index = Path(source.url), directory / INDEX_FILE
+    there = [name for name in FOLDER_CONTENTS if (folder / name).is_dir()]
+    # an index of an earlier run would keep files that were deleted since
+    index.unlink(missing_ok=True)
+    more = {**COMMIT_ENVIRONMENT, "GIT_INDEX_FILE": str(index)}
+    at = {"GIT_WORK_TREE": str(folder)}
+    add = ("add", "--force", "--all", "--", *there)
+    await git.run(directory, *add, extra_environment=more | at, cwd=folder, timeout_s=within_s)
+    tree = await git.run(directory, "write-tree", extra_environment=more)
+    words = ("commit-tree", "--no-gpg-sign", "-m", "The folder", tree.decode().strip())
+    commit = await git.run(directory, *words, extra_environment=more)
+    await git.run(directory, "update-ref", source.local_ref, commit.decode().strip())
+
+
+log = structlog.get_logger("choir.repos")
+
+COMMIT_CHARS = 12
+# T: the executable bit changed
+CHANGE_KINDS: Mapping[str, ChangeKind] = {
+    "A": "added",
+    "D": "removed",
+    "M": "changed",
+    "T": "changed",
+}
+TEMPORARY_FILES = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_objdir-*")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRepository:
+    """The commit of a repository; `warning` is the reason when it could not be fetched."""
+
+    source: RepositorySource
+    commit: str
+    warning: str | None = None
+
+    @property
+    def is_stale(self) -> bool:
+        """Return whether the remote may have newer commits."""
+        return self.warning is not None
+
+
+class Mirrors:
+    """The mirrors of one installation; used by one process at a time."""
+
+    def __init__(
+        self, home: Path, environment: Mapping[str, str], keys: GitCredentials | None = None
+    ) -> None:
+        self._top = home / "repos"
+        self._git = Git(environment, keys)
+        self._locks = KeyedLock()
+
+    def directory_of(self, owner: str) -> Path:
+        """Return the directory of an owner's mirror."""
+        return self._top / GLOBAL_OWNER if owner == GLOBAL_OWNER else self._top / "agents" / owner
+
+    async def fetch(
+        self, source: RepositorySource, within_s: float = FETCH_TIMEOUT_S
+    ) -> FetchedRepository:
+        """Fetch the newest commit; if that fails, return the last one with a warning.
+
+        Raises Unavailable when there is no earlier commit.
+        """
+        async with self._locks.of(source.owner):
+            warning = None
+            try:
+                await self._update(source, within_s)
+            except ChoirError as error:
+                warning = f"Cannot fetch {source.display_name}: {error.message}"
+            commit = await self._known(source)
+            if commit is None:
+                raise Unavailable(
+                    f"{warning or f'There is no commit in {source.display_name}.'} There is no earlier "
+                    f"clone of it either. Check agents.{source.owner}.repo"
+                    f"{' (global_repo)' if source.owner == GLOBAL_OWNER else ''} in config.json."
+                )
+        if warning:
+            log.warning("stale repository", owner=source.owner, commit=commit, reason=warning)
+        return FetchedRepository(source, commit, warning)
+
+    async def last_commit(self, source: RepositorySource) -> str | None:
+        """Return the commit of the last fetch, or None, without contacting the remote."""
+        async with self._locks.of(source.owner):
+            return await self._known(source)
+
+    async def write_files(self, fetched: FetchedRepository, into: Path) -> RepositoryTree:
+        """Write the files of a fetched commit into the new directory `into`.
+
+        Raises InvalidRequest for a repository that contains anything but plain files within the size limits.
+        """
+        return await write_tree(
+            self._git,
+            self.directory_of(fetched.source.owner),
+            fetched.commit,
+            fetched.source.display_name,
+            into,
+        )
+
+    async def list_changes(
+        self, owner: str, before: str | None, after: str
+    ) -> list[RepoFile] | None:
+        """Return the files that differ between two commits; all files if `before` is None.
+
+        Returns None when the earlier commit is not in the mirror.
+        """
+        directory = self.directory_of(owner)
+        try:
+            if before is None:
+                listed = await self._git.run(
+                    directory, "ls-tree", "-r", "-z", "--name-only", "--full-tree", after
+                )
+                return [RepoFile(path=path, kind="added") for path in _texts(listed)]
+            listed = await self._git.run(
+                directory, "diff-tree", "-r", "-z", "--no-renames", "--name-status", before, after
+            )
+        except ChoirError:
+            return None
+        words = _texts(listed)
+        return [
+            RepoFile(path=path, kind=CHANGE_KINDS[kind[0]])
+            for kind, path in zip(words[::2], words[1::2], strict=True)
+        ]
+
+    async def _update(self, source: RepositorySource, within_s: float) -> None:
+        directory = self.directory_of(source.owner)
+        await asyncio.to_thread(_clear_leftovers, directory)
+        # a mirror that git cannot read is created again
+        if not await self._is_sound(directory):
+            await asyncio.to_thread(_prepare_directory, directory)
+            await self._git.run(directory, "init", "--bare", "--quiet", "--template=")
+        if source.protocol == "folder":
+            await commit_folder(self._git, directory, source, within_s)
+            return
+        await self._git.run(
+            directory,
+            "fetch", "--quiet", "--force", "--depth=1", "--no-tags", "--no-write-fetch-head",
+            "--no-recurse-submodules", "--no-auto-maintenance", "--end-of-options",
+            source.url, f"+{source.ref}:{source.local_ref}",
+            remote=source,
+            timeout_s=within_s,
+        )  # fmt: skip
+
+    async def _is_sound(self, directory: Path) -> bool:
+        try:
+            return await self._git.run(directory, "rev-parse", "--is-bare-repository") == b"true\n"
+        except ChoirError:
+            return False
+
+    async def _known(self, source: RepositorySource) -> str | None:
+        directory, name = self.directory_of(source.owner), f"{source.local_ref}^{{commit}}"
+        try:
+            found = await self._git.run(directory, "rev-parse", "--verify", "--quiet", name)
+            commit = found.decode().strip()
+            # a commit with missing files is not usable
+            await self._git.run(directory, "ls-tree", "-r", "--full-tree", commit)
+        except ChoirError:
+            return None
+        return commit
+
+
+def _texts(listed: bytes) -> list[str]:
+    return [part.decode("utf-8", "replace") for part in listed.split(b"\0")[:-1]]
+
+
+def _clear_leftovers(directory: Path) -> None:
+    """Remove the files of a git process that was killed; nothing else writes here, so none is in use."""
+    for pattern in TEMPORARY_FILES:
+        for path in directory.glob(pattern):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _prepare_directory(directory: Path) -> None:
+    """Prepare an empty directory for a new mirror; never delete one that is not a mirror."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if (
+                any(directory.iterdir())
+                and not (directory / "HEAD").exists()
+                and not _is_incomplete_mirror(directory)
+            ):
+                raise Unavailable(
+                    f"{directory} is not empty and no mirror of Choir's: move it away."
+                )
+            shutil.rmtree(directory)
+        directory.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise Unavailable(f"Cannot make {directory}: {error.strerror}.") from error
+
+
+def _is_incomplete_mirror(directory: Path) -> bool:
+    return (directory / "objects").is_dir() or (directory / "refs").is_dir()

@@ -1,0 +1,200 @@
+"""Write the files of a commit, checked one by one: plain files inside the tree, within the size limits.
+
+Called by `mirrors`. Objects are read individually instead of by archive or checkout, so that no
+attribute, filter or link of the repository affects what is written.
+"""
+
+import asyncio
+import contextlib
+import re
+import subprocess
+import threading
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from choir_common.errors import InvalidRequest, Unavailable
+from choir_control.images.repositories.git import Git
+
+MAX_FILES = 20_000
+MAX_FILE_BYTES = 64 << 20
+MAX_TREE_BYTES = 512 << 20
+MAX_PATH = 400
+MAX_DEPTH = 20
+WRITE_TIMEOUT_S = 120.0
+CHUNK = 1 << 20
+EXECUTABLE = "100755"
+PLAIN_FILE_MODES = ("100644", "100664", EXECUTABLE)
+REFUSED_MODES = {"120000": "a symbolic link", "160000": "a submodule"}
+_LINE = re.compile(rb"(\d{6}) (\w+) ([0-9a-f]{40,64}) +(\d+|-)\t(.*)", re.DOTALL)
+_STRANGE = re.compile(r"[\x00-\x1f\x7f\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEntry:
+    """A file of a commit."""
+
+    path: str
+    object_id: str
+    size: int
+    executable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryTree:
+    """The files of a commit, and the directory they were written to."""
+
+    commit: str
+    root: Path
+    files: dict[str, TreeEntry]
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content; blocking."""
+        return (self.root / path).read_bytes()
+
+
+async def write_tree(
+    git: Git, directory: Path, commit: str, display_name: str, into: Path
+) -> RepositoryTree:
+    """Write all files of `commit` below `into`.
+
+    Raises InvalidRequest with the path and the reason for anything that is not allowed, TooLarge for a huge
+    listing.
+    """
+    listed = await git.run(directory, "ls-tree", "-r", "-z", "--long", "--full-tree", commit)
+    entries = parse_listing(listed, display_name)
+    await asyncio.to_thread(_write_all, git, directory, entries, into)
+    return RepositoryTree(commit, into, {entry.path: entry for entry in entries})
+
+
+def parse_listing(listed: bytes, spoken: str) -> list[TreeEntry]:
+    """Return the files of a listing; raises InvalidRequest at the first that is not allowed."""
+    entries, total = [], 0
+    for line in listed.split(b"\0")[:-1]:
+        entry = _entry(line, spoken)
+        total += entry.size
+        entries.append(entry)
+        if len(entries) > MAX_FILES or total > MAX_TREE_BYTES:
+            raise InvalidRequest(
+                f"{spoken} holds more than {MAX_FILES} files or {MAX_TREE_BYTES >> 20} MiB; that is "
+                "no repository of tools."
+            )
+    _check_unique(entries, spoken)
+    return entries
+
+
+def _entry(line: bytes, spoken: str) -> TreeEntry:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise InvalidRequest(f"{spoken} holds an entry that cannot be read.")
+    mode, kind, object_id, size, name = found.groups()
+    try:
+        path = name.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidRequest(
+            f"{spoken} holds a file whose name is not UTF-8: {name[:80]!r}."
+        ) from None
+    if mode.decode() not in PLAIN_FILE_MODES or kind != b"blob":
+        what = REFUSED_MODES.get(mode.decode(), "something else")
+        raise InvalidRequest(f"{spoken}: {path[:120]!r} is {what}; only plain files may be in it.")
+    fault = find_path_fault(path)
+    if fault:
+        raise InvalidRequest(f"{spoken}: {path[:120]!r} {fault}.")
+    if int(size) > MAX_FILE_BYTES:
+        raise InvalidRequest(f"{spoken}: {path[:120]!r} has more than {MAX_FILE_BYTES >> 20} MiB.")
+    return TreeEntry(path, object_id.decode(), int(size), mode.decode() == EXECUTABLE)
+
+
+def find_path_fault(path: str) -> str | None:
+    """Return why a path must not be written, or None for a valid one."""
+    parts = path.split("/")
+    if _STRANGE.search(path):
+        return "holds a control character or a backslash"
+    if any(part in ("", ".", "..") for part in parts) or PurePosixPath(path).is_absolute():
+        return "leads out of the repository"
+    if any(part.casefold().rstrip(" .") == ".git" or part.casefold() == "git~1" for part in parts):
+        return "is a git directory inside the repository"
+    if len(path) > MAX_PATH or len(parts) > MAX_DEPTH or any(len(part) > 200 for part in parts):
+        return "is too long or too deep"
+    return None
+
+
+def _check_unique(entries: list[TreeEntry], spoken: str) -> None:
+    """Refuse names that are equal on a case-insensitive file system, and paths below a file."""
+    seen: dict[str, str] = {}
+    for entry in entries:
+        name = entry.path.casefold()
+        if name in seen:
+            raise InvalidRequest(
+                f"{spoken}: {seen[name]!r} and {entry.path!r} are one file to some systems."
+            )
+        seen[name] = entry.path
+    files = set(seen)
+    for entry in entries:
+        parents = PurePosixPath(entry.path.casefold()).parents
+        if any(str(parent) in files for parent in parents):
+            raise InvalidRequest(f"{spoken}: {entry.path!r} lies below a file.")
+
+
+def _write_all(git: Git, directory: Path, entries: list[TreeEntry], into: Path) -> None:
+    into.mkdir(mode=0o700, parents=True)
+    process = subprocess.Popen(
+        git.command(directory, "cat-file", "--batch", "--buffer"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=git.environment(),
+        cwd="/",
+        start_new_session=True,
+    )
+    # the reads below block without a timeout of their own
+    deadline = threading.Timer(WRITE_TIMEOUT_S, process.kill)
+    deadline.start()
+    try:
+        assert process.stdin is not None and process.stdout is not None
+        # In a thread: with both pipes full, git and we would wait for each other.
+        feeder = threading.Thread(
+            target=_request_objects, args=(process.stdin, entries), daemon=True
+        )
+        feeder.start()
+        for entry in entries:
+            _write(process.stdout, entry, into)
+        feeder.join(WRITE_TIMEOUT_S)
+    finally:
+        deadline.cancel()
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+
+def _request_objects(stdin: IO[bytes], entries: list[TreeEntry]) -> None:
+    try:
+        for entry in entries:
+            stdin.write(f"{entry.object_id}\n".encode())
+        # git answers in full buffers, the last one when it sees the end of its input
+        stdin.close()
+    except (BrokenPipeError, ValueError):
+        return  # the reader reports what is missing
+
+
+def _write(stdout: IO[bytes], entry: TreeEntry, into: Path) -> None:
+    head = stdout.readline()
+    if head.split() != [entry.object_id.encode(), b"blob", str(entry.size).encode()]:
+        raise Unavailable(f"git did not hand over {entry.path!r}; fetch the repository again.")
+    target = into / entry.path
+    target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    left = entry.size
+    # x: an existing file would be one that was not checked
+    with target.open("xb") as file:
+        while left:
+            chunk = stdout.read(min(CHUNK, left))
+            if not chunk:
+                raise Unavailable(f"git stopped in the middle of {entry.path!r}.")
+            file.write(chunk)
+            left -= len(chunk)
+    target.chmod(0o555 if entry.executable else 0o444)
+    # git writes a line break after each object
+    stdout.read(1)

@@ -1,0 +1,259 @@
+"""Validation of a heartbeat's events, and the effects of storing them. Pure; called by `append`.
+
+The hash chain is verified here. Whether it continues the durable head is checked by the append
+statement.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from choir_common.errors import InvalidRequest
+from choir_common.eventlog.chain import LogHead, canonical_json, find_break, head_of
+from choir_common.wire.attachments import SentFile
+from choir_common.wire.events import (
+    NON_CLOSING_KINDS,
+    ApprovalDecided,
+    Cancelled,
+    CompactionRequested,
+    CoreStopped,
+    Event,
+    EventPayload,
+    InjectedInstruction,
+    Reply,
+    ReplyKind,
+    SessionAbandoned,
+    UserMessageStarted,
+    parse_payload,
+)
+from choir_common.wire.rpc import HeartbeatRequest
+from choir_common.wire.validation_messages import error_message
+from choir_control.workspaces.spool import SpooledFile
+
+MAX_REV = 2**53
+MAX_SIGNAL = 2**62
+CONTROL_LANE = "control"
+# Events checked without a pause: a fraction of a millisecond in which the event loop serves nobody
+# else.
+EVENTS_PER_SLICE = 20
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingReply:
+    """A reply that the append also inserts into the outbox."""
+
+    rev: int
+    kind: ReplyKind
+    text: str
+    answers: str | None
+    at: datetime
+    event_hash: str = ""
+    files: tuple[SentFile, ...] = ()
+    """Files with the paths that the agent gave."""
+    kept: tuple[SpooledFile, ...] = ()
+    """Copies of the files, made before the append."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboxUpdate:
+    """The effect of a batch on one inbox row: taken up, answered, or both."""
+
+    inbox_id: str
+    consumed_rev: int | None
+    answered_rev: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedSignals:
+    """The signals that a batch completes: by number, or by the approval that they are about."""
+
+    signals: tuple[int, ...] = ()
+    approvals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Events that follow `base`, and their effects."""
+
+    base: LogHead
+    events: tuple[Event, ...]
+    payloads: tuple[str, ...]
+    marks: tuple[InboxUpdate, ...]
+    words: tuple[OutgoingReply, ...]
+    obeyed: CompletedSignals
+    completes_turn: bool
+    """True if a turn, a report or a core job ended; the count of crashes is then reset."""
+
+    @property
+    def head(self) -> LogHead:
+        """Return the head after this batch."""
+        return LogHead(self.events[-1].rev, self.events[-1].hash) if self.events else self.base
+
+    @property
+    def has_no_effects(self) -> bool:
+        """Return True if storing the events has no effect outside the log."""
+        return not (self.marks or self.words or self.obeyed != CompletedSignals())
+
+
+async def parse_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -> EventBatch:
+    """Return the batch in a heartbeat, with its chain verified from `base_rev` on.
+
+    Long heartbeats are checked in slices, so that other requests are served in between. Raises
+    InvalidRequest if the heartbeat contradicts itself, contains an event that agents may not write, or
+    replies to another conversation.
+    """
+    if not _HASH.fullmatch(request.hash_prev):
+        raise InvalidRequest("hash_prev is not a sha256 in lower-case hexadecimal.")
+    base = LogHead(request.base_rev, request.hash_prev)
+    if request.new_rev > MAX_REV or request.base_rev + len(request.patches) != request.new_rev:
+        raise InvalidRequest(
+            f"new_rev {request.new_rev} is not base_rev {request.base_rev} plus "
+            f"{len(request.patches)} events."
+        )
+    if request.hash_new != (request.patches[-1].hash if request.patches else request.hash_prev):
+        raise InvalidRequest("hash_new is not the hash of the last event.")
+    head, effects = base, _EffectCollector(dm)
+    for start in range(0, len(request.patches), EVENTS_PER_SLICE):
+        if start:
+            await asyncio.sleep(0)
+        events = request.patches[start : start + EVENTS_PER_SLICE]
+        _check_chain(events, head, session_id)
+        effects.add(events)
+        head = head_of(events[-1])
+    return effects.batch(base, request.patches)
+
+
+def make_batch(base: LogHead, events: tuple[Event, ...], dm: str) -> EventBatch:
+    """Return the batch of `events` with the effects of storing them.
+
+    Raises InvalidRequest for an event that agents may not write.
+    """
+    effects = _EffectCollector(dm)
+    effects.add(events)
+    return effects.batch(base, events)
+
+
+def trim_batch(batch: EventBatch, durable: LogHead, dm: str) -> EventBatch:
+    """Return the part of a batch after the revision `durable`, which lies inside the batch."""
+    events = tuple(event for event in batch.events if event.rev > durable.rev)
+    return make_batch(durable, events, dm)
+
+
+class _EffectCollector:
+    """Collector of the effects of storing events."""
+
+    def __init__(self, dm: str) -> None:
+        self._dm = dm
+        self._payloads: list[str] = []
+        self._marks: dict[str, InboxUpdate] = {}
+        self._words: list[OutgoingReply] = []
+        self._signals: list[int] = []
+        self._approvals: list[str] = []
+        self._completes = False
+
+    def add(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._add(event)
+            self._payloads.append(canonical_json(event.payload).decode())
+
+    def batch(self, base: LogHead, events: tuple[Event, ...]) -> EventBatch:
+        return EventBatch(
+            base,
+            events,
+            tuple(self._payloads),
+            tuple(self._marks.values()),
+            tuple(self._words),
+            CompletedSignals(tuple(self._signals), tuple(self._approvals)),
+            self._completes,
+        )
+
+    def _add(self, event: Event) -> None:
+        match _payload(event):
+            case UserMessageStarted(inbox_id=inbox_id):
+                _mark(self._marks, inbox_id, consumed=event.rev)
+            case Reply() as reply:
+                self._words.append(_words(event, reply, self._dm))
+                self._completes = self._completes or reply.kind not in NON_CLOSING_KINDS
+                if reply.answers is not None and reply.kind not in NON_CLOSING_KINDS:
+                    _mark(self._marks, reply.answers, answered=event.rev)
+            case InjectedInstruction() | Cancelled() | CompactionRequested() as obeys:
+                if obeys.signal is not None and 0 < obeys.signal <= MAX_SIGNAL:
+                    self._signals.append(obeys.signal)
+            case ApprovalDecided(approval_id=approval_id):
+                self._approvals.append(approval_id.replace("\x00", ""))
+            case CoreStopped():
+                self._completes = True
+            case SessionAbandoned():
+                raise InvalidRequest(f"Event {event.rev}: only control abandons a session.")
+            case _:
+                pass
+
+
+def _check_chain(events: Iterable[Event], head: LogHead, session_id: str) -> None:
+    """Raise InvalidRequest if events belong to another session, or do not form a chain that follows
+    `head`."""
+    for event in events:
+        if event.session_id != session_id:
+            raise InvalidRequest(f"Event {event.rev} belongs to another session.")
+    broken = find_break(events, head)
+    if broken:
+        raise InvalidRequest(f"The chain breaks at revision {broken.rev}: {broken.reason}.")
+
+
+def _payload(event: Event) -> EventPayload:
+    if event.lane == CONTROL_LANE:
+        raise InvalidRequest(f"Event {event.rev}: the lane {CONTROL_LANE} is not an agent's.")
+    if any("\x00" in text for text in (event.lane, event.at)):
+        raise InvalidRequest(f"Event {event.rev} holds a NUL character in its envelope.")
+    try:
+        return parse_payload(event)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise InvalidRequest(f"Event {event.rev}: {place}: {error_message(fault)}.") from None
+
+
+def _words(event: Event, reply: Reply, dm: str) -> OutgoingReply:
+    if reply.dm != dm:
+        raise InvalidRequest(
+            f"Event {event.rev} speaks to {reply.dm!r}; this session is bound to {dm!r}."
+        )
+    try:
+        at = datetime.fromisoformat(event.at)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise InvalidRequest(
+            f"Event {event.rev}: {event.at!r} is not an ISO 8601 time with a zone."
+        )
+    # Postgres cannot store NUL in text. The log keeps it as JSON, and no channel displays it.
+    text = reply.text.replace("\x00", "")
+    files = tuple(file for file in reply.attachments if "\x00" not in file.path + file.name)
+    return OutgoingReply(event.rev, reply.kind, text, _id(reply.answers), at, event.hash, files)
+
+
+def _mark(
+    marks: dict[str, InboxUpdate],
+    inbox_id: str,
+    *,
+    consumed: int | None = None,
+    answered: int | None = None,
+) -> None:
+    clean = _id(inbox_id)
+    if clean is None:
+        return
+    old = marks.get(clean, InboxUpdate(clean, None, None))
+    marks[clean] = InboxUpdate(
+        clean,
+        consumed if old.consumed_rev is None else old.consumed_rev,
+        answered if old.answered_rev is None else old.answered_rev,
+    )
+
+
+def _id(text: str | None) -> str | None:
+    return text.replace("\x00", "")[:200] if text else None

@@ -1,0 +1,190 @@
+"""Store of leases: exclusive resources, and the current token of each session.
+
+Used by `LeaseAuthenticator` and, inside their transactions, by the stores of `choir_control.sessions`.
+
+Resource bindings of a session, read from its row. Used by the stores of leases and sessions.
+
+The bindings are fixed at the start of a session; `model set` and `voice set` override them until it ends.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from choir_common.errors import Conflict
+from choir_common.postgres.pool import Connection, Database, Record
+from choir_common.wire.rpc import ResourceBindings
+
+COLUMNS = "workspace, llm, dm, resource_bindings, overrides, settings_rev"
+
+
+def initial_bindings(record: Record) -> ResourceBindings:
+    """Return the bindings a session was started with."""
+    stored = record["resource_bindings"]
+    if stored is not None:
+        return ResourceBindings.model_validate_json(stored)
+    return ResourceBindings(workspace=record["workspace"], llm=record["llm"], dm=record["dm"])
+
+
+def overrides_of(record: Record) -> Mapping[str, str]:
+    """Return the bindings that were overridden since the start, by field."""
+    changed: dict[str, str] = orjson.loads(record["overrides"])
+    return changed
+
+
+def current_bindings(record: Record) -> ResourceBindings:
+    """Return the bindings in force."""
+    return initial_bindings(record).model_copy(update=dict(overrides_of(record)))
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A session's right to act, proven by its token."""
+
+    session_id: str
+    agent_id: str
+    epoch: int
+    digest: bytes
+    bindings: ResourceBindings
+    """Bindings in force: those of the start, with later overrides."""
+    settings_rev: int = 0
+    """Number of overrides so far; part of the version of the session's settings."""
+
+    @property
+    def dm(self) -> str:
+        """Return the conversation (DM) that the session has leased."""
+        return self.bindings.dm
+
+
+async def acquire_leases(
+    held: Connection, session_id: str, agent_id: str, resources: Sequence[str]
+) -> None:
+    """Lease all `resources` to a session, in the caller's transaction.
+
+    Raises Conflict if one is taken, naming each holder and a way out; the caller must then roll back.
+    """
+    # sorted, so that two starts that want the same resources cannot deadlock
+    rows = await held.fetch(
+        """
+        INSERT INTO choir_control.leases (resource, session_id, agent_id)
+        SELECT r, $1, $2 FROM unnest($3::text[]) AS r ORDER BY r
+        ON CONFLICT (resource) DO NOTHING RETURNING resource
+        """,
+        session_id,
+        agent_id,
+        sorted(resources),
+    )
+    missing = set(resources) - {row["resource"] for row in rows}
+    if not missing:
+        return
+    holders = await held.fetch(
+        "SELECT resource, agent_id, session_id FROM choir_control.leases WHERE resource = ANY($1) "
+        "ORDER BY resource",
+        sorted(missing),
+    )
+    who = "; ".join(
+        _describe_holder(row["resource"], row["agent_id"], row["session_id"]) for row in holders
+    )
+    raise Conflict(f"{agent_id} cannot start: {who or 'a resource was just taken; try again'}.")
+
+
+def _describe_holder(resource: str, agent_id: str, session_id: str | None) -> str:
+    """Describe who has a lease and what to do about it."""
+    kind, name = resource.split(":", 1)
+    if session_id is None:
+        return f"{resource} is held by {agent_id}; wait until that is done"
+    return (
+        f"{resource} is held by agent {agent_id}; stop that one (`choirctl agent stop {agent_id}`), or "
+        f"start this one with another than {name} (--{kind.replace('_', '-')})"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHolder:
+    """Holder of an exclusive resource; without a session it is an operator's operation."""
+
+    agent_id: str
+    session_id: str | None
+
+
+class LeaseStore:
+    """Store of leases and of the current token of each session."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, session_id: str) -> Lease | None:
+        """Return the lease of a session that has a valid token, or None."""
+        row = await self._database.fetchrow(
+            f"""
+            SELECT session_id, agent_id, epoch, token_sha256, {COLUMNS}
+            FROM choir_control.sessions WHERE session_id = $1 AND token_sha256 IS NOT NULL
+            """,  # noqa: S608 our own column names
+            session_id,
+        )
+        if row is None:
+            return None
+        return Lease(
+            session_id=row["session_id"],
+            agent_id=row["agent_id"],
+            epoch=row["epoch"],
+            digest=row["token_sha256"],
+            bindings=current_bindings(row),
+            settings_rev=row["settings_rev"],
+        )
+
+    async def was_valid(self, session_id: str, digest: bytes) -> bool:
+        """Return whether this was the session's token in an earlier epoch."""
+        found = await self._database.fetchval(
+            "SELECT true FROM choir_control.session_epochs "
+            "WHERE session_id = $1 AND token_sha256 = $2",
+            session_id,
+            digest,
+        )
+        return bool(found)
+
+    async def holders(self, prefix: str) -> dict[str, LeaseHolder]:
+        """Return the holders of the resources whose names start with `prefix`."""
+        rows = await self._database.fetch(
+            "SELECT resource, agent_id, session_id FROM choir_control.leases "
+            "WHERE starts_with(resource, $1)",
+            prefix,
+        )
+        return {row["resource"]: LeaseHolder(row["agent_id"], row["session_id"]) for row in rows}
+
+    async def acquire_for_operation(self, resource: str, who: str) -> bool:
+        """Lease a resource for an operator's operation; return False if it is taken."""
+        found = await self._database.fetchval(
+            """
+            INSERT INTO choir_control.leases (resource, session_id, agent_id)
+            VALUES ($1, NULL, $2) ON CONFLICT (resource) DO NOTHING RETURNING true
+            """,
+            resource,
+            who,
+        )
+        return bool(found)
+
+    async def release(self, resource: str) -> None:
+        """Release a resource that `hold` leased."""
+        await self._database.execute(
+            "DELETE FROM choir_control.leases WHERE resource = $1 AND session_id IS NULL",
+            resource,
+        )
+
+    async def delete_stale(self) -> int:
+        """Delete invalid leases when control starts; return how many there were.
+
+        A lease is valid as long as its session has a token. Operations have no session and ended with the
+        previous control process.
+        """
+        gone = await self._database.fetch(
+            """
+            DELETE FROM choir_control.leases AS l
+            WHERE NOT EXISTS (
+                SELECT 1 FROM choir_control.sessions AS s
+                WHERE s.session_id = l.session_id AND s.token_sha256 IS NOT NULL)
+            RETURNING 1
+            """
+        )
+        return len(gone)

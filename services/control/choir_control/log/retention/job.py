@@ -1,0 +1,119 @@
+"""The hourly retention job, run by `app`. Deletes expired rows and logs in small batches.
+
+The log of an ended session is verified before it is erased. Its hashes stay until the session's row
+is deleted, so that `session verify` keeps working.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import structlog
+
+from choir_common.postgres.pool import Database
+from choir_common.wire.config import Config
+from choir_control.configuration.current import ConfigService
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.eventlog.verify import verify_log
+from choir_control.log.retention.log_store import ErasedLogStore, ExpiredLog
+from choir_control.log.retention.row_store import ExpiredRowStore
+from choir_control.log.signals.store import SignalStore
+
+log = structlog.get_logger("choir.retention")
+
+INTERVAL_S = 3_600.0
+KEEP_SIGNALS = timedelta(days=1)
+"""Signals are only a queue, and the log stores their results. One day allows for troubleshooting."""
+BATCH_ROWS = 1_000
+"""Rows per statement. Short statements do not hold locks that an append waits for."""
+MAX_BATCHES = 100
+PAUSE_S = 0.2
+
+PruneBatch = Callable[[timedelta, int], Awaitable[int]]
+
+
+class RetentionJob:
+    """Job that deletes old rows and erases old logs."""
+
+    def __init__(
+        self,
+        database: Database,
+        events: EventStore,
+        configuration: ConfigService,
+        pause_s: float = PAUSE_S,
+    ) -> None:
+        self._rows = ExpiredRowStore(database)
+        self._logs = ErasedLogStore(database)
+        self._signals = SignalStore(database)
+        self._events = events
+        self._configuration = configuration
+        self._pause_s = pause_s
+
+    async def sweep(self) -> None:
+        """Delete everything that is due, up to a bound for each table.
+
+        Raises Unavailable if the database is unavailable.
+        """
+        config = self._configuration.current.config
+        await self._erase_logs(config)
+        await self._prune("signals", KEEP_SIGNALS, self._signals.prune)
+        if config.retention.messages is not None:
+            keep = timedelta(days=config.retention.messages)
+            await self._prune("outbox", keep, self._rows.prune_outbox)
+            await self._prune("inbox", keep, self._rows.prune_inbox)
+        if config.retention.operations is not None:
+            keep = timedelta(days=config.retention.operations)
+            await self._prune("operations", keep, self._rows.prune_operations)
+            await self._prune("session_epochs", keep, self._rows.prune_epochs)
+        if config.retention.approvals is not None:
+            keep = timedelta(days=config.retention.approvals)
+            await self._prune("pending_approvals", keep, self._rows.prune_approvals)
+        if config.retention.config_versions is not None:
+            keep = timedelta(days=config.retention.config_versions)
+            await self._prune("config_versions", keep, self._rows.prune_config_versions)
+        if config.retention.sessions is not None:
+            keep = timedelta(days=config.retention.sessions)
+            await self._prune("sessions", keep, self._rows.prune_sessions)
+
+    async def _prune(self, table: str, keep: timedelta, prune_batch: PruneBatch) -> None:
+        deleted = 0
+        for _ in range(MAX_BATCHES):
+            batch = await prune_batch(keep, BATCH_ROWS)
+            deleted += batch
+            if batch < BATCH_ROWS:
+                break
+            await asyncio.sleep(self._pause_s)
+        if deleted:
+            log.info("old rows deleted", table=table, count=deleted)
+
+    async def _erase_logs(self, config: Config) -> None:
+        for agent_id, agent in config.agents.items():
+            if agent.retention.log is not None:
+                keep = timedelta(days=agent.retention.log)
+                for due in await self._logs.due(agent_id, keep):
+                    await self._erase(due)
+        if config.retention.deleted_agents is not None:
+            keep = timedelta(days=config.retention.deleted_agents)
+            for due in await self._logs.list_expired_without_agent(config.agents, keep):
+                await self._erase(due)
+
+    async def _erase(self, due: ExpiredLog) -> None:
+        if not due.begun:
+            found = await verify_log(self._events, due.session_id, due.head)
+            if not found.ok:
+                # Keep a damaged log as evidence.
+                log.warning(
+                    "a log does not verify and is not erased",
+                    session=due.session_id,
+                    reason=found.reason,
+                )
+                return
+            # With its hashes stored the log counts as erased; the next sweep resumes an interrupted
+            # one.
+            await self._logs.store_hashes(due.session_id)
+        for first in range(0, due.head.rev, BATCH_ROWS):
+            if first:
+                await asyncio.sleep(self._pause_s)
+            await self._logs.erase_batch(due.session_id, BATCH_ROWS)
+        await self._logs.finish(due.session_id)
+        log.info("log erased", session=due.session_id, agent=due.agent_id, events=due.head.rev)

@@ -1,0 +1,155 @@
+"""Streams of a session's signals, open as long as its epoch lasts.
+
+Called by the route `GET /events`. A notification in this process wakes a stream at once; one poll
+per second for all streams finds signals that were stored without one. See docs/design/protocol.md.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+
+import structlog
+
+from choir_common.errors import ChoirError, RateLimited, Unavailable
+from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
+from choir_control.log.leases.store import Lease
+from choir_control.log.signals.notifier import Notifier
+from choir_control.log.signals.store import SignalStore, StoredSignal
+
+log = structlog.get_logger("choir.signals")
+
+PAGE = 200
+POLL_S = 1.0
+# An agent uses one stream; a reconnect may overlap with the old one.
+STREAMS_PER_SESSION = 4
+
+Bring = Callable[[Lease, str], Awaitable[str]]
+"""Fetches the files of a message; returns its signal with their paths."""
+StillCurrent = Callable[[Lease], Awaitable[bool]]
+
+
+class SignalStreams:
+    """The open signal streams of all sessions."""
+
+    def __init__(
+        self, store: SignalStore, bell: Notifier, still_current: StillCurrent, bring: Bring
+    ) -> None:
+        self._bring = bring
+        self._store = store
+        self._bell = bell
+        self._still_current = still_current
+        self._closing = False
+        self._streams: Counter[str] = Counter()
+
+    def close(self) -> None:
+        """End all streams, because the process shuts down."""
+        self._closing = True
+        self._bell.notify_all()
+
+    @property
+    def closing(self) -> bool:
+        """Return True if all streams are to end."""
+        return self._closing
+
+    def follow(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:
+        """Yield the bytes of an event stream: pending signals after `last_event_id`, then new ones.
+
+        Raises RateLimited if the session has too many streams open.
+        """
+        if self._streams[lease.session_id] >= STREAMS_PER_SESSION:
+            raise RateLimited("This session follows its signals too often at once.")
+        return self._counted(lease, last_event_id)
+
+    async def _counted(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:
+        self._streams[lease.session_id] += 1
+        try:
+            async with contextlib.aclosing(self._follow(lease, last_event_id)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            self._streams[lease.session_id] -= 1
+            if not self._streams[lease.session_id]:
+                del self._streams[lease.session_id]
+
+    async def _follow(self, lease: Lease, last_event_id: int) -> AsyncGenerator[bytes, None]:
+        cursor, quiet_since = last_event_id, asyncio.get_running_loop().time()
+        with self._bell.listen(lease.session_id, lease.dm) as rung:
+            # Sent at once, so that the client sees that the stream is open.
+            yield KEEPALIVE
+            while not self._closing:
+                # Cleared before the read, so that a signal stored during it causes another read.
+                rung.clear()
+                page = await self._look(lease, cursor)
+                if page is None:
+                    return
+                for signal in page:
+                    body: str | None = signal.body
+                    if signal.to_fetch is not None:
+                        bringing = asyncio.create_task(self._fetch_files(lease, signal.to_fetch))
+                        async for piece in _while_waiting(bringing):
+                            yield piece
+                        body = await bringing
+                    if body is None:
+                        break  # later signals must not overtake it
+                    cursor = signal.seq
+                    yield render_event(ServerSentEvent(str(signal.seq), signal.kind, body))
+                now = asyncio.get_running_loop().time()
+                if page:
+                    quiet_since = now
+                    continue
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, quiet_since + KEEPALIVE_S - now)):
+                        await rung.wait()
+                if not rung.is_set():
+                    quiet_since += KEEPALIVE_S
+                    yield KEEPALIVE
+
+    async def _fetch_files(self, lease: Lease, inbox_id: str) -> str | None:
+        """Return a message's signal with its files, or None if the fetch must be retried."""
+        try:
+            return await self._bring(lease, inbox_id)
+        except ChoirError as error:
+            log.warning("files wait", session=lease.session_id, error=error.message)
+            await asyncio.sleep(POLL_S)
+            return None
+
+    async def _look(self, lease: Lease, cursor: int) -> list[StoredSignal] | None:
+        """Return the next page; None if the epoch is over, an empty page without a database."""
+        try:
+            if not await self._still_current(lease):
+                return None
+            return await self._store.list_pending(lease.session_id, lease.dm, cursor, PAGE)
+        except Unavailable as error:
+            log.warning(
+                "signals wait for the database", session=lease.session_id, error=error.message
+            )
+            await asyncio.sleep(POLL_S)
+            return []
+
+    async def poll(self) -> None:
+        """Notify all streams when the table has grown, until cancelled."""
+        seen, was_away = 0, True
+        while True:
+            try:
+                newest = await self._store.read_newest_seq()
+                if newest != seen or was_away:
+                    self._bell.notify_all()
+                seen, was_away = newest, False
+            except Unavailable:
+                was_away = True
+            except Exception:  # outermost loop: retry
+                log.exception("signal poll failed")
+            await asyncio.sleep(POLL_S)
+
+
+async def _while_waiting(work: asyncio.Task[str | None]) -> AsyncIterator[bytes]:
+    """Send keepalives until the task is done; cancel it if the stream ends first."""
+    try:
+        while not work.done():
+            await asyncio.wait({work}, timeout=KEEPALIVE_S)
+            if not work.done():
+                yield KEEPALIVE
+    finally:
+        # This has no effect on a task that is done.
+        work.cancel()

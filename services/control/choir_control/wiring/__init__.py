@@ -1,0 +1,1 @@
+"""Builds the services of each package and connects them; used by `app`, which starts and stops them."""

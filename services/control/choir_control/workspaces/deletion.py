@@ -1,0 +1,126 @@
+"""Deletion of everything in a directory. Called by `sessions.reset`, in a thread.
+
+The content was made by an agent and is not trusted: it may have symbolic links, paths longer than the limit,
+and directories without permissions. So every step is relative to an open directory, links are never followed,
+and trees are flattened from the top: subdirectories are moved up before their parent is removed. At most two
+directories are open at a time.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_FAILURES_LISTED = 10
+TELL_EVERY = 1_000
+
+ReportProgress = Callable[[int], None]
+"""Called with the number of entries deleted so far."""
+
+
+@dataclass(slots=True)
+class DeletionResult:
+    """Number of deleted entries, and the entries that could not be deleted, with the reason."""
+
+    removed: int = 0
+    left: list[str] = field(default_factory=list)
+
+
+def delete_contents(root: Path, tell: ReportProgress) -> DeletionResult:
+    """Delete the contents of `root` but not `root` itself; report entries that cannot be deleted.
+
+    `tell` is called after every thousandth entry, in this thread. Raises OSError when `root` cannot be opened
+    as a directory.
+    """
+    top = os.open(root, DIRECTORY)
+    try:
+        return _Deletion(top, tell).run()
+    finally:
+        os.close(top)
+
+
+class _Deletion:
+    """One run over an open directory."""
+
+    def __init__(self, top: int, tell: ReportProgress) -> None:
+        self._top = top
+        self._tell = tell
+        self._device = os.fstat(top).st_dev
+        # moved directories get a name that an agent cannot have prepared
+        self._prefix = f".choir-{secrets.token_hex(8)}-"
+        self._moved = 0
+        self._stuck: set[str] = set()
+        self._done = DeletionResult()
+
+    def run(self) -> DeletionResult:
+        while names := [name for name in _names(self._top) if name not in self._stuck]:
+            for name in names:
+                try:
+                    self._remove(name)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    self._stuck.add(name)
+                    self._done.left.append(f"{name}: {error.strerror}")
+        del self._done.left[MAX_FAILURES_LISTED:]
+        return self._done
+
+    def _remove(self, name: str) -> None:
+        if not self._is_directory(self._top, name):
+            os.unlink(name, dir_fd=self._top)
+            self._count()
+            return
+        try:
+            os.rmdir(name, dir_fd=self._top)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            self._take_apart(name)
+            os.rmdir(name, dir_fd=self._top)
+        self._count()
+
+    def _take_apart(self, name: str) -> None:
+        inner = self._open(name)
+        try:
+            for child in _names(inner):
+                if self._is_directory(inner, child):
+                    self._moved += 1
+                    higher = f"{self._prefix}{self._moved}"
+                    os.rename(child, higher, src_dir_fd=inner, dst_dir_fd=self._top)
+                else:
+                    os.unlink(child, dir_fd=inner)
+                    self._count()
+        finally:
+            os.close(inner)
+
+    def _count(self) -> None:
+        self._done.removed += 1
+        if self._done.removed % TELL_EVERY == 0:
+            self._tell(self._done.removed)
+
+    def _open(self, name: str) -> int:
+        """Open a directory regardless of its permissions."""
+        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
+        try:
+            # through the descriptor, so that nothing can replace the directory meanwhile
+            Path(f"/proc/self/fd/{handle}").chmod(stat.S_IRWXU)
+        finally:
+            os.close(handle)
+        return os.open(name, DIRECTORY, dir_fd=self._top)
+
+    def _is_directory(self, where: int, name: str) -> bool:
+        found = os.stat(name, dir_fd=where, follow_symlinks=False)
+        if not stat.S_ISDIR(found.st_mode):
+            return False
+        if found.st_dev != self._device:
+            raise OSError(errno.EXDEV, "another file system is mounted here")
+        return True
+
+
+def _names(directory: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries]

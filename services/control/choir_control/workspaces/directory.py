@@ -1,0 +1,95 @@
+"""Check whether a directory may be emptied. Called by `sessions.reset`.
+
+Measurement of a workspace's size within a time limit. Called in a thread.
+"""
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from choir_common.errors import Conflict
+
+# Choir's own directories in its home; `workspaces/` is not one of them.
+RESERVED_DIRECTORIES = ("data", "repos", "socks", "logs", "agents", "run", "images", "backups")
+MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+def check_may_be_emptied(path: Path, home: Path) -> Path:
+    """Return the absolute path of a workspace that may be emptied.
+
+    Raises Conflict for a symbolic link, the root directory or a directory directly below it, a home directory
+    or a parent of one, Choir's own state, or a directory with a mount inside.
+    """
+    root = Path(path).expanduser()
+    if not root.is_absolute():
+        raise _refusal(root, "it is not an absolute path")
+    if root.is_symlink():
+        raise _refusal(root, "it is a symbolic link; name the directory itself in config.json")
+    real = root.resolve()
+    if len(real.parts) < 3:  # "/" and one name
+        raise _refusal(root, "it stands at the top of the file system")
+    for keep, what in ((Path.home(), "your home directory"), (home, "Choir's state directory")):
+        kept = keep.resolve()
+        if kept == real or kept.is_relative_to(real):
+            raise _refusal(root, f"it is {what}, or that is inside it")
+    for part in RESERVED_DIRECTORIES:
+        if real.is_relative_to((home / part).resolve()):
+            raise _refusal(root, f"Choir keeps its own {part} there")
+    for mount in _mounts():
+        if mount != real and mount.is_relative_to(real):
+            raise _refusal(root, f"something is mounted at {mount}; unmount that first")
+    return real
+
+
+def _mounts() -> list[Path]:
+    try:
+        lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:  # not Linux
+        return []
+    fields = [line.split(" ") for line in lines]
+    return [Path(_OCTAL.sub(lambda m: chr(int(m[1], 8)), f[4])) for f in fields if len(f) > 4]
+
+
+def _refusal(root: Path, why: str) -> Conflict:
+    return Conflict(f"The workspace {root} is not emptied: {why}.")
+
+
+LOOK_EVERY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSize:
+    """Counts of files, bytes and entries of any kind; lower bounds when `complete` is False."""
+
+    exists: bool
+    files: int = 0
+    size: int = 0
+    complete: bool = True
+    entries: int = 0
+
+
+def measure_workspace(root: Path, within_s: float) -> WorkspaceSize:
+    """Count the files below `root` and their bytes, for `within_s` seconds at most, following no links."""
+    root = root.expanduser()
+    if not root.is_dir():
+        return WorkspaceSize(exists=False)
+    files, size, deadline = 0, 0, time.monotonic() + within_s
+    waiting, seen, whole = [str(root)], 0, True
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen % LOOK_EVERY == 0 and time.monotonic() > deadline:
+                        return WorkspaceSize(True, files, size, False, seen)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    else:
+                        files += 1
+                        size += entry.stat(follow_symlinks=False).st_size
+        except OSError:
+            whole = False  # no permission, path too long, or deleted meanwhile
+    return WorkspaceSize(True, files, size, whole, seen)

@@ -1,0 +1,117 @@
+"""Files that agents send: copied when the event becomes durable, removed after delivery.
+
+Called by `eventlog.append` (keep), `outbox.deliver` (sent) and `app` (tidy). The file endpoint for the
+gateway reads from here.
+
+Store of the files of outbox messages. Used by `OutgoingMessage`.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from choir_common.errors import NotFound
+from choir_common.postgres.pool import Database
+from choir_common.wire.attachments import SentFile
+from choir_common.wire.config import FileLimits
+from choir_control.workspaces.spool import FileSpool, SpooledFile, SpoolResult, parse_files
+from choir_control.workspaces.staging import remove_staged_file
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxFiles:
+    """Files of a message, and the workspace they came from."""
+
+    workspace: str
+    files: tuple[SpooledFile, ...]
+
+
+class OutboxFileStore:
+    """Store of the column `files` of the table `outbox`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(self, outbox_id: int) -> OutboxFiles | None:
+        """Return a message's files, or None if it has none."""
+        row = await self._database.fetchrow(
+            "SELECT o.files, s.workspace FROM choir_control.outbox AS o "
+            "JOIN choir_control.sessions AS s USING (session_id) "
+            "WHERE o.outbox_id = $1 AND o.files IS NOT NULL",
+            outbox_id,
+        )
+        return OutboxFiles(row["workspace"], parse_files(row["files"])) if row else None
+
+    async def undelivered_hashes(self) -> set[str]:
+        """Return the hashes of the events whose files are not delivered yet."""
+        rows = await self._database.fetch(
+            "SELECT files FROM choir_control.outbox "
+            "WHERE files IS NOT NULL AND status IN ('waiting', 'sending')"
+        )
+        return {file.event_hash for row in rows for file in parse_files(row["files"])}
+
+
+log = structlog.get_logger("choir.outbox")
+
+MIB = 1024 * 1024
+HOUR_S = 3_600.0
+
+
+class OutgoingFiles:
+    """Service for the files of outbound messages."""
+
+    def __init__(
+        self,
+        spool: FileSpool,
+        store: OutboxFileStore,
+        workspace_of: Callable[[str], Path | None],
+        limits: Callable[[], FileLimits],
+    ) -> None:
+        self._spool = spool
+        self._store = store
+        self._workspace_of = workspace_of
+        self._limits = limits
+
+    async def keep(self, event_hash: str, workspace: str, files: Sequence[SentFile]) -> SpoolResult:
+        """Copy the files of a reply; a file that cannot be copied is described in
+        `RetainedGrain.problems`."""
+        root = self._workspace_of(workspace)
+        if root is None:
+            lost = tuple(f"{file.name} could not be sent: its workspace is gone." for file in files)
+            return SpoolResult((), lost)
+        most = self._limits().sent_mb * MIB
+        return await asyncio.to_thread(self._spool.keep, event_hash, root, files, most)
+
+    async def find(self, outbox_id: int, number: int) -> Path:
+        """Return the path of a message's file. Raises NotFound."""
+        sent = await self._store.of(outbox_id)
+        files = sent.files if sent else ()
+        path = self._spool.path_of(files[number]) if number < len(files) else None
+        if path is None or not await asyncio.to_thread(path.is_file):
+            raise NotFound(f"The message {outbox_id} has no file {number}, or no longer.")
+        return path
+
+    async def sent(self, outbox_id: int, *, keep_copy: bool) -> None:
+        """Delete the agent's file after delivery, and the copy unless `keep_copy`."""
+        sent = await self._store.of(outbox_id)
+        if sent is None or not sent.files:
+            return
+        root = self._workspace_of(sent.workspace)
+        for file in sent.files:
+            if root is not None:
+                await asyncio.to_thread(remove_staged_file, root, file.path)
+            if not keep_copy:
+                await asyncio.to_thread(self._spool.drop, file.event_hash)
+
+    async def tidy(self) -> int:
+        """Delete old copies that belong to no pending message; return the number of events cleared."""
+        age_s = self._limits().received_keep_hours * HOUR_S
+        old = await asyncio.to_thread(self._spool.hashes, age_s, time.time())
+        gone = set(old) - await self._store.undelivered_hashes() if old else set()
+        for event_hash in gone:
+            await asyncio.to_thread(self._spool.drop, event_hash)
+        return len(gone)

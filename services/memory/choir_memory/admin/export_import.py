@@ -1,0 +1,213 @@
+"""Export an agent's memory page by page, and import it piece by piece.
+
+Called by `endpoints.operator`; next is `carry_store`. A piece is stored completely or not at all,
+and storing it again changes nothing. The progress of an import is stored until its last piece
+arrives, so that an interrupted import can be reported.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from choir_common.errors import InvalidRequest
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.memory_operator import (
+    ExportedPage,
+    ExportMemory,
+    ImportPart,
+    MemoryImported,
+    Store,
+)
+from choir_common.wire.memory_records import (
+    ArchivedSessionRecord,
+    ExtractionCursor,
+    KnowledgeRecord,
+    LinkRecord,
+    Record,
+    SessionRecord,
+)
+from choir_common.wire.model import JsonObject
+from choir_memory.admin.export_import_store import PAGE_ROWS, ExportImportStore, ImportDocument
+from choir_memory.admin.read import RECORD_ADAPTER
+from choir_memory.audit.store import OPERATOR, AuditRecord, AuditStore, write_record
+from choir_memory.documents.model import unit_tokens
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.schema.store import (
+    SpaceRegistry,
+    admin_read_transaction,
+    resume_service_role,
+    take_agent_role,
+)
+from choir_memory.text.questions import question_share
+from choir_memory.text.tokens import document_tokens, tsvector
+
+LINK_ADAPTER = TypeAdapter(LinkRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupedRecords:
+    """The records of a piece by type, with the search tokens of the documents."""
+
+    session: list[ImportDocument]
+    knowledge: list[ImportDocument]
+    links: list[LinkRecord]
+    passed: list[ArchivedSessionRecord]
+    cursors: list[ExtractionCursor]
+    embedded: frozenset[UUID]
+    """Session documents that are to get vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ImportCounts:
+    written: int
+    unchanged: int
+    refused: tuple[str, ...]
+    new: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTransfer:
+    """Export and import of memory; `announce` reports to the embedding queue how many documents were
+    queued."""
+
+    database: Database
+    spaces: SpaceRegistry
+    kept: AuditStore
+    announce: Callable[[int], None]
+
+    async def export(self, asked: ExportMemory) -> ExportedPage:
+        """Return the next page of an export; raises NotFound without a memory, InvalidRequest for an
+        invalid cursor."""
+        await self.spaces.require(asked.agent_id)
+        phase, _, after = (asked.cursor or "extraction:").partition(":")
+        try:
+            async with admin_read_transaction(self.database) as held:
+                page = await _page(ExportImportStore(held, asked.agent_id), phase, after)
+        except (ValueError, ValidationError):
+            page = None
+        if page is None:
+            raise InvalidRequest("The cursor is none of an export; take `next` of the page before.")
+        # one audit entry per export, not one per page
+        if asked.cursor is None:
+            await self.kept.write_record(AuditRecord(asked.agent_id, OPERATOR, "export"))
+        return page
+
+    async def bring_in(self, asked: ImportPart) -> MemoryImported:
+        """Store one piece of an import; raises InvalidRequest and stores nothing of it if a record is
+        invalid.
+
+        Records of sessions that were erased here are refused, and listed in `refused`.
+        """
+        agent_id, piece = asked.agent_id, asked.piece
+        await self.spaces.ensure(agent_id)
+        async with self.database.transaction() as held:
+            store = ExportImportStore(held, agent_id)
+            named = {_session_of(one) for one in piece.records} - {None}
+            erased = await store.list_erased_sessions(named)
+            fit = [one for one in piece.records if _session_of(one) not in erased]
+            refused = [_name(one) for one in piece.records if _session_of(one) in erased]
+            stored = await _store(held, store, agent_id, await asyncio.to_thread(_sort, fit))
+            done = piece.first + len(piece.records)
+            await store.progress(piece.import_id, done, piece.total)
+            detail: JsonObject = {"import": piece.import_id, "done": done, "total": piece.total}
+            await write_record(held, AuditRecord(agent_id, OPERATOR, "import", stored.new, detail))
+        self.announce(len(stored.new))
+        return MemoryImported(
+            written=stored.written,
+            unchanged=stored.unchanged,
+            refused=(*refused, *stored.refused),
+            finished=done >= piece.total,
+        )
+
+
+async def _page(store: ExportImportStore, phase: str, after: str) -> ExportedPage | None:
+    match phase:
+        # exported first: everything up to this position is then in the pages that follow
+        case "extraction":
+            return ExportedPage(records=tuple(await store.extraction_cursor()), next="session:")
+        case "session":
+            return await _documents(store, "session", after, "knowledge:")
+        case "knowledge":
+            return await _documents(store, "knowledge", after, "passed:")
+        case "passed":
+            lines = await store.export_sessions(after or None)
+            records = tuple(RECORD_ADAPTER.validate_json(line) for line in lines)
+            last = f"passed:{_session_of(records[-1])}" if records else "link:"
+            return ExportedPage(records=records, next=last)
+        case "link":
+            links = await store.links(LINK_ADAPTER.validate_json(after) if after else None)
+            more = f"link:{links[-1].model_dump_json()}" if len(links) == PAGE_ROWS else None
+            return ExportedPage(records=tuple(links), next=more)
+    return None
+
+
+async def _documents(store: ExportImportStore, which: Store, after: str, then: str) -> ExportedPage:
+    found = await store.documents(which, UUID(after) if after else None)
+    records = tuple(RECORD_ADAPTER.validate_json(line) for _, line in found)
+    return ExportedPage(records=records, next=f"{which}:{found[-1][0]}" if found else then)
+
+
+async def _store(
+    connection: Connection, store: ExportImportStore, agent_id: str, given: _GroupedRecords
+) -> _ImportCounts:
+    await take_agent_role(connection, agent_id)
+    units, same_units = await store.insert("session", given.session)
+    notes, same_notes = await store.insert("knowledge", given.knowledge)
+    linked = await store.link(given.links)
+    await resume_service_role(connection)
+    passed = await store.import_sessions(given.passed)
+    begun = await store.import_extraction_cursors(given.cursors)
+    await enqueue_all(
+        connection, agent_id, "session", [one for one in units if one in given.embedded]
+    )
+    await enqueue_all(connection, agent_id, "knowledge", list(notes))
+    there = units | same_units | notes | same_notes
+    written = len(units) + len(notes) + linked + passed + begun
+    documents = [*given.session, *given.knowledge]
+    refused = tuple(str(one.document_id) for one in documents if one.document_id not in there)
+    total = len(documents) + len(given.links) + len(given.passed) + len(given.cursors)
+    return _ImportCounts(written, total - written - len(refused), refused, (*units, *notes))
+
+
+def _sort(records: Sequence[Record]) -> _GroupedRecords:
+    """Group records by type and tokenize their texts; takes milliseconds, so it runs in a thread."""
+    found = _GroupedRecords([], [], [], [], [], _embedded(records))
+    for record in records:
+        match record:
+            case SessionRecord():
+                found.session.append(_filed(record, unit_tokens(record.speaker, record.text)))
+            case KnowledgeRecord():
+                found.knowledge.append(_filed(record, document_tokens(record.text)))
+            case LinkRecord():
+                found.links.append(record)
+            case ArchivedSessionRecord():
+                found.passed.append(record)
+            case ExtractionCursor():
+                found.cursors.append(record)
+    return found
+
+
+def _filed(record: SessionRecord | KnowledgeRecord, tokens: list[str]) -> ImportDocument:
+    plain = record.model_dump_json()
+    if b"\\u0000" in orjson.dumps(record.metadata):
+        raise InvalidRequest(f"Record {record.id} holds the NUL character, which cannot be stored.")
+    asking = question_share(record.text)
+    return ImportDocument(UUID(record.id), plain, tsvector(tokens), len(tokens), asking)
+
+
+def _embedded(records: Sequence[Record]) -> frozenset[UUID]:
+    return frozenset(
+        UUID(one.id) for one in records if isinstance(one, SessionRecord) and one.keep_vectors
+    )
+
+
+def _session_of(record: Record) -> str | None:
+    return record.session_id if isinstance(record, SessionRecord | ArchivedSessionRecord) else None
+
+
+def _name(record: Record) -> str:
+    return record.id if isinstance(record, SessionRecord) else f"session {_session_of(record)}"

@@ -1,0 +1,158 @@
+"""Read an agent's memory for an operator: lists, documents, searches, the audit log, the state.
+
+Called by `endpoints.operator`; next are `look_store` on the admin path and `search.recall`. Each
+read of documents is audited before the answer is sent.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from choir_common.errors import InvalidRequest, NotFound
+from choir_common.postgres.pool import Database
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntries,
+    AuditEntry,
+    AuditQuery,
+    DocumentDetail,
+    DocumentPage,
+    DocumentView,
+    LinkView,
+    ListMemory,
+    ReadMemoryState,
+    ShowDocument,
+)
+from choir_common.wire.memory_records import Record
+from choir_common.wire.memory_search import MemoryHits, MemoryQuery
+from choir_memory.admin.read_store import ListPosition, MemoryReadStore
+from choir_memory.audit.store import OPERATOR, AuditRecord, AuditStore
+from choir_memory.schema.store import SpaceRegistry, admin_read_transaction
+from choir_memory.search.service import SearchService
+
+RECORD_ADAPTER: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReader:
+    """Reads by an operator."""
+
+    database: Database
+    spaces: SpaceRegistry
+    recall: SearchService
+    kept: AuditStore
+
+    async def list(self, asked: ListMemory) -> DocumentPage:
+        """Return a page of documents; raises NotFound without a memory, InvalidRequest for an invalid
+        filter or cursor."""
+        if asked.session_id is not None and asked.store != "session":
+            raise InvalidRequest("Knowledge belongs to no session: ask for the store `session`.")
+        if asked.key_prefix is not None and asked.store != "knowledge":
+            raise InvalidRequest("Only knowledge has keys: ask for the store `knowledge`.")
+        after = _place(asked.cursor)
+        await self.spaces.require(asked.agent_id)
+        async with admin_read_transaction(self.database) as held:
+            found = await MemoryReadStore(held, asked.agent_id).page(asked, after)
+        await self._looked(asked.agent_id, "list", (UUID(one.document_id) for one in found))
+        full = len(found) == asked.limit
+        return DocumentPage(items=tuple(found), next=_cursor(found[-1]) if full else None)
+
+    async def show(self, asked: ShowDocument) -> DocumentDetail:
+        """Return one document completely; raises NotFound."""
+        await self.spaces.require(asked.agent_id)
+        async with admin_read_transaction(self.database) as held:
+            store = MemoryReadStore(held, asked.agent_id)
+            which = await store.find(parse_document_id(asked.name), asked.name)
+            record = await store.record(*which) if which else None
+            if which is None or record is None:
+                raise NotFound(f"The memory of {asked.agent_id} holds no document {asked.name!r}.")
+            vectors = await store.vectors(*which)
+            links = await store.links(which[1])
+        await self._looked(asked.agent_id, "show", (which[1],))
+        return DocumentDetail(
+            record=RECORD_ADAPTER.validate_json(record),
+            vectors=vectors,
+            links=tuple(
+                LinkView.model_validate(
+                    {
+                        "kind": one.kind,
+                        "direction": one.direction,
+                        "document_id": str(one.other),
+                        "text": one.text,
+                    }
+                )
+                for one in links
+            ),
+        )
+
+    async def search(self, query: MemoryQuery) -> MemoryHits:
+        """Return the results of a search; raises the errors of `SearchService.search`."""
+        await self.spaces.require(query.target_agent or query.agent_id)
+        found = await self.recall.query(query)
+        read = (UUID(hit.document_id) for hit in found.hits)
+        await self._looked(query.target_agent or query.agent_id, "search", read)
+        return found
+
+    async def audit(self, asked: AuditQuery) -> AuditEntries:
+        """Return the audit entries on an agent's memory, newest first; works for an agent that no
+        longer exists, too."""
+        found = await self.kept.read_page(asked.agent_id, asked.before, asked.limit)
+        return AuditEntries(
+            items=tuple(
+                AuditEntry(
+                    number=one.number,
+                    at=one.at,
+                    agent_id=one.entry.agent_id,
+                    actor=one.entry.actor,
+                    operation=one.entry.operation,
+                    document_ids=tuple(map(str, one.entry.document_ids)),
+                    detail=one.entry.detail,
+                )
+                for one in found
+            )
+        )
+
+    async def state(self, asked: ReadMemoryState) -> AgentMemory:
+        """Return counts, queue length, size and unfinished imports of an agent's memory; raises
+        NotFound without one."""
+        await self.spaces.require(asked.agent_id)
+        async with admin_read_transaction(self.database) as held:
+            store = MemoryReadStore(held, asked.agent_id)
+            return AgentMemory(
+                agent_id=asked.agent_id,
+                counts=tuple(await store.counts()),
+                queued=await store.queued(),
+                bytes=await store.bytes(),
+                unfinished_imports=tuple(await store.unfinished_imports()),
+            )
+
+    async def _looked(self, agent_id: str, operation: str, ids: Iterable[UUID]) -> None:
+        await self.kept.write_record(AuditRecord(agent_id, OPERATOR, operation, tuple(ids)))
+
+
+def parse_document_id(name: str) -> UUID | None:
+    """Return the name as an id, or None if it can only be a key."""
+    try:
+        return UUID(name)
+    except ValueError:
+        return None
+
+
+def _cursor(last: DocumentView) -> str:
+    return f"{last.at.isoformat()}|{last.document_id}"
+
+
+def _place(cursor: str | None) -> ListPosition | None:
+    if cursor is None:
+        return None
+    at, _, document_id = cursor.partition("|")
+    try:
+        place = ListPosition(datetime.fromisoformat(at), UUID(document_id))
+    except ValueError:
+        place = None
+    if place is None or place.at.tzinfo is None:
+        raise InvalidRequest("The cursor is none of this list; take `next` of the page before.")
+    return place

@@ -1,0 +1,191 @@
+"""Statements that read an agent's memory for an operator. Called by `look` on the admin path."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection, Record
+from choir_common.wire.memory_operator import (
+    DocumentCount,
+    DocumentView,
+    ListMemory,
+    Store,
+    UnfinishedImport,
+)
+from choir_memory.admin.export_import_store import DOCUMENT_AS_JSON
+from choir_memory.schema.store import qualified, schema_name
+
+PREVIEW_CHARS = 200
+"""Characters of a text that a list shows."""
+
+_STATUS = "CASE WHEN expires_at <= now() THEN 'expired' ELSE {status} END"
+_VIEW = f"""
+SELECT id, kind, left(text, {PREVIEW_CHARS}) AS text, length(text) AS length, version, origin, trust,
+    {{columns}}
+FROM {{schema}}.{{table}}
+WHERE ($1::text IS NULL OR kind = $1) AND ($2::bool OR {_STATUS} = 'active')
+  AND ($3::timestamptz IS NULL OR ({{at}}, id) < ($3, $4::uuid)) AND {{more}}
+ORDER BY {{at}} DESC, id DESC LIMIT $5
+"""  # noqa: S608 our own columns
+_OF_STORE = {
+    "knowledge": {
+        "{table}": "knowledge_documents",
+        "{columns}": "key, NULL AS tier, NULL AS session_id, NULL AS speaker, {at} AS at, "
+        f"{_STATUS} AS status",
+        "{status}": "status",
+        "{more}": "($6::text IS NULL OR starts_with(key, $6))",
+        "{at}": "updated_at",
+    },
+    "session": {
+        "{table}": "memory_documents",
+        "{columns}": f"NULL AS key, tier, session_id, speaker, {{at}} AS at, {_STATUS} AS status",
+        "{status}": "'active'",
+        "{more}": "($6::text IS NULL OR session_id = $6)",
+        "{at}": "happened_at",
+    },
+}
+_WHICH_KNOWLEDGE = """
+SELECT id FROM {schema}.knowledge_documents WHERE id = $1 OR key = $2 ORDER BY id = $1 DESC LIMIT 1
+"""
+_WHICH_UNIT = "SELECT id FROM {schema}.memory_documents WHERE id = $1"
+_LOCK = "SELECT version FROM {schema}.{table} WHERE id = $1 FOR UPDATE"
+_VECTORS = """
+SELECT count(*) FROM {schema}.{table} e JOIN choir_memory.embedding_models m ON m.id = e.model
+WHERE e.document_id = $1 AND m.state = 'active'
+"""
+_LINKS = f"""
+SELECT l.kind, l.direction, l.other, left(coalesce(k.text, m.text), {PREVIEW_CHARS}) AS text FROM (
+    SELECT kind, 'from' AS direction, to_id AS other FROM {{schema}}.links WHERE from_id = $1
+    UNION ALL
+    SELECT kind, 'to', from_id FROM {{schema}}.links WHERE to_id = $1 LIMIT 200) l
+LEFT JOIN {{schema}}.knowledge_documents k ON k.id = l.other
+LEFT JOIN {{schema}}.memory_documents m ON m.id = l.other
+ORDER BY l.direction, l.kind, l.other
+"""  # noqa: S608 a number of ours
+_COUNTS = """
+WITH active AS (SELECT id FROM choir_memory.embedding_models WHERE state = 'active')
+SELECT 'knowledge' AS store, kind, NULL AS tier, count(*) AS documents,
+    count(*) FILTER (WHERE kind <> 'entity' AND NOT EXISTS (
+        SELECT FROM {schema}.knowledge_embeddings e, active
+        WHERE e.document_id = d.id AND e.model = active.id)) AS without_vector
+FROM {schema}.knowledge_documents d GROUP BY kind
+UNION ALL
+SELECT 'session', kind, tier, count(*),
+    count(*) FILTER (WHERE keep_vectors AND NOT EXISTS (
+        SELECT FROM {schema}.memory_embeddings e, active
+        WHERE e.document_id = d.id AND e.model = active.id))
+FROM {schema}.memory_documents d GROUP BY kind, tier
+ORDER BY 1, 3, 2
+"""
+_QUEUED = "SELECT count(*) FROM choir_memory.embedding_queue WHERE agent_id = $1"
+_BYTES = """
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_catalog.pg_class
+WHERE relnamespace = $1::text::regnamespace AND relkind = 'r'
+"""
+_IMPORTS = """
+SELECT substr(name, 8) AS import_id, (position ->> 'done')::int AS done,
+    (position ->> 'total')::int AS total
+FROM choir_memory.cursors WHERE agent_id = $1 AND starts_with(name, 'import:') ORDER BY name
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ListPosition:
+    """Position of the last row of a page."""
+
+    at: datetime
+    document_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedDocument:
+    """A link of a document, with the beginning of the linked document's text."""
+
+    kind: str
+    direction: str
+    other: UUID
+    text: str | None
+
+
+class MemoryReadStore:
+    """Read access to one agent's memory on one connection."""
+
+    def __init__(self, held: Connection, agent_id: str) -> None:
+        self._held = held
+        self._agent_id = agent_id
+
+    async def page(self, asked: ListMemory, after: ListPosition | None) -> list[DocumentView]:
+        """Return documents of a store, newest first."""
+        statement = _VIEW
+        for name, part in _OF_STORE[asked.store].items():
+            statement = statement.replace(name, part)
+        rows = await self._held.fetch(
+            qualified(statement, self._agent_id),
+            asked.kind,
+            asked.hidden,
+            after and after.at,
+            after and after.document_id,
+            asked.limit,
+            asked.key_prefix if asked.store == "knowledge" else asked.session_id,
+        )
+        return [_view(asked.store, row) for row in rows]
+
+    async def find(self, document_id: UUID | None, key: str) -> tuple[Store, UUID] | None:
+        """Return the store and id of the document with this id, or else with this key."""
+        knowledge = await self._held.fetchval(self._sql(_WHICH_KNOWLEDGE), document_id, key)
+        if knowledge is not None:
+            return "knowledge", knowledge
+        unit = await self._held.fetchval(self._sql(_WHICH_UNIT), document_id)
+        return ("session", unit) if unit is not None else None
+
+    async def lock(self, store: Store, document_id: UUID) -> int | None:
+        """Lock a document until the transaction ends; return its version."""
+        table = "memory_documents" if store == "session" else "knowledge_documents"
+        sql = self._sql(_LOCK.replace("{table}", table))
+        version: int | None = await self._held.fetchval(sql, document_id)
+        return version
+
+    async def record(self, store: Store, document_id: UUID) -> str | None:
+        """Return a complete document as JSON."""
+        found: str | None = await self._held.fetchval(
+            self._sql(DOCUMENT_AS_JSON[store]), document_id
+        )
+        return found
+
+    async def vectors(self, store: Store, document_id: UUID) -> int:
+        """Return how many vectors of the active model a document has."""
+        table = "memory_embeddings" if store == "session" else "knowledge_embeddings"
+        sql = self._sql(_VECTORS.replace("{table}", table))
+        return int(await self._held.fetchval(sql, document_id))
+
+    async def links(self, document_id: UUID) -> list[LinkedDocument]:
+        """Return the links of a document, up to 200 each way."""
+        rows = await self._held.fetch(self._sql(_LINKS), document_id)
+        return [LinkedDocument(r["kind"], r["direction"], r["other"], r["text"]) for r in rows]
+
+    async def counts(self) -> list[DocumentCount]:
+        """Return how many documents of each kind there are."""
+        rows = await self._held.fetch(self._sql(_COUNTS))
+        return [DocumentCount.model_validate(dict(row)) for row in rows]
+
+    async def queued(self) -> int:
+        """Return how many embedding jobs of this agent are pending."""
+        return int(await self._held.fetchval(_QUEUED, self._agent_id))
+
+    async def bytes(self) -> int:
+        """Return the disk usage of the agent's tables and indexes, in bytes."""
+        return int(await self._held.fetchval(_BYTES, schema_name(self._agent_id)))
+
+    async def unfinished_imports(self) -> list[UnfinishedImport]:
+        """Return the imports that have started and not finished."""
+        rows: Sequence[Record] = await self._held.fetch(_IMPORTS, self._agent_id)
+        return [UnfinishedImport.model_validate(dict(row)) for row in rows]
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)
+
+
+def _view(store: Store, row: Record) -> DocumentView:
+    columns = {name: value for name, value in row.items() if name != "id"}
+    return DocumentView(document_id=str(row["id"]), store=store, **columns)

@@ -1,0 +1,60 @@
+"""Write and erase memory for an operator. Called by `endpoints.operator`; next are `knowledge` and
+`documents`."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from choir_common.errors import Conflict, NotFound
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
+from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
+from choir_memory.admin.read import parse_document_id
+from choir_memory.admin.read_store import MemoryReadStore
+from choir_memory.audit.store import OPERATOR, AuditRecord, write_record
+from choir_memory.documents.erase_store import ErasedDocuments, erase_documents, erase_references
+from choir_memory.knowledge.upsert import KnowledgeService, Writer
+from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
+
+OPERATOR_WRITER = Writer(OPERATOR, "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryWriter:
+    """Writes and erasures by an operator."""
+
+    database: Database
+    spaces: SpaceRegistry
+    knowledge: KnowledgeService
+
+    async def put(self, write: MemoryUpsert) -> MemoryWritten:
+        """Write knowledge; raises the same errors as an agent's own write."""
+        return await self.knowledge.upsert(write, OPERATOR_WRITER)
+
+    async def delete(self, asked: DeleteDocument) -> MemoryErased:
+        """Erase a document of either store; raises NotFound, or Conflict if the version differs."""
+        await self.spaces.require(asked.agent_id)
+        async with self.database.transaction() as held:
+            await take_agent_role(held, asked.agent_id)
+            document_id = await self._meant(MemoryReadStore(held, asked.agent_id), asked)
+            gone = await erase_documents(held, asked.agent_id, (document_id,))
+            await self._follow_up(held, asked.agent_id, "deleted", gone)
+        return MemoryErased(documents=1, derived=len(gone.ids) - 1)
+
+    async def _meant(self, store: MemoryReadStore, asked: DeleteDocument) -> UUID:
+        which = await store.find(parse_document_id(asked.name), asked.name)
+        version = await store.lock(*which) if which else None
+        if which is None or version is None:
+            raise NotFound(f"The memory of {asked.agent_id} holds no document {asked.name!r}.")
+        if asked.expected_version not in (None, version):
+            raise Conflict(
+                f"{asked.name} is at version {version}, and you expect version "
+                f"{asked.expected_version}. Nothing was deleted."
+            )
+        return which[1]
+
+    async def _follow_up(
+        self, held: Connection, agent_id: str, what: str, gone: ErasedDocuments
+    ) -> None:
+        await resume_service_role(held)
+        await erase_references(held, agent_id, gone.ids)
+        await write_record(held, AuditRecord(agent_id, OPERATOR, what, gone.ids))

@@ -1,0 +1,1 @@
+"""Document collections that an operator adds: splitting into passages, storage, removal."""

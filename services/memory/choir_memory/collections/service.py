@@ -1,0 +1,117 @@
+"""Add documents to an agent's collections, list them, and erase them.
+
+Called by `endpoints.collections`; next are `chunk`, `known_store` and the embedding queue. Search finds
+the pieces as knowledge of kind `document_chunk`; the filter `collection` limits a search to one
+collection.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from choir_common.errors import InvalidRequest, NotFound
+from choir_common.postgres.pool import Database
+from choir_common.wire.memory_collections import (
+    AddDocument,
+    CollectionDocuments,
+    DocumentAdded,
+    DocumentsRemoved,
+    ListCollections,
+    RemoveDocuments,
+)
+from choir_memory.audit.store import OPERATOR, AuditRecord, write_record
+from choir_memory.collections.chunking import split_document
+from choir_memory.collections.store import CollectionStore
+from choir_memory.documents.erase_store import erase_documents, erase_references
+from choir_memory.documents.model import TRUST, document_id
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.knowledge.derived_store import (
+    DerivedDocument,
+    DerivedDocumentStore,
+    prepare_derived,
+)
+from choir_memory.schema.store import SpaceRegistry, agent_transaction, resume_service_role
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionService:
+    """Collections of all agents; `announce` reports to the embedding queue how many documents were
+    queued."""
+
+    database: Database
+    spaces: SpaceRegistry
+    announce: Callable[[int], None]
+
+    async def add(self, given: AddDocument) -> DocumentAdded:
+        """Add a document, or replace the one with its name; raises InvalidRequest for a blank text."""
+        if not given.text.strip() or "\x00" in given.text:
+            raise InvalidRequest(
+                "A document needs a text that is not blank and holds no NUL character."
+            )
+        await self.spaces.ensure(given.agent_id)
+        digest = hashlib.sha256(given.text.encode()).hexdigest()
+        async with agent_transaction(self.database, given.agent_id) as held:
+            store = CollectionStore(held, given.agent_id)
+            await store.lock(given.collection)
+            before = await store.list_chunks(given.collection, given.name)
+            if before and {one.digest for one in before} == {digest}:
+                return DocumentAdded(operation="unchanged", chunks=len(before))
+            await erase_documents(held, given.agent_id, [one.document_id for one in before])
+            place = await store.next_position(given.collection)
+            prepared = await prepare_derived(_chunks(given, digest, place))
+            written = await DerivedDocumentStore(held, given.agent_id).put(prepared)
+            await resume_service_role(held)
+            await erase_references(held, given.agent_id, [one.document_id for one in before])
+            await write_record(held, AuditRecord(given.agent_id, OPERATOR, "add document", written))
+            await enqueue_all(held, given.agent_id, "knowledge", written)
+        self.announce(len(written))
+        return DocumentAdded(operation="replaced" if before else "added", chunks=len(written))
+
+    async def listed(self, asked: ListCollections) -> CollectionDocuments:
+        """Return the documents of an agent's collections; raises NotFound when it has no memory."""
+        await self.spaces.require(asked.agent_id)
+        async with agent_transaction(self.database, asked.agent_id) as held:
+            store = CollectionStore(held, asked.agent_id)
+            return CollectionDocuments(documents=await store.list_documents(asked.collection))
+
+    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
+        """Erase a document or a whole collection; raises NotFound when there is none."""
+        await self.spaces.require(asked.agent_id)
+        async with agent_transaction(self.database, asked.agent_id) as held:
+            store = CollectionStore(held, asked.agent_id)
+            await store.lock(asked.collection)
+            chunks = await store.list_chunks(asked.collection, asked.name)
+            if not chunks:
+                what = f"document {asked.name} in collection" if asked.name else "collection"
+                raise NotFound(f"There is no {what} {asked.collection}.")
+            erased = await erase_documents(
+                held, asked.agent_id, [one.document_id for one in chunks]
+            )
+            await resume_service_role(held)
+            await erase_references(held, asked.agent_id, erased.ids)
+            await write_record(
+                held, AuditRecord(asked.agent_id, OPERATOR, "remove documents", erased.ids)
+            )
+        documents = len({one.name for one in chunks})
+        return DocumentsRemoved(documents=documents, chunks=len(chunks))
+
+
+def _chunks(given: AddDocument, digest: str, place: int) -> list[DerivedDocument]:
+    cut = split_document(given.text)
+    return [
+        DerivedDocument(
+            document_id=document_id("collection", given.collection, given.name, str(number)),
+            kind="document_chunk",
+            # document name and headings are part of the text, so that they are searched and embedded
+            text=f"{' › '.join((given.name, *piece.headings))}\n{piece.text}",
+            origin="operator",
+            # trusted like a user, not like an operator: the operator who added it did not write it
+            trust=TRUST["user"],
+            happened_at=datetime.now(UTC),
+            collection=given.collection,
+            chunk_index=place + number,
+            metadata={"document": given.name, "digest": digest, "characters": len(given.text)},
+        )
+        for number, piece in enumerate(cut)
+    ]

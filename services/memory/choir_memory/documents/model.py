@@ -1,0 +1,79 @@
+"""A row of `memory_documents` before it is stored. Built by the packages that create documents; next is
+`store`.
+
+Literals for tiers, kinds, grains and links, and the trust of each origin. Used by all packages.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+from uuid import UUID, uuid5
+
+from choir_common.wire.memory_sessions import Origin, UnitKind
+from choir_common.wire.model import JsonObject
+from choir_memory.text.tokens import document_tokens
+
+Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
+Grain = Literal["day", "week", "month", "quarter", "year"]
+KnowledgeKind = Literal["note", "fact", "rule", "episode", "error", "entity", "document_chunk"]
+LinkKind = Literal["evidence", "supersedes", "mentions", "rolls_up"]
+
+__all__ = ["Grain", "KnowledgeKind", "LinkKind", "Origin", "Tier", "UnitKind"]
+
+TRUST: Mapping[Origin, int] = {
+    "web": 10,
+    "tool": 30,
+    "agent": 50,
+    "user": 70,
+    "operator": 90,
+    # only for unknown sources; where they are known, `least_trust` of them applies
+    "derived": 30,
+}
+"""Trust of each origin, from 0 (none) to 100 (full)."""
+
+
+def least_trust(sources: Iterable[int]) -> int:
+    """Return the trust of a document derived from these sources: the lowest of theirs."""
+    return min(sources, default=TRUST["derived"])
+
+
+_NAMESPACE = UUID("5b1c6d0e-6b1f-4c55-9d1e-0f6f2a3f8f11")
+
+
+def document_id(*source: str) -> UUID:
+    """Return a deterministic id derived from `source`, so that a repeated run creates the same rows."""
+    return uuid5(_NAMESPACE, "\x1f".join(source))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitRow:
+    """One unit of session memory, the item that search ranks; `session_id` is None for a summary of a
+    period."""
+
+    document_id: UUID
+    session_id: str | None
+    tier: Tier
+    chunk_index: int
+    kind: UnitKind
+    text: str
+    happened_at: datetime
+    origin: Origin
+    trust: int
+    ended_at: datetime | None = None
+    speaker: str | None = None
+    first_rev: int | None = None
+    last_rev: int | None = None
+    grain: Grain | None = None
+    period: str | None = None
+    expires_at: datetime | None = None
+    metadata: JsonObject = field(default_factory=dict)
+
+    def tokens(self) -> list[str]:
+        """Return the search tokens of the speaker and the text."""
+        return unit_tokens(self.speaker, self.text)
+
+
+def unit_tokens(speaker: str | None, text: str) -> list[str]:
+    """Return the search tokens of a unit: of its speaker and its text."""
+    return document_tokens(f"{speaker or ''}\n{text}")

@@ -1,0 +1,121 @@
+"""Circuit breaker, query deadline and query cache around an embedder.
+
+Called by `embedders` for query vectors, which have a deadline and a circuit breaker, and by `queue` for
+documents, which may wait.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from choir_common.clock import Clock
+from choir_common.errors import ChoirError, DeadlineExceeded, InvalidRequest, Unavailable
+from choir_memory.embedding.batching import QueryBatcher
+from choir_memory.embedding.embedder import Embedder, Vector, to_pgvector
+
+FAILURES_TO_OPEN = 3
+OPEN_DURATION_S = 5.0
+"""Seconds for which the open circuit rejects queries; then one query tests the embedder."""
+CACHED_QUERIES = 1_024
+"""Cached query vectors; with 384 dimensions about 4 KB each."""
+MAX_QUERY_CHARS = 2_000
+"""A longer query is a pasted document, and its beginning is enough."""
+PROBE_TEXT = "memory"
+"""A text that every embedder accepts."""
+
+
+class EmbedderCircuitBreaker:
+    """An embedder with failure tracking and a query cache."""
+
+    def __init__(self, embedder: Embedder, clock: Clock, query_deadline_s: float) -> None:
+        self._embedder = embedder
+        self._clock = clock
+        self._query_deadline_s = query_deadline_s
+        self._failures = 0
+        self._closed_again_at = 0.0
+        self._cache: OrderedDict[str, str] = OrderedDict()
+        self._together = QueryBatcher(self.embed_documents, embedder.max_concurrency)
+        self.trouble: str | None = None
+        """The last error while the embedder fails, or None."""
+
+    @property
+    def name(self) -> str:
+        """Return the model's name."""
+        return self._embedder.name
+
+    @property
+    def dimensions(self) -> int:
+        """Return the length of its vectors."""
+        return self._embedder.dimensions
+
+    @property
+    def streams(self) -> int:
+        """Return the number of useful concurrent calls."""
+        return self._embedder.max_concurrency
+
+    async def embed_query(self, text: str) -> str:
+        """Return a query's vector in pgvector's text form; raises a ChoirError within the query deadline."""
+        text = text[:MAX_QUERY_CHARS]
+        if (known := self._cache.get(text)) is not None:
+            self._cache.move_to_end(text)
+            return known
+        if self._failures >= FAILURES_TO_OPEN:
+            now = self._clock.monotonic()
+            if now < self._closed_again_at:
+                raise Unavailable(self.trouble)
+            # this query tests the embedder; the others are still rejected at once
+            self._closed_again_at = now + OPEN_DURATION_S
+        try:
+            async with asyncio.timeout(self._query_deadline_s):
+                vector = to_pgvector(await self._one(text))
+        except TimeoutError as error:
+            # counted here; other errors are counted in embed_documents
+            late = DeadlineExceeded("The embedding model did not answer in time.")
+            self._failed(late)
+            raise late from error
+        self._cache[text] = vector
+        if len(self._cache) > CACHED_QUERIES:
+            self._cache.popitem(last=False)
+        return vector
+
+    async def _one(self, text: str) -> Vector:
+        # not batched for the offline model (one stream): its vectors vary slightly with the batch
+        if self._embedder.max_concurrency == 1:
+            return (await self.embed_documents([text]))[0]
+        return await self._together.embed(text)
+
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        """Return the vectors of documents; raises the errors of the embedder."""
+        try:
+            vectors = await self._embedder.embed(texts)
+        except InvalidRequest:
+            raise  # the text was rejected; the embedder works
+        except ChoirError as error:
+            self._failed(error)
+            raise
+        self._failures = 0
+        self.trouble = None
+        return vectors
+
+    async def check_embedder(self) -> None:
+        """Check that a rejected call was rejected because of its text.
+
+        Embeds a harmless text. Raises Unavailable when that is rejected as well, and the errors of the
+        embedder.
+        """
+        try:
+            await self.embed_documents([PROBE_TEXT])
+        except InvalidRequest as error:
+            whole = Unavailable(f"Every text is refused. {error.message}")
+            self._failed(whole)
+            raise whole from error
+
+    async def close(self) -> None:
+        """Close the embedder."""
+        await self._embedder.close()
+
+    def _failed(self, error: ChoirError) -> None:
+        self._failures += 1
+        self.trouble = error.message
+        if self._failures == FAILURES_TO_OPEN:
+            self._closed_again_at = self._clock.monotonic() + OPEN_DURATION_S

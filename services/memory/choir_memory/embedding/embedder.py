@@ -1,0 +1,65 @@
+"""Interface of embedders, and pgvector's text form of vectors. The adapters are `offline` and `provider`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from choir_memory.settings import OFFLINE_MODEL
+
+Vector = Sequence[float]
+
+BATCH_SIZE = 32
+"""Maximum number of texts per call."""
+FIRST_NON_LATIN = "\u0250"
+MAX_RETRY_AFTER_S = 300.0
+"""Maximum delay in seconds that a provider can request by Retry-After."""
+
+
+class Embedder(Protocol):
+    """Converter of texts to vectors of one fixed length; call `close` after use."""
+
+    name: str
+    dimensions: int
+    max_concurrency: int
+    """Number of useful concurrent calls."""
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector per text, in order; at most `BATCH_SIZE` texts.
+
+        Raises InvalidRequest when a text cannot be embedded at all, and Unavailable, RateLimited or
+        DeadlineExceeded when a retry may help.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+def supports_language(model: str, text: str) -> bool:
+    """Return whether this model's vectors are meaningful for such a text.
+
+    The offline model was trained on English: for Chinese its similarities are no better than chance.
+    """
+    if model != OFFLINE_MODEL:
+        return True
+    letters = [char for char in text if char.isalpha()]
+    return 2 * sum(char < FIRST_NON_LATIN for char in letters) >= len(letters)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVector:
+    """A query's vector in pgvector's text form, and the id of the model it belongs to."""
+
+    model: int
+    dimensions: int
+    text: str
+
+
+def to_pgvector(vector: Vector) -> str:
+    """Return pgvector's text form; five digits exceed the precision of halfvec."""
+    return _form(len(vector)) % tuple(vector)
+
+
+@lru_cache(maxsize=8)
+def _form(dimensions: int) -> str:
+    return f"[{','.join(['%.5g'] * dimensions)}]"

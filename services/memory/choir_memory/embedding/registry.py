@@ -1,0 +1,154 @@
+"""The live embedding models, an embedder for each that is available here, and which of them serves.
+
+Built by `app`. Called by `search.recall` for query vectors, by `queue` for document vectors, by `rebuild`
+after it changed the models, and by `health` and `endpoints` for status. While a new model is being built,
+the old one serves queries. If the old model's provider is no longer available, the new one serves over
+the documents embedded so far.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.errors import ChoirError, Unavailable
+from choir_common.postgres.pool import Database
+from choir_memory.embedding import model_store
+from choir_memory.embedding.circuit_breaker import PROBE_TEXT, EmbedderCircuitBreaker
+from choir_memory.embedding.embedder import Embedder, QueryVector
+from choir_memory.embedding.model_store import ReembeddingProgress, StoredModel
+
+log = structlog.get_logger("choir.memory.embedders")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredModel:
+    """The configured model, and a factory of embedders for stored models."""
+
+    name: str
+    dimensions: int
+    source: str
+    """Fingerprint of the provider; models with the same one are available with the same key."""
+    make: Callable[[StoredModel], Embedder | None]
+    """Returns an embedder, or None if this process has no access to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveModel:
+    """A model that serves or is being built, with its embedder if available."""
+
+    row: StoredModel
+    guard: EmbedderCircuitBreaker | None
+
+
+class EmbedderRegistry:
+    """The embedders of the live models; call `open` before use and `close` afterwards."""
+
+    def __init__(
+        self, database: Database, choice: ConfiguredModel, clock: Clock, query_deadline_s: float
+    ) -> None:
+        self._database = database
+        self._choice = choice
+        self._clock = clock
+        self._query_deadline_s = query_deadline_s
+        self._live: Mapping[int, _LiveModel] = {}
+
+    async def open(self) -> None:
+        """Register the configured model: as active, or as being built while the active one serves."""
+        choice = self._choice
+        await model_store.register_model(
+            self._database, choice.name, choice.dimensions, choice.source
+        )
+        await self.refresh()
+
+    async def close(self) -> None:
+        """Close all embedders."""
+        held, self._live = self._live, {}
+        for one in held.values():
+            if one.guard is not None:
+                await one.guard.close()
+
+    async def refresh(self) -> None:
+        """Read the live models again; another replica may have switched."""
+        rows = await model_store.read_live_models(self._database)
+        before = self._live
+        if [one.row for one in before.values()] == rows:
+            return
+        # models that stay keep their circuit breaker and query cache
+        kept = {row.model: self._with_guard(row) for row in rows}
+        self._live = kept
+        for model, one in before.items():
+            if model not in kept and one.guard is not None:
+                await one.guard.close()
+        for one in kept.values():
+            log.info("embedding model", model=one.row.name, state=one.row.state)
+
+    @property
+    def working(self) -> tuple[tuple[int, EmbedderCircuitBreaker], ...]:
+        """Return the models that are available here with their embedders, the active one first."""
+        return tuple((m, one.guard) for m, one in self._live.items() if one.guard is not None)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the serving model."""
+        return self._serving().row.name if self._live else self._choice.name
+
+    @property
+    def dimensions(self) -> int:
+        """Return the length of the serving model's vectors."""
+        return self._serving().row.dimensions if self._live else self._choice.dimensions
+
+    @property
+    def trouble(self) -> str | None:
+        """Return why searches use full text only at present, or None."""
+        if not self._live:
+            return None
+        one = self._serving()
+        return _unknown(one.row) if one.guard is None else one.guard.trouble
+
+    async def embed_query(self, text: str) -> QueryVector:
+        """Return the vector of a query; raises a ChoirError within the query deadline."""
+        if not self._live:
+            raise Unavailable("The memory service is still starting.")
+        one = self._serving()
+        if one.guard is None:
+            raise Unavailable(_unknown(one.row))
+        vector = await one.guard.embed_query(text)
+        return QueryVector(one.row.model, one.row.dimensions, vector)
+
+    async def warm(self) -> None:
+        """Load the model or connect to the provider before the first search needs it."""
+        try:
+            for _, guard in self.working[:1]:
+                # not as a query: loading may exceed the query deadline
+                await guard.embed_documents([PROBE_TEXT])
+        except ChoirError as error:
+            log.warning("embedder is not ready", error=error.message)
+
+    async def progress(self) -> ReembeddingProgress | None:
+        """Return the progress of the model being built, or None."""
+        return await model_store.read_progress(self._database)
+
+    def _with_guard(self, row: StoredModel) -> _LiveModel:
+        known = self._live.get(row.model)
+        if known is not None and known.guard is not None:
+            return _LiveModel(row, known.guard)
+        embedder = self._choice.make(row)
+        if embedder is None:
+            return _LiveModel(row, None)
+        return _LiveModel(
+            row, EmbedderCircuitBreaker(embedder, self._clock, self._query_deadline_s)
+        )
+
+    def _serving(self) -> _LiveModel:
+        """Return the active model, or the one being built if only that is available."""
+        live = list(self._live.values())
+        return next((one for one in live if one.guard is not None), live[0])
+
+
+def _unknown(row: StoredModel) -> str:
+    return (
+        f"The stored vectors are of the model {row.name} with {row.dimensions} dimensions, which this "
+        "process is not configured for; start it again with the configuration that is in force."
+    )

@@ -1,0 +1,280 @@
+"""Extract facts and rules from turns, in batches. A maintenance task run by `grains.rounds`.
+
+Uses the service's own language model; without one nothing is extracted. Next are `candidates`,
+`reconcile` and `facts_store`. The position is stored in `choir_memory.cursors`, in the transaction that
+stores the results of a batch: an interrupted batch is read again and gives the same rows.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from itertools import takewhile
+from uuid import UUID
+
+import structlog
+
+from choir_common.errors import InvalidRequest
+from choir_common.postgres.pool import Connection, Database
+from choir_memory.documents.model import TRUST, KnowledgeKind, document_id, least_trust
+from choir_memory.documents.store import Link, LinkStore
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.facts.candidates import (
+    Candidate,
+    SourceTurn,
+    decide_on,
+    find_source,
+    parse_candidates,
+    render_turns,
+)
+from choir_memory.facts.entities import entities_of
+from choir_memory.facts.reconciliation import (
+    EmbedQuery,
+    RelatedFacts,
+    decide_replacements,
+    embed_candidate,
+    find_related,
+)
+from choir_memory.facts.store import (
+    FactStore,
+    PositionedTurn,
+    TurnPosition,
+    read_cursor,
+    write_cursor,
+)
+from choir_memory.knowledge.derived_store import (
+    DerivedDocument,
+    DerivedDocumentStore,
+    prepare_derived,
+)
+from choir_memory.llm.model import LanguageModel
+from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.schema.store import agent_transaction, resume_service_role
+
+log = structlog.get_logger("choir.memory.facts")
+
+CURSOR_NAME = "facts"
+BATCH_TURNS = 30
+BATCH_CHARS = 12_000
+MAX_BATCHES = 40
+"""Maximum batches per agent and pass, so that all agents get a turn; the next pass continues."""
+MAX_RULES = 50
+"""Maximum active rules; the least frequent and oldest are retired, so that rules never fill a prompt."""
+MIN_TRUST = TRUST["agent"]
+"""Minimum trust of a turn. What an agent says after reading a page has the page's trust, and is not
+learned."""
+START = TurnPosition(datetime(1970, 1, 1, tzinfo=UTC), "", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _SourcedCandidate:
+    """A candidate and the turn it rests on."""
+
+    new: Candidate
+    turn: SourceTurn
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedCandidate:
+    """A candidate with its nearest stored facts."""
+
+    new: Candidate
+    turn: SourceTurn
+    commit: bool
+    beside: RelatedFacts
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionTask:
+    """The maintenance task that extracts facts and rules; `announce` wakes the embedding queue."""
+
+    database: Database
+    leases: LeaseStore
+    model: LanguageModel
+    embed: EmbedQuery
+    announce: Callable[[int], None]
+
+    async def run_agent(self, agent_id: str) -> int:
+        """Process an agent's new turns; return the number of batches. Raises the errors of the model."""
+        done = 0
+        async with self.leases.hold(agent_id, CURSOR_NAME) as ours:
+            while ours and done < MAX_BATCHES and await self._batch(agent_id):
+                done += 1
+                ours = await self.leases.renew(agent_id, CURSOR_NAME)
+        return done
+
+    async def _batch(self, agent_id: str) -> bool:
+        after = await read_cursor(self.database, agent_id, CURSOR_NAME)
+        position = parse_position(after) if after else START
+        async with agent_transaction(self.database, agent_id) as held:
+            placed = await FactStore(held, agent_id).read_turns(position, MIN_TRUST, BATCH_TURNS)
+        batch = _one_session(placed)
+        if not batch:
+            return False
+        turns = [one.turn for one in batch]
+        # no transaction is open during model calls, which may take long
+        found = _worth_keeping(await self._propose(turns), turns)
+        plan = await self._plan(agent_id, found)
+        cases = [(old, one.new) for one in plan if one.commit for old in one.beside.rivals]
+        replaced = {
+            (old.document_id, new.identity)
+            for (old, new), is_replaced in zip(
+                cases, await decide_replacements(self.model, cases), strict=True
+            )
+            if is_replaced
+        }
+        async with agent_transaction(self.database, agent_id) as held:
+            keeper = _FactWriter(held, agent_id, FactStore(held, agent_id), self.model.name)
+            written = await keeper.keep(plan, replaced)
+            if written is None:
+                return True  # a turn was erased meanwhile: read the batch again
+            await resume_service_role(held)
+            await enqueue_all(held, agent_id, "knowledge", written)
+            # also without results, so that the batch is not read again
+            await write_cursor(held, agent_id, CURSOR_NAME, render_position(batch[-1].position))
+        self.announce(len(written))
+        return True
+
+    async def _plan(
+        self, agent_id: str, found: Sequence[_SourcedCandidate]
+    ) -> list[_PlannedCandidate]:
+        vectors = [await embed_candidate(self.embed, one.new) for one in found]
+        async with agent_transaction(self.database, agent_id) as held:
+            store = FactStore(held, agent_id)
+            return [
+                _PlannedCandidate(
+                    one.new, one.turn, one.commit, await find_related(store, one.new, vector)
+                )
+                for one, vector in zip(found, vectors, strict=True)
+            ]
+
+    async def _propose(self, turns: Sequence[SourceTurn]) -> list[Candidate]:
+        """Call the model, again with the error if its answer is invalid; a second invalid answer yields
+        nothing."""
+        instructions = (
+            files("choir_memory.facts").joinpath("extraction_prompt.md").read_text("utf-8")
+        )
+        material = render_turns(turns)
+        answer = await self.model.answer(instructions, material)
+        try:
+            return parse_candidates(answer)
+        except InvalidRequest as error:
+            again = f"{instructions}\nYour last answer could not be used. {error.message}"
+        try:
+            return parse_candidates(await self.model.answer(again, material))
+        except InvalidRequest as error:
+            log.warning("a batch gave no facts", model=self.model.name, error=error.message)
+            return []
+
+
+@dataclass(frozen=True, slots=True)
+class _FactWriter:
+    """Writer of a batch's results, in one transaction. The caller has the lease, so there is no other
+    writer."""
+
+    held: Connection
+    agent_id: str
+    store: FactStore
+    model: str
+
+    async def keep(
+        self, plan: Sequence[_PlannedCandidate], replaced: Collection[tuple[UUID, str]]
+    ) -> list[UUID] | None:
+        """Store or count each candidate; return the ids that need a vector, or None if a turn no longer
+        exists."""
+        if not await self.store.lock_turns([one.turn.document_id for one in plan]):
+            return None
+        written: list[UUID] = []
+        links: list[Link] = []
+        for one in plan:
+            known = one.beside.same.document_id if one.beside.same else None
+            if known is None or not await self.store.count_repetition(
+                known, one.turn.session_id, one.turn.trust, commit=one.commit
+            ):
+                new = _known(one, self.model)
+                known = new.document_id
+                store = DerivedDocumentStore(self.held, self.agent_id)
+                written += await store.put(await prepare_derived([new]))
+                links += await self._mention(store, new)
+            links.append(Link(known, "evidence", one.turn.document_id))
+            for rival in one.beside.rivals:
+                if (rival.document_id, one.new.identity) in replaced:
+                    await self.store.retire(rival.document_id, one.turn.happened_at)
+                    links.append(Link(known, "supersedes", rival.document_id))
+        await LinkStore(self.held, self.agent_id).add(links)
+        await self.store.cap_rules(MAX_RULES)
+        return written
+
+    async def _mention(self, store: DerivedDocumentStore, new: DerivedDocument) -> list[Link]:
+        """Store the entities that a fact mentions; entities get no vectors."""
+        if new.kind != "fact" or new.happened_at is None:
+            return []
+        names = [new.subject or "", new.object or ""]
+        nodes = entities_of(names, new.happened_at, new.trust)
+        await store.put(await prepare_derived(nodes))
+        return [Link(new.document_id, "mentions", one.document_id) for one in nodes]
+
+
+def _worth_keeping(
+    candidates: Sequence[Candidate], turns: Sequence[SourceTurn]
+) -> list[_SourcedCandidate]:
+    """Return the accepted candidates without duplicates; of equal ones, a committed one wins."""
+    found: dict[str, _SourcedCandidate] = {}
+    for one in candidates:
+        ruling, turn = decide_on(one, turns), find_source(one, turns)
+        if turn is None or ruling == "drop":
+            continue
+        before = found.get(one.identity)
+        if before is None or (ruling == "commit" and not before.commit):
+            found[one.identity] = _SourcedCandidate(one, turn, ruling == "commit")
+    return list(found.values())
+
+
+def _known(one: _PlannedCandidate, model: str) -> DerivedDocument:
+    new, turn = one.new, one.turn
+    kind: KnowledgeKind = new.kind
+    return DerivedDocument(
+        document_id=document_id(str(turn.document_id), kind, new.identity),
+        kind=kind,
+        text=new.text,
+        origin="derived",
+        trust=least_trust([turn.trust]),
+        status="active" if one.commit else "held",
+        category=new.category.lower(),
+        subject=new.subject,
+        predicate=new.predicate,
+        object=new.object,
+        evidence=new.quote,
+        happened_at=turn.happened_at,
+        valid_from=turn.happened_at,
+        metadata={"by": model},
+    )
+
+
+def _one_session(placed: Sequence[PositionedTurn]) -> list[PositionedTurn]:
+    """Return the leading turns that belong to one session and fit in a batch."""
+    if not placed:
+        return []
+    first = placed[0].position.session_id
+    batch: list[PositionedTurn] = []
+    chars = 0
+    for one in takewhile(lambda one: one.position.session_id == first, placed):
+        chars += len(one.turn.text)
+        if batch and chars > BATCH_CHARS:
+            break
+        batch.append(one)
+    return batch
+
+
+def parse_position(position: dict[str, object]) -> TurnPosition:
+    """Parse the position stored in a cursor."""
+    at, session, index = position["at"], position["session"], position["index"]
+    assert isinstance(index, int)
+    return TurnPosition(datetime.fromisoformat(str(at)), str(session), index)
+
+
+def render_position(position: TurnPosition) -> dict[str, object]:
+    """Return a position in the form stored in a cursor."""
+    at = position.created_at.isoformat()
+    return {"at": at, "session": position.session_id, "index": position.chunk_index}

@@ -1,0 +1,117 @@
+"""Compare a new fact with the stored ones: a repetition, a replacement, or an additional fact.
+
+Called by `extraction`. Cheap comparisons come first: same words, nearly the same words, same meaning.
+Only a possible contradiction is decided by the model.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from choir_common.errors import ChoirError
+from choir_memory.embedding.embedder import QueryVector
+from choir_memory.facts.candidates import Candidate
+from choir_memory.facts.store import FactStore, StoredFact
+from choir_memory.llm.model import LanguageModel
+from choir_memory.text.tokens import query_terms
+
+SAME_WORDS_SIMILARITY = 0.85
+"""Jaccard similarity of two texts' words from which they are the same statement."""
+SAME_MEANING_COSINE = 0.97
+"""Cosine similarity from which two texts are the same statement."""
+_FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
+
+EmbedQuery = Callable[[str], Awaitable[QueryVector]]
+
+
+class _Decision(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    case: int
+    decision: Literal["supersede", "coexist"]
+
+
+class _DecisionList(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    decisions: list[_Decision]
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedFacts:
+    """Stored facts that concern a candidate."""
+
+    same: StoredFact | None = None
+    rivals: tuple[StoredFact, ...] = ()
+    """Active facts with the same subject and predicate, but a different object."""
+
+
+async def embed_candidate(embed: EmbedQuery, candidate: Candidate) -> QueryVector | None:
+    """Return a candidate's vector, or None without an embedder; at worst a fact is then stored twice."""
+    try:
+        return await embed(candidate.text)
+    except ChoirError:
+        return None
+
+
+async def find_related(
+    store: FactStore, candidate: Candidate, vector: QueryVector | None
+) -> RelatedFacts:
+    """Return the stored fact with the same meaning, or else those that may contradict it."""
+    known = await store.list_by_subject(candidate.kind, candidate.subject)
+    words = frozenset(query_terms(candidate.text))
+    for one in known:
+        if (
+            _identity(candidate.kind, one) == candidate.identity
+            or _jaccard(words, one) >= SAME_WORDS_SIMILARITY
+        ):
+            return RelatedFacts(one)
+    if vector is not None:
+        near = await store.find_nearest(candidate.kind, vector, SAME_MEANING_COSINE)
+        if near is not None:
+            return RelatedFacts(near)
+    about = query_terms(candidate.predicate)
+    rivals = (one for one in known if query_terms(one.predicate or "") == about)
+    return RelatedFacts(rivals=tuple(one for one in rivals if one.status == "active"))
+
+
+async def decide_replacements(
+    model: LanguageModel, cases: Sequence[tuple[StoredFact, Candidate]]
+) -> list[bool]:
+    """Return for each case whether the newer fact replaces the older; False where the model does not
+    decide."""
+    if not cases:
+        return []
+    material = "\n".join(
+        f"> {number}. older: {_line(old.text)} | newer: {_line(new.text)}"
+        for number, (old, new) in enumerate(cases, 1)
+    )
+    instructions = (
+        files("choir_memory.facts").joinpath("reconciliation_prompt.md").read_text("utf-8")
+    )
+    try:
+        answer = _FENCE.sub("", await model.answer(instructions, material))
+        decided = _DecisionList.model_validate_json(answer).decisions
+    except (ChoirError, ValidationError):
+        decided = []
+    replaced = {one.case for one in decided if one.decision == "supersede"}
+    return [number in replaced for number in range(1, len(cases) + 1)]
+
+
+def _identity(kind: str, one: StoredFact) -> str:
+    parts = (kind, one.subject or "", one.predicate or "", one.object or "")
+    return "\x1f".join(" ".join(query_terms(part)) for part in parts)
+
+
+def _jaccard(words: frozenset[str], one: StoredFact) -> float:
+    other = frozenset(query_terms(one.text))
+    union = len(words | other)
+    return len(words & other) / union if union else 0.0
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,179 @@
+"""Facts and rules, and the turns they are extracted from, in one agent's own schema.
+
+Called by `extraction` and `reconcile` on a connection under the agent's role.
+
+Progress of a derivation for an agent: `position` in `choir_memory.cursors`.
+
+Called by `extraction` under the service's role. The row exists because `LeaseStore` created it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import orjson
+
+from choir_common.postgres.pool import Connection, Database
+from choir_memory.embedding.embedder import QueryVector
+from choir_memory.facts.candidates import SourceTurn
+from choir_memory.schema.store import qualified
+
+# Rows become visible at commit but have the start time of their transaction. No transaction that stores a
+# page takes a minute, so after that no earlier row can appear.
+_SETTLED = "created_at < clock_timestamp() - interval '1 minute'"
+_NEXT = f"""
+SELECT id, session_id, coalesce(speaker, ''), happened_at, text, origin = 'user', trust, created_at,
+       chunk_index
+FROM {{schema}}.memory_documents
+WHERE tier IN ('mid_term', 'long_term_detail') AND kind = 'turn' AND trust >= $4 AND expires_at IS NULL
+  AND origin IN ('user', 'agent') AND {_SETTLED}
+  AND NOT (origin = 'agent' AND metadata ? 'reminded')
+  AND (created_at, session_id, chunk_index) > ($1, $2, $3)
+ORDER BY created_at, session_id, chunk_index LIMIT $5
+"""  # noqa: S608 a condition of ours
+_HOLD_TURNS = "SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) FOR KEY SHARE"
+_ABOUT = """
+SELECT id, status, text, subject, predicate, object FROM {schema}.knowledge_documents
+WHERE kind = $1 AND status IN ('active', 'held') AND lower(subject) = lower($2)
+ORDER BY created_at DESC LIMIT 200
+"""
+_NEAR = """
+SELECT d.id, d.status, d.text, d.subject, d.predicate, d.object
+FROM {schema}.knowledge_embeddings e JOIN {schema}.knowledge_documents d ON d.id = e.document_id
+WHERE d.kind = $1 AND d.status IN ('active', 'held') AND e.model = $2
+  AND 1 - (e.embedding <=> $3::text::halfvec) >= $4
+ORDER BY e.embedding <=> $3::text::halfvec LIMIT 1
+"""
+_SEEN = """
+UPDATE {schema}.knowledge_documents d SET seen_count = seen_count + 1, updated_at = now(),
+    trust = greatest(trust, $3),
+    status = CASE WHEN status = 'held' AND ($4 OR EXISTS (
+        SELECT FROM {schema}.links l JOIN {schema}.memory_documents m ON m.id = l.to_id
+        WHERE l.from_id = d.id AND l.kind = 'evidence' AND m.session_id <> $2))
+        THEN 'active' ELSE status END
+WHERE id = $1
+"""
+_CLOSE = """
+UPDATE {schema}.knowledge_documents
+SET status = 'retired', retired_at = clock_timestamp(), valid_to = $2, updated_at = now()
+WHERE id = $1 AND status <> 'retired'
+"""
+_CAP = """
+UPDATE {schema}.knowledge_documents SET status = 'retired', retired_at = clock_timestamp(), updated_at = now()
+WHERE id IN (SELECT id FROM {schema}.knowledge_documents WHERE kind = 'rule' AND status = 'active'
+             AND key IS NULL ORDER BY seen_count DESC, updated_at DESC, id OFFSET $1)
+RETURNING id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPosition:
+    """The last turn that was processed, in storage order."""
+
+    created_at: datetime
+    session_id: str
+    chunk_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class PositionedTurn:
+    """A turn with its position in storage order."""
+
+    turn: SourceTurn
+    position: TurnPosition
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFact:
+    """A stored fact or rule."""
+
+    document_id: UUID
+    status: str
+    text: str
+    subject: str | None
+    predicate: str | None
+    object: str | None
+
+
+class FactStore:
+    """Statements on one agent's facts."""
+
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
+        self._agent_id = agent_id
+
+    async def read_turns(
+        self, after: TurnPosition, min_trust: int, limit: int
+    ) -> list[PositionedTurn]:
+        """Return the turns stored after a position with at least `min_trust`."""
+        rows = await self._connection.fetch(
+            self._sql(_NEXT),
+            *(after.created_at, after.session_id, after.chunk_index, min_trust, limit),
+        )
+        return [
+            PositionedTurn(
+                SourceTurn(*row[:7]),
+                TurnPosition(row["created_at"], row["session_id"], row["chunk_index"]),
+            )
+            for row in rows
+        ]
+
+    async def lock_turns(self, turn_ids: Sequence[UUID]) -> bool:
+        """Protect these turns from erasure until the transaction ends; return whether all still exist."""
+        rows = await self._connection.fetch(self._sql(_HOLD_TURNS), list(turn_ids))
+        return len(rows) == len(set(turn_ids))
+
+    async def list_by_subject(self, kind: str, subject: str) -> list[StoredFact]:
+        """Return the facts or rules about a subject, newest first."""
+        rows = await self._connection.fetch(self._sql(_ABOUT), kind, subject)
+        return [StoredFact(*row) for row in rows]
+
+    async def find_nearest(self, kind: str, vector: QueryVector, least: float) -> StoredFact | None:
+        """Return the most similar fact or rule with a cosine of at least `least`."""
+        row = await self._connection.fetchrow(
+            self._sql(_NEAR), kind, vector.model, vector.text, least
+        )
+        return None if row is None else StoredFact(*row)
+
+    async def count_repetition(
+        self, document_id: UUID, session_id: str, trust: int, *, commit: bool
+    ) -> bool:
+        """Count a repetition; a held fact becomes active if `commit`, or if it was said in two sessions.
+
+        Return False when the fact no longer exists.
+        """
+        done = await self._connection.execute(
+            self._sql(_SEEN), document_id, session_id, trust, commit
+        )
+        return done != "UPDATE 0"
+
+    async def retire(self, document_id: UUID, at: datetime) -> None:
+        """Retire a fact that was valid until `at`; search finds it only if retired facts are included."""
+        await self._connection.execute(self._sql(_CLOSE), document_id, at)
+
+    async def cap_rules(self, most: int) -> list[UUID]:
+        """Retire the least frequent and oldest rules beyond `most`; return their ids."""
+        return [row["id"] for row in await self._connection.fetch(self._sql(_CAP), most)]
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)
+
+
+_READ = """
+SELECT position::text FROM choir_memory.cursors WHERE agent_id = $1 AND name = $2 AND position <> '{}'
+"""
+_MOVE = "UPDATE choir_memory.cursors SET position = $3::jsonb WHERE agent_id = $1 AND name = $2"
+
+
+async def read_cursor(database: Database, agent_id: str, name: str) -> dict[str, object] | None:
+    """Return the position, or None at the beginning."""
+    found = await database.fetchval(_READ, agent_id, name)
+    return None if found is None else dict(orjson.loads(found))
+
+
+async def write_cursor(
+    held: Connection, agent_id: str, name: str, position: dict[str, object]
+) -> None:
+    """Store the position, in the transaction that stores the results up to it."""
+    await held.execute(_MOVE, agent_id, name, orjson.dumps(position).decode())

@@ -1,0 +1,1 @@
+"""The language model that memory uses to extract facts and to summarize."""

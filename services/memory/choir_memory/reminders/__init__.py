@@ -1,0 +1,1 @@
+"""Reminders: knowledge that is added to a prompt without having been asked for."""

@@ -1,0 +1,173 @@
+"""Select memories to inject with a user message.
+
+Called by `endpoints.reminders` before the agent's model is called. Included are active rules, facts about
+the entities that the message names, and search results that are clearly relevant. Text by third parties
+is never included unasked, since it would influence every conversation on its topic.
+"""
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from choir_common.clock import Clock
+from choir_common.postgres.pool import Database
+from choir_common.wire.memory_recall import ReadReminders, Reminder, Reminders
+from choir_common.wire.memory_search import Kind, MemoryHit, MemoryQuery
+from choir_memory.documents.model import TRUST
+from choir_memory.facts.entities import entity_ids
+from choir_memory.facts.safety import weakens_safety
+from choir_memory.reminders.store import ReminderStore, Store
+from choir_memory.schema.store import SpaceRegistry, agent_transaction
+from choir_memory.search.hit_selection import estimate_tokens, normalise_text
+from choir_memory.search.service import SearchService
+from choir_memory.text.questions import content_terms
+from choir_memory.text.splitting import ELLIPSIS, extract_excerpt
+
+MIN_TRUST = TRUST["agent"]
+"""Users, the agent and documents an operator added; not pages, mail or tool output."""
+MIN_SCORE = 0.5
+"""Minimum score of a search result: half of the message's information (see `search.fuse`)."""
+MIN_COSINE = 0.35
+"""Minimum cosine similarity in addition to that.
+
+By score alone, half of all unrelated messages would retrieve something, and greetings would find
+greetings; with both it is one in six (decision 40). For a model with generally higher similarities the
+score decides. A result without a vector must have matched by its own words.
+"""
+RULES_SHARE = 3
+"""Rules may use a third of the budget, most frequent first."""
+MAX_RULES, MAX_ENTITY_FACTS, MAX_SEARCH_RESULTS = 20, 8, 4
+"""Limits of each query; the best results come first."""
+MAX_REMINDER_CHARS = 400
+"""Maximum characters of one reminder, an excerpt around the topic; the full text is available by search."""
+MIN_REPETITION_CHARS = 16
+"""Minimum characters for one text contained in another to count as a repetition."""
+SESSION_SUMMARY_KINDS = ("summary", "episode")
+"""Kinds that summarise a whole session; one per session is enough."""
+KINDS_BY_STORE: Mapping[Store, tuple[Kind, ...]] = {
+    "knowledge": ("note", "fact", "episode", "document_chunk"),
+    "session": ("turn", "note", "summary"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReminderService:
+    """Selection of memories to inject with a user message."""
+
+    database: Database
+    spaces: SpaceRegistry
+    recall: SearchService
+    clock: Clock
+
+    async def remind(self, wanted: ReadReminders) -> Reminders:
+        """Return rules, facts about named entities and relevant search results within the budget."""
+        await self.spaces.ensure(wanted.agent_id)
+        async with agent_transaction(self.database, wanted.agent_id) as held:
+            store = ReminderStore(held, wanted.agent_id, self.clock.now(), MIN_TRUST)
+            filled = await store.list_nonempty_stores(wanted.session_id)
+            if not filled:
+                return Reminders(reminders=(), empty=True)
+            # checked again, because a rule may come from an import
+            rules = [
+                one for one in await store.list_rules(MAX_RULES) if not weakens_safety(one.text)
+            ]
+            named = await store.list_facts_about(entity_ids(wanted.text), MAX_ENTITY_FACTS)
+            retold = await store.list_summarised_sessions(list(_ids(wanted.known)))
+        receipts: list[str] = []
+        found: list[MemoryHit] = []
+        for query in _queries(wanted, filled):
+            hits = await self.recall.query(query)
+            receipts += [hits.receipt_id] if hits.receipt_id else []
+            found += [hit for hit in hits.hits if _is_about_it(hit)]
+        found.sort(key=lambda hit: -hit.score)
+        # in knowledge, which has no tiers, `session_id` is the collection
+        near = [_found(hit) for hit in found if hit.session_id != wanted.session_id or not hit.tier]
+        budget = wanted.budget_tokens
+        block = _ReminderBlock(content_terms(wanted.text), set(wanted.known), retold)
+        wishes = list(block.fitting(rules, budget // RULES_SHARE))
+        budget -= sum(estimate_tokens(one.text) for one in wishes)
+        chosen = (*wishes, *block.fitting([*named, *near], budget))
+        return Reminders(reminders=chosen, receipts=tuple(receipts))
+
+
+@dataclass(slots=True)
+class _ReminderBlock:
+    """The reminders for one message, without duplicates of each other or of the prompt."""
+
+    terms: Collection[str]
+    """Content words of the message."""
+    known: set[str]
+    """Documents to leave out: already in the prompt or in the block."""
+    retold: dict[str, str]
+    """Sessions with a summary or an episode in the block, and which of the two."""
+    said: list[str] = field(default_factory=list)
+
+    def fitting(self, found: Iterable[Reminder], room: int) -> Iterator[Reminder]:
+        """Yield those that are new and fit, each cut to an excerpt relevant to the message."""
+        for one in found:
+            if one.document_id in self.known or self._repeats(one):
+                continue
+            text = extract_excerpt(one.text, self.terms, MAX_REMINDER_CHARS)
+            room -= estimate_tokens(text)
+            if room < 0:
+                return
+            self.known.add(one.document_id)
+            self.said.append(normalise_text(text.strip(ELLIPSIS)))
+            if one.kind in SESSION_SUMMARY_KINDS and one.session_id:
+                self.retold[one.session_id] = one.kind
+            yield one.model_copy(update={"text": text})
+
+    def _repeats(self, one: Reminder) -> bool:
+        whole, retells = normalise_text(one.text), one.kind in SESSION_SUMMARY_KINDS
+        if retells and self.retold.get(one.session_id or "", one.kind) != one.kind:
+            return True
+        return any(
+            whole == said
+            or (len(whole) >= MIN_REPETITION_CHARS and whole in said)
+            or (retells and len(said) >= MIN_REPETITION_CHARS and said in whole)
+            for said in self.said
+        )
+
+
+def _ids(names: Iterable[str]) -> Iterator[UUID]:
+    for name in names:
+        # agents may send anything here
+        with contextlib.suppress(ValueError):
+            yield UUID(name)
+
+
+def _queries(wanted: ReadReminders, stores: Iterable[Store]) -> Iterator[MemoryQuery]:
+    for store in stores:
+        yield MemoryQuery(
+            agent_id=wanted.agent_id,
+            store=store,
+            query=wanted.text,
+            kinds=KINDS_BY_STORE[store],
+            min_trust=MIN_TRUST,
+            limit=MAX_SEARCH_RESULTS,
+            deadline_ms=wanted.deadline_ms,
+        )
+
+
+def _is_about_it(hit: MemoryHit) -> bool:
+    if hit.score < MIN_SCORE:
+        return False
+    thoughts = {one.arm: one for one in hit.arms}
+    meant, said = thoughts.get("vector"), thoughts.get("text")
+    return meant.score >= MIN_COSINE if meant is not None else said is not None and said.rank > 0
+
+
+def _found(hit: MemoryHit) -> Reminder:
+    session = hit.metadata.get("session_id") if hit.kind == "episode" else hit.session_id
+    return Reminder(
+        document_id=hit.document_id,
+        kind=hit.kind,
+        text=hit.text,
+        at=hit.happened_at or hit.updated_at,
+        speaker=hit.speaker,
+        session_id=session if isinstance(session, str) else None,
+        origin=hit.origin,
+        trust=hit.trust,
+        times=hit.times,
+    )

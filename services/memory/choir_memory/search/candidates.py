@@ -1,0 +1,232 @@
+"""The documents to be ranked, as arrays with one entry per document. Pure.
+
+Built by `whole_store` and `material_store`, ranked by `fuse`. Numbers are decoded from Postgres' binary
+arrays with numpy: decoding thousands of values one by one would cost more than ranking them.
+
+A document in the result list of an arm. Built by the arms' stores, used by `fuse`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from choir_common.postgres.pool import Record
+
+Floats = npt.NDArray[np.float64]
+RowNumbers = npt.NDArray[np.int64]
+"""Row numbers."""
+
+NO_POSITION = -(1 << 30)
+"""Position of documents without one; parts of a session's summary count up from here."""
+TS_RANK_OF_ONE = 0.06079271
+"""ts_rank of a term that occurs once; for n occurrences it is multiplied by the sum of 1/i² for i up to
+n."""
+_SUMS = (1.0, 1.25, 1.361111, 1.423611, 1.463611, 1.491389, 1.511797, 1.527422, 1.539768, 1.549768)
+_BETWEEN = np.add(_SUMS[:-1], _SUMS[1:]) / 2
+_ARRAY_HEADER = 20
+"""Bytes before the first element of a one-dimensional binary array; each element is preceded by its
+length."""
+_PLACE_ON_DISK = [("block", ">u4"), ("line", ">u2")]
+
+
+@dataclass(frozen=True)
+class CandidateTable:
+    """The documents to be ranked, one array per property.
+
+    No slots, because of the cached properties.
+    """
+
+    ids: Sequence[UUID]
+    sessions: RowNumbers
+    """Number of the session (or collection) of each document; -1 for none."""
+    positions: RowNumbers
+    tokens: Floats
+    speakers: Sequence[str | None]
+    question_shares: Floats
+    happened_at: Sequence[datetime | None]
+    cosines: Floats
+    """NaN for documents without a vector."""
+    counts: Floats
+    """Term frequencies, one column per term."""
+    eligible: npt.NDArray[np.bool_]
+    """Whether the filters match; other documents only contribute as neighbours, and may be shown as
+    context."""
+
+    def neighbour_rows(self, step: int) -> RowNumbers:
+        """Return the row of the document `step` positions away for each document; the row count if
+        there
+        is none."""
+        known, order = self._ordered
+        wanted = np.where(self.sessions >= 0, self._keys + step, -1)
+        # if several have this position, the last one
+        found = np.searchsorted(known, wanted, side="right") - 1
+        there = (found >= 0) & (known[found] == wanted)
+        return np.where(there, order[found], len(self.ids))
+
+    def top_rows(self, chosen: RowNumbers, scores: Floats, most: int) -> list[int]:
+        """Return up to `most` of the `chosen` rows with the highest scores, best first; ties are
+        ordered
+        by id."""
+        if len(chosen) > most:
+            least = np.partition(scores[chosen], -most)[-most]
+            chosen = chosen[scores[chosen] >= least]
+        ordered = sorted(
+            zip((-scores[chosen]).tolist(), chosen.tolist(), strict=True),
+            key=lambda one: (one[0], self.ids[one[1]]),
+        )
+        return [row for _, row in ordered[:most]]
+
+    def select_rows(self, rows: RowNumbers) -> "CandidateTable":
+        """Return only these rows."""
+        picked = rows.tolist()
+        return CandidateTable(
+            [self.ids[at] for at in picked],
+            self.sessions[rows],
+            self.positions[rows],
+            self.tokens[rows],
+            [self.speakers[at] for at in picked],
+            self.question_shares[rows],
+            [self.happened_at[at] for at in picked],
+            self.cosines[rows],
+            self.counts[rows],
+            self.eligible[rows],
+        )
+
+    def with_counts(self, counts: Floats) -> "CandidateTable":
+        """Return the same documents with other term frequencies."""
+        return replace(self, counts=counts)
+
+    @cached_property
+    def _keys(self) -> RowNumbers:
+        # positions have 32 bits: a step never leads into another session
+        return (self.sessions << 34) + self.positions + (1 << 32)
+
+    @cached_property
+    def _ordered(self) -> tuple[RowNumbers, RowNumbers]:
+        order = np.argsort(self._keys, kind="stable")
+        return self._keys[order], order
+
+
+_NO_PLACES, _NO_FLOATS = np.zeros(0, np.int64), np.zeros(0)
+NO_CANDIDATES = CandidateTable(
+    ids=(),
+    sessions=_NO_PLACES,
+    positions=_NO_PLACES,
+    tokens=_NO_FLOATS,
+    speakers=(),
+    question_shares=_NO_FLOATS,
+    happened_at=(),
+    cosines=_NO_FLOATS,
+    counts=np.zeros((0, 0)),
+    eligible=np.zeros(0, np.bool_),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TermOccurrences:
+    """Occurrences of terms in documents: row, term and ts_rank of each pair."""
+
+    rows: RowNumbers
+    terms: RowNumbers
+    ranks: Floats
+
+    def counts(self, documents: int, terms: int) -> Floats:
+        """Return the term frequencies, derived from ts_rank; at most ten."""
+        counts = np.zeros((documents, terms))
+        counts[self.rows, self.terms] = np.searchsorted(_BETWEEN, self.ranks / TS_RANK_OF_ONE) + 1.0
+        return counts
+
+
+def decode_columns(row: Record, terms: int) -> tuple[CandidateTable, TermOccurrences]:
+    """Decode a result row of arrays (see `columns_store`) into documents and occurrences of terms."""
+    if not row["ids"]:
+        return NO_CANDIDATES, TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+    keys = _places_on_disk(row["places"])
+    order = np.argsort(keys, kind="stable")
+    firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    material = _read(row)
+    if len(firsts) < len(keys):
+        # a document with several passages has several rows: the most similar one counts
+        cosines = np.fmax.reduceat(material.cosines[order], firsts)
+        material = replace(material.select_rows(order[firsts]), cosines=cosines)
+        keys = keys[order[firsts]]
+        order = np.arange(len(keys))
+    held = TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+    if row["held_places"] is not None:
+        rows = order[np.searchsorted(keys[order], _places_on_disk(row["held_places"]))]
+        numbers = _integers(row["held_terms"], ">i4") - 1
+        held = TermOccurrences(rows, numbers, _floats(row["held_ranks"], ">f4"))
+    return material.with_counts(held.counts(len(material.ids), terms)), held
+
+
+def _read(row: Record) -> CandidateTable:
+    count = len(row["ids"])
+    named = _integers(row["sessions"], ">i8")
+    _, sessions = np.unique(named, return_inverse=True)
+    eligible = row["eligible"]
+    return CandidateTable(
+        row["ids"],
+        np.where(named == 0, -1, sessions),
+        _integers(row["positions"], ">i4"),
+        _floats(row["tokens"], ">i4"),
+        row["speakers"] or [None] * count,
+        np.zeros(count) if row["asking"] is None else _floats(row["asking"], ">f4"),
+        row["happened_at"] or [None] * count,
+        np.full(count, np.nan) if row["cosines"] is None else _floats(row["cosines"], ">f8"),
+        np.zeros((count, 0)),
+        np.ones(count, np.bool_) if eligible is None else _integers(eligible, "u1") > 0,
+    )
+
+
+def _elements(sent: bytes, value: str | list[tuple[str, str]]) -> npt.NDArray[np.void]:
+    """Return the elements of a binary Postgres array without NULLs, each with its length."""
+    return np.frombuffer(
+        sent, np.dtype([("length", ">i4"), ("value", value)]), offset=_ARRAY_HEADER
+    )
+
+
+def _integers(sent: bytes, kind: str) -> RowNumbers:
+    return _elements(sent, kind)["value"].astype(np.int64)
+
+
+def _floats(sent: bytes, kind: str) -> Floats:
+    return _elements(sent, kind)["value"].astype(np.float64)
+
+
+def _places_on_disk(sent: bytes) -> RowNumbers:
+    places = _elements(sent, _PLACE_ON_DISK)["value"]
+    return (places["block"].astype(np.int64) << 16) + places["line"].astype(np.int64)
+
+
+ARM_LIMIT = 30
+"""Documents per arm that are ranked with their neighbours; more if the query has a higher limit.
+
+With 50, 100 and 200 the measured quality of search changed in the third digit only.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmResult:
+    """A document in the list of one arm; `fuse` counts from 1.
+
+    Its neighbours are the documents of the same `session_id` (or collection) at `chunk_index` ± 1.
+    """
+
+    document_id: UUID
+    rank: int
+    score: float
+    session_id: str | None = None
+    chunk_index: int | None = None
+
+
+def parse_arm_results(rows: Iterable[Record]) -> list[ArmResult]:
+    """Convert an arm's rows: id, place, score, session_id, chunk_index."""
+    return [
+        ArmResult(row["id"], row["place"], row["score"], row["session_id"], row["chunk_index"])
+        for row in rows
+    ]

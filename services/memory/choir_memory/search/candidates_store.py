@@ -1,0 +1,70 @@
+"""Read the documents to be ranked in a large space: the results of the arms and their neighbours.
+
+Called by `find` on a connection that may read the agent's schema; next is `material.take_apart`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from choir_common.postgres.pool import Connection
+from choir_memory.search.candidate_columns_store import CandidateColumns, quote_terms
+from choir_memory.search.candidates import NO_CANDIDATES, ArmResult, CandidateTable, decode_columns
+
+NEIGHBOUR_DISTANCE = 2
+"""Distance in positions up to which neighbours influence a document's score."""
+
+# OFFSET 0 forces a lookup per position; the planner would otherwise read the whole table
+_MATERIAL = """
+WITH {terms}, wanted AS MATERIALIZED (
+    SELECT d.ctid AS place FROM unnest({ids}::uuid[]) AS alone (id)
+    JOIN {documents} d ON d.id = alone.id
+    UNION
+    SELECT d.place FROM unnest({sessions}::text[], {positions}::int[]) AS found (name, at)
+    CROSS JOIN LATERAL (
+        SELECT d.ctid AS place FROM {documents} d WHERE {group} = found.name
+        AND d.chunk_index BETWEEN found.at - {reach} AND found.at + {reach} AND {told} OFFSET 0
+    ) AS d
+),
+told AS MATERIALIZED (
+    SELECT w.place, d.* FROM wanted w
+    CROSS JOIN LATERAL (SELECT * FROM {documents} WHERE ctid = w.place OFFSET 0) AS d
+)
+SELECT documents.*, held.* FROM (
+    SELECT {documents_columns} FROM told d {vectors}
+) AS documents CROSS JOIN (
+    SELECT {held_columns} FROM told d JOIN terms t ON d.tsv @@ t.term
+    WHERE d.tsv @@ (SELECT {any}::text::tsquery)
+) AS held
+"""
+
+
+async def read_candidates(
+    held: Connection, wanted: CandidateColumns, candidates: Iterable[ArmResult], *, beside: bool
+) -> CandidateTable:
+    """Return the candidates and, with `beside`, their neighbours up to two positions away."""
+    listed = {one.document_id: one for one in candidates}
+    if not listed:
+        return NO_CANDIDATES
+    # documents with a position are read together with their neighbours, the others by id
+    placed = [one for one in listed.values() if beside and one.session_id is not None]
+    alone = listed.keys() - {one.document_id for one in placed}
+    arguments = (
+        *wanted.arguments,
+        list(alone),
+        [one.session_id for one in placed],
+        [one.chunk_index for one in placed],
+        " | ".join(quote_terms(wanted.terms)),
+    )
+    row = await held.fetchrow(
+        _sql(wanted, len(wanted.arguments) + 1), *arguments, *wanted.scope_arguments
+    )
+    return decode_columns(row, len(wanted.terms))[0] if row else NO_CANDIDATES
+
+
+def _sql(wanted: CandidateColumns, first: int) -> str:
+    names = ("{ids}", "{sessions}", "{positions}", "{any}")
+    statement = _MATERIAL.replace("{reach}", str(NEIGHBOUR_DISTANCE))
+    wanted = replace(wanted, place="d.place")
+    for at, name in enumerate(names, first):
+        statement = statement.replace(name, f"${at}")
+    return wanted.sql(statement, first + len(names))

@@ -1,0 +1,260 @@
+"""Combine the results of the arms into one ranking, with the context of each document. Pure.
+
+Called by `recall` with the candidates of the arms and their neighbours. The score of a document d for a
+query with terms t of information i(t) (the inverse document frequency of BM25):
+
+    text     sum of i(t) * w(d, t) / sum of i(t): the share of the query's information in d
+    w(d, t)  saturated term frequency as in BM25; or a part of its neighbours', if that is more (window)
+    meaning  the cosine in standard deviations over the space, plus a part of the neighbours' (window)
+    session  the mean deviation of the three nearest documents of its session
+    score    text + VECTOR * meaning + SESSION * session + speaker + time, less up to QUESTION of it if d asks
+
+All parts are shares of the query's information. A term that no document contains keeps its information,
+which is the highest: when the query's words are not in the corpus, `text` is small for all documents and
+vectors decide. So the weights depend on query and corpus, and no constant below is tuned to one data set.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isnan, log
+from uuid import UUID
+
+import numpy as np
+
+from choir_common.wire.memory_search import Arm
+from choir_memory.search.candidates import ArmResult, CandidateTable, Floats, RowNumbers
+from choir_memory.text.dates import QueriedTime
+from choir_memory.text.questions import find_named_speakers
+
+SATURATION = 0.9
+"""BM25's k1, the saturation of repeated terms: the usual value for short texts."""
+LENGTH_NORMALISATION = 0.4
+"""BM25's b: longer turns contain more information, so it is less than the 0.75 that is usual for
+documents."""
+WEIGHT_FROM_PREVIOUS = 0.5
+"""A turn inherits half of the weights of the turn before it: answers rarely repeat the topic."""
+WEIGHT_FROM_QUESTION = 0.8
+"""Used instead if the turn before is a question: the answer is about the same topic."""
+WEIGHT_FROM_NEXT = 0.4
+"""A turn inherits less from the turn after it."""
+WEIGHT_AT_DISTANCE_TWO = 0.25
+"""For turns two positions away: half of a half."""
+VECTOR_WEIGHT = 0.075
+"""One standard deviation of cosine in shares of information: about the plain mean of both arms."""
+NEIGHBOUR_WEIGHT = 0.3
+"""Weight of the neighbours' similarity."""
+SPEAKER_WEIGHT = 0.1
+"""A speaker named in the query is worth a tenth of its information: mostly, not always, the one to quote
+it from."""
+SESSION_WEIGHT = 0.05
+"""For a session with several similar documents, so that it is found even if none of them stands out."""
+SESSION_DOCUMENTS = 3
+"""One similar document may be chance; three are a topic."""
+TIME_WEIGHT = 0.1
+"""The same weight for a time named in the query."""
+QUESTION_PENALTY = 0.2
+"""The largest deduction, for a document that only asks: it repeats the words without information."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankingQuery:
+    """The query, and statistics of the space."""
+
+    words: Collection[str]
+    """All terms of the query."""
+    terms: Sequence[str]
+    """The terms that were searched for; `counts` is the number of documents that contain each."""
+    counts: Sequence[int]
+    documents: int
+    mean_tokens: float
+    mean_cosine: float = 0.0
+    cosine_deviation: float = 0.0
+    time: QueriedTime | None = None
+    readable: bool = True
+    """Whether the embedding model supports the query's language; if not, vectors count only if no word
+    matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmContribution:
+    """An arm's result for a document: rank (0: not in its list), score, and contribution to the final
+    score."""
+
+    rank: int
+    score: float
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedDocument:
+    """A document, its final score, and the result of each arm."""
+
+    document_id: UUID
+    score: float
+    arms: Mapping[Arm, ArmContribution]
+
+
+def rank(
+    question: RankingQuery,
+    material: CandidateTable,
+    lists: Mapping[Arm, Sequence[ArmResult]],
+    arms: Collection[Arm],
+    limit: int,
+) -> list[RankedDocument]:
+    """Return the best `limit` documents, best first, without those that match neither by word nor by
+    vector."""
+    if not material.ids:
+        return []
+    parts = _Scoring(question, material, arms).parts()
+    scores = sum(parts.values()) * (1 - QUESTION_PENALTY * material.question_shares)
+    liked = (parts["text"] > 0) | (parts["vector"] > 0) | (material.cosines > 0)
+    found = material.top_rows(np.flatnonzero(material.eligible & liked), scores, limit)
+    ranks = {arm: {one.document_id: one for one in scored} for arm, scored in lists.items()}
+    return [
+        RankedDocument(material.ids[at], float(scores[at]), _thoughts(material, at, parts, ranks))
+        for at in found
+    ]
+
+
+class _Scoring:
+    """Scores of all documents as arrays. One extra row of zeros stands for a missing neighbour."""
+
+    def __init__(
+        self, question: RankingQuery, material: CandidateTable, arms: Collection[Arm]
+    ) -> None:
+        self._question = question
+        self._material = material
+        self._arms = arms
+        self._named = find_named_speakers(question.words, {one for one in material.speakers if one})
+        self._nearness = self._deviations()
+
+    def parts(self) -> dict[Arm, Floats]:
+        """Return the contribution of each arm per document, in shares of the query's information."""
+        trust = 1.0 if self._question.readable or not self._own.any() else 0.0
+        return {
+            "text": self._text(),
+            "vector": trust * VECTOR_WEIGHT * self._meaning(),
+            "session": trust * SESSION_WEIGHT * self._sessions(),
+            "speaker": SPEAKER_WEIGHT * self._spoken(),
+            "time": TIME_WEIGHT * self._timely(),
+        }
+
+    @cached_property
+    def _information(self) -> Floats:
+        """Return the information of each term, 0 for terms that are ignored."""
+        asked = self._question
+        # names of speakers are ignored: they occur in all of their turns, and in greetings to them
+        names = frozenset[str]().union(*self._named.values()) if "speaker" in self._arms else ()
+        telling = [at for at, term in enumerate(asked.terms) if term not in names]
+        information = np.zeros(len(asked.terms))
+        # a query that consists of names only is ranked by them
+        for at in telling or range(len(asked.terms)):
+            if (held := asked.counts[at]) <= asked.documents:
+                information[at] = log(1 + (asked.documents - held + 0.5) / (held + 0.5))
+        return information
+
+    @cached_property
+    def _own(self) -> Floats:
+        """Return the weight of each term in each document."""
+        material = self._material
+        length = (
+            1
+            - LENGTH_NORMALISATION
+            + LENGTH_NORMALISATION * material.tokens / max(self._question.mean_tokens, 1.0)
+        )
+        counts = material.counts * (self._information > 0)
+        weights = counts * (SATURATION + 1) / (counts + (SATURATION * length)[:, None])
+        return np.vstack((weights, np.zeros(counts.shape[1])))
+
+    @cached_property
+    def _around(self) -> Sequence[RowNumbers]:
+        """Return the rows of the documents two and one before, and one and two after each document."""
+        count = len(self._material.ids)
+        if "window" not in self._arms:
+            return [np.full(count, count)] * 4
+        return [self._material.neighbour_rows(step) for step in (-2, -1, 1, 2)]
+
+    def _text(self) -> Floats:
+        whole = self._information.sum()
+        if whole <= 0:
+            return np.zeros(len(self._material.ids))
+        own, (before2, before, after, after2) = self._own, self._around
+        asks = np.minimum(1.0, 2 * np.append(self._material.question_shares, 0.0)[before])
+        inherited = WEIGHT_FROM_PREVIOUS + (WEIGHT_FROM_QUESTION - WEIGHT_FROM_PREVIOUS) * asks
+        held = np.maximum(own[:-1], own[before] * inherited[:, None])
+        held = np.maximum(held, own[after] * WEIGHT_FROM_NEXT)
+        held = np.maximum(held, np.maximum(own[before2], own[after2]) * WEIGHT_AT_DISTANCE_TWO)
+        # no matrix product: its rounding depends on the row's position
+        shares: Floats = (held * self._information).sum(axis=1) / whole
+        return shares
+
+    def _meaning(self) -> Floats:
+        near, (_, before, after, _) = self._nearness, self._around
+        meaning: Floats = near[:-1] + NEIGHBOUR_WEIGHT * (near[before] + near[after])
+        return meaning
+
+    def _sessions(self) -> Floats:
+        material, near = self._material, self._nearness[:-1]
+        means = np.zeros(len(near))
+        if "session" not in self._arms:
+            return means
+        counted = np.flatnonzero((near > 0) & (material.sessions >= 0))
+        if not len(counted):
+            return means
+        order = counted[np.lexsort((near[counted], material.sessions[counted]))]
+        sessions, nearest = material.sessions[order], np.append(near[order], 0.0)
+        last = np.flatnonzero(np.diff(sessions, append=-1))
+        first = np.append(0, last[:-1] + 1)
+        total = np.zeros(len(last))
+        for back in range(SESSION_DOCUMENTS - 1, -1, -1):
+            total += nearest[np.where(last - back >= first, last - back, len(order))]
+        by_session = np.zeros(int(material.sessions.max()) + 1)
+        by_session[sessions[last]] = total / SESSION_DOCUMENTS
+        return np.where(material.sessions >= 0, by_session[material.sessions], 0.0)
+
+    def _spoken(self) -> Floats:
+        speakers = self._material.speakers
+        # if two speakers are named, it is unclear which one is meant
+        if "speaker" not in self._arms or len(self._named) != 1:
+            return np.zeros(len(speakers))
+        (named,) = self._named
+        return np.array([float(one == named) for one in speakers])
+
+    def _timely(self) -> Floats:
+        time, moments = self._question.time, self._material.happened_at
+        if "time" not in self._arms or time is None:
+            return np.zeros(len(moments))
+        return np.array([float(one is not None and time.holds(one)) for one in moments])
+
+    def _deviations(self) -> Floats:
+        # a document without a vector gets the average similarity
+        cosines, deviation = self._material.cosines, self._question.cosine_deviation
+        if deviation <= 0:
+            return np.zeros(len(cosines) + 1)
+        near = (cosines - self._question.mean_cosine) / deviation
+        return np.append(np.where(np.isnan(near), 0.0, near), 0.0)
+
+
+def _thoughts(
+    material: CandidateTable,
+    at: int,
+    parts: Mapping[Arm, Floats],
+    ranks: Mapping[Arm, Mapping[UUID, ArmResult]],
+) -> dict[Arm, ArmContribution]:
+    thoughts: dict[Arm, ArmContribution] = {}
+    for arm, column in parts.items():
+        part = float(column[at])
+        found = ranks.get(arm, {}).get(material.ids[at])
+        if found is not None:
+            thoughts[arm] = ArmContribution(found.rank, found.score, part)
+        elif part:
+            thoughts[arm] = ArmContribution(
+                0, _cosine(material, at) if arm == "vector" else part, part
+            )
+    return thoughts
+
+
+def _cosine(material: CandidateTable, at: int) -> float:
+    cosine = float(material.cosines[at])
+    return 0.0 if isnan(cosine) else cosine

@@ -1,0 +1,152 @@
+"""Select the hits to return within the token budget, each with its context. Pure.
+
+Called by `recall` after ranking.
+
+Merge hits with the same text into the newest of them: pure. Called by `recall`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from choir_memory.search.document_store import DocumentPosition, StoredDocument
+from choir_memory.search.fusion import RankedDocument
+
+CONTEXT_BEFORE = 2
+CONTEXT_AFTER = 1
+BYTES_PER_TOKEN = 3
+"""Prose has nearly five, JSON two and a half (decision 13); a low value keeps the budget safely."""
+FRAME_TOKENS = 12
+"""Tokens for the date, origin and name around a text."""
+MIN_EXCERPT_TOKENS = 40
+"""Tokens; a shorter part of a text that does not fit is useless."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedHit:
+    """A hit to return, with its context."""
+
+    stored: StoredDocument
+    text: str
+    before: tuple[StoredDocument, ...] = ()
+    after: tuple[StoredDocument, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Return the estimated number of tokens of all its texts."""
+        beside = sum(estimate_tokens(one.text) for one in (*self.before, *self.after))
+        return estimate_tokens(self.text) + beside
+
+
+def estimate_tokens(text: str) -> int:
+    """Return the estimated number of tokens of a text with its frame."""
+    return len(text.encode()) // BYTES_PER_TOKEN + FRAME_TOKENS
+
+
+def context_positions(hits: Iterable[StoredDocument]) -> set[DocumentPosition]:
+    """Return the positions around these hits that are not hits themselves."""
+    taken = {one.place for one in hits if one.place}
+    around = {
+        (session, position + step)
+        for session, position in taken
+        for step in range(-CONTEXT_BEFORE, CONTEXT_AFTER + 1)
+    }
+    return {place for place in around - taken if place[1] >= 0}
+
+
+def fit_to_budget(
+    hits: Sequence[StoredDocument],
+    beside: Mapping[DocumentPosition, StoredDocument],
+    budget: int | None,
+    *,
+    in_order: bool = False,
+) -> list[SelectedHit]:
+    """Return the hits that fit, best first; a document between two hits is context of the better one only.
+
+    If a hit does not fit with its context, it is returned without; the first hit is truncated rather than
+    dropped. A later hit that does not fit is skipped in favour of a smaller one, or ends the list if
+    `read_in_order`.
+    """
+    told: set[DocumentPosition] = set()
+    shown: list[SelectedHit] = []
+    left = budget
+    for stored in hits:
+        whole = _with_beside(stored, beside, told)
+        fits = _fitting(whole, left, first=not shown)
+        if fits is None:
+            if in_order:
+                break
+            continue
+        told.update(one.place for one in (*fits.before, *fits.after) if one.place)
+        shown.append(fits)
+        left = None if left is None else left - fits.tokens
+    return shown
+
+
+def _with_beside(
+    stored: StoredDocument,
+    beside: Mapping[DocumentPosition, StoredDocument],
+    told: set[DocumentPosition],
+) -> SelectedHit:
+    if stored.place is None:
+        return SelectedHit(stored, stored.text)
+    session, position = stored.place
+
+    def at(steps: Iterable[int]) -> tuple[StoredDocument, ...]:
+        places = [(session, position + step) for step in steps]
+        return tuple(beside[place] for place in places if place in beside and place not in told)
+
+    return SelectedHit(
+        stored, stored.text, at(range(-CONTEXT_BEFORE, 0)), at(range(1, CONTEXT_AFTER + 1))
+    )
+
+
+def _fitting(whole: SelectedHit, left: int | None, *, first: bool) -> SelectedHit | None:
+    if left is None or whole.tokens <= left:
+        return whole
+    alone = SelectedHit(whole.stored, whole.text)
+    if alone.tokens <= left:
+        return alone
+    if not first or left < MIN_EXCERPT_TOKENS:
+        return None
+    room = (left - FRAME_TOKENS) * BYTES_PER_TOKEN
+    # "…" has three bytes
+    cut = whole.text.encode()[: room - 3].decode(errors="ignore")
+    return SelectedHit(whole.stored, f"{cut}…")
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctHit:
+    """A hit, and the number of documents with the same text."""
+
+    fused: RankedDocument
+    stored: StoredDocument
+    times: int
+
+
+def normalise_text(text: str) -> str:
+    """Return the text with case and white space normalised, for comparison."""
+    return " ".join(text.split()).casefold()
+
+
+def merge_duplicates(
+    fused: Iterable[RankedDocument], stored: Mapping[UUID, StoredDocument]
+) -> list[DistinctHit]:
+    """Return one hit per text and speaker, best first; hits with a deleted document are dropped.
+
+    The newest document represents the group, with the rank and score of the best one.
+    """
+    groups: dict[tuple[str, str | None], list[tuple[RankedDocument, StoredDocument]]] = {}
+    for one in fused:
+        document = stored.get(one.document_id)
+        if document is not None:
+            same = (normalise_text(document.text), document.speaker)
+            groups.setdefault(same, []).append((one, document))
+    return [_newest(group) for group in groups.values()]
+
+
+def _newest(group: list[tuple[RankedDocument, StoredDocument]]) -> DistinctHit:
+    fused, stored = max(
+        group, key=lambda one: (one[1].happened_at or one[1].updated_at, one[1].document_id)
+    )
+    return DistinctHit(replace(fused, score=group[0][0].score), stored, len(group))

@@ -1,0 +1,105 @@
+"""Validate a query and convert its filters to a scope.
+
+Called by `recall` before it accesses the database. Pure.
+"""
+
+from collections.abc import Iterable
+
+import orjson
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.memory_search import MemoryQuery
+from choir_memory.search.scope_store import SearchScope
+
+SEARCHED_TIERS = ("mid_term", "long_term_summary", "long_term_detail")
+DETAIL_TIERS = ("mid_term", "long_term_detail")
+GRAIN_TIERS = ("grain_summary",)
+DEFAULT_LIMIT = 10
+MAX_LIMIT = 50
+MAX_TAGS_BYTES = 4_096
+"""Maximum bytes of `tags` as JSON."""
+
+
+def validate_query(query: MemoryQuery) -> None:
+    """Validate the combination of fields; raises InvalidRequest naming the fault."""
+    detail = query.mode == "session_detail"
+    if detail and (query.store != "session" or query.session_id is None):
+        raise InvalidRequest(
+            "session_detail searches one session: it needs store session and a session_id."
+        )
+    if not detail and not query.query.strip():
+        raise InvalidRequest("The query is blank.")
+    if query.after is not None and (not detail or query.query.strip()):
+        raise InvalidRequest(
+            "`after` goes on reading a session: it needs session_detail and no query."
+        )
+    _check_store(query)
+    if query.since and query.until and query.since >= query.until:
+        raise InvalidRequest("`since` is not before `until`.")
+    tags = orjson.dumps(query.tags)
+    if len(tags) > MAX_TAGS_BYTES:
+        raise InvalidRequest(f"`tags` are larger than {MAX_TAGS_BYTES} bytes.")
+    if any("\x00" in text for text in _texts(query)) or b"\\u0000" in tags:
+        raise InvalidRequest("The NUL character cannot be searched for.")
+
+
+def build_scope(query: MemoryQuery) -> SearchScope:
+    """Return the scope of documents that this query may find."""
+    return SearchScope(
+        query.target_agent or query.agent_id,
+        query.store,
+        tiers=_tiers(query),
+        session_id=query.session_id,
+        kinds=query.kinds,
+        speakers=query.speakers,
+        origins=query.origins,
+        min_trust=query.min_trust,
+        since=query.since,
+        until=query.until,
+        grain=query.grain,
+        collection=query.collection,
+        tags=orjson.dumps(query.tags).decode() if query.tags else None,
+        hidden=query.include,
+    )
+
+
+def effective_limit(query: MemoryQuery) -> int:
+    """Return the maximum number of hits; with a token budget it is only an upper limit."""
+    return query.limit or (MAX_LIMIT if query.budget_tokens else DEFAULT_LIMIT)
+
+
+def used_filters(query: MemoryQuery) -> list[str]:
+    """Return the names of the filters that were used, for the receipt."""
+    named = ("session_id", "since", "until", "speakers", "kinds", "tiers", "grain", "collection")
+    return [
+        name for name in (*named, "origins", "min_trust", "tags", "include") if getattr(query, name)
+    ]
+
+
+def _check_store(query: MemoryQuery) -> None:
+    if query.store == "session":
+        if query.collection is not None:
+            raise InvalidRequest("A collection is knowledge: ask store knowledge.")
+        if query.grain and query.tiers and "grain_summary" not in query.tiers:
+            raise InvalidRequest("A grain is of the tier grain_summary: leave tiers out.")
+        return
+    if query.session_id is not None:
+        raise InvalidRequest("Knowledge belongs to no session: leave session_id out.")
+    for name in ("speakers", "tiers", "grain"):
+        if getattr(query, name):
+            raise InvalidRequest(f"Knowledge has no {name}: ask store session.")
+
+
+def _tiers(query: MemoryQuery) -> tuple[str, ...]:
+    if query.store == "knowledge":
+        return ()
+    if query.tiers:
+        return query.tiers
+    if query.grain:
+        return GRAIN_TIERS
+    return DETAIL_TIERS if query.mode == "session_detail" else SEARCHED_TIERS
+
+
+def _texts(query: MemoryQuery) -> Iterable[str]:
+    names = (query.query, query.session_id or "", query.collection or "")
+    return (*names, *query.speakers, *query.origins)

@@ -1,0 +1,101 @@
+"""Build the wire models of a search result: the hits and the receipt. Pure; called by `recall`."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from pydantic import JsonValue
+
+from choir_common.wire.memory_search import Arm, ArmScore, MemoryHit, MemoryQuery, Neighbour
+from choir_common.wire.model import JsonObject
+from choir_memory.search.candidates import ArmResult
+from choir_memory.search.document_store import StoredDocument
+from choir_memory.search.fusion import RankedDocument
+from choir_memory.search.hit_selection import SelectedHit
+from choir_memory.search.query import used_filters
+from choir_memory.search.query_timer import QueryTimer
+
+SCORE_DIGITS = 6
+
+
+def build_hit(shown: SelectedHit, fused: RankedDocument, times: int = 1) -> MemoryHit:
+    """Return a hit for the response; `times` is the number of documents with the same text."""
+    stored = shown.stored
+    return MemoryHit(
+        document_id=str(stored.document_id),
+        key=stored.key,
+        text=shown.text,
+        score=round(fused.score, SCORE_DIGITS),
+        arms=_thoughts(fused),
+        created_at=stored.created_at,
+        updated_at=stored.updated_at,
+        metadata=stored.metadata,
+        kind=stored.kind,
+        tier=stored.tier,
+        status=stored.status,
+        session_id=stored.session_id,
+        position=stored.position,
+        speaker=stored.speaker,
+        happened_at=stored.happened_at,
+        origin=stored.origin,
+        trust=stored.trust,
+        version=stored.version,
+        before=tuple(_beside(one) for one in shown.before),
+        after=tuple(_beside(one) for one in shown.after),
+        truncated=shown.text != stored.text,
+        times=times,
+    )
+
+
+def build_receipt(
+    query: MemoryQuery,
+    stages: QueryTimer,
+    lists: Mapping[Arm, Sequence[ArmResult]],
+    fused: Mapping[UUID, RankedDocument],
+    shown: Sequence[SelectedHit],
+    degraded: str | None,
+) -> JsonObject:
+    """Return the record of a search, without any text and without the query."""
+    hits: list[JsonValue] = [_trace(fused[one.stored.document_id]) for one in shown]
+    filters: list[JsonValue] = [*used_filters(query)]
+    cut: list[JsonValue] = [*stages.cut]
+    return {
+        "store": query.store,
+        "mode": query.mode,
+        "filters": filters,
+        "arms": {arm: {"found": len(scored)} for arm, scored in sorted(lists.items())},
+        "degraded": degraded,
+        "cut": cut,
+        "took_ms": {**stages.took_ms, "total": stages.total_ms()},
+        "hits": hits,
+    }
+
+
+def _trace(fused: RankedDocument) -> JsonObject:
+    return {
+        "id": str(fused.document_id),
+        "score": round(fused.score, SCORE_DIGITS),
+        "arms": {one.arm: [one.rank, one.score, one.part] for one in _thoughts(fused)},
+    }
+
+
+def _thoughts(fused: RankedDocument) -> tuple[ArmScore, ...]:
+    return tuple(
+        ArmScore(
+            arm=arm,
+            rank=one.rank,
+            score=round(one.score, SCORE_DIGITS),
+            part=round(one.part, SCORE_DIGITS),
+        )
+        for arm, one in sorted(fused.arms.items())
+    )
+
+
+def _beside(stored: StoredDocument) -> Neighbour:
+    return Neighbour(
+        document_id=str(stored.document_id),
+        position=stored.position or 0,
+        text=stored.text,
+        speaker=stored.speaker,
+        happened_at=stored.happened_at,
+        origin=stored.origin,
+    )

@@ -1,0 +1,97 @@
+"""Find candidates for a query: read a small space whole, or query the arms in a large one.
+
+Called by `recall` on a connection that may read the agent's schema; next are `whole_store`, or the stores
+of the arms and `material_store`. The choice depends on the space and on whether the query is limited to
+one session or collection, not on other filters.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from choir_common.postgres.pool import Connection
+from choir_common.wire.memory_search import Arm
+from choir_memory.embedding.embedder import QueryVector
+from choir_memory.search.candidate_columns_store import CandidateColumns
+from choir_memory.search.candidates import NO_CANDIDATES, ArmResult, CandidateTable
+from choir_memory.search.candidates_store import read_candidates
+from choir_memory.search.corpus_store import CorpusCache
+from choir_memory.search.full_scan_store import scan_space
+from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.text_arm_store import NO_TEXT_RESULT, TextResult, search_text
+from choir_memory.search.vector_arm_store import NO_VECTOR_RESULT, VectorResult, search_vectors
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalQuery:
+    """What to retrieve."""
+
+    scope: SearchScope
+    terms: Sequence[str] | None
+    """None: the full-text arm is not used."""
+    vector: QueryVector | None
+    with_times: bool
+    beside: bool
+    """Whether neighbours of matching documents are candidates; False for searches by words only."""
+    depth: int
+    """Number of documents each arm returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalResult:
+    """The results of the arms, and all documents to be ranked."""
+
+    material: CandidateTable
+    text: TextResult
+    near: VectorResult
+    lists: Mapping[Arm, Sequence[ArmResult]]
+
+
+EMPTY_RESULT = RetrievalResult(NO_CANDIDATES, NO_TEXT_RESULT, NO_VECTOR_RESULT, {})
+
+
+async def retrieve(
+    held: Connection, corpora: CorpusCache, sought: RetrievalQuery
+) -> RetrievalResult:
+    """Return the candidates for a query."""
+    if not sought.terms and sought.vector is None:
+        return _found(sought, NO_CANDIDATES, NO_TEXT_RESULT, NO_VECTOR_RESULT)
+    scope = sought.scope
+    # a space that is known to be large is not tried again
+    if scope.is_narrow or not corpora.is_cached(scope):
+        wanted = CandidateColumns(scope, sought.terms or (), sought.vector, sought.with_times)
+        if (whole := await scan_space(held, wanted)) is not None:
+            material = whole.material if sought.beside else _worded(whole.material)
+            return _found(sought, material, whole.text, whole.near)
+    return await _in_large(held, corpora, sought)
+
+
+async def _in_large(
+    connection: Connection, corpora: CorpusCache, sought: RetrievalQuery
+) -> RetrievalResult:
+    scope, text, near = sought.scope, NO_TEXT_RESULT, NO_VECTOR_RESULT
+    corpus = await corpora.of(connection, scope)
+    if sought.terms:
+        text = await search_text(connection, scope, corpus, sought.terms, sought.depth)
+    if sought.vector is not None:
+        near = await search_vectors(connection, scope, corpus, sought.vector, sought.depth)
+    wanted = CandidateColumns(scope, text.terms, sought.vector, sought.with_times)
+    candidates = (*text.hits, *near.hits)
+    material = await read_candidates(connection, wanted, candidates, beside=sought.beside)
+    return _found(sought, material, text, near)
+
+
+def _found(
+    sought: RetrievalQuery, material: CandidateTable, text: TextResult, near: VectorResult
+) -> RetrievalResult:
+    lists: dict[Arm, Sequence[ArmResult]] = {}
+    if sought.terms is not None:
+        lists["text"] = text.hits
+    if sought.vector is not None:
+        lists["vector"] = near.hits
+    return RetrievalResult(material, text, near, lists)
+
+
+def _worded(material: CandidateTable) -> CandidateTable:
+    return material.select_rows(np.flatnonzero(material.counts.any(axis=1)))

@@ -1,0 +1,282 @@
+"""Execute a memory query: find and rank candidates, read the best ones, store a receipt.
+
+Called by `endpoints`; next are `find`, `fuse`, `read_store`, and `embedding.embedders` for the query
+vector. The vector is computed first, while no database connection is in use; if it is late, the query
+continues without it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+import orjson
+import structlog
+
+from choir_common.clock import Clock
+from choir_common.errors import ChoirError, NotFound
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.memory_search import (
+    MemoryHits,
+    MemoryQuery,
+    ReadSearchReceipt,
+    SearchReceipt,
+)
+from choir_common.wire.model import JsonObject
+from choir_memory.embedding.embedder import QueryVector, supports_language
+from choir_memory.embedding.registry import EmbedderRegistry
+from choir_memory.schema.store import SpaceRegistry, admin_read_transaction, agent_transaction
+from choir_memory.search.candidates import ARM_LIMIT
+from choir_memory.search.corpus_store import CorpusCache
+from choir_memory.search.document_store import (
+    StoredDocument,
+    read_context,
+    read_documents,
+    read_session_page,
+)
+from choir_memory.search.fusion import RankedDocument, RankingQuery, rank
+from choir_memory.search.hit_selection import (
+    DistinctHit,
+    SelectedHit,
+    context_positions,
+    fit_to_budget,
+    merge_duplicates,
+)
+from choir_memory.search.query import build_scope, effective_limit, validate_query
+from choir_memory.search.query_timer import QueryTimer
+from choir_memory.search.receipt_store import NewReceipt, ReceiptBatcher, ReceiptStore
+from choir_memory.search.response import build_hit, build_receipt
+from choir_memory.search.retrieval import EMPTY_RESULT, RetrievalQuery, RetrievalResult, retrieve
+from choir_memory.search.scope_store import SearchScope
+from choir_memory.text.dates import QueriedTime, find_time
+from choir_memory.text.questions import content_terms
+from choir_memory.text.tokens import query_terms
+
+log = structlog.get_logger("choir.memory.recall")
+
+MAX_QUERY_TERMS = 64
+"""Maximum terms of a query; of a pasted page the longest ones are used."""
+MAX_RANKED = 1_000
+"""Maximum hits ranked while duplicates are merged; more repetitions than that fill any response."""
+RECEIPT_TIMEOUT_S = 1.0
+"""Seconds that a finished response waits for its receipt to be stored."""
+
+
+@dataclass(slots=True)
+class _SearchState:
+    """State of one query."""
+
+    query: MemoryQuery
+    scope: SearchScope
+    stages: QueryTimer
+    vector: QueryVector | None = None
+    degraded: str | None = None
+    """Why there is no vector."""
+    time: QueriedTime | None = None
+    found: RetrievalResult = EMPTY_RESULT
+    fused: Sequence[RankedDocument] = ()
+    times: dict[UUID, int] = field(default_factory=dict)
+    """Number of documents with the same text, by hit."""
+    shown: Sequence[SelectedHit] = ()
+    more_after: int | None = None
+
+    def record_unfinished_stages(self) -> None:
+        """Add the optional stages that did not finish to the receipt's `cut`."""
+        done = self.stages.took_ms
+        if self.vector is not None and "find" not in done:
+            self.stages.cut.append("vector")
+        if self.query.context and "context" not in done:
+            self.stages.cut.append("context")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchService:
+    """Search over agents' documents."""
+
+    database: Database
+    spaces: SpaceRegistry
+    embedders: EmbedderRegistry
+    clock: Clock
+    corpora: CorpusCache = field(default_factory=CorpusCache)
+    receipts: ReceiptBatcher = field(default_factory=ReceiptBatcher)
+
+    async def query(self, query: MemoryQuery) -> MemoryHits:
+        """Return the best hits; raises InvalidRequest, or NotFound if another agent has no memory."""
+        validate_query(query)
+        scope = build_scope(query)
+        if scope.agent_id == query.agent_id:
+            await self.spaces.ensure(scope.agent_id)
+        else:
+            await self.spaces.require(scope.agent_id)
+            log.info("cross-agent read", agent_id=query.agent_id, target_agent=scope.agent_id)
+        search = _SearchState(query, scope, QueryTimer(self.clock, query.deadline_ms / 1000))
+        if query.mode == "session_detail" and not query.query.strip():
+            await self._read_on(search)
+        else:
+            await self._make_vector(search)
+            await self._find(search)
+        return await self._answer(search)
+
+    async def receipt(self, asked: ReadSearchReceipt) -> SearchReceipt:
+        """Return the receipt of a search; raises NotFound when there is none (any more)."""
+        try:
+            kept = await ReceiptStore(self.database).read(UUID(asked.receipt_id), asked.agent_id)
+        except ValueError:
+            kept = None
+        if kept is None:
+            raise NotFound(f"There is no receipt {asked.receipt_id} of {asked.agent_id}'s memory.")
+        return SearchReceipt(
+            receipt_id=asked.receipt_id,
+            at=kept.at,
+            agent_id=asked.agent_id,
+            asked_by=kept.asked_by,
+            receipt=kept.receipt,
+        )
+
+    async def _read_on(self, search: _SearchState) -> None:
+        """Read a page of a session in order."""
+        query, limit = search.query, effective_limit(search.query)
+        after = -1 if query.after is None else query.after
+        with search.stages.stage("read"):
+            async with self._reading(search) as held:
+                # one more than is returned, to know whether there is another page
+                found = await read_session_page(held, search.scope, after, limit + 1)
+        search.fused = [RankedDocument(one.document_id, 0.0, {}) for one in found]
+        search.shown = fit_to_budget(found[:limit], {}, query.budget_tokens, in_order=True)
+        if search.shown and len(search.shown) < len(found):
+            search.more_after = search.shown[-1].stored.position
+
+    async def _make_vector(self, search: _SearchState) -> None:
+        if search.query.mode != "semantic" or "vector" not in search.query.arms:
+            return
+        try:
+            with search.stages.stage("embedding"):
+                async with search.stages.limit():
+                    search.vector = await self.embedders.embed_query(search.query.query)
+        except ChoirError as error:
+            search.degraded = f"Searched by full text alone: {error.message}"
+        except TimeoutError:
+            search.stages.cut.append("vector")
+            search.degraded = "Searched by full text alone: there was no time for the vector."
+
+    async def _find(self, search: _SearchState) -> None:
+        try:
+            async with search.stages.limit():
+                await self._rank_and_read(search, everything=True)
+        except TimeoutError:
+            # the second attempt has no timeout, and leaves out the vector arm and the context
+            search.record_unfinished_stages()
+            await self._rank_and_read(search, everything=False)
+
+    async def _rank_and_read(self, search: _SearchState, *, everything: bool) -> None:
+        query, scope = search.query, search.scope
+        beside = {}
+        # one transaction for all statements: each transaction costs two round trips
+        async with self._reading(search) as held:
+            if everything or "find" not in search.stages.took_ms:
+                with search.stages.stage("find"):
+                    sought = self._sought(search, everything)
+                    search.found = await retrieve(held, self.corpora, sought)
+            different = await self._different(search, held)
+            search.fused = [one.fused for one in different]
+            search.times = {one.stored.document_id: one.times for one in different}
+            hits = [one.stored for one in different]
+            if query.context and everything:
+                with search.stages.stage("context"):
+                    around = scope.context_scope()
+                    beside = await read_context(held, around, context_positions(hits))
+        search.shown = fit_to_budget(hits, beside, query.budget_tokens)
+
+    async def _different(self, search: _SearchState, held: Connection) -> list[DistinctHit]:
+        """Read the best hits, and more of them while some are duplicates of others."""
+        limit = most = effective_limit(search.query)
+        stored: dict[UUID, StoredDocument] = {}
+        while True:
+            with search.stages.stage("weigh"):
+                fused = self._weigh(search, most)
+            with search.stages.stage("read"):
+                unread = [one.document_id for one in fused if one.document_id not in stored]
+                stored |= await read_documents(held, search.scope, unread)
+            different = merge_duplicates(fused, stored)
+            if len(different) >= limit or len(fused) < most or most >= MAX_RANKED:
+                return different[:limit]
+            # duplicates left too few hits: rank more documents
+            most = min(MAX_RANKED, most * 4)
+
+    def _sought(self, search: _SearchState, everything: bool) -> RetrievalQuery:
+        query, terms = search.query, None
+        if "text" in query.arms or query.mode != "semantic":
+            words = content_terms(query.query)
+            terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
+        if "time" in query.arms:
+            search.time = find_time(query.query, self.clock.now())
+        return RetrievalQuery(
+            search.scope,
+            terms,
+            search.vector if everything else None,
+            with_times=search.time is not None,
+            beside=query.mode == "semantic",
+            depth=max(ARM_LIMIT, effective_limit(query)),
+        )
+
+    def _weigh(self, search: _SearchState, limit: int) -> Sequence[RankedDocument]:
+        query, found = search.query, search.found
+        question = RankingQuery(
+            frozenset(query_terms(query.query)),
+            found.text.terms,
+            found.text.counts,
+            found.text.documents,
+            found.text.mean_tokens,
+            found.near.mean,
+            found.near.deviation,
+            search.time,
+            supports_language(self.embedders.name, query.query),
+        )
+        return rank(question, found.material, found.lists, query.arms, limit)
+
+    async def _answer(self, search: _SearchState) -> MemoryHits:
+        by_id = {one.document_id: one for one in search.fused}
+        receipt = build_receipt(
+            search.query, search.stages, search.found.lists, by_id, search.shown, search.degraded
+        )
+        receipt_id = await self._keep(search, receipt)
+        return MemoryHits(
+            hits=tuple(
+                build_hit(
+                    one,
+                    by_id[one.stored.document_id],
+                    search.times.get(one.stored.document_id, 1),
+                )
+                for one in search.shown
+            ),
+            arms_used=tuple(sorted(search.found.lists)),
+            degraded=search.degraded,
+            cut=tuple(search.stages.cut),
+            receipt_id=receipt_id,
+            receipt=receipt if search.query.explain else None,
+            tokens=sum(one.tokens for one in search.shown),
+            more_after=search.more_after,
+        )
+
+    async def _keep(self, search: _SearchState, receipt: JsonObject) -> str | None:
+        made = NewReceipt(
+            uuid4(), search.scope.agent_id, search.query.agent_id, orjson.dumps(receipt).decode()
+        )
+        try:
+            async with asyncio.timeout(RECEIPT_TIMEOUT_S):
+                await self.receipts.keep(ReceiptStore(self.database), made)
+        except (ChoirError, TimeoutError) as error:
+            # the response is ready: return it without a receipt
+            log.warning("a search left no receipt", error=str(error))
+            search.stages.cut.append("receipt")
+            return None
+        return str(made.receipt_id)
+
+    @contextlib.asynccontextmanager
+    async def _reading(self, search: _SearchState) -> AsyncIterator[Connection]:
+        agent_id = search.scope.agent_id
+        own = agent_id == search.query.agent_id
+        lend = agent_transaction if own else admin_read_transaction
+        async with lend(self.database, agent_id, plan_once=True) as held:
+            yield held

@@ -1,0 +1,64 @@
+"""Select the terms that retrieve documents in a large space. Pure; called by `text_arm_store`.
+
+A term that every tenth document contains retrieves too many to rank, and discriminates little. Rare terms
+retrieve, within a budget of rows; all terms contribute to the score of what was retrieved. In addition,
+the rarest of the common terms are combined with AND, in case a rare term is misspelt or there is none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from choir_memory.search.corpus_store import CorpusStatistics
+
+ROW_BUDGET = 2_000
+"""Documents to look at per query: takes a few milliseconds, and is several times the depth of an arm."""
+MIN_ROWS = 200
+"""Minimum number of documents that each condition may retrieve."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedTerms:
+    """The selected terms of a query with their frequencies, and the conditions that retrieve documents."""
+
+    terms: Sequence[str]
+    held: Sequence[float | None]
+    """Number of documents that contain each term; None for rare terms, which are counted during
+    retrieval."""
+    finders: Sequence[tuple[str, ...]]
+    """Conditions, each an AND of its terms. The first is for the first term, and so on."""
+    rows: int
+    """Maximum rows per condition."""
+
+
+def select_terms(terms: Sequence[str], corpus: CorpusStatistics, most: int) -> SelectedTerms:
+    """Return the `most` rarest of `terms`, and the conditions that retrieve documents with them."""
+    known = {term: corpus.common.get(term) for term in terms}
+    ordered = sorted(terms, key=lambda term: known[term] or 0.0)[:most]
+    held = [
+        None if (share := known[term]) is None else share * corpus.documents for term in ordered
+    ]
+    single = _single(held)
+    finders: list[tuple[str, ...]] = [(term,) for term in ordered[:single]]
+    if single < len(ordered):
+        finders.append(_together(ordered[single:], corpus))
+    return SelectedTerms(ordered, held, finders, max(MIN_ROWS, ROW_BUDGET // len(finders)))
+
+
+def _single(connection: Sequence[float | None]) -> int:
+    """Return how many terms, the rarest first, fit into the row budget."""
+    taken = 0.0
+    for at, documents in enumerate(connection):
+        taken += documents or 0.0
+        if taken > ROW_BUDGET:
+            return at
+    return len(connection)
+
+
+def _together(common: Sequence[str], corpus: CorpusStatistics) -> tuple[str, ...]:
+    """Return the fewest terms with a conjunction that should match few documents, assuming independence."""
+    expected = float(corpus.documents)
+    for at, term in enumerate(common, 1):
+        expected *= corpus.common[term]
+        if expected <= ROW_BUDGET:
+            return tuple(common[:at])
+    return tuple(common)

@@ -1,0 +1,144 @@
+"""Track failures of tools and how they end: pure. Called by `chunks`, event by event.
+
+A failure is resolved when a similar call of the same tool succeeds in the same turn or job: the calls in
+between and that one are what helped. Otherwise it is failed (if it was retried) or abandoned when the
+turn ends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from choir_common.eventlog.tool_results import failure_text, returns_outside_text
+from choir_common.wire.events import ToolCallRequested, ToolResultCommitted
+from choir_memory.sessions.rendering import render_call
+from choir_memory.text.tokens import query_terms
+
+MIN_CALL_SIMILARITY = 0.34
+"""Minimum Jaccard similarity of two calls' words for the second to be a retry of the first."""
+MAX_INPUT = 300
+MAX_STEPS = 3
+"""Calls between a failure and its end that are stored: the last ones."""
+MAX_OPEN = 16
+"""Failures tracked per turn."""
+MAX_TURNS = 32
+MAX_PENDING = 64
+
+FailureOutcome = Literal["resolved", "failed", "abandoned"]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedFailure:
+    """A failure and how it ended."""
+
+    tool: str
+    said: str
+    tried: str
+    at: str
+    end: FailureOutcome
+    steps: tuple[str, ...]
+    """The calls that led to success; empty unless it was resolved."""
+    unit_rev: int
+    """First revision of the unit that contains it."""
+    outside: bool
+
+
+@dataclass(slots=True)
+class OpenFailure:
+    """A failure that has not ended."""
+
+    tool: str
+    said: str
+    tried: str
+    at: str
+    unit_rev: int
+    tries: int = 1
+    steps: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FailureTrackerState:
+    """Tracking state that is kept across pages of a log."""
+
+    asked: dict[str, str] = field(default_factory=dict)
+    """Input of pending calls, by call id."""
+    turns: dict[str, list[OpenFailure]] = field(default_factory=dict)
+
+
+class FailureTracker:
+    """Tracker of failed calls, fed in order; `ended` contains the failures that ended."""
+
+    def __init__(self, following: FailureTrackerState) -> None:
+        self._following = following
+        self.ended: list[EndedFailure] = []
+
+    def ask(self, call: ToolCallRequested) -> None:
+        """Record the start of a call."""
+        _keep(self._following.asked, call.call_id, render_call(call)[:MAX_INPUT], MAX_PENDING)
+
+    def answer(self, result: ToolResultCommitted, at: str, unit_rev: int) -> None:
+        """Record the result of a call, in the unit that starts at `unit_rev`."""
+        tried = self._following.asked.pop(result.call_id, result.tool)
+        said = failure_text(result.tool, result.status, result.output)
+        if said is not None and result.exposure == "both":
+            self._failed(result, OpenFailure(result.tool, said, tried, at, unit_rev))
+        elif said is None and result.status == "success":
+            self._succeeded(result, tried)
+
+    def close(self, turn_id: str) -> None:
+        """End a turn or job: its open failures stay unresolved."""
+        for attempt in self._following.turns.pop(turn_id, ()):
+            self._end(attempt, "failed" if attempt.tries > 1 else "abandoned", ())
+
+    def end_session(self) -> None:
+        """End the session."""
+        for turn_id in list(self._following.turns):
+            self.close(turn_id)
+
+    def _failed(self, result: ToolResultCommitted, attempt: OpenFailure) -> None:
+        turns = self._following.turns
+        opened = turns.get(result.turn_id, [])
+        for before in opened:
+            if before.tool == attempt.tool and _alike(before.tried, attempt.tried):
+                # keep the latest attempt; what was done before it did not help
+                before.said, before.tried, before.steps = attempt.said, attempt.tried, []
+                before.tries += 1
+                return
+        if turns.get(result.turn_id) is None:
+            for late in list(turns)[: max(0, len(turns) + 1 - MAX_TURNS)]:
+                self.close(late)
+            turns[result.turn_id] = opened
+        if len(opened) < MAX_OPEN:
+            opened.append(attempt)
+
+    def _succeeded(self, result: ToolResultCommitted, tried: str) -> None:
+        opened = self._following.turns.get(result.turn_id, [])
+        for attempt in list(opened):
+            attempt.steps = [*attempt.steps, tried][-MAX_STEPS:]
+            if attempt.tool == result.tool and _alike(attempt.tried, tried):
+                opened.remove(attempt)
+                self._end(attempt, "resolved", attempt.steps)
+
+    def _end(self, attempt: OpenFailure, end: FailureOutcome, steps: Sequence[str]) -> None:
+        self.ended.append(
+            EndedFailure(
+                attempt.tool, attempt.said, attempt.tried, attempt.at, end, tuple(steps),
+                attempt.unit_rev, returns_outside_text(attempt.tool),
+            )
+        )  # fmt: skip
+
+
+def _alike(first: str, second: str) -> bool:
+    one, other = (frozenset(query_terms(_without_tool(text))) for text in (first, second))
+    union = len(one | other)
+    return not union or len(one & other) / union >= MIN_CALL_SIMILARITY
+
+
+def _without_tool(line: str) -> str:
+    return line.partition(" ")[2]
+
+
+def _keep(table: dict[str, str], key: str, value: str, most: int) -> None:
+    table[key] = value
+    while len(table) > most:
+        del table[next(iter(table))]

@@ -1,0 +1,86 @@
+"""Promote sessions from mid-term to long-term memory: the oldest beyond the newest N.
+
+Called by `archive` when a session has ended. Its units keep their text and vectors, so that search covers
+the whole history; the summary becomes separate documents. The summary is written first, then the units
+are moved in batches: an interrupted promotion resumes with the same session, which is marked as promoted
+last.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from choir_common.postgres.pool import Connection, Database
+from choir_memory.documents.store import DocumentStore, prepare_units
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.schema.store import resume_service_role, take_agent_role
+from choir_memory.sessions.detail_store import SessionDetailStore
+from choir_memory.sessions.store import SessionStore
+from choir_memory.sessions.summary import build_summary, build_summary_rows
+from choir_memory.sessions.units import parse_state
+
+BATCH_SIZE = 400
+"""Rows moved per transaction; each is reindexed, which takes a millisecond or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPromoter:
+    """Promotion of sessions; `announce` reports to the embedding queue how many documents were queued."""
+
+    database: Database
+    announce: Callable[[int], None]
+
+    async def promote(self, agent_id: str, keep: int) -> tuple[str, ...]:
+        """Promote the oldest sessions until `keep` ended ones are left in mid-term memory; return their
+        ids."""
+        done: list[str] = []
+        while True:
+            async with self.database.transaction() as held:
+                session_id = await SessionStore(held, agent_id).find_oldest_beyond(keep)
+                if session_id is None:
+                    return tuple(done)
+                queued = await self._sum_up(held, agent_id, session_id)
+            # another replica was faster: continue with the next session
+            if queued is None:
+                continue
+            self.announce(queued)
+            while await self._move_some(agent_id, session_id):
+                pass
+            done.append(session_id)
+
+    async def _sum_up(self, held: Connection, agent_id: str, session_id: str) -> int | None:
+        """Write the summary; return how many documents were queued, or None if another process was
+        faster."""
+        state = await SessionStore(held, agent_id).get(session_id)
+        if state is None or state.promoted or state.erased:
+            return None
+        await take_agent_role(held, agent_id)
+        details = SessionDetailStore(held, agent_id)
+        told = await details.told(session_id)
+        summary = build_summary(state, told)
+        # what was selected without a model quotes this session alone
+        inherited = parse_state(state.unsettled).inherited if summary.by_agent else None
+        grounds = await details.grounds(session_id, told, summary.texts, inherited)
+        prepared = await prepare_units(
+            build_summary_rows(session_id, state, told, summary, grounds)
+        )
+        written = await DocumentStore(held, agent_id).upsert(prepared)
+        await resume_service_role(held)
+        await enqueue_all(held, agent_id, "session", written)
+        return len(written)
+
+    async def _move_some(self, agent_id: str, session_id: str) -> bool:
+        """Move a batch of units to the new tier; return whether there are more."""
+        async with self.database.transaction() as held:
+            sessions = SessionStore(held, agent_id)
+            state = await sessions.get(session_id)
+            if state is None or state.promoted or state.erased:
+                return False
+            await take_agent_role(held, agent_id)
+            moved = await DocumentStore(held, agent_id).change_tier(
+                session_id, "mid_term", "long_term_detail", BATCH_SIZE
+            )
+            await resume_service_role(held)
+            if len(moved) < BATCH_SIZE:
+                await sessions.mark_promoted(session_id)
+                return False
+        return True

@@ -1,0 +1,88 @@
+"""Store units that the caller has prepared: imports, and conversations from other systems.
+
+Called by `endpoints.sessions`; next are `documents.store` and the embedding queue, in one transaction.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from choir_common.errors import InvalidRequest, NotFound
+from choir_common.postgres.pool import Database
+from choir_common.wire.memory_sessions import RecordUnits, SessionUnit, UnitsRecorded
+from choir_memory.documents.model import TRUST, Tier, UnitRow, document_id
+from choir_memory.documents.store import DocumentStore, prepare_units
+from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
+from choir_memory.sessions.store import SessionStore
+
+MAX_METADATA = 20_000
+"""Bytes of JSON; metadata describes a unit and must not contain one."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRecorder:
+    """Writer of prepared units; `announce` reports to the embedding queue how many were queued."""
+
+    database: Database
+    spaces: SpaceRegistry
+    announce: Callable[[int], None]
+
+    async def record(self, given: RecordUnits) -> UnitsRecorded:
+        """Store the units and queue them for embedding; a unit with the same text keeps its vector.
+
+        Raises InvalidRequest, Conflict (two units at one position) or NotFound (the session was erased).
+        """
+        validate_units(given.units)
+        ids = [document_id(given.session_id, "unit", unit.id) for unit in given.units]
+        if not ids:
+            return UnitsRecorded(document_ids=(), written=0)
+        await self.spaces.ensure(given.agent_id)
+        async with self.database.transaction() as held:
+            began = min(unit.at for unit in given.units)
+            state = await SessionStore(held, given.agent_id).get_or_create(given.session_id, began)
+            if state.erased:
+                raise NotFound(f"Session {given.session_id} was erased from memory.")
+            tier: Tier = "long_term_detail" if state.promoted else "mid_term"
+            rows = [_row(given.session_id, unit, tier) for unit in given.units]
+            prepared = await prepare_units(rows)
+            await take_agent_role(held, given.agent_id)
+            written = await DocumentStore(held, given.agent_id).upsert(prepared)
+            await resume_service_role(held)
+            await enqueue_all(held, given.agent_id, "session", written)
+        self.announce(len(written))
+        return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(written))
+
+
+def validate_units(units: Sequence[SessionUnit]) -> None:
+    """Validate the units; raises InvalidRequest naming the fault."""
+    if len({unit.id for unit in units}) < len(units):
+        raise InvalidRequest("Two units have the same id.")
+    for unit in units:
+        metadata = orjson.dumps(unit.metadata)
+        if not unit.text.strip():
+            raise InvalidRequest(f"The text of unit {unit.id} is blank.")
+        if len(metadata) > MAX_METADATA:
+            raise InvalidRequest(
+                f"The metadata of unit {unit.id} is larger than {MAX_METADATA} bytes."
+            )
+        if "\x00" in f"{unit.id}{unit.text}{unit.speaker or ''}" or b"\\u0000" in metadata:
+            raise InvalidRequest("The NUL character cannot be stored.")
+
+
+def _row(session_id: str, unit: SessionUnit, tier: Tier) -> UnitRow:
+    return UnitRow(
+        document_id=document_id(session_id, "unit", unit.id),
+        session_id=session_id,
+        tier=tier,
+        chunk_index=unit.position,
+        kind=unit.kind,
+        text=unit.text,
+        happened_at=unit.at,
+        ended_at=unit.ended_at,
+        speaker=unit.speaker,
+        origin=unit.origin,
+        trust=TRUST[unit.origin] if unit.trust is None else unit.trust,
+        metadata={**unit.metadata, "unit": unit.id},
+    )

@@ -1,0 +1,128 @@
+"""Trust of texts from a session, by the sources they rest on: pure.
+
+Called by `chunks` for tool results, and by `summary` and `layers.episodes` for the sentences of a
+summary.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from choir_common.eventlog.tool_results import returns_outside_text
+from choir_common.wire.events import ToolResultCommitted
+from choir_common.wire.model import JsonObject
+from choir_memory.documents.model import TRUST
+from choir_memory.text.questions import content_terms
+
+TRUST_WITHOUT_OUTSIDE_SOURCES = TRUST["agent"]
+"""Trust of users and agent in turns that read nothing from outside."""
+OWN_TOOLS = ("choir.memory.", "choir.core.", "choir.skill.", "choir.propose.")
+"""Tools with results that Choir itself generates about the agent's actions."""
+OWN_TOOLS_WITH_OUTSIDE_TEXT = ("choir.core.list",)
+"""Exceptions: their results repeat reports of jobs, which may contain outside text."""
+MEMORY_QUERY = "choir.memory.query"
+MAX_SUPPORTING_UNITS = 3
+"""Maximum units that may support one sentence; words from more of them could be combined to something
+nobody said."""
+MIN_COVERAGE = 0.75
+"""Share of a sentence's terms that trusted units must contain; the rest may come from an untrusted
+source."""
+SPEAKER_TERMS = frozenset(content_terms("user"))
+"""How summaries refer to the speaker; not a content word."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+
+
+@dataclass(frozen=True, slots=True)
+class TrustSource:
+    """A unit of the session: its trust, and which of the summary's terms it contains."""
+
+    trust: int
+    terms: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedPart:
+    """A part of a text with uniform trust."""
+
+    text: str
+    trust: int
+
+
+def trust_of_result(result: ToolResultCommitted) -> int | None:
+    """Return the trust of a tool result in its turn, or None if it brought in nothing from outside."""
+    if result.status == "refused" or _is_unconfigured(result):
+        return None
+    if result.tool == MEMORY_QUERY:
+        return _least_recalled(result.output)
+    if result.tool.startswith(OWN_TOOLS) and result.tool not in OWN_TOOLS_WITH_OUTSIDE_TEXT:
+        return None
+    return TRUST["web" if returns_outside_text(result.tool) else "tool"]
+
+
+def split_by_trust(text: str, sources: Sequence[TrustSource], least: int) -> list[TrustedPart]:
+    """Return the sentences that trusted units support, then the others with the trust `least`."""
+    if least >= TRUST_WITHOUT_OUTSIDE_SOURCES:
+        return [TrustedPart(text, TRUST_WITHOUT_OUTSIDE_SOURCES)] if text.strip() else []
+    kept: dict[bool, list[str]] = {True: [], False: []}
+    for line in text.splitlines():
+        sentences = [one for one in _SENTENCE_END.split(line) if one.strip()]
+        supported = [is_supported(one, sources) for one in sentences]
+        for wanted, lines in kept.items():
+            said = [one for one, is_so in zip(sentences, supported, strict=True) if is_so == wanted]
+            if said:
+                lines.append(" ".join(said))
+    parts = (
+        TrustedPart("\n".join(kept[True]), TRUST_WITHOUT_OUTSIDE_SOURCES),
+        TrustedPart("\n".join(kept[False]), least),
+    )
+    return [part for part in parts if part.text.strip()]
+
+
+def is_supported(sentence: str, sources: Sequence[TrustSource]) -> bool:
+    """Return whether a sentence rests on trusted units only.
+
+    They contain most of its terms, and no less trusted unit contains one of the others.
+    """
+    left = terms = frozenset(content_terms(sentence)) - SPEAKER_TERMS
+    trusted = [one.terms for one in sources if one.trust >= TRUST_WITHOUT_OUTSIDE_SOURCES]
+    for _ in range(MAX_SUPPORTING_UNITS):
+        left -= max(trusted, key=lambda held: len(held & left), default=frozenset())
+    if not terms or len(terms - left) < MIN_COVERAGE * len(terms):
+        return False
+    return not any(one.terms & left for one in sources if one.trust < TRUST_WITHOUT_OUTSIDE_SOURCES)
+
+
+def comparison_terms(texts: Collection[str]) -> list[str]:
+    """Return the terms of these texts by which sources are compared."""
+    return sorted({term for text in texts for term in _sentence_terms(text)})
+
+
+def _sentence_terms(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        for sentence in _SENTENCE_END.split(line):
+            yield from content_terms(sentence)
+
+
+def _is_unconfigured(result: ToolResultCommitted) -> bool:
+    # only for tools of Choir; an external tool may use this error code for anything
+    builtin = result.tool.startswith("choir.") and result.status == "error"
+    return builtin and result.output.get("code") == "not_configured"
+
+
+def _least_recalled(output: JsonObject) -> int | None:
+    """Return the least trust among the results of a memory search."""
+    found = output.get("found")
+    if not isinstance(found, list):
+        # a search of the session's own log, or a result too long for the log
+        return None if output.get("hits") == [] else TRUST["tool"]
+    return min(map(_trust_of_hit, found), default=None)
+
+
+def _trust_of_hit(hit: JsonValue) -> int:
+    trust = hit.get("trust") if isinstance(hit, dict) else None
+    if not isinstance(hit, dict) or not isinstance(trust, int):
+        return TRUST["tool"]
+    # the context of a hit comes without its own trust
+    return min(trust, TRUST["tool"]) if hit.get("before") or hit.get("after") else trust

@@ -1,0 +1,409 @@
+"""Split a session's log into the units that search ranks: messages, runs of tool calls, jobs. Pure.
+
+Called by `archive`, page by page. Units depend on the events only: the same units result however the log
+is divided into pages and however often a page is sent. Unfinished state is stored in `SplitterState`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter, ValidationError
+
+from choir_common.eventlog.tool_results import returns_outside_text
+from choir_common.wire.events import (
+    ApprovalDecided,
+    CarriedEvent,
+    CoreReported,
+    CoreStarted,
+    CoreStopped,
+    Event,
+    EventPayload,
+    InjectedInstruction,
+    MemoryCompacted,
+    ModelOutput,
+    RemindersAdded,
+    Reply,
+    ReportBegun,
+    SessionAbandoned,
+    SessionStarted,
+    SessionStopped,
+    SkillStarted,
+    SkillStopped,
+    SkillTransitioned,
+    ToolCallRequested,
+    ToolResultCommitted,
+    UserMessageStarted,
+    parse_carried_payload,
+    parse_payload,
+)
+from choir_common.wire.model import JsonObject
+from choir_memory.documents.model import TRUST, Origin, UnitKind
+from choir_memory.sessions.failure_tracker import FailureTracker, FailureTrackerState
+from choir_memory.sessions.inherited import Inherited
+from choir_memory.sessions.rendering import (
+    is_unrecorded,
+    remove_nul,
+    render_call,
+    render_object,
+    render_result,
+    split_text,
+)
+from choir_memory.sessions.trust import MEMORY_QUERY, trust_of_result
+
+RUN_CHARS = 4_000
+RUN_CALLS = 8
+"""A run of this many calls, or `RUN_CHARS` characters, is closed when none of its calls is pending."""
+RUN_HARD_CHARS = 16_000
+"""A run of this length is closed in any case."""
+MAX_TRACKED_TURNS = 32
+"""Turns and jobs for which the sources' trust is tracked; fewer are open at once."""
+STORED_REPORT_KINDS = ("plan", "need_info", "partial_result")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit: the events it covers, and its number among the parts of their text."""
+
+    first_rev: int
+    last_rev: int
+    part: int
+    index: int
+    kind: UnitKind
+    text: str
+    at: str
+    ended_at: str
+    speaker: str | None
+    origin: Origin
+    trust: int
+    metadata: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSummary:
+    """The agent's summary of the session when it ended."""
+
+    summary: str
+    topics: tuple[tuple[str, str], ...]
+    """Pairs of title and text."""
+
+
+@dataclass(slots=True)
+class ToolRun:
+    """Tool calls of one turn, in one lane and one phase of a skill."""
+
+    turn_id: str
+    phase: str
+    first_rev: int
+    last_rev: int
+    at: str
+    ended_at: str
+    lines: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
+    chars: int = 0
+    calls: int = 0
+    outside: bool = False
+
+
+@dataclass(slots=True)
+class SplitterState:
+    """State of what the events so far have started and not finished."""
+
+    next_index: int = 0
+    runs: dict[str, ToolRun] = field(default_factory=dict)
+    """Open runs by lane."""
+    phases: dict[str, str] = field(default_factory=dict)
+    """Skill and state of each lane."""
+    sources: dict[str, int] = field(default_factory=dict)
+    """The least trust of what a turn or job has read, by its id."""
+    reminded: list[str] = field(default_factory=list)
+    """Turns in which memory was shown: their replies may repeat it."""
+    following: FailureTrackerState = field(default_factory=FailureTrackerState)
+    inherited: Inherited = field(default_factory=Inherited)
+
+
+_UNSETTLED: TypeAdapter[SplitterState] = TypeAdapter(SplitterState)
+
+
+def parse_state(text: str) -> SplitterState:
+    """Parse the JSON of `render_state`; `{}` is the initial state."""
+    return _UNSETTLED.validate_json(text)
+
+
+def render_state(unsettled: SplitterState) -> str:
+    """Return the state as JSON."""
+    return _UNSETTLED.dump_json(unsettled).decode()
+
+
+class UnitSplitter:
+    """Splitter of an event log, fed in order; `made` contains the finished units."""
+
+    def __init__(self, agent_id: str, unsettled: SplitterState) -> None:
+        self._agent_id = agent_id
+        self.unsettled = unsettled
+        self.made: list[Unit] = []
+        self.ending: AgentSummary | None = None
+        self.troubles = FailureTracker(unsettled.following)
+
+    def take(self, event: Event) -> None:
+        """Process one event; unknown types are ignored."""
+        event = remove_nul(event)
+        try:
+            payload = parse_payload(event)
+        except ValidationError:
+            return
+        match payload:
+            case (
+                UserMessageStarted()
+                | Reply()
+                | InjectedInstruction()
+                | SessionAbandoned()
+                | ApprovalDecided()
+            ):
+                self._words(event, payload)
+            case ModelOutput() | ToolCallRequested() | ToolResultCommitted():
+                self._tools(event, payload)
+            case CoreStarted() | CoreReported() | CoreStopped():
+                self._job(event, payload)
+            case SkillStarted() | SkillTransitioned() | SkillStopped():
+                self._skill(event, payload)
+            case RemindersAdded() | ReportBegun():
+                self._note_sources(payload)
+            case SessionStarted(seed=seed) if seed:
+                self.unsettled.inherited.begin(payload)
+            case CarriedEvent():
+                self._carry(event, payload)
+            case MemoryCompacted(failed=""):
+                self.unsettled.inherited.fold(payload)
+            case SessionStopped():
+                topics = tuple((topic.title, topic.text) for topic in payload.topics)
+                self.ending = AgentSummary(payload.summary or "", topics)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Close all open runs, because the session has ended."""
+        for lane in list(self.unsettled.runs):
+            self._close(lane)
+        self.troubles.end_session()
+
+    def _carry(self, event: Event, copy: CarriedEvent) -> None:
+        """Note what a copied event had read. It becomes no unit: its own session has one."""
+        try:
+            payload = parse_carried_payload(copy)
+        except ValidationError:
+            return
+        least = self._note_sources(payload)
+        self.unsettled.inherited.carry(copy, event.rev, least)
+
+    def _note_sources(self, payload: EventPayload) -> int | None:
+        """Lower the trust of a turn to that of what it has read; return that, None if it read nothing."""
+        match payload:
+            case RemindersAdded():
+                least = min((one.trust for one in payload.reminders), default=TRUST["agent"])
+                self._recall(payload.turn_id)
+            case ReportBegun():
+                least = self._trust_of(payload.subject)
+            case ToolResultCommitted() if (found := trust_of_result(payload)) is not None:
+                least = found
+                if payload.tool == MEMORY_QUERY:
+                    self._recall(payload.turn_id)
+            case _:
+                return None
+        self._read(payload.turn_id, least)
+        return least
+
+    def _words(
+        self,
+        event: Event,
+        said: UserMessageStarted | Reply | InjectedInstruction | SessionAbandoned | ApprovalDecided,
+    ) -> None:
+        match said:
+            case UserMessageStarted():
+                self._close(event.lane)
+                self._add(event, "turn", said.text, "user", "user", said.turn_id)
+            case InjectedInstruction(by="user"):
+                self._add(event, "turn", said.text, "user", "user", said.turn_id or "")
+            case Reply():
+                self._close(event.lane)
+                kind: UnitKind = "turn" if said.kind in ("answer", "report") else "note"
+                turn = said.turn_id or ""
+                about: JsonObject = {"reminded": True} if turn in self.unsettled.reminded else {}
+                self._add(event, kind, said.text, self._agent_id, "agent", turn, about)
+                self.unsettled.sources.pop(turn, None)
+                self.troubles.close(turn)
+            case SessionAbandoned():
+                self._add(event, "note", said.text, "choir", "agent", "")
+            case ApprovalDecided(status="expired"):
+                words = f"expired without a decision: {said.what}"
+                self._add(event, "note", words, "choir", "agent", "")
+            case ApprovalDecided():
+                self._add(event, "note", f"{said.status}: {said.what}", "user", "user", "")
+            case _:
+                pass
+
+    def _tools(
+        self, event: Event, said: ModelOutput | ToolCallRequested | ToolResultCommitted
+    ) -> None:
+        match said:
+            case ModelOutput():
+                loud = any(not is_unrecorded(call.tool) for call in said.tool_calls)
+                if loud and said.text.strip():
+                    self._run(event, said.turn_id).lines.append(said.text.strip())
+            case ToolCallRequested() if not is_unrecorded(said.tool):
+                run = self._run(event, said.turn_id)
+                run.lines.append(render_call(said))
+                run.pending.append(said.call_id)
+                self.troubles.ask(said)
+                run.calls += 1
+                if said.tool not in run.tools:
+                    run.tools.append(said.tool)
+            case ToolResultCommitted():
+                self._note_sources(said)
+                if not is_unrecorded(said.tool):
+                    self._result(event, said)
+            case _:
+                pass
+
+    def _result(self, event: Event, said: ToolResultCommitted) -> None:
+        run = self._run(event, said.turn_id, begins=False)
+        self.troubles.answer(said, event.at, run.first_rev)
+        run.lines.append(render_result(said))
+        run.chars += len(run.lines[-1])
+        run.outside = run.outside or returns_outside_text(said.tool)
+        if said.call_id in run.pending:
+            run.pending.remove(said.call_id)
+        if said.tool not in run.tools:
+            run.tools.append(said.tool)
+
+    def _job(self, event: Event, said: CoreStarted | CoreReported | CoreStopped) -> None:
+        about: JsonObject = {"job": said.job_name}
+        match said:
+            case CoreStarted():
+                text = f"{said.job_name} is to be done: {said.task_spec}"
+            case CoreReported():
+                if said.kind not in STORED_REPORT_KINDS:
+                    return
+                text = f"{said.job_name}, {said.kind}: {render_object(said.body)}"
+            case CoreStopped():
+                for lane in [f"core:{said.job_name}", event.lane]:
+                    self._close(lane)
+                self.troubles.close(said.job_id)
+                result = said.reason if said.result is None else render_object(said.result)
+                text = f"{said.job_name} {said.outcome}: {result}"
+        self._add(event, "note", text, self._agent_id, "agent", said.job_id, about)
+
+    def _skill(self, event: Event, said: SkillStarted | SkillTransitioned | SkillStopped) -> None:
+        self._close(event.lane)
+        match said:
+            case SkillStarted():
+                self.unsettled.phases[event.lane] = f"{said.skill}/{said.state}"
+            case SkillTransitioned():
+                self.unsettled.phases[event.lane] = f"{said.skill}/{said.to_state}"
+            case SkillStopped():
+                self.unsettled.phases.pop(event.lane, None)
+
+    def _run(self, event: Event, turn_id: str, *, begins: bool = True) -> ToolRun:
+        """Return the lane's run; a new one if the last belongs to another turn or has reached its limit."""
+        run = self.unsettled.runs.get(event.lane)
+        if run is not None and (run.turn_id != turn_id or _is_long(run, begins=begins)):
+            self._close(event.lane)
+            run = None
+        if run is None:
+            phase = self.unsettled.phases.get(event.lane, "")
+            run = ToolRun(turn_id, phase, event.rev, event.rev, event.at, event.at)
+            self.unsettled.runs[event.lane] = run
+        run.last_rev, run.ended_at = event.rev, event.at
+        return run
+
+    def _close(self, lane: str) -> None:
+        run = self.unsettled.runs.pop(lane, None)
+        if run is None:
+            return
+        origin: Origin = "web" if run.outside else "tool"
+        about = _about(lane, run.phase)
+        about["tools"] = list(run.tools)
+        span = (run.first_rev, run.last_rev, run.at, run.ended_at)
+        self._emit(span, "tools", "\n".join(run.lines), None, origin, TRUST[origin], about)
+
+    def _add(
+        self,
+        event: Event,
+        kind: UnitKind,
+        text: str,
+        speaker: str,
+        origin: Origin,
+        turn_id: str,
+        about: JsonObject | None = None,
+    ) -> None:
+        trust = TRUST[origin]
+        if origin == "agent":
+            # what an agent says after reading a page has no more trust than the page
+            trust = min(trust, self._trust_of(turn_id))
+        phase = self.unsettled.phases.get(event.lane, "")
+        metadata = _about(event.lane, phase) | (about or {})
+        span = (event.rev, event.rev, event.at, event.at)
+        self._emit(span, kind, text, speaker, origin, trust, metadata)
+
+    def _emit(
+        self,
+        span: tuple[int, int, str, str],
+        kind: UnitKind,
+        text: str,
+        speaker: str | None,
+        origin: Origin,
+        trust: int,
+        metadata: JsonObject,
+    ) -> None:
+        first_rev, last_rev, at, ended_at = span
+        for part, piece in enumerate(split_text(text)):
+            index = self.unsettled.next_index
+            self.unsettled.next_index += 1
+            self.made.append(
+                Unit(
+                    first_rev, last_rev, part, index, kind, piece, at, ended_at,
+                    speaker, origin, trust, metadata,
+                )
+            )  # fmt: skip
+
+    def _read(self, turn_id: str, trust: int) -> None:
+        sources = self.unsettled.sources
+        # the most recently used entry is last; the least recently used one is dropped
+        sources[turn_id] = min(sources.pop(turn_id, trust), trust)
+        while len(sources) > MAX_TRACKED_TURNS:
+            del sources[next(iter(sources))]
+
+    def _recall(self, turn_id: str) -> None:
+        """Mark a turn in which memory was shown: its reply may repeat what is already stored."""
+        reminded = self.unsettled.reminded
+        if turn_id not in reminded:
+            reminded[:] = [*reminded, turn_id][-MAX_TRACKED_TURNS:]
+
+    def _trust_of(self, turn_id: str) -> int:
+        return self.unsettled.sources.get(turn_id, TRUST["agent"])
+
+
+def split_session(agent_id: str, events: Sequence[Event]) -> list[Unit]:
+    """Return the units of a whole session."""
+    cutter = UnitSplitter(agent_id, SplitterState())
+    for event in events:
+        cutter.take(event)
+    cutter.finish()
+    return cutter.made
+
+
+def _is_long(run: ToolRun, *, begins: bool) -> bool:
+    if run.chars >= RUN_HARD_CHARS:
+        return True
+    long = run.chars >= RUN_CHARS or run.calls >= RUN_CALLS
+    return begins and long and not run.pending
+
+
+def _about(lane: str, phase: str) -> JsonObject:
+    about: JsonObject = {"lane": lane}
+    if lane.startswith("core:"):
+        about["job"] = lane.removeprefix("core:")
+    if phase:
+        skill, _, state = phase.partition("/")
+        about |= {"skill": skill, "phase": state}
+    return about

@@ -1,0 +1,89 @@
+"""Write the summaries of an agent's due periods, days first, then the coarser grains.
+
+A maintenance task run by `rounds`; next are `store` and `digest`. A pass costs one aggregation over an
+agent's turns. Finished periods are skipped, so any number of replicas and restarts produce the same rows.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from choir_common.clock import Clock
+from choir_common.postgres.pool import Database
+from choir_common.wire.config import RetentionConfig
+from choir_memory.documents.model import Grain
+from choir_memory.embedding.queue_store import enqueue
+from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.schema.store import SpaceRegistry, agent_transaction, resume_service_role
+from choir_memory.summaries.periods import GRAINS
+from choir_memory.summaries.retention_cutoffs import is_retained, retention_cutoffs
+from choir_memory.summaries.store import DuePeriod, SummaryStore
+from choir_memory.summaries.summarizer import Summarizer
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationTask:
+    """The maintenance task that writes time summaries; `announce` wakes the embedding queue."""
+
+    database: Database
+    spaces: SpaceRegistry
+    leases: LeaseStore
+    digester: Summarizer
+    clock: Clock
+    announce: Callable[[int], None]
+    retention: Mapping[str, RetentionConfig]
+    """Retention settings by agent."""
+
+    async def run_agent(self, agent_id: str) -> int:
+        """Summarise an agent's due periods; return how many were written."""
+        await self.spaces.ensure(agent_id)
+        if not await self._due(agent_id, GRAINS):
+            return 0  # the common case: nothing is written, not even a lease
+        written = 0
+        for grain in GRAINS:
+            async with self.leases.hold(agent_id, f"grain:{grain}") as ours:
+                if not ours:
+                    break  # another replica is working on it, and the coarser grains depend on its result
+                written += await self._run_grain(agent_id, grain)
+        return written
+
+    async def _due(self, agent_id: str, grains: Sequence[Grain]) -> list[DuePeriod]:
+        async with agent_transaction(self.database, agent_id) as held:
+            store, now, wants = (
+                SummaryStore(held, agent_id),
+                self.clock.now(),
+                self.digester.has_model,
+            )
+            due = [
+                one for grain in grains for one in await store.due(grain, now, wants_model=wants)
+            ]
+            made = await store.made() if due else set()
+        kept = self.retention.get(agent_id, RetentionConfig())
+        gone = {cutoff.of: cutoff.before for cutoff in retention_cutoffs(kept, now)}
+        # periods that retention would delete at once are not written
+        return [one for one in due if is_retained(one.grain, one.period, gone, made)]
+
+    async def _run_grain(self, agent_id: str, grain: Grain) -> int:
+        written = 0
+        for one in await self._due(agent_id, [grain]):
+            # a model call may have taken long: the lease must not expire during the next one
+            if not await self.leases.renew(agent_id, f"grain:{grain}"):
+                break
+            written += await self._write(agent_id, one)
+        return written
+
+    async def _write(self, agent_id: str, due: DuePeriod) -> bool:
+        async with agent_transaction(self.database, agent_id) as held:
+            sources = await SummaryStore(held, agent_id).read(due)
+        if not sources:
+            return False  # erased meanwhile
+        summary = await self.digester.digest(due, sources)
+        if summary.by == "selection" and not due.changed:
+            return False  # the model failed again
+        async with agent_transaction(self.database, agent_id) as held:
+            document_id = await SummaryStore(held, agent_id).write(due, summary)
+            if document_id is None:
+                return False
+            await resume_service_role(held)
+            await enqueue(held, agent_id, "session", document_id)
+        self.announce(1)
+        return True

@@ -1,0 +1,86 @@
+"""Compute retention cutoffs: pure. Called by `retention` and by `consolidate`.
+
+`consolidate` uses them to skip periods that retention would delete at once. A finer grain is deleted by
+whole periods of the coarser one, so that no summary is written again from a part of its sources.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from choir_common.wire.config import RetentionConfig
+from choir_memory.documents.model import Grain
+from choir_memory.summaries.periods import (
+    GRAINS,
+    coarser_period,
+    first_day,
+    period_of,
+    period_range,
+)
+
+RetainedGrain = Grain | Literal["turn"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionCutoff:
+    """A retention limit: rows of the grain `of` that ended before `before` are deleted."""
+
+    of: RetainedGrain
+    before: datetime
+
+
+def retention_cutoffs(kept: RetentionConfig, now: datetime) -> Iterator[RetentionCutoff]:
+    """Yield the cutoffs at `now`, from fine to coarse; grains without a limit have none."""
+    ages: tuple[tuple[RetainedGrain, int | None], ...] = (
+        ("turn", kept.turns),
+        ("day", kept.days),
+        ("week", kept.weeks),
+        ("month", kept.months),
+        ("quarter", kept.quarters),
+        ("year", kept.years),
+    )
+    for of, days in ages:
+        if days is not None:
+            yield RetentionCutoff(of, _floor(of, now - timedelta(days=days)))
+
+
+def vector_cutoff(kept: RetentionConfig, now: datetime) -> datetime | None:
+    """Return the time before which turns lose their vectors, by whole days; None if they never do."""
+    return None if kept.vectors is None else _floor("turn", now - timedelta(days=kept.vectors))
+
+
+def is_retained(
+    grain: Grain,
+    period: str,
+    gone: Mapping[RetainedGrain, datetime],
+    made: Container[tuple[Grain, str]],
+) -> bool:
+    """Return whether a summary would be kept, or is needed for a coarser one that does not exist yet."""
+    before = gone.get(grain)
+    if before is None or period_range(grain, period)[1] > before:
+        return True
+    if grain == GRAINS[-1]:
+        return False
+    coarser: Grain = GRAINS[GRAINS.index(grain) + 1]
+    whole = coarser_period(grain, period)
+    return (coarser, whole) not in made and is_retained(coarser, whole, gone, made)
+
+
+def _floor(of: RetainedGrain, at: datetime) -> datetime:
+    """Return the latest time up to `at` that is a boundary of the coarser grain."""
+    if of == "turn":
+        return period_range("day", period_of("day", at.date()))[0]
+    if of == "year":
+        return period_range("year", period_of("year", at.date()))[0]
+    coarser: Grain = GRAINS[GRAINS.index(of) + 1]
+    if of != "week":
+        return period_range(coarser, period_of(coarser, at.date()))[0]
+    # the month of this week is not old enough yet; it starts with the first week that belongs to it
+    month = coarser_period("week", period_of("week", at.date()))
+    first = period_range("week", period_of("week", first_day("month", month)))
+    return (
+        first[0]
+        if coarser_period("week", period_of("week", first[0].date())) == month
+        else first[1]
+    )

@@ -1,0 +1,200 @@
+"""Time summaries and their sources, in one agent's own schema.
+
+Called by `consolidate` on a connection under the agent's role.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection
+from choir_memory.documents.model import Grain, UnitRow, document_id
+from choir_memory.documents.store import DocumentStore, Link, LinkStore, prepare_units
+from choir_memory.schema.store import qualified
+from choir_memory.summaries.periods import coarser_period, finer_grain, is_over, period_range
+
+MAX_SOURCES = 5_000
+"""Maximum turns of one day that are read; the selection samples them evenly anyway."""
+
+# turns with `expires_at` are left out: a summary would keep their content longer
+_DAYS = """
+SELECT to_char(happened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS period, id, version
+FROM {schema}.memory_documents
+WHERE tier IN ('mid_term', 'long_term_detail') AND kind IN ('turn', 'note') AND expires_at IS NULL
+"""
+_SUMMARIES = """
+SELECT period, id, version FROM {schema}.memory_documents WHERE grain = '{finer}'
+"""
+_DIGESTS = """
+SELECT period, count(*) || ':' || bit_xor(hashtextextended(id::text || '.' || version, 0)) AS digest
+FROM ({sources}) AS sources GROUP BY period ORDER BY period
+"""
+# only for due periods: for an old agent all ids would be megabytes
+_IDS = """
+SELECT period, array_agg(id ORDER BY id) AS ids
+FROM ({sources}) AS sources WHERE period = ANY($1::text[]) GROUP BY period
+"""
+_MADE = """
+SELECT period, metadata ->> 'sources' AS digest, metadata ->> 'by' AS by
+FROM {schema}.memory_documents WHERE grain = $1
+"""
+_ALL = "SELECT grain, period FROM {schema}.memory_documents WHERE grain IS NOT NULL"
+_READ = """
+SELECT id, coalesce(period, '') AS period, speaker, happened_at, text, trust
+FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])
+ORDER BY happened_at, session_id, chunk_index LIMIT $2
+"""
+# an eraser of a source waits for this transaction, and then finds the links
+_HOLD = "SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) FOR KEY SHARE"
+_DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1 AND kind = 'rolls_up'"
+
+
+@dataclass(frozen=True, slots=True)
+class DuePeriod:
+    """A period without a summary, or with one that is out of date."""
+
+    grain: Grain
+    period: str
+    digest: str
+    source_ids: tuple[UUID, ...]
+    changed: bool
+    """Whether the sources changed; if not, the summary is a selection that a model could improve."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PeriodSources:
+    """Sources of a period: their digest, and the finer periods they belong to (for a day: itself)."""
+
+    digest: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySource:
+    """A turn, or the summary of a finer period."""
+
+    document_id: UUID
+    period: str
+    speaker: str | None
+    happened_at: datetime
+    text: str
+    trust: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodSummary:
+    """A period's summary, and its author: a model's name, or `selection`."""
+
+    text: str
+    by: str
+    trust: int
+
+
+class SummaryStore:
+    """Statements on one agent's time summaries."""
+
+    def __init__(self, held: Connection, agent_id: str) -> None:
+        self._held = held
+        self._agent_id = agent_id
+
+    async def due(self, grain: Grain, now: datetime, *, wants_model: bool) -> list[DuePeriod]:
+        """Return the periods that are over and need a summary, in chronological order.
+
+        With `wants_model`, also those with a selection from a time when no model was available.
+        """
+        wholes = await self._sources(grain)
+        if not wholes:
+            return []
+        made = {row["period"]: row for row in await self._held.fetch(self._sql(_MADE), grain)}
+        found: list[tuple[str, _PeriodSources, bool]] = []
+        for period, whole in wholes.items():
+            before = made.get(period)
+            changed = before is None or before["digest"] != whole.digest
+            better = before is not None and wants_model and before["by"] == "selection"
+            if (changed or better) and is_over(grain, period, now):
+                found.append((period, whole, changed))
+        if not found:
+            return []
+        ids = await self._ids(grain, [part for _, whole, _ in found for part in whole.parts])
+        return [
+            DuePeriod(
+                grain,
+                period,
+                whole.digest,
+                tuple(one for p in whole.parts for one in ids[p]),
+                changed,
+            )
+            for period, whole, changed in found
+            if all(part in ids for part in whole.parts)
+        ]
+
+    async def made(self) -> set[tuple[Grain, str]]:
+        """Return all periods that have a summary."""
+        return {(row["grain"], row["period"]) for row in await self._held.fetch(self._sql(_ALL))}
+
+    async def read(self, due: DuePeriod) -> list[SummarySource]:
+        """Return the sources of a period in chronological order."""
+        rows = await self._held.fetch(self._sql(_READ), list(due.source_ids), MAX_SOURCES)
+        return [SummarySource(*row) for row in rows]
+
+    async def write(self, due: DuePeriod, summary: PeriodSummary) -> UUID | None:
+        """Store a period's summary, replacing an existing one; return its id.
+
+        Return None when a source was erased after it was read, because its content must not be stored
+        again. The summary has no vector until the queue creates one.
+        """
+        kept = await self._held.fetch(self._sql(_HOLD), list(due.source_ids))
+        if len(kept) != len(due.source_ids):
+            return None
+        row = _row(self._agent_id, due, summary)
+        documents = DocumentStore(self._held, self._agent_id)
+        await documents.upsert(await prepare_units([row]))
+        await self._held.execute(self._sql(_DROP_LINKS), row.document_id)
+        links = [Link(row.document_id, "rolls_up", source) for source in due.source_ids]
+        await LinkStore(self._held, self._agent_id).add(links)
+        return row.document_id
+
+    async def _sources(self, grain: Grain) -> dict[str, _PeriodSources]:
+        """Return the periods with sources, each with a digest of them and the finer periods it consists
+        of."""
+        rows = await self._held.fetch(self._over_sources(_DIGESTS, grain))
+        made_of = finer_grain(grain)
+        wholes: dict[str, _PeriodSources] = {}
+        for row in rows:
+            period = row["period"] if made_of is None else coarser_period(made_of, row["period"])
+            before = wholes.get(period, _PeriodSources("", ()))
+            digest = f"{before.digest},{row['digest']}".lstrip(",")
+            wholes[period] = _PeriodSources(digest, (*before.parts, row["period"]))
+        return wholes
+
+    async def _ids(self, grain: Grain, parts: Sequence[str]) -> dict[str, Sequence[UUID]]:
+        rows = await self._held.fetch(self._over_sources(_IDS, grain), list(parts))
+        return {row["period"]: row["ids"] for row in rows}
+
+    def _over_sources(self, statement: str, grain: Grain) -> str:
+        made_of = finer_grain(grain)
+        sources = _DAYS if made_of is None else _SUMMARIES.replace("{finer}", made_of)
+        return self._sql(statement.replace("{sources}", sources))
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)
+
+
+def _row(agent_id: str, due: DuePeriod, summary: PeriodSummary) -> UnitRow:
+    start, end = period_range(due.grain, due.period)
+    return UnitRow(
+        document_id=document_id(agent_id, due.grain, due.period),
+        session_id=None,
+        tier="grain_summary",
+        chunk_index=0,
+        kind="summary",
+        text=summary.text,
+        happened_at=start,
+        ended_at=end,
+        grain=due.grain,
+        period=due.period,
+        origin="derived",
+        trust=summary.trust,
+        metadata={"sources": due.digest, "by": summary.by, "count": len(due.source_ids)},
+    )

@@ -1,0 +1,1 @@
+"""Known tool failures and how they ended, so that an agent does not repeat them."""

