@@ -19,6 +19,7 @@ import grimp
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "choir_common": "libs/choir_common",
+    "choir_testing": "libs/choir_testing",
     "choirctl": "libs/choirctl",
     "choir_local": "deploy/local",
     "choir_control": "services/control",

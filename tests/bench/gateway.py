@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import httpx2
 
 from choir_common.bus.client import Bus
-from choir_common.testing.telegram import FakeTelegram, FakeUser, run_fake_telegram
 from choir_common.wire.messages import DmBinding, InboundAccepted, InboundMessage
+from choir_testing.telegram import FakeTelegram, FakeUser, run_fake_telegram
 from tests.bench.figures import percentile
 from tests.service.gateway.control_stand_in import (
     ControlStandIn,

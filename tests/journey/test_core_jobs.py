@@ -1,6 +1,6 @@
 """A user talks with an agent whose core jobs are at work: over the console, and through Telegram."""
 
-from choir_common.testing.telegram import run_fake_telegram
+from choir_testing.telegram import run_fake_telegram
 from tests.journey.jobs import SCORE, Talk, check_the_work, leave_the_lists, work_while_talking
 from tests.journey.phone import BOT_TOKEN, TELEGRAM_USER, Prepare
 from tests.support.stack import ConsoleUser, console_user, running_stack_in_thread

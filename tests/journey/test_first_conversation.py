@@ -8,7 +8,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from choir_common.testing.telegram import run_fake_telegram
+from choir_testing.telegram import run_fake_telegram
 from tests.journey.conversation import (
     NOTE,
     SCORE,

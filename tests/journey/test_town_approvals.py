@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from choir_common.testing.telegram import InlineButton, SentMessage
+from choir_testing.telegram import InlineButton, SentMessage
 from tests.journey.town import LOBBY, Phone, Town, founding_town
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from choir_common.testing.telegram.webhook import SECRET_HEADER
+from choir_testing.telegram.webhook import SECRET_HEADER
 from tests.journey.town import ADA, ANNEX, BEN, LOBBY, Phone, Town, founding_town, keep_secrets
 from tests.support.ports import free_port
 

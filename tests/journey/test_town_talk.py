@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from choir_common.testing.telegram import (
+from choir_testing.telegram import (
     DisconnectAfter,
     DisconnectBefore,
     ErrorResponse,

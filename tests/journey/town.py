@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from choir_common.testing.telegram import FakeTelegram, FakeUser, SentMessage, run_fake_telegram
+from choir_testing.telegram import FakeTelegram, FakeUser, SentMessage, run_fake_telegram
 from tests.support.fake_web_services import KEY, FakeWebService, fake_elevenlabs
 from tests.support.stack import EmbeddedStack, running_stack_in_thread
 

@@ -7,7 +7,7 @@ import pytest_asyncio
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import MemoryClient, NatsMemoryClient
-from choir_common.testing.fake_memory import FakeMemory
+from choir_testing.fake_memory import FakeMemory
 from tests.service.memory.servers import (
     NATS_TOKEN,
     MemoryProcess,

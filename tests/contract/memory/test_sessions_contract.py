@@ -8,8 +8,8 @@ import pytest
 from choir_common.bus.client import Bus
 from choir_common.clients.memory_sessions import NatsSessionMemoryClient, SessionMemoryClient
 from choir_common.errors import InvalidRequest, NotFound
-from choir_common.testing.fake_memory_sessions import FakeSessionMemory
 from choir_common.wire.memory_sessions import EraseSession, RecordUnits, SessionUnit
+from choir_testing.fake_memory_sessions import FakeSessionMemory
 from tests.service.memory.servers import NATS_TOKEN, MemoryProcess
 from tests.support.sessions import BEGAN, LogBuilder, conversation_log
 

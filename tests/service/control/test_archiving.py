@@ -13,7 +13,6 @@ from choir_common.bus.client import Endpoint
 from choir_common.errors import ChoirError, TooLarge, Unavailable
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
-from choir_common.testing.fake_memory_sessions import FakeSessionMemory
 from choir_common.wire.config import Config
 from choir_common.wire.events import MemoryWriteCommitted, ModelOutput
 from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
@@ -22,6 +21,7 @@ from choir_control.log.archiving.archiver import LIVE_MIN_EVENTS, PAGE_EVENTS, S
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
 from choir_control.log.archiving.store import ArchiveStore
 from choir_control.log.eventlog.store import EventStore
+from choir_testing.fake_memory_sessions import FakeSessionMemory
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_metrics import figures
 from tests.service.control.world import World, until

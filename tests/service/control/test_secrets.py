@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from choir_common.testing.telegram import FakeTelegram, run_fake_telegram
+from choir_testing.telegram import FakeTelegram, run_fake_telegram
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_process import spawn
 from tests.service.control.world import MODEL_KEY, OPERATOR_TOKEN, World, until

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.testing.telegram import FakeTelegram, run_fake_telegram
 from choir_common.wire.messages import DmBinding
 from choir_local.nats import EmbeddedNats
+from choir_testing.telegram import FakeTelegram, run_fake_telegram
 from tests.service.gateway.control_stand_in import (
     ControlStandIn,
     bot_gateway,

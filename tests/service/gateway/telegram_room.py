@@ -6,9 +6,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from choir_common.testing.fake_control_inbox import FakeControlClient
-from choir_common.testing.fake_outbox_files import FakeOutboxFiles
-from choir_common.testing.telegram import FakeTelegram, FakeUser, run_fake_telegram
 from choir_common.wire.activity import Card, DmActivity, Idle, Typing
 from choir_common.wire.attachments import Attachment, AttachmentKind, Button
 from choir_common.wire.messages import (
@@ -23,6 +20,9 @@ from choir_common.wire.messages import (
 )
 from choir_gateway.channels.factory import make_channel
 from choir_gateway.channels.interface import Channel, ChannelDependencies, ConversationDirectory
+from choir_testing.fake_control_inbox import FakeControlClient
+from choir_testing.fake_outbox_files import FakeOutboxFiles
+from choir_testing.telegram import FakeTelegram, FakeUser, run_fake_telegram
 
 TOKEN = "111:room-secret"
 HOOK_SECRET = "hook-secret_1"

@@ -12,14 +12,14 @@ from telegram import Bot, BotCommand, InlineKeyboardButton, InlineKeyboardMarkup
 from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, NetworkError, RetryAfter
 
 from choir_common.http.listen import bind_tcp, serve
-from choir_common.testing.telegram import (
+from choir_testing.telegram import (
     DisconnectAfter,
     DisconnectBefore,
     FakeTelegram,
     TooManyRequests,
     run_fake_telegram,
 )
-from choir_common.testing.telegram.webhook import SECRET_HEADER
+from choir_testing.telegram.webhook import SECRET_HEADER
 
 TOKEN = "111:secret"
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from choir_common.errors import ChoirError, OutcomeUnknown, Unavailable
-from choir_common.testing.telegram import (
+from choir_common.wire.messages import ChannelTable, DeliveryReceipt, DmBinding, OutboundMessage
+from choir_testing.telegram import (
     DisconnectAfter,
     DisconnectBefore,
     ErrorResponse,
@@ -13,7 +14,6 @@ from choir_common.testing.telegram import (
     NoFault,
     TooManyRequests,
 )
-from choir_common.wire.messages import ChannelTable, DeliveryReceipt, DmBinding, OutboundMessage
 from tests.service.gateway.conftest import MAIN_TOKEN, WORK_TOKEN
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table
 from tests.support.service_process import ServiceProcess

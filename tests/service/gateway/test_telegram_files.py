@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from choir_common.errors import NotFound, TooLarge, Unavailable
-from choir_common.testing.telegram import (
+from choir_common.wire.attachments import AttachmentKind
+from choir_testing.telegram import (
     Delay,
     DisconnectAfter,
     ErrorResponse,
     NoFault,
     TooManyRequests,
 )
-from choir_common.wire.attachments import AttachmentKind
 from tests.service.gateway.telegram_room import TOKEN, Room, opened_room
 
 CONTENT = bytes(range(256)) * 300

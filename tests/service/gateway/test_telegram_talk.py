@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from choir_common.testing.telegram import ErrorResponse, TooManyRequests
-from choir_common.testing.telegram import InlineButton as Key
 from choir_common.wire.activity import Card, Idle, Typing
 from choir_common.wire.attachments import Button
 from choir_common.wire.messages import EditTarget
+from choir_testing.telegram import ErrorResponse, TooManyRequests
+from choir_testing.telegram import InlineButton as Key
 from tests.service.gateway.telegram_room import TOKEN, Room, opened_room
 
 BUTTONS = (Button(label="Approve", data="a:n1:y"), Button(label="Reject", data="a:n1:n"))

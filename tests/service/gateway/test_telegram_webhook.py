@@ -15,11 +15,11 @@ from starlette.routing import Route
 from choir_common.errors import Unavailable
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_tcp, serve
-from choir_common.testing.telegram import FakeTelegram
 from choir_common.wire.activity import Card
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import DmBinding, GatewayBinding, WebhookBinding
 from choir_local.nats import EmbeddedNats
+from choir_testing.telegram import FakeTelegram
 from tests.service.gateway.conftest import MAIN_TOKEN
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table
 from tests.support.openapi import schemes, unresolved

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from choir_common.http.client import make_client
-from choir_common.testing.telegram import FakeTelegram
 from choir_local.nats import EmbeddedNats
+from choir_testing.telegram import FakeTelegram
 from tests.service.gateway.control_stand_in import ControlStandIn
 from tests.support.service_process import NATS_TOKEN, ServiceProcess, service_process
 

@@ -1,12 +1,12 @@
 """What an agent keeps in its memory holds no secret's value, in whatever part of the write it stands."""
 
 from choir_common.redactor import MASK, Redactor
-from choir_common.testing.fake_memory import FakeMemory
 from choir_common.wire.memory_recall import ReadHints, ToolHints
 from choir_common.wire.memory_search import MemoryHits
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.log.leases.store import Lease
+from choir_testing.fake_memory import FakeMemory
 
 SECRET = "sk-very-secret-1234"
 

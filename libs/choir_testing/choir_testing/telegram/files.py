@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from choir_common.testing.telegram.accounts import Bot, Chat, SentMessage
-from choir_common.testing.telegram.bot_api_json import message_json
-from choir_common.testing.telegram.faults import BotApiError, bad_request
-from choir_common.testing.telegram.markup import CAPTION_LIMIT, render_caption
-from choir_common.testing.telegram.request import Arguments
+from choir_testing.telegram.accounts import Bot, Chat, SentMessage
+from choir_testing.telegram.bot_api_json import message_json
+from choir_testing.telegram.faults import BotApiError, bad_request
+from choir_testing.telegram.markup import CAPTION_LIMIT, render_caption
+from choir_testing.telegram.request import Arguments
 
 DOWNLOAD_LIMIT = 20 * 1024 * 1024
 UPLOAD_LIMIT = 50 * 1024 * 1024

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from choir_common.testing.telegram.faults import BotApiError, Fault, bad_request
-from choir_common.testing.telegram.mailbox import UpdateQueue
-from choir_common.testing.telegram.rate_limits import RateLimits
 from choir_common.wire.model import JsonObject
+from choir_testing.telegram.faults import BotApiError, Fault, bad_request
+from choir_testing.telegram.mailbox import UpdateQueue
+from choir_testing.telegram.rate_limits import RateLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import count
 
-from choir_common.testing.telegram.faults import BotApiError
 from choir_common.wire.model import JsonObject
+from choir_testing.telegram.faults import BotApiError
 
 CONFLICT = "Conflict: terminated by other getUpdates request; make sure only one bot instance runs"
 

@@ -6,7 +6,7 @@ Called by `methods` before it stores a message. The rules are the strict subset 
 import re
 from html.parser import HTMLParser
 
-from choir_common.testing.telegram.faults import bad_request
+from choir_testing.telegram.faults import bad_request
 
 MESSAGE_LIMIT = 4096
 CAPTION_LIMIT = 1024

@@ -7,25 +7,25 @@ import re
 
 from pydantic import JsonValue
 
-from choir_common.testing.telegram.accounts import (
+from choir_common.wire.model import JsonObject
+from choir_testing.telegram.accounts import (
     CallbackAnswer,
     Chat,
     InlineButton,
     SentMessage,
     Webhook,
 )
-from choir_common.testing.telegram.bot_api_json import message_json
-from choir_common.testing.telegram.faults import BotApiError, bad_request
-from choir_common.testing.telegram.files import (
+from choir_testing.telegram.bot_api_json import message_json
+from choir_testing.telegram.faults import BotApiError, bad_request
+from choir_testing.telegram.files import (
     Method,
     MethodCall,
     get_file,
     send_file,
     store_message,
 )
-from choir_common.testing.telegram.markup import render
-from choir_common.testing.telegram.request import Arguments
-from choir_common.wire.model import JsonObject
+from choir_testing.telegram.markup import render
+from choir_testing.telegram.request import Arguments
 
 CALLBACK_DATA_LIMIT = 64
 DESCRIPTION_LIMIT = 256

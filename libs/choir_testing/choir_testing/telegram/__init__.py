@@ -4,8 +4,8 @@ Owns bots by token, chats, the update queue with Telegram's offset rule, files a
 never contacts api.telegram.org and imports no Telegram library, so that it is an independent test of ours.
 """
 
-from choir_common.testing.telegram.accounts import InlineButton, SentMessage
-from choir_common.testing.telegram.faults import (
+from choir_testing.telegram.accounts import InlineButton, SentMessage
+from choir_testing.telegram.faults import (
     Delay,
     DisconnectAfter,
     DisconnectBefore,
@@ -13,8 +13,8 @@ from choir_common.testing.telegram.faults import (
     NoFault,
     TooManyRequests,
 )
-from choir_common.testing.telegram.server import FakeTelegram, run_fake_telegram
-from choir_common.testing.telegram.user import FakeUser
+from choir_testing.telegram.server import FakeTelegram, run_fake_telegram
+from choir_testing.telegram.user import FakeUser
 
 __all__ = [
     "Delay",

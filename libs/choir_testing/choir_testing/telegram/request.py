@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 from pydantic import JsonValue, TypeAdapter
 from starlette.requests import Request
 
-from choir_common.testing.telegram.faults import bad_request
 from choir_common.wire.model import JsonObject
+from choir_testing.telegram.faults import bad_request
 
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 

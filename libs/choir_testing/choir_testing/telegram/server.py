@@ -20,8 +20,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from choir_common.http.client import make_client
-from choir_common.testing.telegram.accounts import Bot, BotCall, BotRegistry, Chat
-from choir_common.testing.telegram.faults import (
+from choir_testing.telegram.accounts import Bot, BotCall, BotRegistry, Chat
+from choir_testing.telegram.faults import (
     BotApiError,
     Delay,
     DisconnectAfter,
@@ -31,12 +31,12 @@ from choir_common.testing.telegram.faults import (
     NoFault,
     TooManyRequests,
 )
-from choir_common.testing.telegram.files import MethodCall
-from choir_common.testing.telegram.methods import METHODS
-from choir_common.testing.telegram.rate_limits import RateLimits
-from choir_common.testing.telegram.request import read_arguments
-from choir_common.testing.telegram.user import FakeUser
-from choir_common.testing.telegram.webhook import push_updates
+from choir_testing.telegram.files import MethodCall
+from choir_testing.telegram.methods import METHODS
+from choir_testing.telegram.rate_limits import RateLimits
+from choir_testing.telegram.request import read_arguments
+from choir_testing.telegram.user import FakeUser
+from choir_testing.telegram.webhook import push_updates
 
 DEFAULT_TOKEN = "4200:fake-token"  # noqa: S105  a token only this fake knows
 

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from choir_common.testing.telegram.accounts import Bot, Chat, InlineButton, SentMessage
-from choir_common.testing.telegram.bot_api_json import message_json
 from choir_common.wire.model import JsonObject
+from choir_testing.telegram.accounts import Bot, Chat, InlineButton, SentMessage
+from choir_testing.telegram.bot_api_json import message_json
 
 
 @dataclass(slots=True)

@@ -2,8 +2,8 @@
 
 from pydantic import JsonValue
 
-from choir_common.testing.telegram.accounts import Bot, Chat, SentMessage
 from choir_common.wire.model import JsonObject
+from choir_testing.telegram.accounts import Bot, Chat, SentMessage
 
 
 def message_json(bot: Bot, chat: Chat, message: SentMessage) -> JsonObject:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from choir_common.testing.telegram.faults import BotApiError
+from choir_testing.telegram.faults import BotApiError
 
 CHAT_WINDOW_S = 10.0
 

@@ -7,7 +7,7 @@ import asyncio
 
 import httpx2
 
-from choir_common.testing.telegram.accounts import Bot
+from choir_testing.telegram.accounts import Bot
 
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  a header's name
 RETRY_S = 0.1

@@ -1,1 +1,0 @@
-"""Fakes of services for tests. Not used by the product."""

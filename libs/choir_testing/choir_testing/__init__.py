@@ -1,0 +1,1 @@
+"""Fakes of services for tests. No product package depends on this distribution."""
