@@ -6,7 +6,7 @@ WORKERS ?= 4
 MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
-.PHONY: help install run up down test nightly check bench bench-memory eval demo clean
+.PHONY: help install run up down test nightly migration check bench bench-memory eval demo clean
 
 help: ## show this
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
@@ -37,6 +37,9 @@ nightly: install ## take a million random steps through locks, skills and heartb
 	@CHOIR_TEST_EVERY_VECTOR=1 CHOIR_TEST_RUNAWAY_ROUNDS=5 $(BIN)/pytest --timeout=0 tests/security/browser/test_ssrf.py tests/security/browser/test_isolation.py
 	@CHOIR_TEST_SWAPPED_WRITES=20000 $(BIN)/pytest --timeout=0 tests/security/agent/test_traversal.py
 	@CHOIR_TEST_FUZZ_CASES=20000 $(BIN)/pytest --timeout=0 tests/security/control/test_fuzz.py tests/security/doors/test_fuzz.py
+
+migration: install ## write the SQL file that brings control's tables in line with their models (TOPIC=name)
+	@$(BIN)/python -m tests.support.schema_models $(TOPIC)
 
 check: install ## format, lint, types, imports, shape: what CI runs first
 	@$(BIN)/ruff format --check .

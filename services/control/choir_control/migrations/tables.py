@@ -1,0 +1,370 @@
+"""Control's tables as they are after all migrations, from which migrations are generated and checked.
+
+A new column is one line here: `make migration TOPIC=name` writes the numbered SQL file, and a test compares
+this module with a migrated database. CHECK constraints and triggers are in the SQL files only, because
+Alembic cannot compare them. Services do not import this module: SQLAlchemy would cost control 37 MB and 0.3 s
+of CPU at each start (docs/decisions/0046-tables-are-described-once-for-alembic.md).
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
+
+SCHEMA = "choir_control"
+METADATA = MetaData(
+    schema=SCHEMA,
+    # the names that Postgres gives by itself
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "fk": "%(table_name)s_%(column_0_name)s_fkey",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+    },
+)
+TIME = DateTime(timezone=True)
+NOW = text("now()")
+CLOCK = text("clock_timestamp()")
+
+Table(
+    "channel_messages",
+    METADATA,
+    Column("dm", Text, primary_key=True),
+    Column("card_id", Text, primary_key=True),
+    Column("message_id", Text, nullable=False),
+    Column("kept_at", TIME, nullable=False, server_default=NOW),
+)
+
+Table(
+    "config_versions",
+    METADATA,
+    Column("version", Integer, Identity(always=True), primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("read_at", TIME, nullable=False, server_default=NOW),
+    Column("body", JSON),
+    Column("reason", Text, nullable=False, server_default=text("'start'::text")),
+)
+
+Table(
+    "operations",
+    METADATA,
+    Column("operation_id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("status", Text, nullable=False, server_default=text("'running'::text")),
+    Column("step", Text, nullable=False, server_default=text("''::text")),
+    Column("error", Text),
+    Column("error_code", Text),
+    Column("result", JSON),
+    Column("began_at", TIME, nullable=False, server_default=CLOCK),
+    Column("ended_at", TIME),
+    Column("dm", Text),
+    Column("gateway", Text),
+    Column("has_card", Boolean, nullable=False, server_default=text("false")),
+    Index("operations_by_age", text("began_at DESC"), text("operation_id DESC")),
+)
+
+Table(
+    "sessions",
+    METADATA,
+    Column("session_id", Text, primary_key=True),
+    Column("agent_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("token_sha256", LargeBinary),
+    Column("head_rev", BigInteger, nullable=False, server_default=text("0")),
+    Column("head_hash", Text, nullable=False),
+    Column("continues", Text, ForeignKey(f"{SCHEMA}.sessions.session_id", ondelete="SET NULL")),
+    Column("workspace", Text, nullable=False),
+    Column("llm", Text, nullable=False),
+    Column("dm", Text, nullable=False),
+    Column("gateway", Text, nullable=False),
+    Column("resumes", Integer, nullable=False, server_default=text("0")),
+    Column("resume_at", TIME),
+    Column("last_heartbeat_at", TIME, nullable=False, server_default=CLOCK),
+    Column("epoch_started_at", TIME, nullable=False, server_default=CLOCK),
+    Column("started_at", TIME, nullable=False, server_default=CLOCK),
+    Column("ended_at", TIME),
+    Column("end_reason", Text),
+    Column("resource_bindings", JSONB),
+    Column("overrides", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("settings_rev", Integer, nullable=False, server_default=text("0")),
+    Column("idle_resumes", Integer, nullable=False, server_default=text("0")),
+    Column("archived_rev", BigInteger, nullable=False, server_default=text("0")),
+    Column("archived_at", TIME),
+    Column("archive_due_at", TIME),
+    Column("archive_tries", Integer, nullable=False, server_default=text("0")),
+    Column("archive_error", Text),
+    Column("rehearsal", Boolean, nullable=False, server_default=text("false")),
+    Column("forgotten_at", TIME),
+    Column("image", JSONB),
+    Column("blocked", Text),
+    Index("sessions_by_agent", "agent_id", "started_at"),
+    Index("sessions_by_continues", "continues", postgresql_where=text("continues IS NOT NULL")),
+    Index(
+        "sessions_live_dm",
+        "dm",
+        postgresql_where=text("(status IN ('starting', 'active', 'stopping', 'crashed'))"),
+    ),
+    Index(
+        "sessions_one_live_per_agent",
+        "agent_id",
+        postgresql_where=text("(status IN ('starting', 'active', 'stopping', 'crashed'))"),
+        unique=True,
+    ),
+    Index(
+        "sessions_to_archive",
+        "agent_id",
+        "started_at",
+        postgresql_where=text("archived_at IS NULL"),
+    ),
+)
+
+Table(
+    "erased_logs",
+    METADATA,
+    Column(
+        "session_id",
+        Text,
+        ForeignKey(f"{SCHEMA}.sessions.session_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("hashes", LargeBinary, nullable=False),
+    Column("erased_at", TIME, nullable=False, server_default=CLOCK),
+    Column("finished_at", TIME),
+)
+
+Table(
+    "inbox",
+    METADATA,
+    Column("seq", BigInteger, Identity(always=True), nullable=False, unique=True),
+    Column("inbox_id", Text, primary_key=True),
+    Column("gateway", Text, nullable=False),
+    Column("update_id", Text, nullable=False),
+    Column("dm", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("sent_at", TIME, nullable=False),
+    Column("received_at", TIME, nullable=False, server_default=NOW),
+    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id")),
+    Column("consumed_rev", BigInteger),
+    Column("answered_rev", BigInteger),
+    Column("closed_at", TIME),
+    Column("attachments", JSON),
+    Column("fetched_at", TIME),
+    Column("message_id", Text),
+    Column("edits", Text),
+    Column("reply_to", Text),
+    Index(
+        "inbox_by_message",
+        "dm",
+        "message_id",
+        "seq",
+        postgresql_where=text("message_id IS NOT NULL"),
+    ),
+    Index(
+        "inbox_open_by_session",
+        "session_id",
+        postgresql_where=text("((answered_rev IS NULL) AND (closed_at IS NULL))"),
+    ),
+    Index(
+        "inbox_waiting_by_dm",
+        "dm",
+        "seq",
+        postgresql_where=text("((session_id IS NULL) AND (closed_at IS NULL))"),
+    ),
+    UniqueConstraint("gateway", "update_id"),
+)
+
+Table(
+    "leases",
+    METADATA,
+    Column("resource", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id")),
+    Column("agent_id", Text, nullable=False),
+    Column("acquired_at", TIME, nullable=False, server_default=NOW),
+    Index("leases_by_session", "session_id"),
+)
+
+Table(
+    "outbox",
+    METADATA,
+    Column("outbox_id", BigInteger, Identity(always=True), primary_key=True),
+    Column("dm", Text, nullable=False),
+    Column("gateway", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id")),
+    Column("rev", BigInteger),
+    Column("kind", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("answers", Text),
+    Column("at", TIME, nullable=False),
+    Column("status", Text, nullable=False, server_default=text("'waiting'::text")),
+    Column("maybe_repeated", Boolean, nullable=False, server_default=text("false")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("detail", Text, nullable=False, server_default=text("''::text")),
+    Column("finished_at", TIME),
+    Column("files", JSON),
+    Column("buttons", JSON),
+    Column("edits", BigInteger, ForeignKey(f"{SCHEMA}.outbox.outbox_id")),
+    Column("message_id", Text),
+    Column("parcels", Integer, nullable=False, server_default=text("0")),
+    Index("outbox_by_dm", "dm", "outbox_id"),
+    Index("outbox_by_edits", "edits", postgresql_where=text("edits IS NOT NULL")),
+    Index("outbox_by_message", "dm", "message_id", postgresql_where=text("message_id IS NOT NULL")),
+    Index(
+        "outbox_open",
+        "dm",
+        "outbox_id",
+        postgresql_where=text("(status IN ('waiting', 'sending'))"),
+    ),
+    Index("outbox_with_files", "outbox_id", postgresql_where=text("files IS NOT NULL")),
+    UniqueConstraint("session_id", "rev"),
+)
+
+Table(
+    "session_epochs",
+    METADATA,
+    Column(
+        "session_id",
+        Text,
+        ForeignKey(f"{SCHEMA}.sessions.session_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("epoch", Integer, primary_key=True),
+    Column("token_sha256", LargeBinary, nullable=False),
+    Column("started_at", TIME, nullable=False, server_default=CLOCK),
+)
+
+Table(
+    "session_events",
+    METADATA,
+    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id"), primary_key=True),
+    Column("rev", BigInteger, primary_key=True),
+    Column("lane", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("payload", JSON, nullable=False),
+    Column("at", Text, nullable=False),
+    Column("hash_prev", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("stored_at", TIME, nullable=False, server_default=NOW),
+    Index(
+        "session_events_jobs",
+        "session_id",
+        "rev",
+        postgresql_where=text("(type IN ('core_started', 'core_stopped'))"),
+    ),
+    Index(
+        "session_events_landmarks",
+        "session_id",
+        "type",
+        "rev",
+        postgresql_where=text("(type IN ('snapshot', 'memory_compacted', 'session_stopped'))"),
+    ),
+)
+
+Table(
+    "pending_approvals",
+    METADATA,
+    Column("approval_id", Text, primary_key=True),
+    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id"), nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("call_id", Text, nullable=False),
+    Column("request_type", Text, nullable=False),
+    Column("payload", JSON, nullable=False),
+    Column("status", Text, nullable=False, server_default=text("'pending'::text")),
+    Column("created_at", TIME, nullable=False, server_default=NOW),
+    Column("resolved_at", TIME),
+    Column("digest", Text, nullable=False, server_default=text("''::text")),
+    Column("decided_by", Text),
+    Column("basis", JSON, nullable=False, server_default=text("'{}'::json")),
+    Column("waited", INTERVAL, nullable=False, server_default=text("'00:00:00'::interval")),
+    Column("notice_id", BigInteger, ForeignKey(f"{SCHEMA}.outbox.outbox_id", ondelete="SET NULL")),
+    Index("pending_approvals_by_age", text("created_at DESC")),
+    Index(
+        "pending_approvals_by_notice", "notice_id", postgresql_where=text("notice_id IS NOT NULL")
+    ),
+    Index(
+        "pending_approvals_open",
+        "session_id",
+        "created_at",
+        postgresql_where=text("status = 'pending'"),
+    ),
+    UniqueConstraint("session_id", "call_id"),
+)
+
+Table(
+    "received_files",
+    METADATA,
+    Column("inbox_id", Text, ForeignKey(f"{SCHEMA}.inbox.inbox_id"), primary_key=True),
+    Column("workspace", Text, nullable=False),
+    Column("path", Text, primary_key=True),
+)
+
+Table(
+    "signals",
+    METADATA,
+    Column("seq", BigInteger, Identity(always=True), primary_key=True),
+    Column("dm", Text),
+    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id")),
+    Column("body", JSON, nullable=False),
+    Column("inbox_id", Text, ForeignKey(f"{SCHEMA}.inbox.inbox_id"), unique=True),
+    Column("created_at", TIME, nullable=False, server_default=NOW),
+    Column("done_at", TIME),
+    Index("signals_open_by_dm", "dm", "seq", postgresql_where=text("done_at IS NULL")),
+    Index("signals_open_by_session", "session_id", "seq", postgresql_where=text("done_at IS NULL")),
+)
+
+Table(
+    "approval_effects",
+    METADATA,
+    Column(
+        "approval_id",
+        Text,
+        ForeignKey(f"{SCHEMA}.pending_approvals.approval_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("digest", Text, nullable=False),
+    Column("stage", Text, nullable=False, server_default=text("'waiting'::text")),
+    Column("plan", JSON),
+    Column("undo", JSON),
+    Column("detail", Text, nullable=False, server_default=text("''::text")),
+    Column("began_at", TIME),
+    Column("ended_at", TIME),
+    Column("undone_by", Text),
+    Index(
+        "approval_effects_open",
+        "approval_id",
+        postgresql_where=text("(stage IN ('waiting', 'applying', 'reverting'))"),
+    ),
+)
+
+Table(
+    "approval_nonces",
+    METADATA,
+    Column("nonce_sha256", LargeBinary, primary_key=True),
+    Column(
+        "approval_id",
+        Text,
+        ForeignKey(f"{SCHEMA}.pending_approvals.approval_id", ondelete="CASCADE"),
+        nullable=False,
+    ),
+    Column("dm", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("used_at", TIME),
+    Column("callback_id", Text),
+    Index("approval_nonces_by_approval", "approval_id"),
+)
