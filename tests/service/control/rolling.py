@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from choir_control.agents.runtimes.agent_logs import AgentLogs
-from choir_control.agents.runtimes.docker.from_settings import make_docker_runtime
+from choir_control.agents.runtimes.factory import make_docker_runtime
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_local.rehearsal.run import run_rehearsal

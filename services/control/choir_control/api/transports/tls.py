@@ -4,7 +4,6 @@ The operator's certificate is used if there is one; otherwise choird makes its o
 """
 
 import datetime
-import importlib
 import socket
 import ssl
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from choir_common.http import tcp_address
 from choir_common.http.tcp_address import WILDCARD_HOSTS
 from choir_control.api.transports.own_files import CertificateFiles
 from choir_control.settings import ControlSettings
-
-AUTHORITY = "choir_control.api.transports.authority"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,12 @@ def load_server_tls(settings: ControlSettings, now: datetime.datetime) -> Server
         certificate, key = Path(settings.tls_cert), Path(settings.tls_key)
         return ServerTls(_context(certificate, key), _read(certificate))
     files = CertificateFiles(settings.tls_dir)
-    # A late import, because most homes use sockets only and need no certificate.
-    importlib.import_module(AUTHORITY).issue_certificate(files, certificate_names(settings), now)
+    # Most homes use sockets only and need no certificate.
+    from choir_control.api.transports.authority import (  # noqa: PLC0415 - see above
+        issue_certificate,
+    )
+
+    issue_certificate(files, certificate_names(settings), now)
     return ServerTls(_context(files.certificate, files.key), _read(files.authority))
 
 

@@ -1,12 +1,11 @@
 """Checks of a repository's tools, skills, identity and Dockerfile before anything is built.
 
-Called by `images` and when the configuration is loaded. Blocking: it reads files of a written tree.
+Functions block: they read the files of an extracted tree.
 """
 
-import importlib
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -23,17 +22,14 @@ MAX_IDENTITY_BYTES = 200_000
 MAX_DOCKERFILE_BYTES = 100_000
 IMAGE_TOOLS_DIR = PurePosixPath("/choir/tools")
 MAX_FAULTS_PER_FILE = 5
+MAX_FAULT_CHARS = 300
 W = TypeVar("W", bound=WireModel)
-
-
-class _Schemas(Protocol):
-    def schema_fault(self, schema: JsonObject) -> str | None: ...
 
 
 def find_content_faults(tree: RepositoryTree, *, can_compile: bool) -> list[str]:
     """Return every fault, each with the file, the field and the reason.
 
-    `compiles`: whether the image build can still compile a program from its source directory.
+    `can_compile`: whether the image build can still compile a program from its source directory.
     """
     return [
         *_tool_faults(tree, can_compile),
@@ -77,12 +73,22 @@ def _parse(tree: RepositoryTree, path: str, shape: type[W], most: int) -> W | st
 
 def _schema_faults(path: str, **schemas: JsonObject | None) -> Iterator[str]:
     """Yield the faults of the JSON Schemas in a file, by their place in it."""
-    # imported at the first scan, because the validator takes 6 MB
-    module = cast(_Schemas, importlib.import_module("choir_control.images.repositories.schemas"))
-    for place, schema in schemas.items():
-        fault = None if schema is None else module.schema_fault(schema)
+    for field, schema in schemas.items():
+        fault = None if schema is None else _find_schema_fault(schema)
         if fault is not None:
-            yield f"{path}: {place.replace('__', '.')}: not a JSON Schema: {fault}"
+            yield f"{path}: {field.replace('__', '.')}: not a JSON Schema: {fault}"
+
+
+def _find_schema_fault(schema: JsonObject) -> str | None:
+    """Return why a JSON Schema is invalid, or None."""
+    import jsonschema_rs  # noqa: PLC0415 - 6 MB, needed only once a repository is checked
+
+    try:
+        # offline: a repository's schema must not make us read files or addresses
+        jsonschema_rs.Draft202012Validator(schema, offline=True)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        return str(error).splitlines()[0][:MAX_FAULT_CHARS]
+    return None
 
 
 def _tool_faults(tree: RepositoryTree, compiles: bool) -> Iterator[str]:
