@@ -41,12 +41,13 @@ nightly: install ## take a million random steps through locks, skills and heartb
 migration: install ## write the SQL file that brings control's tables in line with their models (TOPIC=name)
 	@$(BIN)/python -m tests.support.schema_models $(TOPIC)
 
-check: install ## format, lint, types, imports, shape: what CI runs first
+check: install ## format, lint, types, imports, shape, words: what CI runs first
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy $(PACKAGES)
 	@$(BIN)/lint-imports
 	@$(BIN)/python tests/shape_check.py
+	@$(BIN)/python tests/words_check.py
 
 bench: install ## measure a turn's overhead, start-up and memory; writes .bench/results.json
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -36,7 +36,7 @@ BUILT_WITHIN_S = 300
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[ComposeStack]:
-    """Bring up a stack whose home belongs to an ordinary user, whoever runs the tests."""
+    """Bring up a stack whose home belongs to an ordinary user, also when root runs the tests."""
     owner = 1000 if os.geteuid() == 0 else None
     with running_containers(SCORE, owner) as stack:
         leave_a_note(stack)

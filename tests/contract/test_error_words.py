@@ -1,4 +1,4 @@
-"""What pydantic found wrong is told in words of ours: its own may hold a regular expression."""
+"""Validation messages are Choir's own: pydantic's may contain a regular expression."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Wait until a stack has mended itself after a kill."""
+"""Wait until a stack has recovered from a kill."""
 
 import asyncio
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-import choir_common.postgres.revisions  # noqa: F401 here, or every killed process would load Alembic anew
+import choir_common.postgres.revisions  # noqa: F401 here, or every killed process would load Alembic again
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.secret_file import edit_secret_file, read_secret_file

@@ -1,6 +1,6 @@
 """`kill -9` each process in the middle of a turn, at random points (GUARANTEES R1, R2, R6).
 
-After every kill the stack mends itself, and then: each accepted message has exactly one answer in the log,
+After every kill the stack recovers, and then: each accepted message has exactly one answer in the log,
 the person heard it once, no tool with a recorded result ran twice, and every chain verifies. The effect
 ledger is a file that each tool call appends one line to.
 """

@@ -51,7 +51,7 @@ def stack() -> Iterator[EmbeddedStack]:
 
 
 def order(mark: str) -> str:
-    """Return a message that starts two jobs, each of which appends its name to the ledger thrice."""
+    """Return a message that starts two jobs; each appends its name to the ledger three times."""
     lines = []
     for job in JOBS:
         call = json.dumps({"command": f"echo {mark}-{job} >> ledger.txt"})
@@ -117,7 +117,7 @@ async def test_every_core_job_ends_once_and_is_reported_once(
 
 
 def check_the_jobs(log: list[EventPayload], names: list[str]) -> None:
-    """Assert that each job began, ended and was told of once."""
+    """Assert that each job started, ended and was reported once."""
     started = {p.job_id: p.job_name for p in _all(log, CoreStarted)}
     assert Counter(started.values()) >= Counter(names)
     assert len(set(started.values())) == len(started)

@@ -105,7 +105,7 @@ async def status_of(agent: AgentHand) -> int:
 
 
 async def until_durable(world: World, agent: AgentHand) -> None:
-    """Send the same again until it is acknowledged; the stored log is the agent's own, whole."""
+    """Resend the request until it is acknowledged; the stored log is the agent's own, whole."""
 
     async def durable() -> bool:
         return await status_of(agent) == 200
@@ -204,7 +204,7 @@ async def test_a_slow_database_delays_and_a_silent_one_is_named() -> None:
         waiting = asyncio.create_task(status_of(agent))
         await until_reason(world, lambda said: said is not None and "did not answer" in said)
         assert not waiting.done()
-        # whoever asks is told why there is no answer, long before the statement's own deadline
+        # clients get the reason long before the statement's own deadline
         refused = await world.get("/v1/agents", timeout=60)
         assert refused.status_code == 503 and refused.headers["retry-after"]
         assert "Postgres hangs" in refused.json()["detail"]
@@ -325,7 +325,7 @@ async def test_a_pool_without_a_free_connection_refuses_and_recovers() -> None:
         lock = holder.transaction()
         await lock.start()
         await holder.execute("LOCK TABLE choir_control.sessions IN ACCESS EXCLUSIVE MODE")
-        # more than the pool holds, all of the same patch: whoever is first stores it
+        # more than the pool holds, all of the same patch: the first one stores it
         many = [
             asyncio.create_task(agent.post("HEARTBEAT", agent.heartbeat()))
             for _ in range(world.settings.database_connections + 4)

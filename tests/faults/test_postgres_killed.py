@@ -38,7 +38,7 @@ class Ledger:
 
 
 async def write(member: LoadAgent, ledger: Ledger, stop: asyncio.Event) -> None:
-    """Send one heartbeat after the other; the same again until it is acknowledged."""
+    """Send one heartbeat after the other; each is resent until it is acknowledged."""
     assert member.line is not None
     number, backoff = 0, Backoff()
     while not stop.is_set():

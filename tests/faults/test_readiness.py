@@ -1,4 +1,4 @@
-"""GUARANTEES 11: while a dependency hangs, whoever needs it says so on /readyz, and lives.
+"""GUARANTEES 11: while a dependency hangs, each service that needs it reports that on /readyz and stays up.
 
 A stopped process (SIGSTOP) keeps its sockets open and answers nothing: harder to notice than one that is
 gone. The supervisor replaces a service that stays like that, but not at once: here most go on before.

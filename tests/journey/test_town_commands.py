@@ -190,7 +190,7 @@ async def test_an_admin_builds_and_updates(town: Town, repository: GitRepository
     await town.ada.sees("agent update of aide: ", after)
     operation = begun.split("/operation ")[1].split()[0]
     assert "succeeded" in await town.ada.asks(f"/operation {operation}", "agent update of aide")
-    assert (await view(town, "aide"))["session_id"] != before  # it goes on with the new image
+    assert (await view(town, "aide"))["session_id"] != before  # it runs the new image
     after = town.ada.newest
     await town.ada.asks("/update-all", "All agents are being updated")
     told = (await town.ada.sees("agent update-all of all: ", after)).text

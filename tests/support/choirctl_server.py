@@ -73,7 +73,7 @@ def _answer(connection: socket.socket, number: int) -> None:
     try:
         connection.sendall(f"{number}\n".encode())
     except OSError:
-        return  # whoever asked has given up
+        return  # the client has disconnected
 
 
 def _run_command(connection: socket.socket, streams: Sequence[int]) -> NoReturn:

@@ -101,7 +101,7 @@ class MemoryService:
             MemoryTransfer(database, spaces, audit, self._queue.notify),
         )
         self._sessions = self._session_door()
-        self._errands = self._make_errands(secrets)
+        self._errands = self._make_tasks(secrets)
         self._rounds = MaintenanceScheduler(store.list_agents, self._errands.make, settings.round_s)
         self._upkeep = DatabaseUpkeep(self._database, _habits(settings))
         self._health = HealthCheck(self._database, self._bus, self._embedders)
@@ -159,7 +159,7 @@ class MemoryService:
         doors = (self._agents, self._sessions, self._operators, self._reminders, hints, brought)
         return tuple(endpoint for door in doors for endpoint in door.table())
 
-    def _make_errands(self, secrets: MemorySecrets) -> MaintenanceTasks:
+    def _make_tasks(self, secrets: MemorySecrets) -> MaintenanceTasks:
         key = _shown(secrets.model_key)
         return MaintenanceTasks(
             self._database,

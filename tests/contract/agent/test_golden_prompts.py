@@ -1,7 +1,7 @@
 """The exact bytes of both lanes' prompts, before and after a compaction.
 
 A golden file holds a prompt as it goes over the wire, one message a line. After a change that is meant, write
-them anew with `GOLDEN=write .venv/bin/pytest tests/contract/agent` and read the difference.
+them again with `GOLDEN=write .venv/bin/pytest tests/contract/agent` and read the difference.
 """
 
 import os

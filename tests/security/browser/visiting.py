@@ -37,7 +37,7 @@ class FlippingResolver:
 
 
 def name_the_trap(resolver: FlippingResolver) -> None:
-    """Give this machine names, one of which changes its mind after the first question."""
+    """Give this machine names; one resolves differently after the first query."""
     resolver.names |= {
         "trap.test": ["127.0.0.1"],
         "mixed.test": ["10.0.0.1 127.0.0.1 ::1"],
@@ -67,7 +67,7 @@ async def browse(
 
 
 def pass_of(proxy: EgressProxy, agent_id: str = "main") -> str:
-    """Give the header field by which an agent's pages are let through the proxy."""
+    """Return the header field with which the proxy accepts an agent's pages."""
     entry = proxy.issue_credentials(agent_id)
     pair = base64.b64encode(f"{entry.username}:{entry.password}".encode()).decode()
     return f"Proxy-Authorization: Basic {pair}"

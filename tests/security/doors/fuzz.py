@@ -69,7 +69,7 @@ class Fuzz:
         return self.answers.total()
 
     def not_reached(self, operations: Sequence[Any]) -> list[str]:
-        """Return the routes of which every case was turned away at the door: nothing was proven of them."""
+        """Return the routes that rejected every case at authentication: nothing was proven about them."""
         reached = {route for route, status in self.answers if status not in REFUSED_AT_THE_DOOR}
         return sorted({_name(one) for one in operations} - reached)
 

@@ -1,4 +1,4 @@
-"""Serve git repositories over HTTPS to whoever shows the right header, and note what everybody shows.
+"""Serve git repositories over HTTPS to clients with the right header, and record the headers of all.
 
 Run by `git_servers` as `python -m tests.service.agent.git_https ROOT CERTIFICATE KEY`, with the header on
 standard input; it prints its port.
@@ -99,7 +99,7 @@ def _readable() -> Iterator[Path]:
 
 
 def main(root: str, certificate: str, key: str) -> None:
-    """Serve for ever."""
+    """Serve until the process ends."""
     Handler.root, Handler.wanted = Path(root), sys.stdin.readline().strip()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

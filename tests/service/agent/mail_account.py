@@ -1,4 +1,4 @@
-"""The mail tools' surroundings: an account, a certificate they trust, a workspace.
+"""Environment of the mail tools: an account, a certificate they trust, a workspace.
 
 Fixtures and makers of the tests that send mail and of those that read it; both import them.
 """

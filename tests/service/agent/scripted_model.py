@@ -32,7 +32,7 @@ Script = Callable[[Asked], Response]
 
 
 def says(text: str) -> Response:
-    """Answer with words."""
+    """Answer with text."""
     return _completion({"role": "assistant", "content": text}, "stop")
 
 

@@ -72,7 +72,7 @@ class Survived:
         return [p for p in self.control.payloads() if isinstance(p, kind)]
 
     async def ended(self, count: int = 1) -> list[CoreStopped]:
-        """Wait until `count` core jobs have ended, and the user was told of each."""
+        """Wait until `count` core jobs have ended and each was reported to the user."""
 
         await self.control.until(lambda: len(self.all(CoreStopped)) >= count, self.timeout_s)
         await self.told(count)

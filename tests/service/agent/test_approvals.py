@@ -114,7 +114,7 @@ async def test_it_runs_once_a_human_has_allowed_it() -> None:
         approval = await desk.asked()
         await asyncio.sleep(0.1)
         assert (desk.tool.runs, desk.use.done()) == (0, False)
-        assert desk.control.replies() == []  # control tells the user, in words of its own
+        assert desk.control.replies() == []  # control notifies the user itself
         await desk.decide(approval, "approved")
         assert (await desk.result()).status == "success"
     assert desk.tool.runs == 1

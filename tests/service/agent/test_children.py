@@ -177,7 +177,7 @@ def _read(path: Path) -> str:
 
 
 def _runs(pid: int) -> bool:
-    """Tell whether a process does anything; a zombie waits for whoever inherited it."""
+    """Return whether a process runs; a zombie waits for its adoptive parent."""
     stat = _read(Path(f"/proc/{pid}/stat"))
     return bool(stat) and stat.rsplit(")", 1)[1].split()[0] != "Z"
 

@@ -1,4 +1,4 @@
-"""Reading mail from a real server: what is told of it, and every way it can fail."""
+"""Reading mail from a real server: the result, and every way it can fail."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -151,7 +151,7 @@ async def test_the_memory_of_an_agent_that_has_lived_is_carried_whole_and_search
     until_embedded(shell, "heir")
     shell.succeeds("memory", "export", "heir", "--out", str(exported[1]))
     again = [json.loads(line) for line in exported[1].read_text().splitlines()][1:-1]
-    # nobody goes on with a session that was carried: the live one has ended
+    # no process continues an imported session: the live one has ended
     for one in (*records, *again):
         one.pop("ended_at", None) if one["type"] == "passed_session" else None
     assert again == records
@@ -169,7 +169,7 @@ async def test_the_memory_of_an_agent_that_has_lived_is_carried_whole_and_search
 
 
 async def lived_sessions(memory: SessionMemoryClient) -> None:
-    """Archive twelve ended sessions of `main`, of which two are promoted, and a live one."""
+    """Archive twelve ended sessions of `main`, two of them promoted, and a live one."""
     for day in range(13):
         script = LogBuilder(f"day-{day}", started_at=BEGAN + timedelta(days=day))
         script.start()

@@ -29,7 +29,7 @@ class Watcher:
         self.heard.append(activity)
 
     def cards(self, card_id: str) -> list[Card]:
-        """Return what was told of a card, in order."""
+        """Return the updates of a card, in order."""
         told = [activity.what for activity in self.heard]
         return [what for what in told if isinstance(what, Card) and what.card_id == card_id]
 

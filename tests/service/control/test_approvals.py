@@ -1,4 +1,4 @@
-"""A request for a human's decision: stored once, decided once, by whoever is first, and told with it."""
+"""Approvals: stored once, decided once by the first decision, and announced in the same transaction."""
 
 import asyncio
 import json

@@ -66,7 +66,7 @@ class Stubborn(FakeSessionMemory):
 
 @dataclass
 class Documents:
-    """Knowledge of which nothing is known, but what of it was erased."""
+    """A fake memory that stores nothing and records what was erased."""
 
     erased: list[str]
 

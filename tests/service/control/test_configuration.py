@@ -207,7 +207,7 @@ async def test_an_agent_that_cannot_follow_is_named_with_the_reason(
     report = (await apply(world))["report"]
     row = named(report, "main")
     assert row["state"] == "failed" and "'default'" in row["detail"] and row["version"] == 1
-    # it goes on with what it has
+    # it continues with its current configuration
     await heartbeat(agent, 1)
 
 

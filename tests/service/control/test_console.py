@@ -80,7 +80,7 @@ async def test_a_message_is_passed_on_and_its_answer_back(
     assert (answer.status_code, answer.json()) == (202, {"inbox_id": "in_1"})
     [(method, url, sent, headers)] = console.asked
     assert (method, url, sent) == ("POST", "/v1/dms/console/messages?wait=1", body)
-    # the gateway trusts control, whoever asked it
+    # the gateway trusts control for every user
     assert headers["authorization"] == f"Bearer {OPERATOR_TOKEN}"
 
 
@@ -212,5 +212,5 @@ async def test_under_overload_messages_are_refused_at_once_with_the_time_to_come
     console.accepts.set()
     answers = await asyncio.gather(*waiting)
     assert sum(answer.status_code == 202 for answer in answers) >= 40
-    # and whoever was refused comes through when he repeats it
+    # and a rejected client succeeds when it retries
     assert (await say(waiting.index(done[0]))).status_code == 202

@@ -188,7 +188,7 @@ async def test_a_bots_token_reaches_a_running_gateway_and_its_user_is_heard(
         return bool(report["gateway"]["state"] == "applied")
 
     await until(reported)
-    # a gateway that begins anew, with the old secrets, is given them again
+    # a gateway that restarts with the old secrets gets the new ones again
     await gateway.kill()
     await gateway.start()
     await telegram.user(7, BOT).send("and now?")

@@ -96,7 +96,7 @@ class GatewayStandIn:
 
     @property
     def texts(self) -> list[str]:
-        """What was said anew; edits of what had been said are not among it."""
+        """New messages, without edits of earlier ones."""
         return [message.text for message in self.delivered if message.edits is None]
 
 

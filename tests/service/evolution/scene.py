@@ -145,7 +145,7 @@ class Scene:
         return found
 
     async def said(self) -> list[str]:
-        """Return what the session was told of how it went."""
+        """Return the outcome that the session was notified about."""
         rows = await self.database.fetch(
             "SELECT body ->> 'text' AS text FROM choir_control.signals "
             "WHERE body ->> 'kind' = 'inject' ORDER BY seq"
@@ -203,7 +203,7 @@ async def make_scene(database: Database, root: Path) -> Scene:
 
 
 class Between:
-    """A coroutine with a deed done at its n-th wait: a change of the world, or the process's end."""
+    """A coroutine with an action at its n-th wait: an outside change, or the process's end."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], at: int, deed: Callable[[], Any]) -> None:
         self._work = work

@@ -15,7 +15,7 @@ from tests.support.postgres import PASSWORD
 FILES: dict[str, str | bytes] = {"README.md": "two\n", "skills/old.json": "{}\n"}
 MOST_WAITS = 200
 EVERY = 3
-"""Waits between two deeds: git is started some twenty times, each start is a handful of waits."""
+"""Waits between two actions: git is started some twenty times, each start is a handful of waits."""
 
 
 async def test_a_config_that_is_edited_at_any_wait_is_never_mixed_with_what_was_approved(
@@ -101,7 +101,7 @@ async def test_a_request_that_is_altered_in_the_database_at_any_wait_is_never_ca
 
 
 def _forger(dsn: str, approval: str, column: str, value: str) -> Callable[[], None]:
-    """Return a deed that alters a request from outside, and is done when it returns."""
+    """Return an action that changes a request from outside and has finished when it returns."""
     cast = "" if column == "digest" else "::json"
 
     async def alter() -> None:

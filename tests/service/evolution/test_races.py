@@ -230,7 +230,7 @@ async def test_buttons_doors_the_clock_and_restarts_make_one_decision_and_at_mos
         )
         first[who] += 1
         await _check_what_was_told(scene, race)
-        # whoever is late is told the same neutral words, and changes nothing
+        # a late decision gets the same neutral answer and changes nothing
         before = dict(race.won)
         await asyncio.gather(race.press(race.yes, "late"), race.press(race.no, "later"))
         assert race.won == before

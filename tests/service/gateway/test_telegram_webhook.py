@@ -64,7 +64,7 @@ async def gateway(
 
 @contextlib.asynccontextmanager
 async def control_door(content: bytes) -> AsyncIterator[str]:
-    """Serve a file as control does, to whoever shows the operator's token; give the address."""
+    """Serve a file as control does, to clients with the operator's token; return the address."""
 
     async def give(request: Request) -> Response:
         known = request.headers.get("authorization") == f"Bearer {OPERATOR}"

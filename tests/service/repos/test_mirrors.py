@@ -1,4 +1,4 @@
-"""Mirrors of real git repositories: fetched, read, stale, and mended."""
+"""Mirrors of real git repositories: fetched, read, stale, and repaired."""
 
 import os
 from pathlib import Path

@@ -92,7 +92,7 @@ class Explored:
         return [one for one in self.worlds if one.table.waiting and not one.table.holding]
 
     def starved(self) -> list[int]:
-        """Return the callers that may wait for ever although every holder ends in the end."""
+        """Return the callers that may never get their locks although every holder ends."""
         return [caller for caller in range(len(self.callers)) if self._starves(caller)]
 
     def _starves(self, caller: int) -> bool:

@@ -1,4 +1,4 @@
-"""An error of a model names the model, its endpoint or secret, and what mends it."""
+"""An error of a model names the model, its endpoint or secret, and how to fix it."""
 
 from datetime import UTC, datetime
 

@@ -80,7 +80,7 @@ class ReadersFirstTable(CheckedTable):
 
 
 class BoundlessReadsTable(CheckedTable):
-    """Twin: the edge's reads pass whoever waits for the workspace, also when no core job has it."""
+    """Control case: the edge's reads pass every caller that waits for the workspace, also when no core job has it."""
 
     def _obstacle_of_new(self, claim: Claim) -> Claim | None:
         before = self._waiting_index.find_conflict(claim, dirty=True)
@@ -93,7 +93,7 @@ class BoundlessReadsTable(CheckedTable):
 
 
 class BlindTable(CheckedTable):
-    """Twin: whoever looks into the workspace dirtily sees no lock at all."""
+    """Control case: a dirty read of the workspace sees no lock at all."""
 
     def _obstacle_of_new(self, claim: Claim) -> Claim | None:
         return None if claim.may_read_dirty else super()._claim_blocking_new(claim)

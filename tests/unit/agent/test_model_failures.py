@@ -1,4 +1,4 @@
-"""What providers' errors mean, in words for a user."""
+"""Messages for users about providers' errors."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""A turn that is put aside stays in the prompt, and stands last once the model goes on with it."""
+"""A turn that is put aside stays in the prompt, and is last once the model resumes it."""
 
 import orjson
 

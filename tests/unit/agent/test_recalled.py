@@ -1,4 +1,4 @@
-"""What a model is told of what memory found."""
+"""Memory results as the model sees them."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The SDK loads without its catalogue of types, and whoever needs a type still gets it."""
+"""The SDK loads without its catalogue of types, and code that needs a type still gets it."""
 
 import subprocess
 import sys

@@ -31,7 +31,7 @@ def row(manifest: ToolManifest) -> str:
 
 
 def locks(runtime: RuntimeView) -> str:
-    """Return the locks in words."""
+    """Return the locks as text."""
     named = [f"`{lock.resource.replace('{path}', '<path>')}` {lock.mode}" for lock in runtime.locks]
     return ", ".join(named) or "none"
 

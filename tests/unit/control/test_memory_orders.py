@@ -1,4 +1,4 @@
-"""What the memory service is told of the configuration, and what a change of it takes."""
+"""The part of the configuration that memory receives, and the effect of its changes."""
 
 import pytest
 

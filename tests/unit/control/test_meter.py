@@ -1,4 +1,4 @@
-"""Tokens are counted by agent and model, and no stranger can make series without end."""
+"""Tokens are counted by agent and model, and no outsider can create an unlimited number of series."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Small rooms by themselves: the outbox's lane, the vault, the status board, lease tokens, the bell."""
+"""Small classes of control: the outbox's lane, the vault, the status board, lease tokens, the notifier."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a model proposes to remember, and what of it is let in."""
+"""Candidate facts of a model, and which of them are accepted."""
 
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -36,7 +36,7 @@ def make(**fields: object) -> Candidate:
         ({"lasts": "unsure"}, "hold"),
         ({"explicit": False}, "hold"),
         ({"lasts": "passing"}, "drop"),
-        # what was not said is not believed, whoever says it was
+        # a quotation that nobody wrote is rejected, for every speaker
         ({"quote": "I only drink coffee"}, "drop"),
         ({"source": 3}, "drop"),
         ({"source": 0}, "drop"),

@@ -13,7 +13,7 @@ CALLS = 2
 
 
 class Desk:
-    """An embedder that answers when it is let."""
+    """An embedder that answers when the test allows it."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -33,7 +33,7 @@ class Desk:
 
 
 async def ask(desk: Desk, *texts: str) -> list[Vector | BaseException]:
-    """Ask for all at once, and let the desk answer once all of them wait."""
+    """Ask for all at once, and answer once all of them wait."""
     together = QueryBatcher(desk.embed, CALLS)
     tasks = [asyncio.create_task(together.embed(text)) for text in texts]
     while len(desk.asked) < min(CALLS, len(texts)):

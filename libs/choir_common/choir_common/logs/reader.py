@@ -29,7 +29,7 @@ def read_lines(path: Path, newest: int | None = None) -> Generator[bytes, None, 
 
 
 def follow_lines(path: Path, newest: int | None = None) -> Generator[bytes, None, None]:
-    """Yield the lines of `read_lines` and then every appended line, without end.
+    """Yield the lines of `read_lines` and then every appended line, until cancelled.
 
     Raises OSError if it cannot be read.
     """

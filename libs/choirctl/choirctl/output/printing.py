@@ -1,6 +1,6 @@
 """Output of all commands: data on standard output, everything else on standard error.
 
-There is no colour on a pipe, and none where NO_COLOR is set (rich does both).
+Output has no colour on a pipe or if NO_COLOR is set (rich does both).
 """
 
 import json

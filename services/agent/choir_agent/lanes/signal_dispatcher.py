@@ -102,7 +102,7 @@ class SignalDispatcher:
                 await self._edge.queue_message(signal.body)
             case InjectSignal() | CancelSignal() | CompactSignal():
                 if signal.seq > self._arbiter.state.last_signal:
-                    self._obey(signal.body, signal.seq)
+                    self._handle(signal.body, signal.seq)
             case ApprovalResolvedSignal():
                 self._decisions.take_up(signal.body)
                 self._edge.recheck_parked_turns()
@@ -113,7 +113,7 @@ class SignalDispatcher:
             case _:
                 assert_never(signal.body)
 
-    def _obey(self, body: InjectSignal | CancelSignal | CompactSignal, seq: int) -> None:
+    def _handle(self, body: InjectSignal | CancelSignal | CompactSignal, seq: int) -> None:
         match body:
             case InjectSignal():
                 self._edge.inject(body, seq)

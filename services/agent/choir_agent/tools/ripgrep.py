@@ -87,7 +87,7 @@ class MatchCollector(StreamSink):
         here.matches += is_match
         self.count += is_match
         if not self._files_only:
-            line: JsonObject = {"line": data.get("line_number"), "text": _around(data)}
+            line: JsonObject = {"line": data.get("line_number"), "text": _matched_line(data)}
             if not is_match:
                 line["context"] = True
             here.lines.append(line)
@@ -96,7 +96,7 @@ class MatchCollector(StreamSink):
             self.enough.set()
 
 
-def _around(data: JsonObject) -> str:
+def _matched_line(data: JsonObject) -> str:
     """Return the line, truncated to the part with the match."""
     text = _text(data.get("lines")).rstrip("\r\n")
     if len(text) <= MAX_LINE_CHARS:

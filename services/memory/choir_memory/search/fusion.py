@@ -168,7 +168,7 @@ class _Scoring:
         return np.vstack((weights, np.zeros(counts.shape[1])))
 
     @cached_property
-    def _around(self) -> Sequence[RowNumbers]:
+    def _neighbor_rows(self) -> Sequence[RowNumbers]:
         """Return the rows of the documents two and one before, and one and two after each document."""
         count = len(self._material.ids)
         if "window" not in self._arms:
@@ -179,7 +179,7 @@ class _Scoring:
         whole = self._information.sum()
         if whole <= 0:
             return np.zeros(len(self._material.ids))
-        own, (before2, before, after, after2) = self._own, self._around
+        own, (before2, before, after, after2) = self._own, self._neighbor_rows
         asks = np.minimum(1.0, 2 * np.append(self._material.question_shares, 0.0)[before])
         inherited = WEIGHT_FROM_PREVIOUS + (WEIGHT_FROM_QUESTION - WEIGHT_FROM_PREVIOUS) * asks
         held = np.maximum(own[:-1], own[before] * inherited[:, None])
@@ -190,7 +190,7 @@ class _Scoring:
         return shares
 
     def _meaning(self) -> Floats:
-        near, (_, before, after, _) = self._nearness, self._around
+        near, (_, before, after, _) = self._nearness, self._neighbor_rows
         meaning: Floats = near[:-1] + NEIGHBOUR_WEIGHT * (near[before] + near[after])
         return meaning
 

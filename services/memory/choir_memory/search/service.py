@@ -176,7 +176,7 @@ class SearchService:
         async with self._reading(search) as held:
             if everything or "find" not in search.stages.took_ms:
                 with search.stages.stage("find"):
-                    sought = self._sought(search, everything)
+                    sought = self._retrieval_query(search, everything)
                     search.found = await retrieve(held, self.corpora, sought)
             different = await self._different(search, held)
             search.fused = [one.fused for one in different]
@@ -204,7 +204,7 @@ class SearchService:
             # duplicates left too few hits: rank more documents
             most = min(MAX_RANKED, most * 4)
 
-    def _sought(self, search: _SearchState, everything: bool) -> RetrievalQuery:
+    def _retrieval_query(self, search: _SearchState, everything: bool) -> RetrievalQuery:
         query, terms = search.query, None
         if "text" in query.arms or query.mode != "semantic":
             words = content_terms(query.query)
