@@ -11,7 +11,7 @@ RULES = WordRules(
     names={"desk": 'write "ApprovalService"'},
     foreign_names=frozenset({"STANDING_DESK"}),
     participles=frozenset({"found", "held"}),
-    percent_ceiling=10.0,
+    participle_ceiling=1,
     banned_ceiling=0,
     exempt=[],
 )
@@ -67,10 +67,15 @@ def test_a_name_that_contains_a_banned_word_as_letters_only_is_none() -> None:
 
 
 def test_variables_are_faults_only_above_their_ceiling() -> None:
-    nouns = "\n".join(f"noun{number} = {number}" for number in range(19))
-    assert name_faults(f"{nouns}\nfound = 1") == []
-    assert name_faults(f"{nouns}\nfound = 1\nheld = 2\n_held = 3") != []
-    assert name_faults(f"{nouns}\ndesk = 1") == ['module.py:20: "desk": write "ApprovalService"']
+    assert name_faults("found = 1") == []
+    assert name_faults("found = 1\n_held = 2")[0].startswith("2 variables above the ceiling 1")
+    assert name_faults("desk = 1")[0].startswith("1 variables above the ceiling 0")
+
+
+def test_all_variables_can_be_listed() -> None:
+    names = BoundNames()
+    names.collect("module.py", ast.parse("found = 1"))
+    assert list(check_names(names, RULES, list_all=True)) == ['module.py:1: "found": write a noun']
 
 
 def test_attributes_parameters_and_exceptions_are_bindings() -> None:

@@ -87,7 +87,7 @@ def commands_below(root: psutil.Process, *names: str) -> list[tuple[psutil.Proce
 def named_below(root: psutil.Process, *names: str) -> list[psutil.Process]:
     """List the processes below `root` with one of these in their names.
 
-    Not those that report crashes: the process that adopts orphans has them as children, and they end by themselves.
+    Not those that report crashes: init adopts orphans, and they end by themselves.
     """
     found = []
     for child in root.children(recursive=True):

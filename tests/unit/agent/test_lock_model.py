@@ -80,7 +80,7 @@ class ReadersFirstTable(CheckedTable):
 
 
 class BoundlessReadsTable(CheckedTable):
-    """Control case: the edge's reads pass every caller that waits for the workspace, also when no core job has it."""
+    """Control case: the edge's reads pass callers that wait for the workspace, even without a core job."""
 
     def _obstacle_of_new(self, claim: Claim) -> Claim | None:
         before = self._waiting_index.find_conflict(claim, dirty=True)
