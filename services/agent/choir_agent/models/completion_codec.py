@@ -46,24 +46,24 @@ def render_request(settings: ModelConfig, prompt: Prompt) -> bytes:
     return b"".join([*body, b"}"])
 
 
-class _Lenient(BaseModel):
+class _CompletionModel(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
-class _Message(_Lenient):
+class _Message(_CompletionModel):
     model_config = ConfigDict(extra="allow")
     content: JsonValue = None
     tool_calls: JsonValue = None
     refusal: JsonValue = None
 
 
-class _Choice(_Lenient):
+class _Choice(_CompletionModel):
     message: _Message
     finish_reason: JsonValue = None
     error: JsonValue = None
 
 
-class _CompletionBody(_Lenient):
+class _CompletionBody(_CompletionModel):
     choices: list[_Choice] = Field(default_factory=list)
     model: JsonValue = None
     usage: JsonValue = None

@@ -44,15 +44,15 @@ def _items(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-class _Lenient(BaseModel):
+class _DeltaModel(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _Key(_Lenient):
+class _Key(_DeltaModel):
     key: str
 
 
-class _NewFact(_Lenient):
+class _NewFact(_DeltaModel):
     key: str = Field(min_length=1, max_length=MAX_KEY)
     value: str = Field(min_length=1, max_length=MAX_VALUE)
     source_event: str = ""
@@ -61,7 +61,7 @@ class _NewFact(_Lenient):
 _Many = Field(default=(), max_length=MAX_REFERENCES)
 
 
-class MemoryDelta(_Lenient):
+class MemoryDelta(_DeltaModel):
     """A change of a reference summary; `add_fact` and `remove_fact` accept one fact or a list."""
 
     mode: Literal["append", "overwrite"] = "append"
