@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
-from choir_agent.control_client.backoff import Backoff
+from choir_common.backoff import Backoff
 from choir_common.http.client import make_client
 from choir_local.postgres import EmbeddedPostgres
 from tests.support.load import LoadAgent, LoadTest, running_load, sample_event

@@ -10,8 +10,8 @@ from typing import Literal
 
 import structlog
 
-from choir_agent.control_client.backoff import Backoff
 from choir_agent.control_client.control_client import ControlClient
+from choir_common.backoff import Backoff
 from choir_common.errors import RateLimited, Unavailable
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse

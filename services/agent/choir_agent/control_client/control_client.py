@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import httpx2
 
-from choir_agent.control_client.backoff import Backoff
 from choir_agent.control_client.unix_transport import UnixTransport
+from choir_common.backoff import Backoff
 from choir_common.errors import (
     ChoirError,
     Fenced,

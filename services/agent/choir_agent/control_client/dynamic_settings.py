@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 import structlog
 
-from choir_agent.control_client.backoff import Backoff
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.settings import CurrentSettings
+from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError, Forbidden, NotFound, Unavailable
 from choir_common.telemetry import Redactor
 from choir_common.wire.config import AgentSettings

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import structlog
 
-from choir_agent.control_client.backoff import Backoff
 from choir_agent.control_client.control_client import ControlClient, error_from_response
+from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.http import sse_read
 from choir_common.ids import new_id

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import structlog
 
-from choir_agent.control_client.backoff import Backoff
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.log.session_log import LogEntry, SessionLog
+from choir_common.backoff import Backoff
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Fenced, TooLarge, Unauthorized
 from choir_common.eventlog.chain import LogHead

@@ -5,10 +5,10 @@ Called by the host tools. In control, `hosttools` handles the request.
 
 import asyncio
 
-from choir_agent.control_client.backoff import Backoff
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed
+from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError, Fenced, OutcomeUnknown, Unauthorized, Unavailable
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse

@@ -6,9 +6,9 @@ signal, long after the call has ended. The same call always creates the same pro
 
 import asyncio
 
-from choir_agent.control_client.backoff import Backoff
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError, Fenced, RateLimited, Unauthorized, Unavailable
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalResponse

@@ -9,6 +9,7 @@ import structlog
 from telegram import Bot
 from telegram.error import Conflict, RetryAfter, TelegramError
 
+from choir_common.backoff import Backoff
 from choir_gateway.channels.telegram.pauses import describe_error, retry_after_s
 from choir_gateway.channels.telegram.update_handler import FIRST_WAIT_S, MAX_WAIT_S, UpdateHandler
 from choir_gateway.channels.telegram.update_parser import ALLOWED_UPDATES
@@ -31,17 +32,16 @@ class UpdatePoller:
 
     async def run(self) -> None:
         """Receive updates until cancelled."""
-        failures = 0
+        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
         while True:
-            usual_s = min(MAX_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8))
             try:
                 await self._poll()
-                failures = 0
+                backoff.reset()
                 continue
             except RetryAfter as error:
                 wait_s = retry_after_s(error)
             except TelegramError as error:
-                wait_s = usual_s
+                wait_s = backoff.pause_s()
                 self.error = describe_error(error)
                 log.warning("no updates", gateway=self._gateway, reason=self.error)
                 await self._remove_webhook(error)
@@ -49,7 +49,6 @@ class UpdatePoller:
                 wait_s = MAX_WAIT_S
                 self.error = "An update could not be read; the log of the gateway says why."
                 log.exception("poll failed", gateway=self._gateway, offset=self._offset)
-            failures += 1
             await asyncio.sleep(wait_s)
 
     async def _poll(self) -> None:

@@ -12,6 +12,7 @@ import structlog
 from telegram import Bot, Update
 from telegram.error import TelegramError
 
+from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.messages import ButtonPress, InboundMessage
 from choir_gateway.channels.interface import ChannelDependencies
@@ -74,7 +75,7 @@ class UpdateHandler:
             log.info("press not answered", gateway=self._gateway, reason=error.message)
 
     async def _retry(self, ask: Callable[[], Awaitable[T]]) -> T | None:
-        failures = 0
+        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
         while True:
             try:
                 return await ask()
@@ -83,5 +84,4 @@ class UpdateHandler:
                 return None
             except ChoirError as error:
                 log.info("update waits", gateway=self._gateway, reason=error.message)
-            failures += 1
-            await asyncio.sleep(min(MAX_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8)))
+            await asyncio.sleep(backoff.pause_s())
