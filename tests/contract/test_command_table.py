@@ -16,7 +16,7 @@ from choir_control.conversations.commands.table import CHAT_COMMANDS
 from choir_control.settings import ControlSecrets, ControlSettings
 from choirctl.app import COMMANDS, build_app
 from tests.service.control.hand_runtime import HandRuntime
-from tests.support.coverage import SHELL, TestCoverage, collect_coverage, commands_of
+from tests.support.coverage import SHELL, SuiteCoverage, collect_coverage, commands_of
 
 # commands of the machine choirctl runs on: no choird is asked, or there is none yet
 LOCAL = {
@@ -42,7 +42,7 @@ LOCAL = {
 
 
 @pytest.fixture(scope="module")
-def tried() -> TestCoverage:
+def tried() -> SuiteCoverage:
     return collect_coverage()
 
 
@@ -80,7 +80,7 @@ def test_every_command_of_choirctl_stands_in_the_table_or_is_local(commands: set
 
 
 def test_every_route_is_tried_against_a_running_system(
-    routes: set[str], tried: TestCoverage
+    routes: set[str], tried: SuiteCoverage
 ) -> None:
     by_route = {row.route: row.choirctl for row in CHAT_COMMANDS}
     untried = []
@@ -93,13 +93,13 @@ def test_every_route_is_tried_against_a_running_system(
 
 
 def test_every_command_of_choirctl_is_tried_against_a_running_system(
-    commands: set[str], tried: TestCoverage
+    commands: set[str], tried: SuiteCoverage
 ) -> None:
     untried = sorted(name for name in commands if not tried.command(name))
     assert not untried, f"no test runs: {', '.join(untried)}"
 
 
-def test_every_typed_command_is_tried_in_a_conversation(tried: TestCoverage) -> None:
+def test_every_typed_command_is_tried_in_a_conversation(tried: SuiteCoverage) -> None:
     said = {text.split("@")[0] for words in tried.words for text in words if text.startswith("/")}
     typed = {row.typed_form for row in CHAT_COMMANDS if row.typed_form}
     untried = [
@@ -110,7 +110,7 @@ def test_every_typed_command_is_tried_in_a_conversation(tried: TestCoverage) -> 
     assert not untried, f"no test says: {', '.join(sorted(untried))}"
 
 
-def test_what_no_test_names_is_found_untried(tried: TestCoverage) -> None:
+def test_what_no_test_names_is_found_untried(tried: SuiteCoverage) -> None:
     assert not tried.route("GET", "/v1/agents/{agent_id}/" + "nothing")
     assert not tried.command("agent " + "dance")
 

@@ -24,7 +24,7 @@ TEMPLATE = re.compile(r"\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True)
-class TestCoverage:
+class SuiteCoverage:
     """Requests and commands found in the tests."""
 
     requests: frozenset[tuple[str, str]]
@@ -49,7 +49,7 @@ class TestCoverage:
         return any(words[: len(wanted)] == wanted for words in self.commands)
 
 
-def collect_coverage() -> TestCoverage:
+def collect_coverage() -> SuiteCoverage:
     """Return the requests and commands of all tests against a running system."""
     requests: set[tuple[str, str]] = set()
     words: set[tuple[str, ...]] = set()
@@ -67,7 +67,7 @@ def collect_coverage() -> TestCoverage:
                     case ast.Assign(value=value) if (path := _text(value)) and path[0] == "/":
                         # a path in a variable, which a later call requests
                         requests.add((ANY, path.split("?")[0]))
-    return TestCoverage(frozenset(requests), frozenset(words), frozenset(commands))
+    return SuiteCoverage(frozenset(requests), frozenset(words), frozenset(commands))
 
 
 def commands_of(tree: ast.Module) -> Iterator[tuple[str, ...]]:
