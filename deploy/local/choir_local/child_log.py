@@ -1,11 +1,11 @@
 """Log of one child: a new pipe for each of its processes, and one file for all of them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from choir_common.logs.file import LogFile
-from choir_common.logs.pump import LineWriter, PipeReader, RedactFunction
-from choir_common.logs.retention import LogLimits
+from choir_common.logs.pump import LineWriter, PipeReader
+from choir_common.logs.retention import LogLimitsSource
+from choir_common.redactor import Redactor
 
 SETTLED_S = 1.0
 
@@ -16,13 +16,13 @@ class ChildLog:
     def __init__(
         self,
         path: Path,
-        clean: RedactFunction = str,
-        limits: Callable[[], LogLimits] = LogLimits,
+        redactor: Redactor | None = None,
+        limits: LogLimitsSource | None = None,
     ) -> None:
-        """Configure `<source>.log`; `clean` is the redactor, `limits` return how much is retained."""
+        """Configure `<source>.log`."""
         self.path = path
         self._file = LogFile(path.parent, path.stem, limits)
-        self._clean = clean
+        self._redactor = redactor or Redactor()
         self._pump: PipeReader | None = None
 
     async def open_pipe(self) -> int:
@@ -31,7 +31,7 @@ class ChildLog:
         Raises OSError.
         """
         self._file.open()
-        writer = LineWriter(self._file, self.path.stem, self._clean)
+        writer = LineWriter(self._file, self.path.stem, self._redactor)
         self._pump, write_end = await PipeReader.open(writer)
         return write_end
 

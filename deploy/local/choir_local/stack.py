@@ -123,7 +123,7 @@ class Stack:
             build_children(parts, self._services),
             self.home.logs,
             self._children_changed,
-            redactor.redact,
+            redactor,
             LogLimitsReader(self.home.config_file),
         )
 

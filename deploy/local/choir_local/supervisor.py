@@ -21,8 +21,8 @@ from typing import TypeVar
 import psutil
 
 from choir_common.errors import StartupError
-from choir_common.logs.pump import RedactFunction
-from choir_common.logs.retention import LogLimits
+from choir_common.logs.retention import LogLimitsSource
+from choir_common.redactor import Redactor
 from choir_local.child_log import ChildLog
 from choir_local.launch import Command, launch
 from choir_local.liveness import LivenessProbe, ReplacementBudget, wait_for_hang
@@ -71,8 +71,8 @@ class Supervisor:
         children: Sequence[ChildSpec],
         logs: Path,
         report: Callable[[dict[str, ChildState]], None],
-        clean: RedactFunction = str,
-        limits: Callable[[], LogLimits] = LogLimits,
+        redactor: Redactor | None = None,
+        limits: LogLimitsSource | None = None,
     ) -> None:
         """`report` is called with all states whenever one changes; the other parameters are for the logs."""
         self._stop = asyncio.Event()
@@ -83,7 +83,7 @@ class Supervisor:
         self._keepers = {
             child.name: _ChildRunner(
                 child,
-                ChildLog(logs / f"{child.source or child.name}.log", clean, limits),
+                ChildLog(logs / f"{child.source or child.name}.log", redactor, limits),
                 self,
             )
             for child in children

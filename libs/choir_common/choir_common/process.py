@@ -1,50 +1,44 @@
-"""Entry point of service processes: exit code 0 after a normal end, one paragraph if it cannot start.
+"""Outermost frame of a process: one paragraph and an exit code when it cannot start or fails."""
 
-Called by the `__main__` module of each service.
-"""
-
-import gc
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
-import uvloop
+import structlog
 
 from choir_common.errors import StartupError
+from choir_common.redactor import Redactor
 
-GC_THRESHOLDS = (10_000, 20, 20)
-"""Arguments of gc.set_threshold(): allocations before gen 0; gen-0 runs before gen 1, gen-1 runs before
-gen 2."""
+FAILED = 1
+"""Exit code of a process that an unexpected error ended."""
 
 
-def run_service_process(serve: Callable[[], Coroutine[None, None, None]]) -> int:
-    """Run `serve` until it ends and return the exit code.
+def run_process(main: Callable[[Redactor], int]) -> int:
+    """Run `main` with the process's redactor and return the exit code.
 
-    Imported objects are excluded from garbage collection, and collections run less often than by default:
-    they took a tenth of the time of a memory search.
-
-    A StartupError is printed to standard error, also when it is wrapped in an exception group.
+    A StartupError is printed to standard error, also when it is wrapped in an exception group. Any other
+    error is logged, once logging is configured.
     """
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    redactor = Redactor()
     try:
-        uvloop.run(serve())
-    except StartupError as error:
-        return _explain(error)
-    except ExceptionGroup as group:
-        # A task group wraps the error that stopped it; print the start-up error alone.
-        found = group.subgroup(StartupError)
-        if found is None:
+        return main(redactor)
+    except Exception as error:
+        startup_error = _find_startup_error(error)
+        if startup_error is not None:
+            sys.stderr.write(f"{redactor.redact(startup_error.message)}\n")
+            return startup_error.exit_code
+        if not structlog.is_configured():
             raise
-        return _explain(_first(found))
-    return 0
+        structlog.get_logger("choir.process").exception("the process failed")
+        return FAILED
 
 
-def _explain(error: StartupError) -> int:
-    sys.stderr.write(f"{error.message}\n")
-    return error.exit_code
-
-
-def _first(error: ExceptionGroup[StartupError] | StartupError) -> StartupError:
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _find_startup_error(error: Exception) -> StartupError | None:
+    """Return the first StartupError in `error`; a task group wraps the error that stopped it."""
+    if isinstance(error, StartupError):
+        return error
+    if isinstance(error, ExceptionGroup):
+        for member in error.exceptions:
+            startup_error = _find_startup_error(member)
+            if startup_error is not None:
+                return startup_error
+    return None

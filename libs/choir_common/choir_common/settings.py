@@ -5,10 +5,12 @@ environment. Secrets never come from the environment: `CHOIR_SECRETS_FILE` names
 (`/dev/stdin` under the embedded supervisor) that is read once, at startup.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -16,6 +18,16 @@ from choir_common.addresses import ADDRESS_RULES
 from choir_common.errors import StartupError
 
 S = TypeVar("S", bound=BaseModel)
+
+
+class ServiceSecrets(BaseModel, ABC):
+    """Secrets common to all services: none; each service has its own in a subclass."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @abstractmethod
+    def values(self) -> Iterable[str]:
+        """Return every secret value, for the redactor."""
 
 
 class ServiceSettings(BaseSettings):
@@ -46,7 +58,7 @@ class ServiceSettings(BaseSettings):
             raise StartupError(_format_errors("The environment does not fit", error)) from error
 
     def read_secrets(self, model: type[S]) -> S:
-        """Read this service's secrets into the model `shape`.
+        """Read this service's secrets into `model`.
 
         Raises StartupError that names the file and the field, never a value.
         """

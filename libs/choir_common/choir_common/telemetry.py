@@ -7,7 +7,7 @@ the `Redactor` knows never reach a log line, whether in a field, the message or 
 import contextlib
 import logging
 import sys
-from collections.abc import Callable
+from typing import Protocol
 
 # structlog imports rich if it is installed, for coloured tracebacks: 5 MB that no service uses. A None
 # entry in sys.modules prevents the import while structlog loads; later imports of rich still work.
@@ -20,15 +20,22 @@ from choir_common.redactor import MASK, Redactor  # noqa: E402
 if _WITHOUT_RICH:
     del sys.modules["rich"]
 
-__all__ = ["MASK", "Redactor", "configure_logging"]
+__all__ = ["MASK", "LogTarget", "Redactor", "configure_logging"]
+
+
+class LogTarget(Protocol):
+    """Target of log lines."""
+
+    def write(self, line: bytes) -> None:
+        """Write one line, with its line feed."""
 
 
 def configure_logging(
-    source: str, level: str, redactor: Redactor, on_line: Callable[[bytes], None] | None = None
+    source: str, level: str, redactor: Redactor, log_file: LogTarget | None = None
 ) -> None:
     """Log JSON lines to standard error: timestamp, level, source, message.
 
-    `keep` receives every line as well, for a process whose standard error is not captured in a file.
+    `log_file` receives every line as well, for a process whose standard error is not captured in a file.
     """
     structlog.configure(
         processors=[
@@ -42,7 +49,7 @@ def configure_logging(
             structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(_StderrWriter(on_line)),  # type: ignore[arg-type] # it only writes
+        logger_factory=structlog.WriteLoggerFactory(_StderrWriter(log_file)),  # type: ignore[arg-type] # it only writes
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_StructlogHandler()], force=True)
@@ -51,14 +58,14 @@ def configure_logging(
 class _StderrWriter:
     """Standard error as a log target; write errors are ignored if the reader is gone."""
 
-    def __init__(self, keep: Callable[[bytes], None] | None) -> None:
-        self._keep = keep
+    def __init__(self, log_file: LogTarget | None) -> None:
+        self._log_file = log_file
 
     def write(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.write(line)
-        if self._keep is not None:
-            self._keep(line.encode())
+        if self._log_file is not None:
+            self._log_file.write(line.encode())
 
     def flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Spans across HTTP, NATS and the agent's work, linked by W3C `current_traceparent`. Used by all services.
+"""Spans across HTTP, NATS and the agent's work, linked by W3C `traceparent`. Used by all services.
 
 A span names a route, a subject, a model or a tool, and its result. It never contains an address, user text
 or an error message, so there is nothing to redact. Without a collector each call here is nearly free: the
@@ -6,19 +6,13 @@ SDK is imported only when a collector is configured.
 """
 
 import contextlib
-import importlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import cast
+from collections.abc import Iterator, Mapping
 
 from opentelemetry import trace
 from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-# The SDK and its exporter take 20 MB, which a process without a collector does not need.
-_EXPORT = "choir_common.tracing_export"
-
 TRACEPARENT = "traceparent"
-Close = Callable[[], None]
 Attributes = Mapping[str, str | int | float | tuple[str, ...]]
 
 
@@ -28,19 +22,21 @@ def export_spans(
 ) -> Iterator[None]:
     """Export this process's spans to the collector at `endpoint` (OTLP over HTTP), if it is set.
 
-    `about` is added to every span as resource attributes. The last spans are flushed at the
-    end of the
+    `about` is added to every span as resource attributes. The last spans are flushed at the end of the
     block, which may take some seconds.
     """
     if not endpoint:
         yield
         return
-    exporter = importlib.import_module(_EXPORT)
-    close = cast(Close, exporter.install(service, endpoint, dict(about or {})))
+    from choir_common.tracing_export import (  # noqa: PLC0415 - 20 MB that only a collector is worth
+        install_exporter,
+    )
+
+    provider = install_exporter(service, endpoint, about or {})
     try:
         yield
     finally:
-        close()
+        provider.shutdown()
 
 
 def is_export_enabled() -> bool:

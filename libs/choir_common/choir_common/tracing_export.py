@@ -1,6 +1,6 @@
 """Span export over OTLP/HTTP. Imported by `tracing` only if a collector is configured."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from opentelemetry import trace
@@ -28,10 +28,10 @@ class ChoirTracerProvider(TracerProvider):
         return super().get_tracer(instrumenting_module_name, *more, **named)
 
 
-def install_exporter(service: str, endpoint: str, about: Mapping[str, str]) -> Callable[[], None]:
-    """Start to export this process's spans; return the function that flushes and stops the export."""
+def install_exporter(service: str, endpoint: str, about: Mapping[str, str]) -> TracerProvider:
+    """Start to export this process's spans; shutting the provider down flushes them."""
     provider = ChoirTracerProvider(resource=Resource({"service.name": service, **about}))
     exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=TIMEOUT_S)
     provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=MAX_QUEUED_SPANS))
     trace.set_tracer_provider(provider)
-    return provider.shutdown
+    return provider

@@ -13,43 +13,32 @@ sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids t
 import asyncio  # noqa: E402 - the line above must come first
 import gc  # noqa: E402
 
-import structlog  # noqa: E402
-
 from choir_agent import tracing_spans  # noqa: E402
 from choir_agent.app import run_agent  # noqa: E402
 from choir_agent.process_startup import harden_process, read_boot_message  # noqa: E402
 from choir_agent.settings import AgentProcessSettings  # noqa: E402
-from choir_common.errors import StartupError  # noqa: E402
+from choir_common.process import run_process  # noqa: E402
 from choir_common.telemetry import Redactor, configure_logging  # noqa: E402
 from choir_common.tracing import export_spans  # noqa: E402
 
-COLLECT_AFTER = (700, 10, 10)
+GC_THRESHOLDS = (700, 10, 10)
 """Python's own thresholds of garbage collection."""
 
 
-def main() -> int:
+def run(redactor: Redactor) -> int:
     """Harden the process, read the boot line and run the agent; return the exit code."""
     # seldom while it was imported (choir_common); from here on memory is dearer to an agent than time
-    gc.set_threshold(*COLLECT_AFTER)
-    redactor = Redactor()
-    try:
-        harden_process()
-        settings = AgentProcessSettings.load()
-        boot = read_boot_message()
-        redactor.add_secrets([boot.lease_token])
-        configure_logging(f"agent.{boot.agent_id}", settings.log_level, redactor)
-        with export_spans(
-            tracing_spans.SERVICE, settings.otlp_endpoint, tracing_spans.resource_attributes(boot)
-        ):
-            return asyncio.run(run_agent(boot, settings, redactor))
-    except StartupError as error:
-        sys.stderr.write(f"choir_agent cannot start. {redactor.redact(error.message)}\n")
-        return error.exit_code
-    except Exception:
-        # Outermost frame of the process: log any error through the redactor.
-        structlog.get_logger("choir.agent").exception("the agent broke")
-        return 1
+    gc.set_threshold(*GC_THRESHOLDS)
+    harden_process()
+    settings = AgentProcessSettings.load()
+    boot = read_boot_message()
+    redactor.add_secrets([boot.lease_token])
+    configure_logging(f"agent.{boot.agent_id}", settings.log_level, redactor)
+    with export_spans(
+        tracing_spans.SERVICE, settings.otlp_endpoint, tracing_spans.resource_attributes(boot)
+    ):
+        return asyncio.run(run_agent(boot, settings, redactor))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_process(run))

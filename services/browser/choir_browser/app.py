@@ -28,7 +28,8 @@ from choir_browser.pages.engine import LaunchOptions
 from choir_browser.settings import BrowserSecrets, BrowserSettings
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.clock import Clock, SystemClock
-from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on_signals
+from choir_common.redactor import Redactor
 
 log = structlog.get_logger("choir.browser")
 
@@ -66,11 +67,14 @@ async def open_contexts(
             shelf.close()
 
 
-async def run(settings: BrowserSettings, secrets: BrowserSecrets, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set.
+async def run_browser(
+    settings: BrowserSettings, secrets: BrowserSecrets, _redactor: Redactor
+) -> None:
+    """Serve until SIGTERM or SIGINT.
 
     Raises StartupError if the settings are invalid or a socket cannot be bound.
     """
+    stop = stop_on_signals()
     dialler = Dialer(parse_allowlist(settings.browser_allow))
     sockets = [_bind(settings)]
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-browser")
@@ -102,5 +106,4 @@ async def _work(
 def _bind(settings: BrowserSettings) -> socket.socket:
     if settings.browser_http is None:
         return bind_unix(settings.health_socket)
-    host, _, port = settings.browser_http.rpartition(":")
-    return bind_tcp(host.strip("[]"), int(port), "CHOIR_BROWSER_HTTP")
+    return bind_tcp_address(settings.browser_http, "CHOIR_BROWSER_HTTP")

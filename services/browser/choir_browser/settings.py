@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN
-from choir_common.settings import ServiceSettings
+from choir_common.settings import ServiceSecrets, ServiceSettings
 
 
 class BrowserSettings(ServiceSettings):
@@ -53,10 +53,12 @@ class BrowserSettings(ServiceSettings):
         return self.browser_sandbox == "on" or (self.browser_sandbox == "auto" and os.getuid() != 0)
 
 
-class BrowserSecrets(BaseModel):
+class BrowserSecrets(ServiceSecrets):
     """Secrets of this service."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     nats_token: str | None = Field(default=None, repr=False)
     """Token for NATS; None if NATS requires none."""
+
+    def values(self) -> list[str]:
+        """Return every secret value, for the redactor."""
+        return [self.nats_token] if self.nats_token else []

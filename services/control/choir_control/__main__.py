@@ -6,14 +6,12 @@ paragraph on standard error when it cannot start.
 
 import asyncio
 import sys
-from collections.abc import Callable
 
 from choir_common.http.listen import stop_on_signals
 from choir_common.logs.file import LogFile
 from choir_common.logs.retention import LogLimitsReader
-from choir_common.process import run_service_process
-from choir_common.telemetry import Redactor, configure_logging
-from choir_common.tracing import export_spans
+from choir_common.redactor import Redactor
+from choir_common.service import run_service
 from choir_control.agents.runtimes.factory import make_runtime
 from choir_control.app import ControlApp
 from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
@@ -25,27 +23,32 @@ With `agents_stop_s` it stays below the 65 s after which the supervisor kills th
 """
 
 
-async def serve_until_stopped() -> None:
-    """Load the settings and serve until SIGTERM or SIGINT; a second signal shortens the shutdown."""
-    settings = ControlSettings.load()
-    secrets = settings.read_secrets(ControlSecrets)
+async def serve_until_stopped(
+    settings: ControlSettings, secrets: ControlSecrets, redactor: Redactor
+) -> None:
+    """Serve until SIGTERM or SIGINT; a second signal shortens the shutdown."""
     check_exposure(settings, secrets)
-    redactor = Redactor()
-    redactor.add_secrets(secrets.values())
-    configure_logging("choird", settings.log_level, redactor, _log_writer(settings))
-    with export_spans("choird", settings.otlp_endpoint):
-        runtime = make_runtime(settings, redactor.redact)
-        hurry = asyncio.Event()
-        stop = stop_on_signals(hurry, settings.agents_stop_s + CLOSE_TIMEOUT_S)
-        await ControlApp(settings, secrets, runtime, redactor).run(stop, hurry)
+    runtime = make_runtime(settings, redactor)
+    stop_fast = asyncio.Event()
+    stop = stop_on_signals(stop_fast, settings.agents_stop_s + CLOSE_TIMEOUT_S)
+    await ControlApp(settings, secrets, runtime, redactor).run(stop, stop_fast)
 
 
-def _log_writer(settings: ControlSettings) -> Callable[[bytes], None] | None:
-    """Return the writer of choird.log, or None if a supervisor writes that file."""
+def _open_log(settings: ControlSettings) -> LogFile | None:
+    """Return choird.log, or None if a supervisor writes that file."""
     if not settings.keep_log:
         return None
-    return LogFile(settings.home / "logs", "choird", LogLimitsReader(settings.config_file)).write
+    return LogFile(settings.home / "logs", "choird", LogLimitsReader(settings.config_file))
 
 
 if __name__ == "__main__":
-    sys.exit(run_service_process(serve_until_stopped))
+    sys.exit(
+        run_service(
+            serve_until_stopped,
+            settings_type=ControlSettings,
+            secrets_type=ControlSecrets,
+            log_source="choird",
+            span_service="choird",
+            open_log=_open_log,
+        )
+    )

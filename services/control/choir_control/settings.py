@@ -6,12 +6,12 @@ Loaded by `__main__`. The only module of this service that reads the environment
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Json
+from pydantic import Field, Json
 
 from choir_common.errors import StartupError
 from choir_common.http.tcp_address import TlsMode, is_loopback
 from choir_common.postgres.configured import read_postgres_address
-from choir_common.settings import ServiceSettings
+from choir_common.settings import ServiceSecrets, ServiceSettings
 from choir_common.wire.config import ModelConfig
 
 
@@ -117,10 +117,8 @@ class ControlSettings(ServiceSettings):
         return self.home / "socks" / "agents" / agent_id
 
 
-class ControlSecrets(BaseModel):
+class ControlSecrets(ServiceSecrets):
     """Secrets of choird; the supervisor or the setup service writes this object."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     postgres_password: str | None = Field(default=None, repr=False)
     nats_token: str | None = Field(default=None, repr=False)

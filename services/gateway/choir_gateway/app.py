@@ -12,7 +12,7 @@ import structlog
 from choir_common.bus.client import Bus
 from choir_common.clients.control import NatsControlClient
 from choir_common.errors import StartupError
-from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on_signals
 from choir_common.ids import new_id
 from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
@@ -28,12 +28,13 @@ log = structlog.get_logger("choir.gateway")
 
 
 async def run_gateway(
-    settings: GatewaySettings, secrets: GatewaySecrets, stop: asyncio.Event, redactor: Redactor
+    settings: GatewaySettings, secrets: GatewaySecrets, redactor: Redactor
 ) -> None:
-    """Serve until `stop` is set.
+    """Serve until SIGTERM or SIGINT.
 
     Raises StartupError if the settings do not fit or a socket cannot be bound.
     """
+    stop = stop_on_signals()
     sockets = _bind(settings, secrets)
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
     control = NatsControlClient(bus, new_id("gw"))
@@ -77,8 +78,7 @@ def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> list[socket.soc
                 "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, and its secrets hold no "
                 "operator_token to check callers with. Add it, or unset CHOIR_GATEWAY_HTTP."
             )
-        host, _, port = settings.gateway_http.rpartition(":")
-        sockets.append(bind_tcp(host.strip("[]"), int(port), "CHOIR_GATEWAY_HTTP"))
+        sockets.append(bind_tcp_address(settings.gateway_http, "CHOIR_GATEWAY_HTTP"))
     if not sockets or settings.gateway_socket is not None:
         sockets.append(bind_unix(settings.socket))
     return sockets

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN
-from choir_common.settings import ServiceSettings
+from choir_common.settings import ServiceSecrets, ServiceSettings
 
 
 class GatewaySettings(ServiceSettings):
@@ -50,10 +50,8 @@ class GatewaySettings(ServiceSettings):
         return self.console_files or self.home / "spool" / "console"
 
 
-class GatewaySecrets(BaseModel):
+class GatewaySecrets(ServiceSecrets):
     """The secrets of the gateway service."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     nats_token: str | None = Field(default=None, repr=False)
     """The token of NATS; None if NATS needs none."""
@@ -64,3 +62,8 @@ class GatewaySecrets(BaseModel):
     """
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
     """The bots' tokens at startup, by their names in config.json; control sends later ones."""
+
+    def values(self) -> list[str]:
+        """Return every secret value, for the redactor."""
+        own = (self.nats_token, self.operator_token)
+        return [value for value in (*own, *self.secrets.values()) if value]

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN, WEB_ADDRESS_PATTERN
-from choir_common.settings import ServiceSettings
+from choir_common.settings import ServiceSecrets, ServiceSettings
 from choir_common.wire.config import EmbeddingConfig, ModelConfig, RetentionConfig
 from choir_common.wire.model import AgentName
 
@@ -17,10 +17,8 @@ PROVIDER_DIMENSIONS = 1536
 MAX_PORT = 65_535
 
 
-class MemorySecrets(BaseModel):
+class MemorySecrets(ServiceSecrets):
     """The JSON object in `CHOIR_SECRETS_FILE`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     postgres_password: SecretStr | None = None
     postgres_dsn: str | None = None
@@ -36,6 +34,11 @@ class MemorySecrets(BaseModel):
     """API key of that model. It is not sent to any agent."""
     retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
     """Agents with limited retention; all others keep everything."""
+
+    def values(self) -> list[str]:
+        """Return every secret value, for the redactor."""
+        own = (self.postgres_password, self.nats_token, self.embedding_key, self.model_key)
+        return [secret.get_secret_value() for secret in own if secret is not None]
 
 
 class MemorySettings(ServiceSettings):

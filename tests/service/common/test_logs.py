@@ -53,7 +53,7 @@ def test_nobody_can_write_under_anothers_name() -> None:
 
 def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
     file = LogFile(tmp_path, "main")
-    writer = LineWriter(file, "main", str)
+    writer = LineWriter(file, "main", Redactor())
     for _ in range(4):
         writer.feed(b"x" * MAX_LINE_BYTES)
     writer.finish()
@@ -61,8 +61,8 @@ def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_long_goes_to_the_archive_while_it_is_written(tmp_path: Path) -> None:
-    file = LogFile(tmp_path, "choird", lambda: LogLimits(100))
-    writer = LineWriter(file, "choird", str)
+    file = LogFile(tmp_path, "choird", LogLimits(100))
+    writer = LineWriter(file, "choird", Redactor())
     for number in range(1_050):
         writer.feed(f"line {number}\n".encode())
     file.close()
@@ -74,7 +74,7 @@ def test_a_log_that_is_long_goes_to_the_archive_while_it_is_written(tmp_path: Pa
 
 
 def test_what_is_put_away_faster_than_it_is_compressed_stays_whole(tmp_path: Path) -> None:
-    file = LogFile(tmp_path, "choird", lambda: LogLimits(1))
+    file = LogFile(tmp_path, "choird", LogLimits(1))
     said = [f"{number} " + os.urandom(3_000).hex() for number in range(300)]
     for words in said:
         file.write(format_line(words.encode(), "choird", None))
@@ -101,7 +101,7 @@ def left_in(archive: Path) -> list[str]:
 def test_what_was_archived_long_ago_is_deleted_also_of_who_writes_no_more(tmp_path: Path) -> None:
     gone = archived(tmp_path, "gone", {"a": 40, "b": 20, "c": 5})
     never_again = archived(tmp_path, "never_again", {"a": 400, "b": 300})
-    file = LogFile(tmp_path, "choird", lambda: LogLimits(log_archive_keep_days=30))
+    file = LogFile(tmp_path, "choird", LogLimits(log_archive_keep_days=30))
     file.write(format_line(b"new", "choird", None))
     file.close()
     assert left_in(gone) == ["b", "c"]
@@ -110,7 +110,7 @@ def test_what_was_archived_long_ago_is_deleted_also_of_who_writes_no_more(tmp_pa
 
 def test_of_too_much_the_oldest_is_deleted_while_it_is_written(tmp_path: Path) -> None:
     archive = archived(tmp_path, "choird", {"a": 3, "b": 2, "c": 1}, size=400_000)
-    file = LogFile(tmp_path, "choird", lambda: LogLimits(2, log_archive_keep_mb=1))
+    file = LogFile(tmp_path, "choird", LogLimits(2, log_archive_keep_mb=1))
     file.write(format_line(b"one", "choird", None) + format_line(b"two", "choird", None))
     file.close()
     names = left_in(archive)
@@ -120,16 +120,18 @@ def test_of_too_much_the_oldest_is_deleted_while_it_is_written(tmp_path: Path) -
 def test_the_limits_are_those_of_config_json_as_it_stands_now(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     limits = LogLimitsReader(path)
-    assert limits() == LogLimits()
+    assert limits.current() == LogLimits()
     given = {"log_archive_threshold_lines": 1_000, "log_archive_keep_mb": 7, "agents": {}}
     path.write_text(json.dumps(given))
-    assert limits() == LogLimits(1_000, log_archive_keep_mb=7)
+    assert limits.current() == LogLimits(1_000, log_archive_keep_mb=7)
     path.write_text('{"log_archive_keep_mb": "many", "log_archive_keep_days": 0')
     os.utime(path, (1, 1))
-    assert limits() == LogLimits(1_000, log_archive_keep_mb=7), "half a file changes nothing"
+    assert limits.current() == LogLimits(1_000, log_archive_keep_mb=7), (
+        "half a file changes nothing"
+    )
     path.write_text('{"log_archive_keep_mb": "many", "log_archive_keep_days": 0}')
     os.utime(path, (2, 2))
-    assert limits() == LogLimits(), "what does not fit is the default"
+    assert limits.current() == LogLimits(), "what does not fit is the default"
     assert Config.model_fields.keys() >= given.keys()
     for name in ("threshold_lines", "keep_days", "keep_mb"):
         field = f"log_archive_{name}"
@@ -138,7 +140,7 @@ def test_the_limits_are_those_of_config_json_as_it_stands_now(tmp_path: Path) ->
 
 def test_the_lines_of_an_earlier_process_count(tmp_path: Path) -> None:
     for part in range(4):
-        file = LogFile(tmp_path, "choird", lambda: LogLimits(100))
+        file = LogFile(tmp_path, "choird", LogLimits(100))
         for number in range(30):
             file.write(format_line(f"{part} {number}".encode(), "choird", None))
         file.close()
@@ -162,7 +164,7 @@ async def test_what_a_child_writes_is_cleaned_and_stands_in_the_log(tmp_path: Pa
     redactor = Redactor()
     redactor.add_secrets([CANARY])
     file = LogFile(tmp_path, "main")
-    pump, write_end = await PipeReader.open(LineWriter(file, "main", redactor.redact, "ses_1"))
+    pump, write_end = await PipeReader.open(LineWriter(file, "main", redactor, "ses_1"))
     code = f"import sys; print('key {CANARY}'); print({{'a': 1}}, end='', file=sys.stderr)"
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdout=write_end, stderr=write_end
@@ -181,7 +183,7 @@ def test_a_flood_is_read_no_faster_than_allowed() -> None:
 
 
 def test_following_a_log_sees_every_line_once_over_rotations(tmp_path: Path) -> None:
-    file = LogFile(tmp_path, "choird", lambda: LogLimits(50))
+    file = LogFile(tmp_path, "choird", LogLimits(50))
     file.write(format_line(b"before", "choird", None))
     expected = ["before", *(f"line {number}" for number in range(400))]
 
@@ -202,7 +204,7 @@ def test_following_a_log_sees_every_line_once_over_rotations(tmp_path: Path) -> 
 
 
 def test_a_follower_that_looks_away_for_several_rotations_misses_nothing(tmp_path: Path) -> None:
-    file = LogFile(tmp_path, "choird", lambda: LogLimits(3))
+    file = LogFile(tmp_path, "choird", LogLimits(3))
     file.write(format_line(b"before 0", "choird", None))
     file.archive()
     file.write(format_line(b"line 0", "choird", None))
@@ -220,7 +222,7 @@ def test_a_follower_that_looks_away_for_several_rotations_misses_nothing(tmp_pat
 
 
 def test_choirctl_follows_a_log_through_its_archiving(tmp_path: Path) -> None:
-    file = LogFile(tmp_path / "logs", "main", lambda: LogLimits(3))
+    file = LogFile(tmp_path / "logs", "main", LogLimits(3))
     file.write(format_line(b"m0", "main", None))
     following = subprocess.Popen(
         [Path(sys.executable).parent / "choirctl", "logs", "main", "--json"],

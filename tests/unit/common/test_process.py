@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from choir_common.errors import StartupError
-from choir_common.process import GC_THRESHOLDS, run_service_process
+from choir_common.process import run_process
+from choir_common.redactor import Redactor
+from choir_common.service import GC_THRESHOLDS, run_event_loop
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +30,7 @@ def test_a_service_looks_for_garbage_seldom_and_never_among_what_was_imported() 
     async def serve() -> None:
         seen.append((gc.get_threshold(), gc.get_freeze_count()))
 
-    assert run_service_process(serve) == 0
+    run_event_loop(serve())
     (thresholds, frozen), *_ = seen
     assert thresholds == GC_THRESHOLDS
     assert frozen > 10_000
@@ -45,9 +47,9 @@ def test_what_a_service_imports_is_not_looked_through_for_garbage_meanwhile() ->
 def test_one_that_cannot_start_says_so_in_one_paragraph(
     grouped: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def serve() -> None:
+    def main(_redactor: Redactor) -> int:
         error = StartupError("There is no key.")
         raise ExceptionGroup("tasks", [error]) if grouped else error
 
-    assert run_service_process(serve) == StartupError("x").exit_code
+    assert run_process(main) == StartupError("x").exit_code
     assert capsys.readouterr().err == "There is no key.\n"

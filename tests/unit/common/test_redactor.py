@@ -66,7 +66,7 @@ def test_a_traceback_in_a_log_line_is_cleaned_too() -> None:
     script = (
         "import structlog\n"
         "from choir_common.telemetry import Redactor, configure_logging\n"
-        "redactor = Redactor(); redactor.learn(['canary-123456'])\n"
+        "redactor = Redactor(); redactor.add_secrets(['canary-123456'])\n"
         "configure_logging('test', 'info', redactor)\n"
         "log = structlog.get_logger()\n"
         "try:\n"

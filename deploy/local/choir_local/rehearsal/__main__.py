@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 from choir_common.http.listen import bind_tcp, bind_unix, serve, stop_on_signals
-from choir_common.process import run_service_process
+from choir_common.process import run_process
+from choir_common.redactor import Redactor
+from choir_common.service import run_event_loop
 from choir_local.rehearsal.app import make_rehearsal_app
 from choir_local.rehearsal.score import load_score
 
@@ -41,7 +43,7 @@ def _address(listener: socket.socket) -> str:
     return f"unix://{name}" if isinstance(name, str) else f"http://{name[0]}:{name[1]}/v1"
 
 
-async def serve_until_stopped() -> None:
+async def _serve_until_stopped() -> None:
     """Read the arguments and serve until SIGTERM or SIGINT."""
     arguments = _read_arguments()
     score = load_score(arguments.score) if arguments.score else None
@@ -51,5 +53,11 @@ async def serve_until_stopped() -> None:
     await serve(make_rehearsal_app(score), [listener], stop_on_signals())
 
 
+def main(_redactor: Redactor) -> int:
+    """Serve until SIGTERM or SIGINT; return the exit code."""
+    run_event_loop(_serve_until_stopped())
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(run_service_process(serve_until_stopped))
+    sys.exit(run_process(main))

@@ -83,6 +83,12 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
     return sock
 
 
+def bind_tcp_address(address: str, setting: str) -> socket.socket:
+    """Bind the TCP port of `address`, which is host:port with an IPv6 host in brackets."""
+    host, _, port = address.rpartition(":")
+    return bind_tcp(host.strip("[]"), int(port), setting)
+
+
 class ShutdownResponder:
     """ASGI middleware that responds to requests which the shutdown cancels.
 
@@ -94,17 +100,17 @@ class ShutdownResponder:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app; if it is cancelled before it responds, send `outcome_unknown`."""
-        begun = False
+        has_started = False
 
-        async def noted(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_and_note)
         except asyncio.CancelledError:
-            if not begun and scope["type"] == "http":
+            if not has_started and scope["type"] == "http":
                 await problem_response(_ending())(scope, receive, send)
             raise
 
@@ -165,21 +171,21 @@ async def serve(
 def stop_on_signals(
     stop_fast: asyncio.Event | None = None, timeout_s: float = STOP_TIMEOUT_S
 ) -> asyncio.Event:
-    """Return an event that SIGTERM or SIGINT sets; the process is terminated `within_s` seconds later.
+    """Return an event that SIGTERM or SIGINT sets; the process is terminated `timeout_s` seconds later.
 
-    A second signal sets `hurry`; so does the first if the parent process has exited. Then the process has
+    A second signal sets `stop_fast`; so does the first if the parent process has exited. Then the process has
     at most `FAST_STOP_TIMEOUT_S` seconds left.
     """
     loop = asyncio.get_running_loop()
     stop, parent, deadline = asyncio.Event(), os.getppid(), ShutdownDeadline(loop)
 
-    def told() -> None:
-        hurried = stop.is_set() or os.getppid() != parent
-        if stop_fast is not None and hurried:
+    def on_signal() -> None:
+        is_urgent = stop.is_set() or os.getppid() != parent
+        if stop_fast is not None and is_urgent:
             stop_fast.set()
         stop.set()
-        deadline.start(min(timeout_s, FAST_STOP_TIMEOUT_S) if hurried else timeout_s)
+        deadline.start(min(timeout_s, FAST_STOP_TIMEOUT_S) if is_urgent else timeout_s)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, on_signal)
     return stop

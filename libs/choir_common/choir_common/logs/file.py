@@ -12,10 +12,9 @@ import gzip
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
-from choir_common.logs.retention import LogLimits, prune
+from choir_common.logs.retention import LogLimits, LogLimitsSource, prune
 
 BLOCK = 1 << 20  # bytes read at a time when counting lines
 JOIN_TIMEOUT_S = 10.0
@@ -24,18 +23,16 @@ JOIN_TIMEOUT_S = 10.0
 class LogFile:
     """The log of one source; any thread may write to it."""
 
-    def __init__(
-        self, logs: Path, source: str, limits: Callable[[], LogLimits] = LogLimits
-    ) -> None:
-        """Describe a log in the directory `logs`; `limits` is called at every write."""
+    def __init__(self, logs: Path, source: str, limits: LogLimitsSource | None = None) -> None:
+        """Describe a log in the directory `logs`; `limits` is read at every write."""
         self.path = logs / f"{source}.log"
         self._archive = logs / "archive" / source
-        self._limits = limits
+        self._limits = limits or LogLimits()
         self._lock = threading.Lock()
         self._fd: int | None = None
         self._lines = 0
-        self._untidy = False
-        self._tidying: threading.Thread | None = None
+        self._has_work = False
+        self._archiver: threading.Thread | None = None
 
     def write(self, lines: bytes) -> None:
         """Append whole lines; write errors, such as a full disk, lose the lines and are ignored.
@@ -43,15 +40,15 @@ class LogFile:
         Blocks for as long as a write to the page cache takes.
         """
         with self._lock, contextlib.suppress(OSError):
-            os.write(self._opened(), lines)
+            os.write(self._open_file(), lines)
             self._lines += lines.count(b"\n")
-            if self._lines >= self._limits().log_archive_threshold_lines:
+            if self._lines >= self._limits.current().log_archive_threshold_lines:
                 self._rotate()
 
     def open(self) -> None:
         """Create the file at once, so that a reader finds it. Raises OSError."""
         with self._lock:
-            self._opened()
+            self._open_file()
 
     def archive(self) -> None:
         """Move the log to the archive; an empty log stays."""
@@ -63,11 +60,11 @@ class LogFile:
         """Close the file and wait for the compression thread."""
         with self._lock:
             self._release()
-            busy = self._tidying
-        if busy is not None:
-            busy.join(JOIN_TIMEOUT_S)
+            archiver = self._archiver
+        if archiver is not None:
+            archiver.join(JOIN_TIMEOUT_S)
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         if self._fd is None:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -89,20 +86,20 @@ class LogFile:
 
     def _start_compression(self) -> None:
         """Start to compress archived files and to delete expired ones."""
-        self._untidy = True
-        if self._tidying is None:
+        self._has_work = True
+        if self._archiver is None:
             # One thread at a time: two would write to the same file.
-            self._tidying = threading.Thread(target=self._tidy_up, name="log archive")
-            self._tidying.start()
+            self._archiver = threading.Thread(target=self._archive_files, name="log archive")
+            self._archiver.start()
 
-    def _tidy_up(self) -> None:
+    def _archive_files(self) -> None:
         while True:
             with self._lock:
-                if not self._untidy:
-                    self._tidying = None
+                if not self._has_work:
+                    self._archiver = None
                     return
-                self._untidy = False
-                limits = self._limits()
+                self._has_work = False
+                limits = self._limits.current()
             for path in sorted(self._archive.glob("*.log")):
                 # A full disk leaves the uncompressed file; it is tried again at the next opening.
                 with contextlib.suppress(OSError):

@@ -3,25 +3,27 @@
 Used by the embedded supervisor for services and by control for agents. Output above the rate limit is read
 more slowly, so only the child that floods its log is blocked.
 
-Format of one log line: timestamp, level, source, session, lane, message.
-
-Used by `pump`. Choir's programs write JSON already; other output, such as Postgres' or a traceback, becomes
-the message of a line. The reader of the pipe sets the source, so a child cannot forge it.
+One log line has timestamp, level, source, session, lane and message. Choir's programs write JSON already;
+other output, such as Postgres' or a traceback, becomes the message of a line. The reader of the pipe sets
+the source, so a child cannot forge it.
 """
 
 import asyncio
 import datetime
 import os
 import time
-from collections.abc import Callable
 from typing import Self, cast
 
 import orjson
 
 from choir_common.logs.file import LogFile
+from choir_common.redactor import Redactor
 
 MAX_LINE_BYTES = 64 * 1024  # bytes of one line; a longer one is cut and marked
+BYTES_PER_SECOND = 2 * 1024 * 1024  # bytes per second that one child may write continuously
+BURST_BYTES = 8 * 1024 * 1024  # bytes: a long traceback, a start with debug logging
 _CUT = " [cut]"
+_OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
 def format_line(raw: bytes, source: str, session: str | None) -> bytes:
@@ -29,57 +31,47 @@ def format_line(raw: bytes, source: str, session: str | None) -> bytes:
     text = raw.strip()
     if not text:
         return b""
-    found = _parse(text)
+    fields = _parse(text)
     stamped: dict[str, object] = {
-        "timestamp": found.pop("timestamp", None) or _now(),
-        "level": found.pop("level", None) or "info",
+        "timestamp": fields.pop("timestamp", None) or _now(),
+        "level": fields.pop("level", None) or "info",
         "source": source,
     }
-    found.pop("source", None)
-    own = found.pop("session", None)
-    if session or own:
-        stamped["session"] = session or own
-    message = found.pop("message", "")
-    return orjson.dumps({**stamped, **found, "message": message}, option=_OPTIONS)
-
-
-_OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    fields.pop("source", None)
+    own_session = fields.pop("session", None)
+    if session or own_session:
+        stamped["session"] = session or own_session
+    message = fields.pop("message", "")
+    return orjson.dumps({**stamped, **fields, "message": message}, option=_OPTIONS)
 
 
 def _parse(text: bytes) -> dict[str, object]:
     """Return the fields of a JSON object, or the text as `message`."""
     if text.startswith(b"{") and len(text) <= MAX_LINE_BYTES:
         try:
-            found: object = orjson.loads(text)
+            value: object = orjson.loads(text)
         except orjson.JSONDecodeError:
-            found = None
-        if isinstance(found, dict):
-            return found
-    words = text[:MAX_LINE_BYTES].decode(errors="replace")
-    return {"message": words + (_CUT if len(text) > MAX_LINE_BYTES else "")}
+            value = None
+        if isinstance(value, dict):
+            return value
+    message = text[:MAX_LINE_BYTES].decode(errors="replace")
+    return {"message": message + (_CUT if len(text) > MAX_LINE_BYTES else "")}
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
 
 
-BYTES_PER_SECOND = 2 * 1024 * 1024  # bytes per second that one child may write continuously
-BURST_BYTES = 8 * 1024 * 1024  # bytes: a long traceback, a start with debug logging
-
-RedactFunction = Callable[[str], str]
-"""The redactor's `clean`."""
-
-
 class LineWriter:
     """Writer that splits chunks of output into log lines."""
 
     def __init__(
-        self, file: LogFile, source: str, clean: RedactFunction, session: str | None = None
+        self, file: LogFile, source: str, redactor: Redactor, session: str | None = None
     ) -> None:
         self._file = file
         self._source = source
         self._session = session
-        self._clean = clean
+        self._redactor = redactor
         self._rest = b""
 
     def feed(self, chunk: bytes) -> None:
@@ -97,12 +89,12 @@ class LineWriter:
         self._write([rest])
 
     def _write(self, lines: list[bytes]) -> None:
-        shaped = b"".join(self._line(line) for line in lines)
-        if shaped:
-            self._file.write(shaped)
+        formatted = b"".join(self._line(line) for line in lines)
+        if formatted:
+            self._file.write(formatted)
 
     def _line(self, line: bytes) -> bytes:
-        cleaned = self._clean(line.decode(errors="replace")).encode()
+        cleaned = self._redactor.redact(line.decode(errors="replace")).encode()
         return format_line(cleaned, self._source, self._session)
 
 
@@ -169,13 +161,13 @@ class PipeReader(asyncio.Protocol):
         pause_s = self._allowance.spend(len(data))
         if pause_s and self._transport is not None:
             self._transport.pause_reading()
-            asyncio.get_running_loop().call_later(pause_s, self._go_on)
+            asyncio.get_running_loop().call_later(pause_s, self._resume)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Write the unfinished line."""
         self._writer.finish()
         self._ended.set()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()

@@ -7,18 +7,19 @@ read rate is limited, so that an agent with runaway output blocks only itself.
 from pathlib import Path
 
 from choir_common.logs.file import LogFile
-from choir_common.logs.pump import LineWriter, RedactFunction
+from choir_common.logs.pump import LineWriter
 from choir_common.logs.retention import LogLimitsReader
+from choir_common.redactor import Redactor
 from choir_control.agents.runtimes.port import LaunchSpec
 
 
 class AgentLogs:
     """One log per agent, archived when its session ends, and rotated before that if it grows large."""
 
-    def __init__(self, home: Path, redactor: RedactFunction = str) -> None:
-        """Configure the logs of a home directory; `clean` is the redactor."""
+    def __init__(self, home: Path, redactor: Redactor | None = None) -> None:
+        """Configure the logs of a home directory."""
         self._directory = home / "logs"
-        self._clean = redactor
+        self._redactor = redactor or Redactor()
         self._limits = LogLimitsReader(home / "config.json")
         self._files: dict[str, LogFile] = {}
 
@@ -34,7 +35,7 @@ class AgentLogs:
         """Return a writer for the output of an agent in a session. Raises OSError."""
         file = self._file(agent_id)
         file.open()
-        return LineWriter(file, agent_id, self._clean, session_id)
+        return LineWriter(file, agent_id, self._redactor, session_id)
 
     def archive(self, agent_id: str) -> None:
         """Move an agent's log to the archive, because its session is over."""

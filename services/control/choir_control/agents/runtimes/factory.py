@@ -3,16 +3,16 @@
 import os
 from typing import assert_never
 
-from choir_common.logs.pump import RedactFunction
+from choir_common.redactor import Redactor
 from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_control.settings import ControlSettings
 
 
-def make_runtime(settings: ControlSettings, clean: RedactFunction) -> AgentRuntime:
-    """Return the adapter without starting or contacting anything. `clean` is the redactor."""
-    logs = AgentLogs(settings.home, clean)
+def make_runtime(settings: ControlSettings, redactor: Redactor) -> AgentRuntime:
+    """Return the adapter without starting or contacting anything."""
+    logs = AgentLogs(settings.home, redactor)
     match settings.runtime:
         case "process":
             # The whole environment, because locale and certificate variables are passed on to agents.
