@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory import NatsMemoryClient
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
 from choir_common.wire.config import MemoryConfig
 from choir_common.wire.memory_search import ALL_ARMS, Arm, EnsureSpace, MemoryHits, MemoryQuery
 from choir_common.wire.memory_sessions import (

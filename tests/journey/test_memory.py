@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.http.client import make_client
 from choir_common.wire.config import MemoryConfig
 from choir_common.wire.events import (

@@ -16,10 +16,12 @@ from fastapi import APIRouter
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import NatsBrowserClient
-from choir_common.clients.memory import NatsMemoryClient
-from choir_common.clients.memory_collections import NatsCollectionsClient
-from choir_common.clients.memory_operator import NatsMemoryAdminClient
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import (
+    NatsCollectionsClient,
+    NatsMemoryAdminClient,
+    NatsMemoryClient,
+    NatsSessionMemoryClient,
+)
 from choir_common.clock import Clock, SystemClock
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve

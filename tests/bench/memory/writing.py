@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 
 import asyncpg
 
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.wire.memory_search import EnsureSpace, MemoryUpsert
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_memory.embedding.embedder import to_pgvector

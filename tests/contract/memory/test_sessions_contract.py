@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient, SessionMemoryClient
+from choir_common.clients.memory import NatsSessionMemoryClient, SessionMemoryClient
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.memory_sessions import EraseSession, RecordUnits, SessionUnit
 from choir_testing.fake_memory_sessions import FakeSessionMemory

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient, SessionMemoryClient
+from choir_common.clients.memory import NatsSessionMemoryClient, SessionMemoryClient
 from tests.support.sessions import BEGAN, LogBuilder
 from tests.support.shell import ChoirctlRunner
 from tests.support.stack import EmbeddedStack, running_stack

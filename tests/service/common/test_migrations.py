@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from choir_common.errors import StartupError
-from choir_common.postgres.migrate import Migration, migrate, read_migrations, read_state
+from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
+from choir_common.postgres.schema_state import Migration, read_state
 from tests.support.postgres import PASSWORD, running_postgres
 
 CONTROL = read_migrations("choir_control.migrations")
@@ -129,7 +130,8 @@ async def test_a_process_killed_in_the_middle_leaves_the_schema_as_it_was() -> N
         before = await shape_of(database, "s")
         script = f"""
 import asyncio
-from choir_common.postgres.migrate import Migration, migrate, read_migrations
+from choir_common.postgres.migrate import migrate, read_migrations
+from choir_common.postgres.schema_state import Migration
 from choir_common.postgres.pool import Database
 slow = Migration("0900_slow.sql", "CREATE TABLE {{schema}}.x (id int); SELECT pg_sleep(60)")
 async def main():

@@ -7,8 +7,9 @@ import signal
 import pytest
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
-from choir_common.postgres.migrate import Migration, migrate
+from choir_common.postgres.migrate import migrate
 from choir_common.postgres.pool import MAX_SCHEMAS, Database
+from choir_common.postgres.schema_state import Migration
 from tests.support.postgres import PASSWORD, running_postgres
 
 FIRST = Migration("0001_a.sql", "CREATE TABLE {schema}.a (id int)")

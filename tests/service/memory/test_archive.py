@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory import NatsMemoryClient
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import MemoryQuery

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from choir_common.clients.memory import NatsMemoryClient
-from choir_common.clients.memory_collections import NatsCollectionsClient
+from choir_common.clients.memory import NatsCollectionsClient, NatsMemoryClient
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.memory_collections import (
     AddDocument,

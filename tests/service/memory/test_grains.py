@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.errors import Unavailable
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import RetentionConfig
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_common.clients.memory import NatsMemoryClient
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
 from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import MemoryQuery

@@ -8,8 +8,7 @@ from uuid import UUID
 import pytest
 
 from choir_common.bus.client import Bus
-from choir_common.clients.memory import NatsMemoryClient
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
 from choir_common.errors import Conflict, InvalidRequest
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import MemoryQuery

@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from choir_common.clients.memory import NatsMemoryClient
-from choir_common.clients.memory_sessions import NatsSessionMemoryClient
+from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
 from choir_common.wire.memory_recall import ReadHints, ToolHint
 from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.memory_sessions import EraseSession

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from choir_common.postgres.migrate import Migration, check_upgradable, migrate, read_migrations
+from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
+from choir_common.postgres.schema_state import Migration, check_upgradable
 from choir_local.database.store import DatabaseStore
 
 OWN = (

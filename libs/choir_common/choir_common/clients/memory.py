@@ -1,9 +1,33 @@
-"""Client of the memory service over NATS; used by control's host tools."""
+"""Clients of the memory service over NATS: knowledge, collections, sessions, and operators' access."""
 
 from typing import Protocol
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
+from choir_common.wire.memory_collections import (
+    AddDocument,
+    CollectionDocuments,
+    DocumentAdded,
+    DocumentsRemoved,
+    ListCollections,
+    RemoveDocuments,
+)
+from choir_common.wire.memory_operator import (
+    AgentMemory,
+    AuditEntries,
+    AuditQuery,
+    DeleteDocument,
+    DocumentDetail,
+    DocumentPage,
+    ExportedPage,
+    ExportMemory,
+    ImportPart,
+    ListMemory,
+    MemoryErased,
+    MemoryImported,
+    ReadMemoryState,
+    ShowDocument,
+)
 from choir_common.wire.memory_recall import ReadHints, ReadReminders, Reminders, ToolHints
 from choir_common.wire.memory_search import (
     EnsureSpace,
@@ -15,13 +39,28 @@ from choir_common.wire.memory_search import (
     ReadSearchReceipt,
     SearchReceipt,
 )
+from choir_common.wire.memory_sessions import (
+    ArchivePage,
+    ArchiveProgress,
+    EraseSession,
+    RecordUnits,
+    SessionErased,
+    UnitsRecorded,
+)
 from choir_common.wire.messages import Empty
 
-TIMEOUT_S = 10.0
+QUERY_TIMEOUT_S = 10.0
 HINTS_TIMEOUT_S = 2.0
 """Short, because a failed call waits for the hints and can do without them."""
 REMINDERS_TIMEOUT_S = 1.5
 """Short, because a user's message waits for the reminders."""
+COLLECTION_TIMEOUT_S = 30.0
+"""Tokenizing 200,000 characters takes about a second on a busy machine."""
+OPERATOR_TIMEOUT_S = 15.0
+BULK_TIMEOUT_S = 60.0
+"""Many documents may depend on an erased one; the records of an import are tokenized."""
+SESSION_TIMEOUT_S = 30.0
+"""Tokenizing a page of long texts takes a second or two on a busy machine."""
 
 
 class MemoryClient(Protocol):
@@ -50,23 +89,29 @@ class NatsMemoryClient:
 
     async def ensure(self, space: EnsureSpace) -> None:
         """Create the agent's schema and role if missing."""
-        await self._bus.request(subjects.ensure_memory(), space, Empty, TIMEOUT_S)
+        await self._bus.request(subjects.ensure_memory(), space, Empty, QUERY_TIMEOUT_S)
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
         """Search; raises NotFound if the target agent has no memory, InvalidRequest for an invalid query."""
-        return await self._bus.request(subjects.query_memory(), query, MemoryHits, TIMEOUT_S)
+        return await self._bus.request(subjects.query_memory(), query, MemoryHits, QUERY_TIMEOUT_S)
 
     async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
         """Write knowledge; repeating a call_id changes nothing and returns the same response."""
-        return await self._bus.request(subjects.upsert_memory(), write, MemoryWritten, TIMEOUT_S)
+        return await self._bus.request(
+            subjects.upsert_memory(), write, MemoryWritten, QUERY_TIMEOUT_S
+        )
 
     async def receipt(self, asked: ReadSearchReceipt) -> SearchReceipt:
         """Return the record of a search; raises NotFound if it is unknown or expired."""
-        return await self._bus.request(subjects.memory_receipt(), asked, SearchReceipt, TIMEOUT_S)
+        return await self._bus.request(
+            subjects.memory_receipt(), asked, SearchReceipt, QUERY_TIMEOUT_S
+        )
 
     async def status(self) -> MemoryStatus:
         """Return the state of the embedding pipeline."""
-        return await self._bus.request(subjects.memory_status(), Empty(), MemoryStatus, TIMEOUT_S)
+        return await self._bus.request(
+            subjects.memory_status(), Empty(), MemoryStatus, QUERY_TIMEOUT_S
+        )
 
     async def hints(self, wanted: ReadHints) -> ToolHints:
         """Return similar past failures of the same tool, resolved ones first."""
@@ -76,3 +121,156 @@ class NatsMemoryClient:
         """Return the memories to show the model with a user's message."""
         subject = subjects.memory_reminders()
         return await self._bus.request(subject, wanted, Reminders, REMINDERS_TIMEOUT_S)
+
+
+class CollectionsClient(Protocol):
+    """Documents that operators added to an agent's memory."""
+
+    async def add(self, document: AddDocument) -> DocumentAdded: ...
+
+    async def listed(self, asked: ListCollections) -> CollectionDocuments: ...
+
+    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved: ...
+
+
+class NatsCollectionsClient:
+    """The memory service over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def add(self, document: AddDocument) -> DocumentAdded:
+        """Add a document to a collection; repeating it changes nothing."""
+        return await self._bus.request(
+            subjects.add_to_collection(), document, DocumentAdded, COLLECTION_TIMEOUT_S
+        )
+
+    async def listed(self, asked: ListCollections) -> CollectionDocuments:
+        """Return the added documents; raises NotFound if the agent has no memory."""
+        return await self._bus.request(
+            subjects.list_collections(), asked, CollectionDocuments, COLLECTION_TIMEOUT_S
+        )
+
+    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
+        """Erase a document or a collection; raises NotFound if there is none."""
+        return await self._bus.request(
+            subjects.remove_from_collection(), asked, DocumentsRemoved, COLLECTION_TIMEOUT_S
+        )
+
+
+class MemoryAdminClient(Protocol):
+    """An agent's memory for an operator; every call is audited under the operator's name."""
+
+    async def list(self, asked: ListMemory) -> DocumentPage: ...
+
+    async def show(self, asked: ShowDocument) -> DocumentDetail: ...
+
+    async def search(self, query: MemoryQuery) -> MemoryHits: ...
+
+    async def put(self, write: MemoryUpsert) -> MemoryWritten: ...
+
+    async def delete(self, asked: DeleteDocument) -> MemoryErased: ...
+
+    async def export(self, asked: ExportMemory) -> ExportedPage: ...
+
+    async def bring_in(self, asked: ImportPart) -> MemoryImported: ...
+
+    async def audit(self, asked: AuditQuery) -> AuditEntries: ...
+
+    async def state(self, asked: ReadMemoryState) -> AgentMemory: ...
+
+
+class NatsMemoryAdminClient:
+    """The memory service over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def list(self, asked: ListMemory) -> DocumentPage:
+        """List documents; raises NotFound when the agent has no memory, InvalidRequest for a bad cursor."""
+        return await self._bus.request(
+            subjects.list_memory(), asked, DocumentPage, OPERATOR_TIMEOUT_S
+        )
+
+    async def show(self, asked: ShowDocument) -> DocumentDetail:
+        """Show one document; raises NotFound."""
+        return await self._bus.request(
+            subjects.show_memory(), asked, DocumentDetail, OPERATOR_TIMEOUT_S
+        )
+
+    async def search(self, query: MemoryQuery) -> MemoryHits:
+        """Search as the agent would."""
+        return await self._bus.request(
+            subjects.search_memory(), query, MemoryHits, OPERATOR_TIMEOUT_S
+        )
+
+    async def put(self, write: MemoryUpsert) -> MemoryWritten:
+        """Write knowledge; raises Conflict if its version is not the expected one."""
+        return await self._bus.request(
+            subjects.put_memory(), write, MemoryWritten, OPERATOR_TIMEOUT_S
+        )
+
+    async def delete(self, asked: DeleteDocument) -> MemoryErased:
+        """Erase a document and everything derived from it alone; raises NotFound, Conflict."""
+        return await self._bus.request(
+            subjects.delete_memory(), asked, MemoryErased, BULK_TIMEOUT_S
+        )
+
+    async def export(self, asked: ExportMemory) -> ExportedPage:
+        """Return one page of the full export."""
+        return await self._bus.request(
+            subjects.export_memory(), asked, ExportedPage, OPERATOR_TIMEOUT_S
+        )
+
+    async def bring_in(self, asked: ImportPart) -> MemoryImported:
+        """Import a part of an export, all or nothing; repeating it changes nothing."""
+        return await self._bus.request(
+            subjects.import_memory(), asked, MemoryImported, BULK_TIMEOUT_S
+        )
+
+    async def audit(self, asked: AuditQuery) -> AuditEntries:
+        """Return the audit log, newest first."""
+        return await self._bus.request(
+            subjects.audit_memory(), asked, AuditEntries, OPERATOR_TIMEOUT_S
+        )
+
+    async def state(self, asked: ReadMemoryState) -> AgentMemory:
+        """Return counts and sizes of an agent's memory."""
+        return await self._bus.request(
+            subjects.memory_state(), asked, AgentMemory, OPERATOR_TIMEOUT_S
+        )
+
+
+class SessionMemoryClient(Protocol):
+    """The part of memory that stores sessions."""
+
+    async def record(self, units: RecordUnits) -> UnitsRecorded: ...
+
+    async def archive(self, page: ArchivePage) -> ArchiveProgress: ...
+
+    async def erase(self, session: EraseSession) -> SessionErased: ...
+
+
+class NatsSessionMemoryClient:
+    """The memory service over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def record(self, units: RecordUnits) -> UnitsRecorded:
+        """Write units of a session; repeating it changes nothing."""
+        return await self._bus.request(
+            subjects.record_units(), units, UnitsRecorded, SESSION_TIMEOUT_S
+        )
+
+    async def archive(self, page: ArchivePage) -> ArchiveProgress:
+        """Send the next events; known ones are skipped, and a gap returns the stored position."""
+        return await self._bus.request(
+            subjects.archive_session(), page, ArchiveProgress, SESSION_TIMEOUT_S
+        )
+
+    async def erase(self, session: EraseSession) -> SessionErased:
+        """Erase a session permanently; repeating it changes nothing."""
+        return await self._bus.request(
+            subjects.erase_session(), session, SessionErased, SESSION_TIMEOUT_S
+        )

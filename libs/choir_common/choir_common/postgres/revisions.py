@@ -17,7 +17,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from choir_common.errors import StartupError
-from choir_common.postgres.migrate import (
+from choir_common.postgres.pool import Database
+from choir_common.postgres.schema_state import (
     LOCK,
     Migration,
     SchemaState,
@@ -26,7 +27,6 @@ from choir_common.postgres.migrate import (
     migration_error,
     read_state,
 )
-from choir_common.postgres.pool import Database
 
 
 async def upgrade(database: Database, schema: str, migrations: Sequence[Migration]) -> None:

@@ -1,4 +1,4 @@
-"""Endpoints for an operator's access to an agent's memory (`choir_common.clients.memory_operator`).
+"""Endpoints for an operator's access to an agent's memory (`choir_common.clients.memory`).
 
 Built by `app`; next are `operator.look`, `operator.change` and `operator.carry`. Only control calls
 these subjects, after it has authenticated the operator.

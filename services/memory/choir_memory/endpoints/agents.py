@@ -2,7 +2,7 @@
 
 Built by `app`; next are `schema.spaces`, `search.recall` and `knowledge.upsert`.
 
-Endpoint for known failures of a tool (`choir_common.clients.memory_hints`).
+Endpoint for known failures of a tool (`choir_common.clients.memory`).
 
 Built by `app`; next is `layers.tool_errors`.
 

@@ -1,4 +1,4 @@
-"""Endpoints for documents that an operator added (`choir_common.clients.memory_collections`).
+"""Endpoints for documents that an operator added (`choir_common.clients.memory`).
 
 Built by `app`; next is `layers.collections`. Only control calls these subjects, on behalf of an
 operator.

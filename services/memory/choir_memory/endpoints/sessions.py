@@ -1,4 +1,4 @@
-"""Endpoints that record, archive and erase sessions (`choir_common.clients.memory_sessions`).
+"""Endpoints that record, archive and erase sessions (`choir_common.clients.memory`).
 
 Built by `app`; next are `sessions.record`, `sessions.archive` and `sessions.erase`.
 """

@@ -18,10 +18,12 @@ import structlog
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
-from choir_common.clients.memory import MemoryClient
-from choir_common.clients.memory_collections import CollectionsClient
-from choir_common.clients.memory_operator import MemoryAdminClient
-from choir_common.clients.memory_sessions import SessionMemoryClient
+from choir_common.clients.memory import (
+    CollectionsClient,
+    MemoryAdminClient,
+    MemoryClient,
+    SessionMemoryClient,
+)
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.ids import NAME_PATTERN, new_id
 from choir_common.redactor import Redactor

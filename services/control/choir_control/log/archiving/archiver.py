@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import orjson
 import structlog
 
-from choir_common.clients.memory_sessions import SessionMemoryClient
+from choir_common.clients.memory import SessionMemoryClient
 from choir_common.errors import ChoirError, Conflict, Unavailable
 from choir_common.wire.config import Config
 from choir_common.wire.events import Event

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from choir_common.clients.memory_sessions import SessionMemoryClient
+from choir_common.clients.memory import SessionMemoryClient
 from choir_common.errors import NotFound
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
