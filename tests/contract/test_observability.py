@@ -14,7 +14,8 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from choir_common.metrics import Metrics
-from choir_control.log.metrics.meter import ControlMetrics, PendingWork
+from choir_common.postgres.pool import Database
+from choir_control.log.metrics.meter import ControlMetrics, GaugeStore
 
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "deploy" / "observability"
@@ -55,12 +56,12 @@ def figures_of(registry: CollectorRegistry) -> dict[str, set[str]]:
     return found
 
 
-def all_figures() -> dict[str, set[str]]:
-    async def look() -> PendingWork:
-        raise NotImplementedError
+NO_DATABASE = Database("", None, size=1, application="test")
 
+
+def all_figures() -> dict[str, set[str]]:
     metrics = Metrics("test")
-    ControlMetrics(metrics, look)
+    ControlMetrics(metrics, GaugeStore(NO_DATABASE))
     known = {**OF_PROMETHEUS, **figures_of(metrics.registry)}
     return {name: labels | {"job", "instance"} for name, labels in known.items()}
 

@@ -31,6 +31,7 @@ from choir_memory.tool_errors.service import store_failures
 from tests.faults.test_cuts import VICTIM, Witness, dsn, postgres, witness
 from tests.service.control.test_archiving import Desk, Documents, Stubborn
 from tests.support.crash_injection import crash_at_each_line
+from tests.support.fixed_configuration import FixedConfiguration
 from tests.support.postgres import PASSWORD
 from tests.support.sessions import LogBuilder, conversation_log
 
@@ -126,7 +127,14 @@ async def open_spaces(database: Database) -> SpaceRegistry:
 def make_archivist(database: Database, spaces: SpaceRegistry) -> SessionArchiver:
     memory = HereMemory(database, spaces)
     events, rehearsals = EventStore(database), RehearsalEraser(database, memory, Documents([]))
-    return SessionArchiver(ArchiveStore(database), events, memory, lambda: CONFIG, rehearsals, 5)
+    return SessionArchiver(
+        store=ArchiveStore(database),
+        events=events,
+        memory=memory,
+        configuration=FixedConfiguration(CONFIG),  # type: ignore[arg-type]
+        rehearsals=rehearsals,
+        page_events=5,
+    )
 
 
 async def archive(database: Database) -> None:

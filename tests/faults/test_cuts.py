@@ -18,9 +18,10 @@ from choir_common.postgres.pool import Database
 from choir_common.secret_file import edit_secret_file, read_secret_file
 from choir_common.wire.config import Config
 from choir_common.wire.config_api import RepoChange
-from choir_control.agents.rollout.config_staging import ConfigStaging, StagingDependencies
+from choir_control.agents.rollout.config_staging import ConfigStaging
 from choir_control.api.http_apps import AgentSockets
 from choir_control.configuration.current import ConfigCandidate, ConfigService
+from choir_control.configuration.secrets.store import SecretStore
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.images.repositories.mirrors import Mirrors
 from choir_control.images.repositories.survey import RepositorySurvey, RepositorySurveyor
@@ -36,9 +37,26 @@ VICTIM = "victim"
 CONTROL = read_migrations("choir_control.migrations")
 # all of them take minutes: `make nightly` does them, else each of so many
 EVERY = os.environ.get("CHOIR_TEST_EVERY_CUT") == "1"
-STAGES = ("/configuration/staging.py", "/configuration/current.py", "/configuration/read.py")
-SURVEY = ("/repos/survey.py",)
+STAGES = ("/rollout/config_staging.py", "/configuration/current.py", "/configuration/parsing.py")
+SURVEY = ("/repositories/survey.py",)
 COMMIT = ("/configuration/version_store.py", "choir_control/api/http_apps.py")
+
+
+class NoImages:
+    """No agent has an image that could be outdated."""
+
+    async def changes(self, config: Config, survey: RepositorySurvey) -> tuple[RepoChange, ...]:
+        return ()
+
+
+class NoAgents:
+    """No agent runs that a change would concern."""
+
+    async def warn(self, after: Config) -> list[str]:
+        return []
+
+    async def tell(self, version: int) -> None:
+        pass
 
 
 def open_database(dsn: str) -> Database:
@@ -156,17 +174,16 @@ class Home:
         surveyor = RepositorySurveyor(mirrors, self.top / "repos", compiles=False)
         sockets = AgentSockets(lambda name: self.top / "s" / name)
 
-        async def behind(_: Config, __: RepositorySurvey) -> tuple[RepoChange, ...]:
-            return ()
-
-        async def nothing(_: object) -> list[str]:
-            return []
-
-        around = StagingDependencies(
-            lambda _, __: None, surveyor.survey, behind, nothing, sockets.open_for, nothing
-        )
         try:
-            yield ConfigStaging(configuration, At(), around)
+            yield ConfigStaging(
+                configuration=configuration,
+                clock=At(),
+                secrets=SecretStore({}),
+                surveyor=surveyor,
+                outdated_images=NoImages(),  # type: ignore[arg-type]
+                version_tracker=NoAgents(),  # type: ignore[arg-type]
+                sockets=sockets,
+            )
         finally:
             sockets.close()
 

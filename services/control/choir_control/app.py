@@ -13,7 +13,6 @@ from datetime import timedelta
 import structlog
 from fastapi import APIRouter
 
-from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import NatsBrowserClient
 from choir_common.clients.memory import (
@@ -31,11 +30,10 @@ from choir_common.metrics import Metrics
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.telemetry import Redactor
-from choir_common.wire.messages import Empty
 from choir_control import VERSION
 from choir_control.agents.host_tools.browse import make_browse_tool
-from choir_control.agents.host_tools.execute import HostToolExecutor, make_host_tools
-from choir_control.agents.host_tools.log_search import LogSearchStore
+from choir_control.agents.host_tools.execute import HostToolExecutor
+from choir_control.agents.host_tools.log_search import LogSearchStore, LogSearchTool
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.operations.store import OperationStore
@@ -77,6 +75,8 @@ from choir_control.approvals import service
 from choir_control.approvals.proposals.config_proposal import ConfigApplier
 from choir_control.approvals.service import ApprovalService
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
+from choir_control.configuration.secrets.reload import RESERVED_SECRETS
+from choir_control.configuration.secrets.store import SecretStore
 from choir_control.configuration.startup import read_startup_config
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.conversations.commands.context import BackgroundCommands, CommandContext
@@ -85,7 +85,6 @@ from choir_control.conversations.commands.handler import CommandHandler
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.services import ConversationDependencies, ConversationServices
 from choir_control.conversations.session_overview import AgentOverview
-from choir_control.images.outdated_agents import OutdatedImages
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
@@ -102,9 +101,9 @@ from choir_control.log.signals.streams import SignalStreams
 from choir_control.periodic import run_periodically
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_control.wiring import proposals
-from choir_control.wiring.configuration import ConfigurationDependencies, ConfigurationServices
+from choir_control.wiring.configuration import ConfigurationServices
 from choir_control.wiring.images import ImageServices
-from choir_control.wiring.sessions import SessionDependencies, SessionServices
+from choir_control.wiring.sessions import SessionServices
 
 log = structlog.get_logger("choir.control")
 
@@ -157,15 +156,17 @@ class ControlApp:
         )
         talks = self._conversations = ConversationServices(ways)
         self._outbox = talks.outbox
-        self._followers = SignalStreams(signals, bell, self._guard.is_current, talks.fetching.bring)
+        self._followers = SignalStreams(
+            store=signals, notifier=bell, authenticator=self._guard, file_fetcher=talks.fetching
+        )
         self._status_board, order = LaneStatusRegistry(self._clock), KeyedLock()
         self._events, self._log_search = EventStore(self.database), LogSearchStore(self.database)
         self._retention = job.RetentionJob(self.database, self._events, self.configuration)
         self._metrics = Metrics(SERVICE)
-        self._meter = ControlMetrics(self._metrics, GaugeStore(self.database).read_pending)
+        self._meter = ControlMetrics(self._metrics, GaugeStore(self.database))
         self._approvals = talks.approvals
         self._approval_service = ApprovalService(
-            self._approvals, order.of, bell.ring, self._outbox.rescan, self._wake_proposal_worker
+            self._approvals, order.of, bell.notify, self._outbox.rescan, self._wake_proposal_worker
         )
         self._expiry = service.ApprovalExpiry(
             self._approvals, self._approval_service, self._approval_timeout, self._clock
@@ -174,10 +175,12 @@ class ControlApp:
         self.archivist = self._make_archivist()
         self._browser = NatsBrowserClient(self._bus)
         self._browse = make_browse_tool(self._browser, self._settings, self.configuration)
-        self._keys = GitCredentials(self._secret_value, self._settings.known_hosts)
+        named = {k: v for k, v in self._secrets.secrets.items() if k not in RESERVED_SECRETS}
+        self._vault = SecretStore({**named, **self._secrets.supplied}, self._redactor)
+        self._keys = GitCredentials(self._vault, self._settings.known_hosts)
         self._images = ImageServices(self._settings, self.configuration, self._keys)
         self._operations = OperationService(
-            OperationStore(self.database), self._outbox.rescan, talks.activity.show
+            store=OperationStore(self.database), outbox=self._outbox, cards=talks.activity
         )
         self._sessions = self._make_sessions(signals, order, bell)
         self._agent_sockets = AgentSockets(self._settings.agent_socket_dir)
@@ -194,81 +197,78 @@ class ControlApp:
         self._rollout = self._make_rollout()
         self._proposals = self._make_proposals(order, bell)
         obey = CommandHandler(
-            talks.inbox_store, self._command_context(), bell.ring, order.of
+            talks.inbox_store, self._command_context(), bell.notify, order.of
         ).handle
         self._inbox = InboxService(
-            talks.inbox_store, self.configuration, obey, bell.ring, order.of, self._redactor
+            talks.inbox_store, self.configuration, obey, bell.notify, order.of, self._redactor
         )
 
     def _make_archivist(self) -> SessionArchiver:
-        sessions, config = NatsSessionMemoryClient(self._bus), self.configuration
+        sessions = NatsSessionMemoryClient(self._bus)
         rehearsals = RehearsalEraser(self.database, sessions, NatsMemoryAdminClient(self._bus))
-        current = lambda: config.current.config  # noqa: E731
-        return SessionArchiver(self._archives, self._events, sessions, current, rehearsals)
+        return SessionArchiver(
+            store=self._archives,
+            events=self._events,
+            memory=sessions,
+            configuration=self.configuration,
+            rehearsals=rehearsals,
+        )
 
     def _make_sessions(
         self, signals: SignalStore, order: KeyedLock, bell: Notifier
     ) -> SessionServices:
         return SessionServices(
-            SessionDependencies(
-                settings=self._settings,
-                database=self.database,
+            settings=self._settings,
+            database=self.database,
+            configuration=self.configuration,
+            runtime=self._runtime,
+            authenticator=self._guard,
+            signals=signals,
+            signal_locks=order,
+            notifier=bell,
+            clock=self._clock,
+            image_resolver=LaunchImageResolver(
+                home=self._settings.home,
                 configuration=self.configuration,
-                runtime=self._runtime,
-                guard=self._guard,
-                signals=signals,
-                order=order,
-                bell=bell,
-                clock=self._clock,
-                outfitter=LaunchImageResolver(
-                    self._settings.home,
-                    self.configuration,
-                    self._images.image_store,
-                    self._images.builder,
-                ),
-                operations=self._operations,
-                rescan=self._outbox.rescan,
-                release=self._browse.close_context,
-                archive=self.archivist,
-                way=self._tcp.agent_endpoint,
-            )
+                image_store=self._images.image_store,
+                builder=self._images.builder,
+            ),
+            operations=self._operations,
+            outbox=self._outbox,
+            browse_tool=self._browse,
+            archiver=self.archivist,
+            listener=self._tcp,
         )
 
     def _make_configuration(
         self, signals: SignalStore, order: KeyedLock, bell: Notifier
     ) -> ConfigurationServices:
-        foundry = self._images
-        pending = OutdatedImages(foundry.mirrors, foundry.image_store, self._live_agents)
-        ends = ConfigurationDependencies(
+        return ConfigurationServices(
             configuration=self.configuration,
+            vault=self._vault,
+            secrets_json=self._settings.secrets_json,
+            deployment_secrets=self._secrets.supplied,
             sessions=self._sessions.store,
             signals=signals,
             signal_locks=order,
             notifier=bell,
+            bus=self._bus,
             clock=self._clock,
-            redactor=self._redactor,
             gateway=self._gateway,
-            control_ca=self._tcp.trust,
-            open_sockets=self._agent_sockets.open_for,
-            survey=foundry.surveyor.survey,
-            image_changes=pending.changes,
-            publish=self._publish_channels,
+            certificates=self._tcp,
+            sockets=self._agent_sockets,
+            images=self._images,
         )
-        held = self._secrets
-        return ConfigurationServices(ends, self._settings.secrets_json, held.secrets, held.supplied)
-
-    async def _live_agents(self) -> frozenset[str]:
-        return frozenset(row.agent_id for row in await self._sessions.store.list_live())
 
     def _make_rollout(self) -> UpdateService:
         sessions, foundry = self._sessions, self._images
         updater = AgentUpdater(
-            self.configuration,
-            foundry.build_service,
-            foundry.image_store,
-            sessions.store,
-            sessions.starter,
-            sessions.stopper,
+            configuration=self.configuration,
+            build_service=foundry.build_service,
+            image_store=foundry.image_store,
+            sessions=sessions.store,
+            starter=sessions.starter,
+            stopper=sessions.stopper,
         )
         return UpdateService(self.configuration, updater, self._operations)
 
@@ -283,16 +283,13 @@ class ControlApp:
                 approvals=self._approvals,
                 clock=self._clock,
                 conversation_locks=order.of,
-                notify_session=bell.ring,
+                notify_session=bell.notify,
                 notify_conversation=self._outbox.rescan,
                 config_applier=ConfigApplier(self._configuration_wiring.staging),
                 redeployer=AgentRedeployer(self._rollout, self._operations),
                 credentials=self._keys,
             )
         )
-
-    def _secret_value(self, name: str) -> str | None:
-        return self._configuration_wiring.vault.get_known((name,)).get(name)
 
     def _wake_proposal_worker(self) -> None:
         self._proposals.worker.wake()
@@ -302,7 +299,7 @@ class ControlApp:
         return CommandContext(
             configuration=self.configuration,
             staging=self._configuration_wiring.staging,
-            vault=self._configuration_wiring.vault,
+            vault=self._vault,
             roster=self._roster,
             starter=sessions.starter,
             stopper=sessions.stopper,
@@ -343,20 +340,20 @@ class ControlApp:
             self._gateway,
             self._operator_routers(),
             self._meter,
-            lambda: self._secret_value(METRICS_TOKEN),
+            lambda: self._vault.get(METRICS_TOKEN),
         )
 
     def _verbs(self) -> AgentApi:
         sessions = self._sessions
         return AgentApi(
             greeting=HandshakeService(
-                sessions.store,
-                LogTailReader(self.database, self._events),
-                self.configuration,
-                self._images.image_store,
+                sessions=sessions.store,
+                logs=LogTailReader(self.database, self._events),
+                configuration=self.configuration,
+                image_store=self._images.image_store,
             ),
             configuration=self.configuration,
-            vault=self._configuration_wiring.vault,
+            vault=self._vault,
             news=self._configuration_wiring.config_notifier,
             appender=self._conversations.appender(self._events, self._meter),
             approvals=self._proposals.intake,
@@ -364,7 +361,9 @@ class ControlApp:
             stopper=sessions.stopper,
             vitals=sessions.vitals,
             hosttools=HostToolExecutor(
-                make_host_tools(self._memory_tools, self._browse, self._log_search)
+                memory=self._memory_tools,
+                browse=self._browse,
+                log_search=LogSearchTool(self._log_search),
             ),
         )
 
@@ -408,9 +407,6 @@ class ControlApp:
             outbox_routes(self._conversations.outgoing),
             *self._configuration_wiring.routes(),
         )
-
-    async def _publish_channels(self) -> None:
-        await self._bus.publish(subjects.channels_changed(), Empty())
 
     def _log_streams(self) -> LogStreamer:
         store = self._sessions.store
@@ -516,7 +512,7 @@ class ControlApp:
         async with self._bus, self._bus.serve(SERVICE, VERSION, *endpoints):
             log.info("bus connected")
             self.archivist.wake()
-            await self._publish_channels()
+            await self._configuration_wiring.config_notifier.notify_gateway()
             await asyncio.Event().wait()
 
 

@@ -1,4 +1,4 @@
-"""Run a coroutine function periodically until cancelled. Used for the background tasks in `app`.
+"""Run a coroutine function periodically until cancelled, for the background tasks of choird.
 
 Errors are logged and the next run tries again; only cancellation ends the loop.
 """
@@ -19,7 +19,7 @@ async def run_periodically(
     run: Callable[[], Awaitable[object]],
     wake_up: asyncio.Event | None = None,
 ) -> None:
-    """Run `work` now, then again `interval_s` after each end, or as soon as `awake` is set."""
+    """Call `run` now, then again `interval_s` after each end, or as soon as `wake_up` is set."""
     wake_up = wake_up or asyncio.Event()
     while True:
         wake_up.clear()

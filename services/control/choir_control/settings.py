@@ -1,6 +1,6 @@
 """Settings of choird: environment variables, and one JSON object of secrets.
 
-Loaded by `__main__`. The only module of this service that reads the environment.
+The only module of this service that reads the environment.
 """
 
 from pathlib import Path
@@ -82,9 +82,11 @@ class ControlSettings(ServiceSettings):
 
         Raises StartupError for an invalid section, or when its secret is not set.
         """
-        found = read_postgres_address(self.config_file, secrets.secrets)
+        configured = read_postgres_address(self.config_file, secrets.secrets)
         return (
-            (found.dsn, found.password) if found else (self.postgres_dsn, secrets.postgres_password)
+            (configured.dsn, configured.password)
+            if configured
+            else (self.postgres_dsn, secrets.postgres_password)
         )
 
     @property

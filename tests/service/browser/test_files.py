@@ -43,6 +43,16 @@ ATTACHED = (
 )
 
 
+class WorkspacesBelow:
+    """A configuration whose workspaces are below one directory."""
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+
+    def root_of(self, workspace: str) -> Path:
+        return self._top / workspace
+
+
 def size_of(png: bytes) -> tuple[int, int]:
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", png[16:24])
@@ -127,7 +137,8 @@ async def test_control_lays_pictures_and_downloads_into_the_workspace(
         site.paths["/file"] = Answer(FILE, headers=ATTACHED)
         async with make_client(worker.endpoint) as door:
             tool = BrowseTool(
-                NatsBrowserClient(bus), ArtifactDownload(door, lambda name: tmp_path / name)
+                NatsBrowserClient(bus),
+                ArtifactDownload(door, WorkspacesBelow(tmp_path)),  # type: ignore[arg-type]
             )
             (tmp_path / "desk").mkdir()
             lease = Lease("s", "main", 1, b"", ResourceBindings(workspace="desk", dm="d", llm="m"))

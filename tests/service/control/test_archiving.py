@@ -25,6 +25,7 @@ from choir_testing.fake_memory_sessions import FakeSessionMemory
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_metrics import figures
 from tests.service.control.world import World, until
+from tests.support.fixed_configuration import FixedConfiguration
 from tests.support.sessions import LogBuilder, conversation_log
 
 WINDOW = 10
@@ -115,7 +116,13 @@ async def desk(database: Database) -> AsyncIterator[Desk]:
     erased: list[str] = []
     rehearsals = RehearsalEraser(database, memory, Documents(erased))
     events = EventStore(database)
-    archivist = SessionArchiver(ArchiveStore(database), events, memory, lambda: CONFIG, rehearsals)
+    archivist = SessionArchiver(
+        store=ArchiveStore(database),
+        events=events,
+        memory=memory,
+        configuration=FixedConfiguration(CONFIG),  # type: ignore[arg-type]
+        rehearsals=rehearsals,
+    )
     yield Desk(database, memory, archivist, erased)
 
 

@@ -26,7 +26,12 @@ def forge(tmp_path: Path) -> Forge:
 
 
 def outfitter(forge: Forge) -> LaunchImageResolver:
-    return LaunchImageResolver(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
+    return LaunchImageResolver(
+        home=forge.home,
+        configuration=forge.configuration,  # type: ignore[arg-type]
+        image_store=forge.shelf,
+        builder=forge.builder,
+    )
 
 
 async def dress_in_newest(forge: Forge) -> LaunchImage:

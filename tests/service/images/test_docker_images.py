@@ -178,7 +178,12 @@ async def test_an_image_that_was_removed_is_refused_and_built_again(
     forge: Forge, client: Any
 ) -> None:
     built = await forge.images.build("main", Told())
-    outfitter = LaunchImageResolver(forge.home, forge.configuration, forge.shelf, forge.builder)  # type: ignore[arg-type]
+    outfitter = LaunchImageResolver(
+        home=forge.home,
+        configuration=forge.configuration,  # type: ignore[arg-type]
+        image_store=forge.shelf,
+        builder=forge.builder,
+    )
     wanted = await outfitter.newest("main")
     assert wanted.image == built.image
     client.images.remove(built.image.place, force=True)

@@ -94,10 +94,10 @@ async def test_an_agent_starts_without_what_was_never_built_of_its_folder(
     forge: Forge, folder: Path
 ) -> None:
     outfitter = LaunchImageResolver(
-        forge.home,
-        forge.configuration,  # type: ignore[arg-type]
-        forge.shelf,
-        forge.builder,
+        home=forge.home,
+        configuration=forge.configuration,  # type: ignore[arg-type]
+        image_store=forge.shelf,
+        builder=forge.builder,
     )
     assert (await outfitter.newest("main")).image is None
     built = await build(forge)

@@ -11,6 +11,7 @@ import pytest
 from choir_common.errors import Unavailable
 from choir_common.wire.config import Config
 from choir_control.approvals.proposals.commit_builder import CommitAuthor, CommitBuilder
+from choir_control.configuration.secrets.store import SecretStore
 from choir_control.configuration.validation import find_faults
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.images.repositories.mirrors import Mirrors
@@ -77,7 +78,7 @@ def a_source(url: str, *hosts: str, owner: str = "main") -> RepositorySource:
 def mirrors_at(place: Path, secrets: Mapping[str, str], trusted: Path | None = None) -> Mirrors:
     """Return mirrors that know these secrets, and that server's certificate."""
     environment = {**os.environ, "GIT_SSL_CAINFO": str(trusted)} if trusted else os.environ
-    keys = GitCredentials(dict(secrets).get, place / "home/known_hosts")
+    keys = GitCredentials(SecretStore(secrets), place / "home/known_hosts")
     return Mirrors(place / "home", environment, keys)
 
 
@@ -156,7 +157,7 @@ async def test_a_commit_is_pushed_with_the_agents_own_token(place: Path, https: 
     source = a_source(https.url("localhost"), f"localhost:{https.port}")
     environment = {**os.environ, "GIT_SSL_CAINFO": str(https.certificate)}
     bench = CommitBuilder(
-        place / "home/bench", source, environment, GitCredentials({"git": TOKEN}.get)
+        place / "home/bench", source, environment, GitCredentials(SecretStore({"git": TOKEN}))
     )
     base = await bench.fetch("main")
     tree = await bench.write_tree_with(base, {"new": "file\n"})

@@ -97,7 +97,7 @@ async def yard_for(
     """Make a yard whose agents run `image`; nothing of it is left afterwards."""
     home = Path(tempfile.mkdtemp(prefix="choir-dk-")).resolve()
     client = connect()
-    runtime = DockerRuntime(home, image, network, limits=limits)
+    runtime = DockerRuntime(home=home, image=image, network=network, limits=limits)
     yard = Yard(home, runtime, client)
     try:
         yield yard

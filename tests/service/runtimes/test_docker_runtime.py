@@ -108,7 +108,7 @@ async def test_an_agent_that_runs_cannot_be_started_again(waiting: str) -> None:
         with pytest.raises(Conflict):
             await yard.runtime.start(yard.spec(epoch=2))
         # not even by a second control that knows nothing of the first
-        second = DockerRuntime(yard.home, waiting, "none")
+        second = DockerRuntime(home=yard.home, image=waiting, network="none")
         with pytest.raises(Conflict):
             await second.start(yard.spec(epoch=2))
         await second.close()
@@ -139,7 +139,7 @@ async def test_the_next_control_removes_orphans_but_no_stranger(waiting: str) ->
         await yard.runtime.start(yard.spec())
         await neighbour.runtime.start(neighbour.spec())
         await yard.report()
-        next_control = DockerRuntime(yard.home, waiting, "none")
+        next_control = DockerRuntime(home=yard.home, image=waiting, network="none")
         assert await next_control.remove_orphans() == 1
         assert yard.containers() == []
         assert "what a day" in (yard.home / "logs" / "main.log").read_text()
@@ -181,7 +181,7 @@ async def test_a_missing_workspace_is_refused_and_not_made(waiting: str) -> None
 async def test_an_engine_that_is_not_there_is_said_in_a_sentence() -> None:
     async with yard_for("unused") as yard:
         nowhere = DockerRuntime(
-            yard.home, "x", engine=DockerEngine(f"unix://{yard.home}/none.sock")
+            home=yard.home, image="x", engine=DockerEngine(f"unix://{yard.home}/none.sock")
         )
         with pytest.raises(Unavailable, match="does not answer"):
             await nowhere.start(yard.spec())

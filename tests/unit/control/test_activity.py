@@ -97,8 +97,13 @@ async def test_a_card_waits_while_the_bus_is_away_and_only_its_newest_is_told() 
 
 def test_a_works_card_tells_how_it_goes_on_how_it_ended_and_that_it_was_cut_off() -> None:
     shown: list[tuple[str, Card]] = []
+
+    class RecordingCards:
+        def show(self, dm: str, card: Card) -> None:
+            shown.append((dm, card))
+
     card = ProgressCard(
-        lambda dm, one: shown.append((dm, one)), "console", "op_1", "agent update-all"
+        RecordingCards(), dm="console", operation_id="op_1", kind="agent update-all"
     )
     card.draw("1 of 2\n✅ main built")
     card.end(well=False)

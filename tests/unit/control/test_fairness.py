@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from choir_common.clock import SystemClock
 from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import FileLimits
@@ -48,9 +49,37 @@ def heartbeat(session_id: str, count: int) -> HeartbeatRequest:
 
 
 NOTHING = Database("", None, size=1, application="test")
+
+
+class NoWorkspaces:
+    """A configuration without workspaces."""
+
+    file_limits = FileLimits()
+
+    def workspace_path(self, workspace: str) -> Path | None:
+        return None
+
+
 NO_FILES = OutgoingFiles(
-    FileSpool(Path("/nowhere")), OutboxFileStore(NOTHING), lambda _: None, FileLimits
+    spool=FileSpool(Path("/nowhere")), store=OutboxFileStore(NOTHING), settings=NoWorkspaces()
 )
+
+
+class IdleOutbox:
+    """An outbox that delivers nothing."""
+
+    def offer(self, messages: Sequence[OutboundMessage]) -> None:
+        pass
+
+    def rescan(self, dm: str) -> None:
+        pass
+
+
+class IdleListener:
+    """A listener that ignores all events."""
+
+    def heard(self, lease: Lease, events: Sequence[Event]) -> None:
+        pass
 
 
 class SlowStore(EventStore):
@@ -73,7 +102,9 @@ class SlowStore(EventStore):
 
 async def test_long_heartbeats_are_stored_one_at_a_time_and_short_ones_pass_them() -> None:
     store = SlowStore()
-    appender = EventAppender(store, lambda _: None, lambda _: None, NO_FILES, lambda _, __: None)
+    appender = EventAppender(
+        store=store, outbox=IdleOutbox(), outgoing_files=NO_FILES, listener=IdleListener()
+    )
 
     def send(session_id: str, count: int) -> "asyncio.Task[int]":
         lease = Lease(session_id, "main", 1, b"", BOUND)
@@ -108,50 +139,50 @@ async def test_while_a_long_heartbeat_is_read_others_have_their_turn() -> None:
     assert batch.head.rev == EVENTS_PER_SLICE * slices == len(batch.payloads)
 
 
-class Hand:
+class ManualClock(SystemClock):
     """A clock that is moved by hand."""
 
-    now = 100.0
+    seconds = 100.0
 
-    def __call__(self) -> float:
-        return self.now
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 def tell(pace: EventRateLimiter, events: int) -> float:
     wait_s = pace.wait_s("a")
-    pace.told("a", events)
+    pace.count("a", events)
     return wait_s
 
 
 def test_a_burst_goes_at_once_and_what_comes_after_it_at_the_pace() -> None:
-    clock = Hand()
+    clock = ManualClock()
     pace = EventRateLimiter(clock)
     assert sum(tell(pace, 100) for _ in range(int(BURST_EVENTS) // 100)) == 0
     assert tell(pace, 100) == 0
     assert round(tell(pace, 100), 6) == 100 / EVENTS_PER_S
     assert pace.wait_s("b") == 0, "another session has its own"
-    clock.now += 200 / EVENTS_PER_S
+    clock.seconds += 200 / EVENTS_PER_S
     assert round(tell(pace, 100), 6) == 0
-    clock.now += 1_000
+    clock.seconds += 1_000
     assert tell(pace, 100) == 0
 
 
 def test_what_could_not_be_stored_costs_nothing() -> None:
-    pace = EventRateLimiter(Hand())
-    pace.told("a", int(BURST_EVENTS))
+    pace = EventRateLimiter(ManualClock())
+    pace.count("a", int(BURST_EVENTS))
     assert [pace.wait_s("a") for _ in range(100)] == [0.0] * 100
 
 
 def test_ten_thousand_events_that_gathered_go_within_ten_seconds() -> None:
-    clock = Hand()
-    pace, start = EventRateLimiter(clock), clock.now
+    clock = ManualClock()
+    pace, start = EventRateLimiter(clock), clock.seconds
     for _ in range(20):
-        clock.now += tell(pace, 500)
-    assert clock.now - start <= 4
+        clock.seconds += tell(pace, 500)
+    assert clock.seconds - start <= 4
 
 
 def test_only_so_many_sessions_are_remembered() -> None:
-    pace = EventRateLimiter(Hand())
+    pace = EventRateLimiter(ManualClock())
     for number in range(MAX_SESSIONS * 2):
-        pace.told(f"s{number}", 1)
+        pace.count(f"s{number}", 1)
     assert len(pace._paid_at) == MAX_SESSIONS

@@ -11,13 +11,25 @@ from choir_common.wire.events import (
     ModelOutput,
     ReferenceSummary,
 )
-from choir_control.log.metrics.meter import MAX_MODEL_NAME, MAX_MODELS, ControlMetrics, PendingWork
+from choir_control.log.metrics.meter import (
+    MAX_MODEL_NAME,
+    MAX_MODELS,
+    ControlMetrics,
+    GaugeStore,
+    PendingWork,
+)
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
-async def look() -> PendingWork:
-    return PendingWork({}, 0, 0, 0.0, 0, 0)
+class NoGauges(GaugeStore):
+    """A store without pending work."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def read_pending(self) -> PendingWork:
+        return PendingWork({}, 0, 0, 0.0, 0, 0)
 
 
 def event(payload: EventPayload) -> Event:
@@ -52,7 +64,7 @@ def tokens(metrics: Metrics) -> dict[tuple[str, str, str], float]:
 
 def test_tokens_are_counted_by_agent_and_model_those_of_failed_compactions_too() -> None:
     metrics = Metrics("test")
-    meter = ControlMetrics(metrics, look)
+    meter = ControlMetrics(metrics, NoGauges())
     meter.count_events("main", [answered("fast", 100, 10, 80), compacted("fast", 50, 5)])
     meter.count_events("helper", [answered("deep", 7, 3), compacted("", 0, 0)])
     assert tokens(metrics) == {
@@ -67,7 +79,7 @@ def test_tokens_are_counted_by_agent_and_model_those_of_failed_compactions_too()
 
 def test_names_without_end_are_counted_together() -> None:
     metrics = Metrics("test")
-    meter = ControlMetrics(metrics, look)
+    meter = ControlMetrics(metrics, NoGauges())
     for number in range(MAX_MODELS + 50):
         meter.count_events("main", [answered(f"{number}" + "x" * 500, 1)])
     counted = tokens(metrics)

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from choir_common.wire.operations import AgentOutcome
-from choir_control.agents.operations.progress import OperationProgress
+from choir_control.agents.operations.progress import OperationProgress, ProgressCard
 from choir_control.agents.operations.service import OperationFailed, OperationService, OperationWork
 from choir_control.agents.rollout.service import UpdateService
 from choir_control.agents.rollout.update import AgentUpdater
@@ -45,13 +45,23 @@ class Scripted(AgentUpdater):
         return AgentOutcome(agent_id=agent_id, outcome="redeployed", image_version="0.2")
 
 
+class RecordedCard(ProgressCard):
+    """A card that records its texts."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def draw(self, text: str) -> None:
+        self.texts.append(text)
+
+
 async def test_the_board_tells_of_all_agents_what_is_done_to_whom_and_how_each_ended() -> None:
-    operations, shown = TakesWork(), list[str]()
+    operations, card = TakesWork(), RecordedCard()
     await UpdateService(THREE, Scripted(), operations).update_all()
     with pytest.raises(OperationFailed):
-        await operations.work[0](OperationProgress(shown.append))
+        await operations.work[0](OperationProgress(card))
     failed = f"⛔ b failed: {'x' * 190}"
-    assert list(dict.fromkeys(shown)) == [
+    assert list(dict.fromkeys(card.texts)) == [
         "0 of 3\n⏳ a: its turn\n· b\n· c",
         "0 of 3\n⏳ a: building\n· b\n· c",
         "1 of 3\n✅ a redeployed (0.2)\n⏳ b: its turn\n· c",

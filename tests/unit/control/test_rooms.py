@@ -127,9 +127,9 @@ def test_tokens_differ_hide_themselves_and_compare_by_digest() -> None:
 async def test_a_bell_wakes_those_who_listen_to_its_key() -> None:
     bell = Notifier()
     with bell.listen("a", "b") as both, bell.listen("c") as other:
-        bell.ring("b")
+        bell.notify("b")
         await asyncio.wait_for(both.wait(), 60)
         assert not other.is_set()
         bell.notify_all()
         assert other.is_set()
-    bell.ring("a")
+    bell.notify("a")

@@ -20,6 +20,7 @@ from choir_common.wire.config import (
     AgentConfig,
     AgentSettings,
     Config,
+    FileLimits,
     ModelConfig,
     RetentionConfig,
     VoiceBinding,
@@ -248,6 +249,16 @@ class ConfigService:
         if found is None:
             raise NotFound(f"There is no workspace {workspace!r} in config.json.")
         return Path(found.path)
+
+    def workspace_path(self, workspace: str) -> Path | None:
+        """Return the directory of a workspace, or None if it is not configured."""
+        entry = self.current.config.workspaces.get(workspace)
+        return Path(entry.path).expanduser() if entry else None
+
+    @property
+    def file_limits(self) -> FileLimits:
+        """Return the limits of files that are sent and received."""
+        return self.current.config.limits
 
     def read(self) -> ConfigCandidate:
         """Read and check the file without applying it; raises InvalidRequest. Blocking."""

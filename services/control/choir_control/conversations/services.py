@@ -64,10 +64,9 @@ class ConversationServices:
         self._ways = ways
         database = ways.database
         self.outgoing = OutgoingFiles(
-            FileSpool(ways.home / "spool" / "outbox"),
-            OutboxFileStore(database),
-            self._workspace_of,
-            self._limits,
+            spool=FileSpool(ways.home / "spool" / "outbox"),
+            store=OutboxFileStore(database),
+            settings=ways.configuration,
         )
         self.outbox_store = OutboxStore(database)
         self.gateway = NatsGatewayClient(ways.bus)
@@ -87,9 +86,12 @@ class ConversationServices:
 
     def appender(self, events: EventStore, meter: ControlMetrics) -> EventAppender:
         """Return the appender of the event log, connected to the outbox, the files and the cards."""
-        outbox = self.outbox
         return EventAppender(
-            events, outbox.offer, outbox.rescan, self.outgoing, self.activity.heard, meter
+            store=events,
+            outbox=self.outbox,
+            outgoing_files=self.outgoing,
+            listener=self.activity,
+            metrics=meter,
         )
 
     def buttons(self, desk: ApprovalService, refused: Callable[[], None]) -> ApprovalButtons:

@@ -1,11 +1,9 @@
-"""Comparison of agents' images with the newest commits of their repositories.
-
-Called by `configuration.staging` through `operator.configuring`; shown by `config diff`.
-"""
+"""Comparison of agents' images with the newest commits of their repositories, for `config diff`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from choir_common.errors import Unavailable
 from choir_common.identity_dir import ImageVersion
@@ -16,6 +14,21 @@ from choir_control.images.repositories.mirrors import Mirrors
 from choir_control.images.repositories.survey import RepositorySurvey, SurveyedRepository
 
 MAX_LISTED_FILES = 100
+
+
+class LiveSession(Protocol):
+    """A session that has neither ended nor been suspended."""
+
+    @property
+    def agent_id(self) -> str:
+        """Return the session's agent."""
+
+
+class LiveSessionReader(Protocol):
+    """Reader of the live sessions."""
+
+    async def list_live(self) -> Sequence[LiveSession]:
+        """Return all sessions that have neither ended nor been suspended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +49,16 @@ class OutdatedImages:
         self,
         mirrors: Mirrors,
         image_store: ImageStore,
-        live_agents: Callable[[], Awaitable[Collection[str]]],
+        sessions: LiveSessionReader,
     ) -> None:
-        """`live` returns the ids of the running agents."""
         self._mirrors = mirrors
-        self._shelf = image_store
-        self._live = live_agents
+        self._image_store = image_store
+        self._sessions = sessions
 
     async def changes(self, config: Config, survey: RepositorySurvey) -> tuple[RepoChange, ...]:
         """Return one change per repository and outdated commit, with the agents that have it."""
-        versions = await self._versions(config, await self._live())
+        live = {session.agent_id for session in await self._sessions.list_live()}
+        versions = await self._versions(config, live)
         groups: dict[tuple[str, str | None], list[_OutdatedAgent]] = {}
         for behind in _behind(config, survey, versions):
             groups.setdefault((behind.repo.source.owner, behind.before), []).append(behind)
@@ -54,16 +67,16 @@ class OutdatedImages:
     async def _versions(
         self, config: Config, live: Collection[str]
     ) -> Mapping[str, ImageVersion | None]:
-        found: dict[str, ImageVersion | None] = {}
+        versions: dict[str, ImageVersion | None] = {}
         for agent_id in config.agents:
-            running = self._shelf.running_version(agent_id) if agent_id in live else None
+            running = self._image_store.running_version(agent_id) if agent_id in live else None
             # a running agent counts as what it runs, even if a newer image is built
-            found[agent_id] = running or await asyncio.to_thread(self._of_next_start, agent_id)
-        return found
+            versions[agent_id] = running or await asyncio.to_thread(self._of_next_start, agent_id)
+        return versions
 
     def _of_next_start(self, agent_id: str) -> ImageVersion | None:
         try:
-            image = self._shelf.get_current(agent_id)
+            image = self._image_store.get_current(agent_id)
         except Unavailable:
             return None  # unreadable label: the image must be built again
         return image.version if image else None

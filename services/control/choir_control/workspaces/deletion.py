@@ -1,4 +1,4 @@
-"""Deletion of everything in a directory. Called by `sessions.reset`, in a thread.
+"""Deletion of everything in a directory. It blocks; call it in a thread.
 
 The content was made by an agent and is not trusted: it may have symbolic links, paths longer than the limit,
 and directories without permissions. So every step is relative to an open directory, links are never followed,

@@ -1,16 +1,14 @@
 """Files that agents send: copied when the event becomes durable, removed after delivery.
 
-Called by `eventlog.append` (keep), `outbox.deliver` (sent) and `app` (tidy). The file endpoint for the
-gateway reads from here.
-
-Store of the files of outbox messages. Used by `OutgoingMessage`.
+The gateway fetches the copies over HTTP. Which files a message has is stored in its outbox row.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -20,6 +18,22 @@ from choir_common.wire.attachments import SentFile
 from choir_common.wire.config import FileLimits
 from choir_control.workspaces.spool import FileSpool, SpooledFile, SpoolResult, parse_files
 from choir_control.workspaces.staging import remove_staged_file
+
+log = structlog.get_logger("choir.outbox")
+
+MIB = 1024 * 1024
+HOUR_S = 3_600.0
+
+
+class FileSettings(Protocol):
+    """Configuration, as seen by the transfer of files."""
+
+    def workspace_path(self, workspace: str) -> Path | None:
+        """Return the directory of a workspace, or None if it is not configured."""
+
+    @property
+    def file_limits(self) -> FileLimits:
+        """Return the size and retention limits of files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,35 +69,28 @@ class OutboxFileStore:
         return {file.event_hash for row in rows for file in parse_files(row["files"])}
 
 
-log = structlog.get_logger("choir.outbox")
-
-MIB = 1024 * 1024
-HOUR_S = 3_600.0
-
-
 class OutgoingFiles:
     """Service for the files of outbound messages."""
 
     def __init__(
         self,
+        *,
         spool: FileSpool,
         store: OutboxFileStore,
-        workspace_of: Callable[[str], Path | None],
-        limits: Callable[[], FileLimits],
+        settings: FileSettings,
     ) -> None:
         self._spool = spool
         self._store = store
-        self._workspace_of = workspace_of
-        self._limits = limits
+        self._settings = settings
 
     async def keep(self, event_hash: str, workspace: str, files: Sequence[SentFile]) -> SpoolResult:
         """Copy the files of a reply; a file that cannot be copied is described in
-        `RetainedGrain.problems`."""
-        root = self._workspace_of(workspace)
+        `SpoolResult.problems`."""
+        root = self._settings.workspace_path(workspace)
         if root is None:
             lost = tuple(f"{file.name} could not be sent: its workspace is gone." for file in files)
             return SpoolResult((), lost)
-        most = self._limits().sent_mb * MIB
+        most = self._settings.file_limits.sent_mb * MIB
         return await asyncio.to_thread(self._spool.keep, event_hash, root, files, most)
 
     async def find(self, outbox_id: int, number: int) -> Path:
@@ -100,7 +107,7 @@ class OutgoingFiles:
         sent = await self._store.of(outbox_id)
         if sent is None or not sent.files:
             return
-        root = self._workspace_of(sent.workspace)
+        root = self._settings.workspace_path(sent.workspace)
         for file in sent.files:
             if root is not None:
                 await asyncio.to_thread(remove_staged_file, root, file.path)
@@ -109,7 +116,7 @@ class OutgoingFiles:
 
     async def tidy(self) -> int:
         """Delete old copies that belong to no pending message; return the number of events cleared."""
-        age_s = self._limits().received_keep_hours * HOUR_S
+        age_s = self._settings.file_limits.received_keep_hours * HOUR_S
         old = await asyncio.to_thread(self._spool.hashes, age_s, time.time())
         gone = set(old) - await self._store.undelivered_hashes() if old else set()
         for event_hash in gone:

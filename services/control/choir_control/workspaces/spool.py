@@ -1,9 +1,7 @@
-"""Spool of outgoing files, from the event that sends them until delivery. Used by `OutgoingMessage`.
+"""Spool of outgoing files, from the event that sends them until delivery.
 
 Files are copied, so that later changes by the agent do not affect what is sent. Copies are stored under the
 hash of their event: a repeated append finds its own copies, and a failed one leaves others unchanged.
-
-Models of an outbound message's files, in the table and for the gateway. Pure.
 """
 
 import contextlib
@@ -17,6 +15,9 @@ from pydantic import Field, TypeAdapter
 
 from choir_common.wire.attachments import Attachment, SentFile
 from choir_control.workspaces.staging import open_outgoing_file
+
+_OWN = 0o600
+PIECE = 1024 * 1024
 
 
 class SpooledFile(SentFile):
@@ -53,10 +54,6 @@ def make_attachments(files: tuple[SpooledFile, ...]) -> tuple[Attachment, ...]:
     )
 
 
-_OWN = 0o600
-PIECE = 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class SpoolResult:
     """The copies that were made, and a message for each file that could not be copied."""
@@ -75,17 +72,17 @@ class FileSpool:
         self, event_hash: str, workspace: Path, files: Sequence[SentFile], most_bytes: int
     ) -> SpoolResult:
         """Copy files out of a workspace; blocks. A file that cannot be copied becomes a problem message."""
-        kept: list[SpooledFile] = []
+        spooled: list[SpooledFile] = []
         problems: list[str] = []
         for number, file in enumerate(files):
-            place = f"{event_hash}/{number}"
+            relative_path = f"{event_hash}/{number}"
             try:
-                size = self._copy(place, workspace, file.path, most_bytes)
+                size = self._copy(relative_path, workspace, file.path, most_bytes)
             except OSError as error:
                 problems.append(f"{file.name} could not be sent: {error.strerror or error}.")
                 continue
-            kept.append(SpooledFile(**file.model_dump(), size=size, path=place))
-        return SpoolResult(tuple(kept), tuple(problems))
+            spooled.append(SpooledFile(**file.model_dump(), size=size, path=relative_path))
+        return SpoolResult(tuple(spooled), tuple(problems))
 
     def path_of(self, file: SpooledFile) -> Path:
         """Return the path of a copy."""
@@ -97,16 +94,16 @@ class FileSpool:
 
     def hashes(self, older_than_s: float, now: float) -> list[str]:
         """Return the event hashes of copies older than `older_than_s` seconds; blocks."""
-        found: list[str] = []
+        hashes: list[str] = []
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     if now - entry.stat(follow_symlinks=False).st_mtime > older_than_s:
-                        found.append(entry.name)
-        return found
+                        hashes.append(entry.name)
+        return hashes
 
-    def _copy(self, place: str, workspace: Path, path: str, most_bytes: int) -> int:
-        target = self._root / place
+    def _copy(self, relative_path: str, workspace: Path, path: str, most_bytes: int) -> int:
+        target = self._root / relative_path
         with contextlib.suppress(FileNotFoundError):
             return target.stat().st_size
         source, size = open_outgoing_file(workspace, path)

@@ -1,17 +1,12 @@
 """The tool choir.web.browse, executed by the browser service.
 
 The browser stores a screenshot or a download for a short time and returns its id over NATS.
-`hosttools.takeaway` fetches it over HTTP and saves it in the workspace.
-
-Transfer of screenshots and downloads from the browser into the agent's workspace.
-
-Called by `browse`. The browser executes code of strangers, so its names and sizes are not trusted.
+`ArtifactDownload` fetches it over HTTP and saves it in the workspace. The browser executes code of
+strangers, so its file names and sizes are not trusted.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from pathlib import Path
 
 import httpx2
 
@@ -41,10 +36,9 @@ DOWNLOAD_TIMEOUT_S = 60.0
 class ArtifactDownload:
     """Downloader of files from the browser into workspaces."""
 
-    def __init__(self, browser: httpx2.AsyncClient, root_of: Callable[[str], Path]) -> None:
-        """Create it; `root_of` returns the directory of a workspace."""
+    def __init__(self, browser: httpx2.AsyncClient, configuration: ConfigService) -> None:
         self._browser = browser
-        self._root_of = root_of
+        self._configuration = configuration
 
     async def save(self, workspace: str, blob: DownloadHandle, *, to_send: bool) -> SavedFile:
         """Save a file in `.choirtmp/send` or `.choirtmp/recv`, under a unique name.
@@ -52,41 +46,41 @@ class ArtifactDownload:
         Raises TooLarge, Unavailable if the transfer fails, Conflict if the directory cannot be
         used.
         """
-        root = self._root_of(workspace)
-        draft = await asyncio.to_thread(StagedFile, root, "send" if to_send else "recv")
+        root = self._configuration.root_of(workspace)
+        staged = await asyncio.to_thread(StagedFile, root, "send" if to_send else "recv")
         try:
             async with asyncio.timeout(DOWNLOAD_TIMEOUT_S):
-                await self._fetch(blob, draft)
-            path = await asyncio.to_thread(draft.finish, safe_name(blob.name))
+                await self._fetch(blob, staged)
+            path = await asyncio.to_thread(staged.finish, safe_name(blob.name))
         except TimeoutError as error:
             raise Unavailable(f"The browser did not hand over {blob.name} in time.") from error
         except OSError as error:
             raise Unavailable(f"{blob.name} could not be written: {error.strerror}.") from error
         finally:
-            await asyncio.to_thread(draft.close)
-        return SavedFile(path=path, mime=blob.mime, size=draft.size)
+            await asyncio.to_thread(staged.close)
+        return SavedFile(path=path, mime=blob.mime, size=staged.size)
 
     async def aclose(self) -> None:
         """Close the HTTP connections to the browser."""
         await self._browser.aclose()
 
-    async def _fetch(self, blob: DownloadHandle, draft: StagedFile) -> None:
+    async def _fetch(self, blob: DownloadHandle, staged: StagedFile) -> None:
         async with stream_download(self._browser, f"/v1/blobs/{blob.blob_id}") as pieces:
             async for piece in pieces:
                 # The browser is not trusted to send as much as it announced.
-                if draft.size + len(piece) > min(blob.size, MAX_BYTES):
+                if staged.size + len(piece) > min(blob.size, MAX_BYTES):
                     raise TooLarge("The browser sent more than it had announced.")
-                await asyncio.to_thread(draft.write, piece)
-        if draft.size != blob.size:
+                await asyncio.to_thread(staged.write, piece)
+        if staged.size != blob.size:
             raise Unavailable("The browser sent less than it had announced.")
 
 
 class BrowseTool:
     """Handler of browser actions in the agent's own browser context."""
 
-    def __init__(self, browser: BrowserClient, takeaway: ArtifactDownload) -> None:
+    def __init__(self, browser: BrowserClient, downloads: ArtifactDownload) -> None:
         self._browser = browser
-        self._takeaway = takeaway
+        self._downloads = downloads
 
     async def browse(self, lease: Lease, call_id: str, given: JsonObject) -> WireModel:
         """Run one action, and save the resulting file, if any, in the workspace."""
@@ -99,12 +93,12 @@ class BrowseTool:
         if page.blob is None:
             return seen
         taken = isinstance(request.action, Screenshot)
-        file = await self._takeaway.save(lease.bindings.workspace, page.blob, to_send=taken)
+        file = await self._downloads.save(lease.bindings.workspace, page.blob, to_send=taken)
         return seen.model_copy(update={"file": file})
 
     async def aclose(self) -> None:
         """Close the HTTP connections to the browser."""
-        await self._takeaway.aclose()
+        await self._downloads.aclose()
 
     async def close_context(self, agent_id: str) -> None:
         """Close the agent's browser context after its process ended; errors are ignored.
@@ -120,5 +114,5 @@ def make_browse_tool(
 ) -> BrowseTool:
     """Return the tool with an HTTP client for the browser."""
     return BrowseTool(
-        browser, ArtifactDownload(make_client(settings.browser_address), configuration.root_of)
+        browser, ArtifactDownload(make_client(settings.browser_address), configuration)
     )

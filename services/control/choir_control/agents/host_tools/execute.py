@@ -1,7 +1,4 @@
-"""Dispatch of host tools by name. A tool's failure is its result, not an error of the request.
-
-Called for the verb EXECUTE_HOST_TOOL.
-"""
+"""Dispatch of host tools by name. A tool's failure is its result, not an error of the request."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,7 +9,7 @@ from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.rpc import HOST_TOOL, HostToolRequest, HostToolResponse
 from choir_control.agents.host_tools.browse import BrowseTool
-from choir_control.agents.host_tools.log_search import LogSearchStore, LogSearchTool
+from choir_control.agents.host_tools.log_search import LogSearchTool
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.log.leases.store import Lease
 
@@ -25,38 +22,33 @@ MAX_CALL_ID = 150
 Handler = Callable[[Lease, str, JsonObject], Awaitable[WireModel]]
 
 
-def make_host_tools(
-    memory: MemoryTools, browse: BrowseTool, log_search: LogSearchStore
-) -> dict[str, Handler]:
-    """Return the handler of each host tool."""
-    return {
-        "choir.memory.query": memory.query,
-        "choir.memory.upsert": memory.upsert,
-        # Not offered to models: the agent calls it when a tool has failed.
-        "choir.memory.hints": memory.hints,
-        # Not offered to models: the agent calls it when a user has sent a message.
-        "choir.memory.remind": memory.remind,
-        "choir.web.browse": browse.browse,
-        # Not offered to models: the agent calls it for `choir.memory.query` with the store
-        # `working`.
-        HOST_TOOL: LogSearchTool(log_search).search,
-    }
-
-
 class HostToolExecutor:
     """Executor of host tools, with a limit on concurrent calls per agent."""
 
-    def __init__(self, table: Mapping[str, Handler]) -> None:
-        self._table = table
+    def __init__(
+        self, *, memory: MemoryTools, browse: BrowseTool, log_search: LogSearchTool
+    ) -> None:
+        self._handlers: Mapping[str, Handler] = {
+            "choir.memory.query": memory.query,
+            "choir.memory.upsert": memory.upsert,
+            # Not offered to models: the agent calls it when a tool has failed.
+            "choir.memory.hints": memory.hints,
+            # Not offered to models: the agent calls it when a user has sent a message.
+            "choir.memory.remind": memory.remind,
+            "choir.web.browse": browse.browse,
+            # Not offered to models: the agent calls it for `choir.memory.query` with the store
+            # `working`.
+            HOST_TOOL: log_search.search,
+        }
         self._slots: dict[str, asyncio.Semaphore] = {}
 
     async def execute(self, lease: Lease, request: HostToolRequest) -> HostToolResponse:
         """Run one call and return its result; a ChoirError becomes a result with status "error"."""
         slots = self._slots.setdefault(lease.agent_id, asyncio.Semaphore(CONCURRENT_PER_AGENT))
         try:
-            handler = self._table.get(request.tool_name)
+            handler = self._handlers.get(request.tool_name)
             if handler is None:
-                names = ", ".join(sorted(self._table))
+                names = ", ".join(sorted(self._handlers))
                 raise NotFound(
                     f"There is no host tool {request.tool_name[:80]!r}; there are {names}."
                 )

@@ -1,6 +1,6 @@
 """The tool choir.log.search: events of the agent's session that it no longer has in memory.
 
-Search in the stored events of one session, by terms or by hash. Called by `hosttools.stored_log`.
+The stored events of one session are searched by terms or by hash.
 """
 
 from typing import assert_never

@@ -1,27 +1,64 @@
-"""Progress of a running operation, for any number of listeners. Created by `OperationService`.
+"""Progress of a running operation: events for listeners, and a card in a chat.
 
-Progress card of an operation: one chat message that is edited in place. Created by `OperationService`.
-
-A card is for display only and may be lost. The outcome is also sent as a durable message.
+A card is one chat message that is edited in place. It is for display only and may be lost; the
+outcome is also sent as a durable message.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
+from typing import Protocol
 
 from choir_common.wire.activity import MAX_CARD, Card
 from choir_common.wire.operations import OperationEvent
 
 MAX_EVENTS = 2_000
 MAX_LINE_CHARS = 2_000
+MARK_RUNNING, MARK_SUCCEEDED, MARK_FAILED = "⏳", "✅", "⛔"
+ELLIPSIS = "\n…\n"
+
+
+class CardPublisher(Protocol):
+    """Publisher of cards in conversations."""
+
+    def show(self, dm: str, card: Card) -> None:
+        """Show a card in a conversation (DM), in place of its earlier version."""
+
+
+class ProgressCard:
+    """Progress card of one operation in the conversation that started it."""
+
+    def __init__(self, cards: CardPublisher, *, dm: str, operation_id: str, kind: str) -> None:
+        self._cards = cards
+        self._dm = dm
+        self._operation_id = operation_id
+        self._kind = kind
+        self._text = ""
+
+    def draw(self, text: str) -> None:
+        """Show the current progress text."""
+        self._text = text
+        self._put(MARK_RUNNING, done=False)
+
+    def end(self, *, well: bool) -> None:
+        """Mark the last text as succeeded or failed."""
+        self._put(MARK_SUCCEEDED if well else MARK_FAILED, done=True)
+
+    def cut(self) -> None:
+        """Show that choird ended before the operation did."""
+        self._text = "cut off, begin it again"
+        self._put(MARK_FAILED, done=True)
+
+    def _put(self, mark: str, *, done: bool) -> None:
+        text = shorten_card(f"{mark} {self._kind}: {self._text}")
+        self._cards.show(self._dm, Card(card_id=self._operation_id, text=text, done=done))
 
 
 class OperationProgress:
     """Progress events of one operation; the oldest are dropped, so that work never waits for a listener."""
 
-    def __init__(self, show: Callable[[str], None] = lambda _: None) -> None:
-        """`show` updates the operation's card, if it has one."""
-        self._draw = show
+    def __init__(self, card: ProgressCard | None = None) -> None:
+        self._card = card
         self._events: deque[OperationEvent] = deque(maxlen=MAX_EVENTS)
         self._news = asyncio.Event()
         self._seq = 0
@@ -43,8 +80,9 @@ class OperationProgress:
         self._say(OperationEvent(seq=self._next(), kind="line", text=text[:MAX_LINE_CHARS]))
 
     def show(self, text: str) -> None:
-        """Replace the text of the progress card."""
-        self._draw(text)
+        """Replace the text of the progress card, if there is one."""
+        if self._card is not None:
+            self._card.draw(text)
 
     def end(self, text: str) -> None:
         """Report the end of the operation."""
@@ -85,41 +123,6 @@ class OperationProgress:
     def _say(self, event: OperationEvent) -> None:
         self._events.append(event)
         self.wake()
-
-
-MARK_RUNNING, MARK_SUCCEEDED, MARK_FAILED = "⏳", "✅", "⛔"
-ELLIPSIS = "\n…\n"
-Show = Callable[[str, Card], None]
-"""Shows a card in a conversation (DM)."""
-
-
-class ProgressCard:
-    """Progress card of one operation in the conversation that started it."""
-
-    def __init__(self, show: Show, dm: str, operation_id: str, kind: str) -> None:
-        self._show = show
-        self._dm = dm
-        self._operation_id = operation_id
-        self._kind = kind
-        self._text = ""
-
-    def draw(self, text: str) -> None:
-        """Show the current progress text."""
-        self._text = text
-        self._put(MARK_RUNNING, done=False)
-
-    def end(self, *, well: bool) -> None:
-        """Mark the last text as succeeded or failed."""
-        self._put(MARK_SUCCEEDED if well else MARK_FAILED, done=True)
-
-    def cut(self) -> None:
-        """Show that choird ended before the operation did."""
-        self._text = "cut off, begin it again"
-        self._put(MARK_FAILED, done=True)
-
-    def _put(self, mark: str, *, done: bool) -> None:
-        text = shorten_card(f"{mark} {self._kind}: {self._text}")
-        self._show(self._dm, Card(card_id=self._operation_id, text=text, done=done))
 
 
 def shorten_card(text: str) -> str:

@@ -1,7 +1,4 @@
-"""Background execution of operations, with progress and outcome.
-
-Called by `choir_control.rollout`, the operator API and chat commands.
-"""
+"""Background execution of operations, with progress and outcome."""
 
 import asyncio
 from collections import OrderedDict
@@ -15,8 +12,9 @@ from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, rende
 from choir_common.ids import new_id
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.operations import OperationStatus, OperationView
-from choir_control.agents.operations.progress import OperationProgress, ProgressCard, Show
+from choir_control.agents.operations.progress import CardPublisher, OperationProgress, ProgressCard
 from choir_control.agents.operations.store import OperationStore, Requester
+from choir_control.log.signals.notifier import OutboxRescanner
 
 log = structlog.get_logger("choir.operations")
 
@@ -48,11 +46,12 @@ class _RunningOperation:
 class OperationService:
     """Service that runs operations, and reads those of earlier choird processes."""
 
-    def __init__(self, store: OperationStore, said: Callable[[str], None], show: Show) -> None:
-        """`said` is called with each conversation that has a new message; `show` shows cards."""
+    def __init__(
+        self, *, store: OperationStore, outbox: OutboxRescanner, cards: CardPublisher
+    ) -> None:
         self._store = store
-        self._said = said
-        self._show = show
+        self._outbox = outbox
+        self._cards = cards
         self._tasks: asyncio.TaskGroup | None = None
         self._known: OrderedDict[str, _RunningOperation] = OrderedDict()
 
@@ -63,7 +62,7 @@ class OperationService:
             log.warning("works were cut off by the end of choird", works=len(interrupted))
         for cut in interrupted:
             if cut.dm is not None and cut.has_card:
-                ProgressCard(self._show, cut.dm, cut.operation_id, cut.kind).cut()
+                self._make_card(cut.dm, cut.operation_id, cut.kind).cut()
 
     async def run(self) -> None:
         """Run the operations until cancelled; they are cancelled, too."""
@@ -108,10 +107,8 @@ class OperationService:
             raise RateLimited(f"{len(going_on)} works go on; wait for one of them.")
         operation_id = new_id("op")
         # registered before the row is written, so that no equal operation can start meanwhile
-        card = (
-            ProgressCard(self._show, asker.dm, operation_id, kind) if asker and has_card else None
-        )
-        progress = OperationProgress(card.draw) if card else OperationProgress()
+        card = self._make_card(asker.dm, operation_id, kind) if asker and has_card else None
+        progress = OperationProgress(card)
         running = _RunningOperation(operation_id, kind, subject, progress, exclusive, card)
         self._known[operation_id] = running
         try:
@@ -185,13 +182,13 @@ class OperationService:
         except Exception:  # the outermost handler of this operation: the others continue
             log.exception("work failed", kind=running.kind, subject=running.subject)
             error = (ChoirError.code, "Something inside Choir failed; choird's log says what.")
-        said = error[1] if error else running.progress.outcome or running.progress.at
+        summary = error[1] if error else running.progress.outcome or running.progress.at
         plain: JsonObject | None = result.model_dump(mode="json") if result else None
         await self._store_outcome(running, status, error, plain)
         log.info("work ended", kind=running.kind, subject=running.subject, status=status)
         if running.card is not None:
             running.card.end(well=error is None)
-        running.progress.end(said)
+        running.progress.end(summary)
 
     async def _store_outcome(
         self,
@@ -201,17 +198,21 @@ class OperationService:
         result: JsonObject | None,
     ) -> None:
         operation_id, at = running.operation_id, running.progress.outcome or running.progress.at
-        words = f"{running.kind} of {running.subject}: {error[1] if error else at or status}"
+        text = f"{running.kind} of {running.subject}: {error[1] if error else at or status}"
         try:
-            dm = await self._store.store_outcome(operation_id, status, at, error, result, words)
+            dm = await self._store.store_outcome(operation_id, status, at, error, result, text)
             if dm is not None:
-                self._said(dm)
+                self._outbox.rescan(dm)
         except Unavailable as away:
             # harmless: the next startup marks it as interrupted and asks for a new attempt
             log.warning("the end of a work was not stored", id=operation_id, error=away.message)
 
+    def _make_card(self, dm: str, operation_id: str, kind: str) -> ProgressCard:
+        return ProgressCard(self._cards, dm=dm, operation_id=operation_id, kind=kind)
+
     def _forget_old(self) -> None:
-        for operation_id in [name for name, one in self._known.items() if one.progress.over]:
+        ended = [name for name, running in self._known.items() if running.progress.over]
+        for operation_id in ended:
             if len(self._known) <= MAX_KNOWN:
                 return
             del self._known[operation_id]

@@ -1,6 +1,6 @@
 """Two-phase configuration changes: stage what config.json contains, then apply exactly that.
 
-Called by the operator API. `load` checks config.json and all repositories and stages both as one
+`load` checks config.json and all repositories and stages both as one
 snapshot, or nothing. `apply` changes no repository; builds and updates do that.
 
 `apply` is all or nothing because of its order. Steps that can fail and be undone come first (the
@@ -10,10 +10,11 @@ affected processes detect the new version themselves. See docs/design/configurat
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 import structlog
 
@@ -21,17 +22,24 @@ from choir_common.clock import Clock
 from choir_common.errors import Conflict, InvalidRequest
 from choir_common.wire.config import Config
 from choir_common.wire.config_api import ConfigChange, RepoChange
+from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.configuration.current import ConfigCandidate, ConfigService, ConfigSnapshot
 from choir_control.configuration.diff import diff_configs
-from choir_control.images.repositories.survey import RepositorySurvey
+from choir_control.configuration.secrets.store import SecretStore
+from choir_control.images.outdated_agents import OutdatedImages
+from choir_control.images.repositories.survey import RepositorySurvey, RepositorySurveyor
 
 log = structlog.get_logger("choir.configuration")
 
 # Shorter values would also match ordinary text.
 MIN_SECRET_LENGTH = 12
 
-WarningsFor = Callable[[Config], Awaitable[Sequence[str]]]
-OpenSockets = Callable[[Sequence[str]], AbstractContextManager[None]]
+
+class AgentSocketOpener(Protocol):
+    """Server of the agents' own sockets, as seen by a change of the configuration."""
+
+    def open_for(self, agent_ids: Sequence[str]) -> AbstractContextManager[None]:
+        """Open the sockets of new agents; close them again if the block raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +53,10 @@ class StagedConfig:
     @property
     def digest(self) -> str:
         """Return the SHA-256 over the configuration and the commit of each repository."""
-        words = [
+        commits = [
             f"{owner} {commit}" for owner, commit in sorted(self.repos.commits_by_owner.items())
         ]
-        return hashlib.sha256("\n".join((self.candidate.digest, *words)).encode()).hexdigest()
+        return hashlib.sha256("\n".join((self.candidate.digest, *commits)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +70,27 @@ class StagedDifference:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StagingDependencies:
-    """Collaborators of `ConfigStaging`."""
-
-    find_secret: Callable[[str, int], str | None]
-    """Returns the name of the secret whose value (of at least this length) occurs in a text."""
-    survey: Callable[[Config], Awaitable[RepositorySurvey]]
-    """Fetches and checks all repositories; raises InvalidRequest with the faults."""
-    behind: Callable[[Config, RepositorySurvey], Awaitable[tuple[RepoChange, ...]]]
-    """Returns how the surveyed commits differ from those in the agents' images."""
-    warn: WarningsFor
-    """Returns warnings about the effects of a configuration on running sessions."""
-    open_doors: OpenSockets
-    """Opens the sockets of new agents; closes them again if the block raises."""
-    tell: Callable[[int], Awaitable[None]]
-    """Notifies running sessions and the gateway of the new version; must not raise."""
-
-
 class ConfigStaging:
     """Staging area for at most one configuration."""
 
     def __init__(
-        self, configuration: ConfigService, clock: Clock, around: StagingDependencies
+        self,
+        *,
+        configuration: ConfigService,
+        clock: Clock,
+        secrets: SecretStore,
+        surveyor: RepositorySurveyor,
+        outdated_images: OutdatedImages,
+        version_tracker: ConfigVersionTracker,
+        sockets: AgentSocketOpener,
     ) -> None:
         self._configuration = configuration
         self._clock = clock
-        self._around = around
+        self._secrets = secrets
+        self._surveyor = surveyor
+        self._outdated_images = outdated_images
+        self._version_tracker = version_tracker
+        self._sockets = sockets
         self._staged: StagedConfig | None = None
         self._turn = asyncio.Lock()
         self._loading = asyncio.Lock()
@@ -107,7 +109,7 @@ class ConfigStaging:
         async with self._loading:
             candidate = await asyncio.to_thread(self._configuration.read)
             self._refuse_values(candidate)
-            repos = await self._around.survey(candidate.config)
+            repos = await self._surveyor.survey(candidate.config)
             # Assign only after every check, so that a failed load leaves the earlier one staged.
             self._staged = staged = StagedConfig(candidate, repos, self._clock.now())
             log.info("configuration staged", digest=staged.digest, commits=repos.commits_by_owner)
@@ -151,7 +153,7 @@ class ConfigStaging:
         running = self._configuration.current.config.agents
         added = [name for name in candidate.config.agents if name not in running]
         # A socket may fail, so it is opened before the commit and closed if the commit fails.
-        with self._around.open_doors(added):
+        with self._sockets.open_for(added):
             snapshot = await self._configuration.put_in_force(candidate, "config")
         if self._staged is not None and self._staged.candidate.digest == candidate.digest:
             self._staged = None
@@ -161,7 +163,7 @@ class ConfigStaging:
             changes=[change.path for change in difference.changes],
         )
         # The configuration is in force; a lost notification only delays the agents.
-        await self._around.tell(snapshot.version)
+        await self._version_tracker.tell(snapshot.version)
         return snapshot
 
     def _expect(self, digest: str | None) -> StagedConfig:
@@ -175,12 +177,12 @@ class ConfigStaging:
 
     async def _difference(self, staged: StagedConfig) -> StagedDifference:
         current, config = self._configuration.current, staged.candidate.config
-        warnings = await self._around.warn(config)
+        warnings = await self._version_tracker.warn(config)
         return StagedDifference(
             staged,
             current.version,
             diff_configs(current.config, config),
-            await self._around.behind(config, staged.repos),
+            await self._outdated_images.changes(config, staged.repos),
             (*staged.repos.warnings, *warnings),
         )
 
@@ -189,7 +191,7 @@ class ConfigStaging:
 
         The value would otherwise reach the database and the output of `config show`.
         """
-        name = self._around.find_secret(candidate.body, MIN_SECRET_LENGTH)
+        name = self._secrets.find_in_text(candidate.body, MIN_SECRET_LENGTH)
         if name is not None:
             raise InvalidRequest(
                 f"{self._configuration.path} holds the value of the secret {name!r}. Only names of "

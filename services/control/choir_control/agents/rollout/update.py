@@ -29,23 +29,24 @@ class AgentUpdater:
 
     def __init__(
         self,
+        *,
         configuration: ConfigService,
-        images: ImageBuildService,
-        shelf: ImageStore,
+        build_service: ImageBuildService,
+        image_store: ImageStore,
         sessions: SessionStore,
         starter: SessionStarter,
         stopper: SessionStopper,
     ) -> None:
         self._configuration = configuration
-        self._images = images
-        self._shelf = shelf
+        self._build_service = build_service
+        self._image_store = image_store
         self._sessions = sessions
         self._starter = starter
         self._stopper = stopper
 
     async def build(self, agent_id: str, report: ProgressReporter) -> AgentOutcome:
         """Build the image only; raises the errors of `ImageBuildService.build`."""
-        built = await self._images.build(agent_id, report)
+        built = await self._build_service.build(agent_id, report)
         return _outcome(
             "built" if built.is_new else "skipped", built, "" if built.is_new else "up to date"
         )
@@ -56,13 +57,13 @@ class AgentUpdater:
         Raises the errors of the build and of the checks; nothing has been stopped then.
         """
         # read first: the build replaces the current image
-        before = await asyncio.to_thread(self._shelf.get_current, agent_id)
-        built = await self._images.build(agent_id, report)
+        before = await asyncio.to_thread(self._image_store.get_current, agent_id)
+        built = await self._build_service.build(agent_id, report)
         live = await self._sessions.find_live(agent_id)
         if live is None or live.status == "stopping":
             await self._update_suspended(agent_id, SessionImage(built.image))
             return _outcome("built" if built.is_new else "skipped", built, "it does not run")
-        if self._shelf.running_version(agent_id) == built.image.version:
+        if self._image_store.running_version(agent_id) == built.image.version:
             return _outcome("skipped", built, "up to date")
         # an agent that could not be started again must not be stopped
         await self._starter.check(agent_id, live.bindings, SessionImage(built.image))
@@ -81,7 +82,7 @@ class AgentUpdater:
     async def update_or_say(self, agent_id: str, report: ProgressReporter) -> AgentOutcome:
         """Update one agent of several; return an error as its outcome, so that the others continue."""
         try:
-            if not self._images.sources(agent_id):
+            if not self._build_service.sources(agent_id):
                 return AgentOutcome(
                     agent_id=agent_id, outcome="skipped", reason="it has no repository"
                 )
@@ -101,7 +102,7 @@ class AgentUpdater:
             return
         if await self._sessions.set_image(left_open.session_id, image) and image.image:
             # record it, so that cleanup keeps it until the next start
-            self._shelf.set_running(agent_id, image.image.version)
+            self._image_store.set_running(agent_id, image.image.version)
 
     async def _start(self, agent_id: str, before: SessionRow, image: SessionImage) -> None:
         """Start an agent with its bindings and wait for its handshake."""
@@ -134,7 +135,7 @@ class AgentUpdater:
         await self._stopper.stop(agent_id, REASON_ROLLBACK)
         if before.image is not None:
             # the next start of the agent must not use the failed image either
-            await asyncio.to_thread(self._shelf.set_current, before.image)
+            await asyncio.to_thread(self._image_store.set_current, before.image)
         try:
             await self._start(agent_id, live, before)
         except ChoirError as again:

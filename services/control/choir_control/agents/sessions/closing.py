@@ -1,11 +1,8 @@
 """End and suspension of sessions, with a notice to users whose messages will not be answered.
 
-Called by `SessionStopper`, `CrashHandler` and `StartupRecovery`. If a user still waits, control appends
-`session_abandoned` under a
-fresh epoch; the same statement creates its outbox row.
+If a user still waits, control appends `session_abandoned` under a fresh epoch; the same statement
+creates its outbox row.
 """
-
-from collections.abc import Callable
 
 import structlog
 
@@ -14,6 +11,7 @@ from choir_common.errors import Conflict
 from choir_common.eventlog.chain import link_event
 from choir_common.wire.events import Event, SessionAbandoned, SessionStopped, SessionSuspended
 from choir_common.wire.operator import SessionStatus
+from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.closing_store import ClosingSnapshot, ClosingStore
 from choir_control.agents.sessions.record import (
     LIVE_STATUSES,
@@ -23,8 +21,9 @@ from choir_control.agents.sessions.record import (
     SessionRow,
 )
 from choir_control.agents.sessions.store import SessionStore
+from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.leases.authentication import LeaseAuthenticator
-from choir_control.log.signals.notifier import Notifier
+from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 
 log = structlog.get_logger("choir.sessions")
 
@@ -36,22 +35,24 @@ class SessionCloser:
 
     def __init__(
         self,
+        *,
         store: ClosingStore,
         sessions: SessionStore,
-        guard: LeaseAuthenticator,
-        bell: Notifier,
+        authenticator: LeaseAuthenticator,
+        notifier: Notifier,
         clock: Clock,
-        rescan: Callable[[str], None],
-        ended: Callable[[str, str], None],
+        outbox: OutboxRescanner,
+        runtime: AgentRuntime,
+        archiver: SessionArchiver,
     ) -> None:
-        """`ended` is called with the agent and session id of every session that has ended."""
         self._store = store
         self._sessions = sessions
-        self._guard = guard
-        self._bell = bell
+        self._authenticator = authenticator
+        self._notifier = notifier
         self._clock = clock
-        self._rescan = rescan
-        self._ended = ended
+        self._outbox = outbox
+        self._runtime = runtime
+        self._archiver = archiver
 
     async def stop(self, session_id: str, reason: str, *, said_goodbye: bool = False) -> None:
         """End a session that was stopped, or suspend it if a turn or job may be open.
@@ -73,10 +74,10 @@ class SessionCloser:
             await self.close(session_id, "stopped", reason)
             return
         is_open = bool(standing.unanswered) or last == suspended
-        words = _suspended(standing.session, reason) if is_open else None
-        if await self._sessions.suspend(session_id, reason, words):
-            if words is not None:
-                self._rescan(standing.session.bindings.dm)
+        notice = _suspended(standing.session, reason) if is_open else None
+        if await self._sessions.suspend(session_id, reason, notice):
+            if notice is not None:
+                self._outbox.rescan(standing.session.bindings.dm)
             log.info(
                 "session suspended",
                 session=session_id,
@@ -111,9 +112,10 @@ class SessionCloser:
             if await self._store.end(standing, status, reason, farewell):
                 self.announce(session_id)
                 if farewell:
-                    self._rescan(standing.session.bindings.dm)
+                    self._outbox.rescan(standing.session.bindings.dm)
                 session = standing.session
-                self._ended(session.agent_id, session_id)
+                self._runtime.archive_log(session.agent_id, session_id)
+                self._archiver.wake()
                 log.info(
                     "session ended",
                     session=session_id,
@@ -127,12 +129,12 @@ class SessionCloser:
 
     def deliver(self, dm: str) -> None:
         """Make the outbox deliver what was just queued for a conversation (DM)."""
-        self._rescan(dm)
+        self._outbox.rescan(dm)
 
     def announce(self, session_id: str) -> None:
         """Drop the cached lease and wake listeners, because a session or its epoch is over."""
-        self._guard.forget(session_id)
-        self._bell.ring(session_id)
+        self._authenticator.forget(session_id)
+        self._notifier.notify(session_id)
 
     def _make_abandoned_event(
         self, standing: ClosingSnapshot, status: SessionStatus

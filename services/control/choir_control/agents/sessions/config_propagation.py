@@ -1,19 +1,20 @@
 """Distribution of a new version of configuration or secrets, and a report of who has applied it.
 
-Called by the operator API after an apply, and by the RPC endpoint with the version in each heartbeat. The
-notification only saves time: an agent that missed it learns the version from its next heartbeat's response,
-and the gateway from its next periodic request.
+The notification only saves time: an agent that missed it learns the version from its next heartbeat's
+response, and the gateway from its next periodic request.
 """
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
 
+from choir_common.bus import subjects
+from choir_common.bus.client import Bus
 from choir_common.errors import ChoirError, NotFound
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config import Config
 from choir_common.wire.config_api import ConfigPartStatus, ConfigProgress, PartState
+from choir_common.wire.messages import Empty
 from choir_common.wire.rpc import ResourceBindings
 from choir_common.wire.signals import ConfigChangedSignal
 from choir_control.agents.sessions.record import SessionRow
@@ -41,22 +42,22 @@ class ConfigVersionTracker:
 
     def __init__(
         self,
+        *,
         configuration: ConfigService,
         store: SessionStore,
         signals: SignalStore,
-        order: KeyedLock,
-        bell: Notifier,
-        courier: BotTokenPublisher,
-        publish: Callable[[], Awaitable[None]],
+        signal_locks: KeyedLock,
+        notifier: Notifier,
+        token_publisher: BotTokenPublisher,
+        bus: Bus,
     ) -> None:
-        """`publish` notifies the gateway that a new version is available."""
         self._configuration = configuration
         self._store = store
         self._signals = signals
-        self._order = order
-        self._bell = bell
-        self._courier = courier
-        self._publish = publish
+        self._signal_locks = signal_locks
+        self._notifier = notifier
+        self._token_publisher = token_publisher
+        self._bus = bus
         self._heard: dict[str, _ReportedVersion] = {}
 
     def heard(self, lease: Lease, version: int) -> None:
@@ -78,19 +79,23 @@ class ConfigVersionTracker:
         except ChoirError as error:
             log.warning("agents hear of it by heartbeat", version=version, why=error.message)
         try:
-            await self._publish()
+            await self.notify_gateway()
         # the bus is unavailable or closing: the gateway asks periodically
         except Exception as error:
             log.warning("the gateway hears of it later", version=version, why=repr(error))
+
+    async def notify_gateway(self) -> None:
+        """Notify the gateway that its channels have changed; raises the errors of the bus."""
+        await self._bus.publish(subjects.channels_changed(), Empty())
 
     async def _tell(self, session: SessionRow, version: int) -> None:
         if session.status not in ("starting", "active"):
             return  # a stopping session needs no new version; a crashed one starts with the newest
         body = ConfigChangedSignal(config_version=version)
-        async with self._order.of(session.bindings.dm):
+        async with self._signal_locks.of(session.bindings.dm):
             seq = await self._signals.send_replacing(session.session_id, body)
         if seq is not None:
-            self._bell.ring(session.session_id)
+            self._notifier.notify(session.session_id)
 
     async def warn(self, after: Config) -> list[str]:
         """Return warnings about running agents that use something this configuration no longer has."""
@@ -132,7 +137,7 @@ class ConfigVersionTracker:
         return _row(session, "waiting", has, gone or "until its next heartbeat")
 
     def _gateway(self, snapshot: ConfigSnapshot) -> ConfigPartStatus:
-        has, failure = self._courier.has, self._courier.failure
+        has, failure = self._token_publisher.has, self._token_publisher.failure
         if has == snapshot.version:
             return ConfigPartStatus(name="gateway", state="applied", version=has)
         if failure:

@@ -35,33 +35,34 @@ class CrashHandler:
 
     def __init__(
         self,
+        *,
         store: SessionStore,
-        closing: SessionCloser,
+        closer: SessionCloser,
         configuration: ConfigService,
-        vitals: LivenessTracker,
+        liveness: LivenessTracker,
     ) -> None:
         self._store = store
-        self._vitals = vitals
-        self._closing = closing
+        self._liveness = liveness
+        self._closer = closer
         self._configuration = configuration
         self._failed_starts: set[str] = set()
         """Sessions whose agent died before its handshake at the last start."""
 
     async def end_rehearsal(self, session: SessionRow) -> None:
         """End an unfinished rehearsal, because the agent now uses a real model."""
-        await self._closing.close(session.session_id, "stopped", "a real model takes its place")
+        await self._closer.close(session.session_id, "stopped", "a real model takes its place")
 
     async def end_without_resources(self, session: SessionRow) -> None:
         """End an unfinished session whose workspace, model or DM is no longer available to it."""
         why = "its workspace, model or conversation is not its any more in config.json"
-        await self._closing.close(session.session_id, "stopped", why)
+        await self._closer.close(session.session_id, "stopped", why)
 
     async def end_unconfigured(self, session: SessionRow) -> None:
         """End a suspended session whose agent is no longer configured, because nobody can start it again."""
         now = await self._store.get(session.session_id)
         departed = session.agent_id not in self._configuration.current.config.agents
         if departed and now is not None and now.status == "suspended":
-            await self._closing.close(session.session_id, "stopped", REASON_UNCONFIGURED)
+            await self._closer.close(session.session_id, "stopped", REASON_UNCONFIGURED)
 
     async def note(self, session: SessionRow, why: str, *, counts: bool = True) -> None:
         """End the epoch of `session`; do nothing if it is over already.
@@ -69,16 +70,16 @@ class CrashHandler:
         `counts` is False when the crash is not the session's fault: control itself restarted.
         """
         if session.status == "stopping":
-            await self._closing.stop(session.session_id, session.end_reason or why)
+            await self._closer.stop(session.session_id, session.end_reason or why)
             return
         if session.status == "starting" and counts:
             await self._retry_start(session, why)
             return
         self._failed_starts.discard(session.session_id)
-        afresh = self._vitals.epoch_age_s(session) >= STABLE_S
+        afresh = self._liveness.epoch_age_s(session) >= STABLE_S
         # with restart `never` there is no resume loop to stop, so the session waits for a start
         if counts and not afresh and _has_used_up_resumes(session) and self._resumes(session):
-            await self._closing.close(session.session_id, "abandoned", why, with_waiting=True)
+            await self._closer.close(session.session_id, "abandoned", why, with_waiting=True)
             return
         resume_in = self._resume_in(session, counts and not afresh)
         if await self._store.mark_crashed(
@@ -92,7 +93,7 @@ class CrashHandler:
                 why=why,
                 resume_in_s=resume_in.total_seconds() if resume_in is not None else None,
             )
-        self._closing.announce(session.session_id)
+        self._closer.announce(session.session_id)
 
     async def _retry_start(self, session: SessionRow, why: str) -> None:
         """Retry a failed start once before notifying the user: the machine may only have been busy."""
@@ -103,7 +104,7 @@ class CrashHandler:
         again = START_RETRY if self._resumes(session) else None
         await self._store.mark_crashed(session, counts=False, resume_in=again)
         log.warning("agent died at its start", agent=session.agent_id, why=why)
-        self._closing.announce(session.session_id)
+        self._closer.announce(session.session_id)
 
     async def handle_failed_start(self, session: SessionRow, why: str) -> None:
         """Postpone a session whose agent could not be started, and notify its user once.
@@ -120,9 +121,9 @@ class CrashHandler:
         dm = await self._store.postpone_and_notify(session.session_id, why, words, again)
         tell = log.error if dm is not None else log.info
         tell("agent cannot be started", agent=session.agent_id, session=session.session_id, why=why)
-        self._closing.announce(session.session_id)
+        self._closer.announce(session.session_id)
         if dm is not None:
-            self._closing.deliver(dm)
+            self._closer.deliver(dm)
 
     def _resumes(self, session: SessionRow) -> bool:
         agent = self._configuration.current.config.agents.get(session.agent_id)

@@ -5,7 +5,6 @@ One task follows process exits; another sweeps every second, or when woken. Run 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
 
 import structlog
 
@@ -13,6 +12,7 @@ from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config import Config
+from choir_control.agents.host_tools.browse import BrowseTool
 from choir_control.agents.runtimes.port import AgentExit, AgentRuntime
 from choir_control.agents.sessions.crash_handling import CrashHandler
 from choir_control.agents.sessions.liveness import LivenessTracker
@@ -37,31 +37,32 @@ class CrashRecovery:
 
     def __init__(
         self,
+        *,
         store: SessionStore,
         configuration: ConfigService,
         starter: SessionStarter,
-        crashes: CrashHandler,
+        crash_handler: CrashHandler,
         runtime: AgentRuntime,
-        turns: KeyedLock,
-        bell: Notifier,
+        agent_locks: KeyedLock,
+        notifier: Notifier,
         clock: Clock,
-        vitals: LivenessTracker,
-        release: Callable[[str], Coroutine[None, None, None]],
+        liveness: LivenessTracker,
+        browse_tool: BrowseTool,
     ) -> None:
         self._store = store
         self._configuration = configuration
         self._starter = starter
-        self._crashes = crashes
+        self._crash_handler = crash_handler
         self._runtime = runtime
-        self._turns = turns
-        self._bell = bell
+        self._agent_locks = agent_locks
+        self._notifier = notifier
         self._clock = clock
-        self._release = release
+        self._browse_tool = browse_tool
         self._wake = asyncio.Event()
         self._resuming: set[str] = set()
         # exits not recorded yet because the database was unavailable: at most one per agent
         self._unnoted: dict[str, AgentExit] = {}
-        self._vitals = vitals
+        self._liveness = liveness
         self._last_round = clock.monotonic()
 
     async def run(self) -> None:
@@ -86,14 +87,14 @@ class CrashRecovery:
                 detail=gone.detail,
             )
             # wake a stop that waits for this process
-            self._bell.ring(gone.session_id)
-            tasks.create_task(self._release_all(gone), name="release")
+            self._notifier.notify(gone.session_id)
+            tasks.create_task(self._close_browser(gone), name="close browser")
             self._unnoted[gone.agent_id] = gone
             await self._record_exits()
 
-    async def _release_all(self, gone: AgentExit) -> None:
+    async def _close_browser(self, gone: AgentExit) -> None:
         try:
-            await self._release(gone.agent_id)
+            await self._browse_tool.close_context(gone.agent_id)
         except Exception:  # the outermost frame of this task
             log.exception("release failed", agent=gone.agent_id)
 
@@ -116,7 +117,7 @@ class CrashRecovery:
         session = await self._store.get(gone.session_id)
         if session and session.epoch == gone.epoch and session.status in ("starting", "active"):
             detail = gone.detail or f"exit code {gone.code}"
-            await self._crashes.note(session, f"its process ended: {detail}")
+            await self._crash_handler.note(session, f"its process ended: {detail}")
             self._wake.set()
 
     async def _sweep(self, tasks: asyncio.TaskGroup) -> None:
@@ -129,7 +130,7 @@ class CrashRecovery:
                     self._resuming.add(session.session_id)
                     tasks.create_task(self._resume(session))
         except Unavailable as error:
-            self._vitals.reset_all()
+            self._liveness.reset_all()
             log.warning("sweep waits for the database", error=error.message)
         except Exception:  # the outermost loop: the next sweep may succeed
             log.exception("sweep failed")
@@ -137,13 +138,13 @@ class CrashRecovery:
     async def _end_unconfigured(self) -> None:
         """End the suspended sessions of agents that are no longer configured."""
         for session in await self._store.list_suspended():
-            lock = self._turns.of(session.agent_id)
+            lock = self._agent_locks.of(session.agent_id)
             # while the lock is taken, the agent is being started or stopped; the next sweep checks
             # again
             if session.agent_id in self._configuration.current.config.agents or lock.locked():
                 continue
             async with lock:
-                await self._crashes.end_unconfigured(session)
+                await self._crash_handler.end_unconfigured(session)
 
     async def _check_liveness(self) -> None:
         """Mark sessions that missed heartbeats as suspect, and end those that are lost.
@@ -155,24 +156,24 @@ class CrashRecovery:
         running = [row for row in await self._store.list_live() if row.status in RUNNING_STATUSES]
         now = self._clock.monotonic()
         if now - before > SLOW_QUERY_S or now - self._last_round > STALLED_S:
-            self._vitals.reset_all()
+            self._liveness.reset_all()
         self._last_round = now
-        self._vitals.track(running)
+        self._liveness.track(running)
         suspect_s, lost_s = liveness_thresholds(self._configuration.current.config)
         for session in running:
-            silence_s = self._vitals.silence_s(session)
+            silence_s = self._liveness.silence_s(session)
             if silence_s > (START_DEADLINE_S if session.status == "starting" else lost_s):
                 await self._end_lost(session)
             elif silence_s > suspect_s and session.status == "active":
-                self._vitals.suspect(session)
+                self._liveness.suspect(session)
 
     async def _end_lost(self, session: SessionRow) -> None:
-        lock = self._turns.of(session.agent_id)
+        lock = self._agent_locks.of(session.agent_id)
         if lock.locked():
             return  # being started or stopped now; the next sweep checks again
         async with lock:
             # fence first, so that anything it still sends is refused before its process is gone
-            await self._crashes.note(session, "it sent no heartbeat for too long")
+            await self._crash_handler.note(session, "it sent no heartbeat for too long")
             await self._runtime.stop(session.agent_id, 0)
         self._wake.set()
 

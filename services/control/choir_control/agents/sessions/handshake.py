@@ -20,15 +20,16 @@ class HandshakeService:
 
     def __init__(
         self,
+        *,
         sessions: SessionStore,
         logs: LogTailReader,
         configuration: ConfigService,
-        shelf: ImageStore,
+        image_store: ImageStore,
     ) -> None:
         self._sessions = sessions
         self._logs = logs
         self._configuration = configuration
-        self._shelf = shelf
+        self._image_store = image_store
 
     async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
         """Mark the agent as connected; return the log's head, its newest events and the settings.
@@ -40,7 +41,7 @@ class HandshakeService:
         introduced = (request.agent_id, request.session_id, request.epoch)
         if introduced != (lease.agent_id, lease.session_id, lease.epoch):
             raise Fenced(f"This lease is for epoch {lease.epoch} of {lease.agent_id}.")
-        self._shelf.check_hello(request)
+        self._image_store.check_hello(request)
         session = await self._sessions.mark_connected(lease.session_id, lease.epoch)
         if session is None:
             raise Fenced("This epoch is over.")

@@ -1,14 +1,12 @@
-"""Launch of the agent process of a granted epoch.
-
-Resolution of what an agent is started with: a built image, or the default identity.
+"""Launch of the agent process of a granted epoch, from a built image or the default identity.
 
 An image that differs from what was built is refused; see docs/design/lifecycle.md rule 4.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -29,6 +27,8 @@ from choir_control.images.builder import ImageBuilder, SessionImage
 from choir_control.images.image_store import ImageStore
 from choir_control.settings import ControlSettings
 
+log = structlog.get_logger("choir.sessions")
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchImage:
@@ -44,11 +44,16 @@ class LaunchImageResolver:
     """Resolver that selects and verifies the image of each start."""
 
     def __init__(
-        self, home: Path, configuration: ConfigService, shelf: ImageStore, builder: ImageBuilder
+        self,
+        *,
+        home: Path,
+        configuration: ConfigService,
+        image_store: ImageStore,
+        builder: ImageBuilder,
     ) -> None:
         self._home = home
         self._configuration = configuration
-        self._shelf = shelf
+        self._image_store = image_store
         self._builder = builder
 
     async def newest(self, agent_id: str) -> SessionImage:
@@ -59,7 +64,7 @@ class LaunchImageResolver:
         sources = image_sources(self._configuration.current.config, agent_id, self._home)
         if not sources:
             return SessionImage(None)
-        image = await asyncio.to_thread(self._shelf.get_current, agent_id)
+        image = await asyncio.to_thread(self._image_store.get_current, agent_id)
         if image is None and sources.is_folder_only:
             # a folder is optional: until it is built, the default identity is used
             return SessionImage(None)
@@ -88,7 +93,7 @@ class LaunchImageResolver:
     def remember(self, agent_id: str, image: SessionImage | None) -> None:
         """Record the image version of a running or unfinished session, so that cleanup keeps it."""
         version = image.image.version if image is not None and image.image is not None else None
-        self._shelf.set_running(agent_id, version)
+        self._image_store.set_running(agent_id, version)
 
     async def dress(self, agent_id: str, wanted: SessionImage) -> LaunchImage:
         """Return the files and image for a start, and record the version for the handshake.
@@ -106,7 +111,11 @@ class LaunchImageResolver:
         return LaunchImage(Path(image.place), version=image.version)
 
 
-log = structlog.get_logger("choir.sessions")
+class ControlListener(Protocol):
+    """TCP listener of control, as seen by the launch of agents."""
+
+    def agent_endpoint(self) -> ControlAddress | None:
+        """Return how agents reach control over HTTP, or None if they use their own Unix sockets."""
 
 
 class AgentLauncher:
@@ -114,21 +123,22 @@ class AgentLauncher:
 
     def __init__(
         self,
+        *,
         settings: ControlSettings,
         configuration: ConfigService,
         runtime: AgentRuntime,
-        outfitter: LaunchImageResolver,
-        way: Callable[[], ControlAddress | None],
+        image_resolver: LaunchImageResolver,
+        listener: ControlListener,
     ) -> None:
         self._settings = settings
         self._configuration = configuration
         self._runtime = runtime
-        self._outfitter = outfitter
-        self._way = way
+        self._image_resolver = image_resolver
+        self._listener = listener
 
     async def newest(self, agent_id: str) -> SessionImage:
         """Return the image for a new session; raise Conflict when it has to be built first."""
-        return await self._outfitter.newest(agent_id)
+        return await self._image_resolver.newest(agent_id)
 
     async def check(self, agent_id: str, bindings: ResourceBindings, image: SessionImage) -> None:
         """Check, before anything is granted or stopped, that the agent could be started.
@@ -136,7 +146,7 @@ class AgentLauncher:
         Raises Conflict, NotFound or Unavailable.
         """
         await asyncio.to_thread(self._workspace, bindings.workspace)
-        await self._outfitter.check(agent_id, image)
+        await self._image_resolver.check(agent_id, image)
 
     async def launch(self, grant: EpochGrant) -> RunningAgent:
         """Start the agent process of this epoch.
@@ -145,8 +155,8 @@ class AgentLauncher:
         """
         session = grant.session
         workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)
-        image = session.image or await self._outfitter.newest(session.agent_id)
-        outfit = await self._outfitter.dress(session.agent_id, image)
+        image = session.image or await self._image_resolver.newest(session.agent_id)
+        outfit = await self._image_resolver.dress(session.agent_id, image)
         running = await self._runtime.start(
             LaunchSpec(
                 agent_id=session.agent_id,
@@ -158,7 +168,7 @@ class AgentLauncher:
                 socket_dir=self._settings.agent_socket_dir(session.agent_id),
                 docker_image=outfit.docker_image,
                 image_version=outfit.version.image_version if outfit.version else "",
-                http=self._way(),
+                http=self._listener.agent_endpoint(),
             )
         )
         log.info(

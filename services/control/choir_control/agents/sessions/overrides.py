@@ -30,15 +30,16 @@ class SessionOverrides:
 
     def __init__(
         self,
+        *,
         store: SessionStore,
         configuration: ConfigService,
-        guard: LeaseAuthenticator,
-        messenger: SignalSender,
+        authenticator: LeaseAuthenticator,
+        signal_sender: SignalSender,
     ) -> None:
         self._store = store
         self._configuration = configuration
-        self._guard = guard
-        self._messenger = messenger
+        self._authenticator = authenticator
+        self._signal_sender = signal_sender
 
     async def choices(self, agent_id: str) -> AgentModelAndVoice:
         """Return an agent's model and voice; raises NotFound."""
@@ -69,9 +70,11 @@ class SessionOverrides:
                 f"{agent_id} is not running, or is about to stop. Start it with `choirctl agent start "
                 f"{agent_id} --{flag} {name}`, or edit its defaults in config.json."
             )
-        self._guard.forget(changed.session_id)
+        self._authenticator.forget(changed.session_id)
         version = self._configuration.current.version_for(changed.settings_rev)
-        await self._messenger.send_replacing(changed, ConfigChangedSignal(config_version=version))
+        await self._signal_sender.send_replacing(
+            changed, ConfigChangedSignal(config_version=version)
+        )
         log.info("settings changed", agent=agent_id, session=changed.session_id, version=version)
         return self._choices(agent_id, changed)
 

@@ -16,27 +16,32 @@ class SignalSender:
     """Sender of signals to sessions."""
 
     def __init__(
-        self, store: SessionStore, signals: SignalStore, bell: Notifier, order: KeyedLock
+        self,
+        *,
+        store: SessionStore,
+        signals: SignalStore,
+        notifier: Notifier,
+        signal_locks: KeyedLock,
     ) -> None:
         self._store = store
         self._signals = signals
-        self._bell = bell
-        self._order = order
+        self._notifier = notifier
+        self._signal_locks = signal_locks
 
     async def tell(self, session: SessionRow, body: SignalBody) -> int | None:
         """Queue a signal for a session; return its number, or None if the session is over."""
-        async with self._order.of(session.bindings.dm):
+        async with self._signal_locks.of(session.bindings.dm):
             seq = await self._signals.send(session.session_id, body)
         if seq is not None:
-            self._bell.ring(session.session_id)
+            self._notifier.notify(session.session_id)
         return seq
 
     async def send_replacing(self, session: SessionRow, body: SignalBody) -> None:
         """Queue a signal that replaces earlier unread ones of its kind."""
-        async with self._order.of(session.bindings.dm):
+        async with self._signal_locks.of(session.bindings.dm):
             seq = await self._signals.send_replacing(session.session_id, body)
         if seq is not None:
-            self._bell.ring(session.session_id)
+            self._notifier.notify(session.session_id)
 
     async def send_to_agent(
         self, agent_id: str, body: SignalBody, session_id: str | None = None

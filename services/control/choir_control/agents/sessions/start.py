@@ -1,12 +1,9 @@
 """Start of agents and resume of crashed or suspended sessions.
 
-Called by the operator API, by crash recovery and at the startup of control.
-
-Port through which sessions reach memory; implemented by `archiving.archivist`.
+Used by operators, by crash recovery and at the startup of control.
 """
 
 from datetime import timedelta
-from typing import Protocol
 
 import structlog
 
@@ -34,18 +31,8 @@ from choir_control.agents.sessions.record import (
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.configuration.current import ConfigService
 from choir_control.images.builder import SessionImage
+from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.leases.authentication import LeaseAuthenticator, create_lease_token
-
-
-class SessionArchive(Protocol):
-    """Archive that passes ended sessions on to memory."""
-
-    def wake(self) -> None:
-        """Start a pass now, because a session has ended."""
-
-    async def forget_rehearsals(self, agent_id: str) -> None:
-        """Delete an agent's rehearsal sessions from memory."""
-
 
 log = structlog.get_logger("choir.sessions")
 
@@ -58,21 +45,22 @@ class SessionStarter:
 
     def __init__(
         self,
+        *,
         store: SessionStore,
         configuration: ConfigService,
-        guard: LeaseAuthenticator,
+        authenticator: LeaseAuthenticator,
         launcher: AgentLauncher,
-        crashes: CrashHandler,
-        turns: KeyedLock,
-        archive: SessionArchive,
+        crash_handler: CrashHandler,
+        agent_locks: KeyedLock,
+        archiver: SessionArchiver,
     ) -> None:
         self._store = store
         self._configuration = configuration
-        self._guard = guard
+        self._authenticator = authenticator
         self._launcher = launcher
-        self._crashes = crashes
-        self._turns = turns
-        self._archive = archive
+        self._crash_handler = crash_handler
+        self._agent_locks = agent_locks
+        self._archiver = archiver
 
     async def start(
         self, agent_id: str, request: StartAgent, image: SessionImage | None = None
@@ -87,7 +75,7 @@ class SessionStarter:
         unfinished session has.
         """
         bindings = choose_bindings(self._configuration.current, agent_id, request)
-        async with self._turns.of(agent_id):
+        async with self._agent_locks.of(agent_id):
             live = await self._find_resumable(agent_id)
             if live is None:
                 return await self._begin(agent_id, bindings, image)
@@ -113,7 +101,7 @@ class SessionStarter:
         snapshot = self._configuration.current
         snapshot.agent(agent_id)
         check_bindings(snapshot.config, bindings)
-        async with self._turns.of(agent_id):
+        async with self._agent_locks.of(agent_id):
             live = await self._find_resumable(agent_id)
             if live is not None and live.status in RESUMABLE_STATUSES:
                 return await self._go_on(live, image or live.image)
@@ -144,19 +132,19 @@ class SessionStarter:
 
         Does nothing if the session was stopped or started while this waited for the agent's lock.
         """
-        async with self._turns.of(crashed.agent_id):
+        async with self._agent_locks.of(crashed.agent_id):
             now = await self._store.get(crashed.session_id)
             if now is None or (now.status, now.epoch) != ("crashed", crashed.epoch):
                 return
             if self._must_end_rehearsal(crashed):
-                await self._crashes.end_rehearsal(crashed)
+                await self._crash_handler.end_rehearsal(crashed)
                 await self._begin(crashed.agent_id, crashed.initial_bindings, None)
                 return
             try:
                 image = crashed.image or await self._launcher.newest(crashed.agent_id)
                 await self._launcher.check(crashed.agent_id, crashed.bindings, image)
             except ChoirError as error:
-                await self._crashes.handle_failed_start(crashed, error.message)
+                await self._crash_handler.handle_failed_start(crashed, error.message)
                 return
             try:
                 grant = await self._begin_epoch(crashed, image)
@@ -173,9 +161,9 @@ class SessionStarter:
         if live is None or live.status not in RESUMABLE_STATUSES:
             return live
         if self._must_end_rehearsal(live):
-            await self._crashes.end_rehearsal(live)
+            await self._crash_handler.end_rehearsal(live)
         elif not is_resumable(self._configuration.current.config, live.bindings):
-            await self._crashes.end_without_resources(live)
+            await self._crash_handler.end_without_resources(live)
         else:
             return live
         return None
@@ -224,7 +212,7 @@ class SessionStarter:
         )
         if not row.rehearsal:
             # A real session must not recall rehearsals.
-            await self._archive.forget_rehearsals(agent_id)
+            await self._archiver.forget_rehearsals(agent_id)
         await self._launch(EpochGrant(row, token))
         return row
 
@@ -237,14 +225,14 @@ class SessionStarter:
         if row is None:
             raise Conflict(f"Session {crashed.session_id} is being taken up already.")
         # the cached lease has the token of the previous epoch
-        self._guard.forget(row.session_id)
+        self._authenticator.forget(row.session_id)
         return EpochGrant(row, token)
 
     async def _launch(self, grant: EpochGrant) -> None:
         try:
             await self._launcher.launch(grant)
         except ChoirError as error:
-            await self._crashes.handle_failed_start(grant.session, error.message)
+            await self._crash_handler.handle_failed_start(grant.session, error.message)
             raise
 
 

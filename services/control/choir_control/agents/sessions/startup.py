@@ -26,23 +26,24 @@ class StartupRecovery:
 
     def __init__(
         self,
+        *,
         store: SessionStore,
         configuration: ConfigService,
-        closing: SessionCloser,
-        crashes: CrashHandler,
+        closer: SessionCloser,
+        crash_handler: CrashHandler,
         starter: SessionStarter,
         runtime: AgentRuntime,
         leases: LeaseStore,
-        outfitter: LaunchImageResolver,
+        image_resolver: LaunchImageResolver,
     ) -> None:
         self._store = store
         self._configuration = configuration
-        self._closing = closing
-        self._crashes = crashes
+        self._closer = closer
+        self._crash_handler = crash_handler
         self._starter = starter
         self._runtime = runtime
         self._leases = leases
-        self._outfitter = outfitter
+        self._image_resolver = image_resolver
 
     async def put_in_order(self) -> tuple[int, int]:
         """Remove orphan processes and end stale epochs; return how many of each."""
@@ -50,13 +51,13 @@ class StartupRecovery:
         orphans = await self._runtime.remove_orphans()
         live = await self._store.list_live()
         for session in (*live, *await self._store.list_suspended()):
-            self._outfitter.remember(session.agent_id, session.image)
+            self._image_resolver.remember(session.agent_id, session.image)
         known = self._configuration.current.config.agents
         stale = [row for row in live if row.status != "crashed" or row.agent_id not in known]
         for session in stale:
             await self._settle(session)
         for session in await self._store.list_suspended():
-            await self._crashes.end_unconfigured(session)
+            await self._crash_handler.end_unconfigured(session)
         freed = await self._leases.delete_stale()
         if freed:
             log.warning("stale leases freed", count=freed)
@@ -80,7 +81,7 @@ class StartupRecovery:
         # an update that the shutdown interrupted is completed: the agent starts with the newest image
         image = before.image if before and before.end_reason in KEEP_IMAGE_REASONS else None
         if before and before.end_reason not in KEEP_IMAGE_REASONS and before.status == "suspended":
-            image = await self._outfitter.newest(agent_id)
+            image = await self._image_resolver.newest(agent_id)
         if before and (before.status == "suspended" or not autostart):
             if autostart and await self._end_if_claimed(before):
                 await self._starter.start(agent_id, StartAgent(), image)
@@ -101,16 +102,16 @@ class StartupRecovery:
         config = self._configuration.current.config
         if not is_claimed_by_other_agent(config, session.agent_id, session.bindings):
             return False
-        await self._crashes.end_without_resources(session)
+        await self._crash_handler.end_without_resources(session)
         return True
 
     async def _settle(self, session: SessionRow) -> None:
         if session.agent_id not in self._configuration.current.config.agents:
-            await self._closing.close(session.session_id, "stopped", REASON_UNCONFIGURED)
+            await self._closer.close(session.session_id, "stopped", REASON_UNCONFIGURED)
             return
         if session.status == "stopping":
             why = session.end_reason or "control restarted while it stopped"
-            await self._closing.stop(session.session_id, why)
+            await self._closer.stop(session.session_id, why)
             return
         # control's own restart must not count as a crash of the agent
-        await self._crashes.note(session, "control restarted", counts=False)
+        await self._crash_handler.note(session, "control restarted", counts=False)

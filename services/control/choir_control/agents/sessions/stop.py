@@ -38,23 +38,24 @@ class SessionStopper:
 
     def __init__(
         self,
+        *,
         store: SessionStore,
-        messenger: SignalSender,
-        bell: Notifier,
-        closing: SessionCloser,
-        crashes: CrashHandler,
+        signal_sender: SignalSender,
+        notifier: Notifier,
+        closer: SessionCloser,
+        crash_handler: CrashHandler,
         runtime: AgentRuntime,
-        turns: KeyedLock,
+        agent_locks: KeyedLock,
         configuration: ConfigService,
     ) -> None:
         self._store = store
         self._configuration = configuration
-        self._messenger = messenger
-        self._bell = bell
-        self._closing = closing
-        self._crashes = crashes
+        self._signal_sender = signal_sender
+        self._notifier = notifier
+        self._closer = closer
+        self._crash_handler = crash_handler
         self._runtime = runtime
-        self._turns = turns
+        self._agent_locks = agent_locks
 
     @property
     def patience_s(self) -> float:
@@ -68,7 +69,7 @@ class SessionStopper:
         The current turn has `TURN_S` seconds to complete. Work that is still open is resumed by the next
         start.
         """
-        async with self._turns.of(agent_id):
+        async with self._agent_locks.of(agent_id):
             session = await self._store.find_live(agent_id)
             if session is None:
                 return None
@@ -77,16 +78,16 @@ class SessionStopper:
                 await self._ask(session, reason)
             # kills a process that has not exited by itself within the deadline
             await self._runtime.stop(agent_id, KILL_GRACE_S)
-            await self._closing.stop(session.session_id, reason)
+            await self._closer.stop(session.session_id, reason)
             return await self._store.get(session.session_id)
 
     async def give_up(self, agent_id: str, reason: str) -> SessionRow | None:
         """End the suspended session of a stopped agent, and notify users who wait; None if it has none."""
-        async with self._turns.of(agent_id):
+        async with self._agent_locks.of(agent_id):
             session = await self._store.find_unfinished(agent_id)
             if session is None or session.status != "suspended":
                 return None
-            await self._closing.close(session.session_id, "stopped", reason)
+            await self._closer.close(session.session_id, "stopped", reason)
             return await self._store.get(session.session_id)
 
     async def terminate(self, lease: Lease, reason: str) -> None:
@@ -99,15 +100,15 @@ class SessionStopper:
             raise Fenced()
         if session.status == "stopping":
             why = session.end_reason or reason
-            await self._closing.stop(session.session_id, why, said_goodbye=True)
+            await self._closer.stop(session.session_id, why, said_goodbye=True)
         else:
-            await self._crashes.note(session, f"the agent ended itself: {reason[:200]}")
+            await self._crash_handler.note(session, f"the agent ended itself: {reason[:200]}")
 
     async def _ask(self, session: SessionRow, reason: str) -> None:
         await self._store.mark_stopping(session.session_id, reason)
-        await self._messenger.tell(session, ShutdownSignal(reason=reason))
-        with self._bell.listen(session.session_id) as rung, contextlib.suppress(TimeoutError):
-            self._bell.ring(session.session_id)
+        await self._signal_sender.tell(session, ShutdownSignal(reason=reason))
+        with self._notifier.listen(session.session_id) as rung, contextlib.suppress(TimeoutError):
+            self._notifier.notify(session.session_id)
             async with asyncio.timeout(self.patience_s):
                 while await self._is_still_running(session):
                     rung.clear()

@@ -35,6 +35,7 @@ class WorkspaceService:
 
     def __init__(
         self,
+        *,
         home: Path,
         configuration: ConfigService,
         leases: LeaseStore,

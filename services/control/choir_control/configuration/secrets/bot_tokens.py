@@ -1,18 +1,20 @@
 """Delivery of the bots' tokens to the gateway's HTTP endpoint; they never travel over NATS.
 
-The gateway reports its token version whenever it reads its channels (`bus_doors`). If that is not
+The gateway reports its token version whenever it reads its channels. If that is not
 the version in force, control sends the tokens of its bots, and nothing else. A gateway that
-restarted or missed a change therefore has them after its next poll. Run by `app`.
+restarted or missed a change therefore has them after its next poll.
 """
 
 import asyncio
-from collections.abc import Callable
+from typing import Protocol
 
 import httpx2
 import structlog
 
 from choir_common.http.problem_document import read_problem
 from choir_common.wire.config_api import BotTokens
+from choir_control.configuration.current import ConfigService
+from choir_control.configuration.secrets.store import SecretStore
 
 log = structlog.get_logger("choir.secrets")
 
@@ -20,12 +22,28 @@ PATH = "/v1/channels/tokens"
 TIMEOUT_S = 5.0
 
 
+class CertificateSource(Protocol):
+    """TCP listener of control, as seen by its clients."""
+
+    def trust(self) -> str:
+        """Return the certificates (PEM) that clients trust; empty for plain HTTP."""
+
+
 class BotTokenPublisher:
     """Sender of bot tokens, on demand; after a failure it waits for the gateway's next request."""
 
-    def __init__(self, gateway: httpx2.AsyncClient, parcel: Callable[[], BotTokens]) -> None:
+    def __init__(
+        self,
+        *,
+        gateway: httpx2.AsyncClient,
+        configuration: ConfigService,
+        secrets: SecretStore,
+        certificates: CertificateSource,
+    ) -> None:
         self._gateway = gateway
-        self._parcel = parcel
+        self._configuration = configuration
+        self._secrets = secrets
+        self._certificates = certificates
         self._wanted = asyncio.Event()
         self.has: int | None = None
         """The token version that the gateway reported last."""
@@ -35,7 +53,7 @@ class BotTokenPublisher:
     def heard(self, version: int) -> None:
         """Store the version that the gateway reported, and start a delivery if it is not current."""
         self.has = version
-        if version != self._parcel().version:
+        if version != self._configuration.current.version:
             self._wanted.set()
 
     async def run(self) -> None:
@@ -54,14 +72,24 @@ class BotTokenPublisher:
                 log.warning("bot tokens not delivered", why=self.failure)
 
     async def _deliver(self) -> str:
-        parcel = self._parcel()
-        answer = await self._gateway.put(
+        tokens = self._collect()
+        response = await self._gateway.put(
             PATH,
-            content=parcel.model_dump_json(),
+            content=tokens.model_dump_json(),
             headers={"Content-Type": "application/json"},
             timeout=TIMEOUT_S,
         )
-        if answer.is_error:
-            return read_problem(answer.status_code, answer.content).message
-        self.has = parcel.version
+        if response.is_error:
+            return read_problem(response.status_code, response.content).message
+        self.has = tokens.version
         return ""
+
+    def _collect(self) -> BotTokens:
+        """Return the bot tokens and webhook secrets of the version in force."""
+        snapshot = self._configuration.current
+        names = {name for g in snapshot.config.gateways.values() for name in g.secrets}
+        return BotTokens(
+            version=snapshot.version,
+            tokens=self._secrets.get_known(names),
+            control_ca=self._certificates.trust(),
+        )

@@ -1,4 +1,4 @@
-"""Reload of secrets.json, all or nothing. Called by the operator API.
+"""Reload of secrets.json, all or nothing.
 
 The file is read and the new version stored first; then one step replaces the values. Notifications
 follow. Processes that miss them detect the version themselves: agents by a heartbeat, the gateway
@@ -6,13 +6,15 @@ when it next reads its channels.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from choir_common.secret_file import read_secret_file
+from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretChanges, SecretStore
 
 log = structlog.get_logger("choir.secrets")
@@ -31,39 +33,43 @@ class SecretReloadResult:
     at_restart: tuple[str, ...]
 
 
+class VersionAnnouncer(Protocol):
+    """Sender of new configuration versions to running sessions and the gateway."""
+
+    async def tell(self, version: int) -> None:
+        """Announce a new version; a failure only delays the receivers."""
+
+
 class SecretReloader:
     """Loader of the secrets file into the vault."""
 
     def __init__(
         self,
+        *,
         path: Path,
-        vault: SecretStore,
-        supplied: Mapping[str, str],
-        renumber: Callable[[], Awaitable[int]],
-        tell: Callable[[int], Awaitable[None]],
-        others: Callable[[], Collection[str]],
+        secrets: SecretStore,
+        deployment_secrets: Mapping[str, str],
+        configuration: ConfigService,
+        announcer: VersionAnnouncer,
     ) -> None:
-        """Create it; `supplied` are the secrets that the deployment adds to the file.
-
-        `renumber` stores a new configuration version and `tell` announces it. `others` returns the
-        names of secrets that another service reads at startup.
-        """
+        """`deployment_secrets` are added to those of the file."""
         self._path = path
-        self._vault = vault
-        self._supplied = dict(supplied)
-        self._renumber = renumber
-        self._tell = tell
+        self._secrets = secrets
+        self._deployment_secrets = dict(deployment_secrets)
+        self._configuration = configuration
+        self._announcer = announcer
         self._turn = asyncio.Lock()
-        self._others = others
         self._at_start: dict[str, str] | None = None
 
     async def remember_startup_values(self) -> None:
         """Remember the values that services read at startup, to report later which have changed."""
         try:
-            found = await asyncio.to_thread(read_secret_file, self._path)
+            values = await asyncio.to_thread(read_secret_file, self._path)
         except Exception:  # a deployment without the file: there is nothing to compare
             return
-        self._at_start = {name: value for name, value in found.items() if name in self._late()}
+        self._at_start = {
+            name: value for name, value in values.items() if name in self._startup_names()
+        }
 
     async def apply(self) -> SecretReloadResult:
         """Replace all values by those in the file.
@@ -72,13 +78,13 @@ class SecretReloader:
         changed then.
         """
         async with self._turn:
-            found = await asyncio.to_thread(read_secret_file, self._path)
-            named = {name: value for name, value in found.items() if name not in RESERVED_SECRETS}
+            values = await asyncio.to_thread(read_secret_file, self._path)
+            named = {name: value for name, value in values.items() if name not in RESERVED_SECRETS}
             # The step that can fail comes first.
-            version = await self._renumber()
+            version = await self._configuration.renumber()
             # No await between these two steps: a reader of the new version must get the new values.
-            swap = self._vault.replace({**named, **self._supplied})
-            await self._tell(version)
+            swap = self._secrets.replace({**named, **self._deployment_secrets})
+            await self._announcer.tell(version)
         log.info(
             "secrets applied",
             version=version,
@@ -86,14 +92,20 @@ class SecretReloader:
             changed=swap.changed,
             removed=swap.removed,
         )
-        overridden = tuple(sorted(name for name in self._supplied if name in named))
-        return SecretReloadResult(version, swap, overridden, self._at_restart(found))
+        overridden = tuple(sorted(name for name in self._deployment_secrets if name in named))
+        return SecretReloadResult(version, swap, overridden, self._at_restart(values))
 
-    def _at_restart(self, found: Mapping[str, str]) -> tuple[str, ...]:
+    def _at_restart(self, values: Mapping[str, str]) -> tuple[str, ...]:
         if self._at_start is None:
             return ()
         before = self._at_start
-        return tuple(sorted(n for n in self._late() if n in found and found[n] != before.get(n)))
+        return tuple(
+            sorted(n for n in self._startup_names() if n in values and values[n] != before.get(n))
+        )
 
-    def _late(self) -> Collection[str]:
-        return {*RESERVED_SECRETS, *self._others()}
+    def _startup_names(self) -> Collection[str]:
+        """Return the names of the secrets that services read only at their startup."""
+        config = self._configuration.current.config
+        model = config.models.get(config.memory.model or "")
+        names = (config.embedding and config.embedding.secret, model and model.secret)
+        return {*RESERVED_SECRETS, "embedding-key", *(name for name in names if name)}

@@ -1,11 +1,12 @@
 """In-memory store of secret values, for GET_SECRETS. `apply` replaces the values."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import structlog
 
 from choir_common.errors import Forbidden
+from choir_common.redactor import Redactor
 
 log = structlog.get_logger("choir.secrets")
 
@@ -19,19 +20,13 @@ class SecretChanges:
     removed: tuple[str, ...]
 
 
-def _nobody(_: Iterable[str]) -> None:
-    """Ignore values: the default of `learn`."""
-
-
 class SecretStore:
     """Secret values by name, replaced all at once."""
 
-    def __init__(
-        self, values: Mapping[str, str], redactor: Callable[[Iterable[str]], None] = _nobody
-    ) -> None:
-        """Start with `values`; `learn` (the redactor) receives every value before it can be read."""
-        self._learn = redactor
-        redactor(values.values())
+    def __init__(self, values: Mapping[str, str], redactor: Redactor | None = None) -> None:
+        """Start with `values`; `redactor` receives every value before it can be read."""
+        self._redactor = redactor or Redactor()
+        self._redactor.add_secrets(values.values())
         self._values = dict(values)
 
     def __repr__(self) -> str:
@@ -41,11 +36,15 @@ class SecretStore:
         """Return the names that have a value."""
         return frozenset(self._values)
 
+    def get(self, name: str) -> str | None:
+        """Return the value of a secret, or None if it is not set."""
+        return self._values.get(name)
+
     def replace(self, values: Mapping[str, str]) -> SecretChanges:
         """Replace all values at once. The redactor keeps masking the old ones."""
         before, after = self._values, dict(values)
         # The redactor knows a value before anybody can read it.
-        self._learn(after.values())
+        self._redactor.add_secrets(after.values())
         self._values = after
         return SecretChanges(
             added=tuple(sorted(after.keys() - before.keys())),

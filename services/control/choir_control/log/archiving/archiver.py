@@ -1,22 +1,22 @@
 """The worker that sends sessions to memory: ended ones whole, live ones up to their event window.
 
-Run by `app`, woken when a session ends. The pending work is in the table `sessions` and is done at
+It is woken when a session ends. The pending work is in the table `sessions` and is done at
 least once; memory ignores a page that it has. While memory is unavailable the work waits. See
 docs/design/log-and-recovery.md.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import orjson
 import structlog
 
 from choir_common.clients.memory import SessionMemoryClient
 from choir_common.errors import ChoirError, Conflict, Unavailable
-from choir_common.wire.config import Config
 from choir_common.wire.events import Event
 from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
+from choir_control.configuration.current import ConfigService
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
 from choir_control.log.archiving.store import ArchiveStore, PendingSession
 from choir_control.log.eventlog.store import EventStore
@@ -43,17 +43,18 @@ class SessionArchiver:
 
     def __init__(
         self,
+        *,
         store: ArchiveStore,
         events: EventStore,
         memory: SessionMemoryClient,
-        config: Callable[[], Config],
+        configuration: ConfigService,
         rehearsals: RehearsalEraser,
         page_events: int = PAGE_EVENTS,
     ) -> None:
         self._store = store
         self._events = events
         self._memory = memory
-        self._config = config
+        self._configuration = configuration
         self._rehearsals = rehearsals
         self._turn = asyncio.Lock()
         self._page_events = page_events
@@ -82,9 +83,9 @@ class SessionArchiver:
                     return
                 async with asyncio.TaskGroup() as tasks:
                     tries = [tasks.create_task(self._try(session)) for session in due]
-                for one in tries:
-                    if (away := one.result()) is not None:
-                        raise away
+                for attempt in tries:
+                    if (error := attempt.result()) is not None:
+                        raise error
 
     async def forget_rehearsals(self, agent_id: str) -> None:
         """Erase an agent's rehearsals from memory before its first session with a real model.
@@ -101,7 +102,7 @@ class SessionArchiver:
 
     @property
     def _window(self) -> int:
-        return self._config().event_window
+        return self._configuration.current.config.event_window
 
     async def _try(self, session: PendingSession) -> Unavailable | None:
         """Archive one session; return the Unavailable error, if there was one, instead of raising it.
@@ -125,8 +126,8 @@ class SessionArchiver:
             )
             try:
                 await self._store.postpone(session.session_id, str(error), wait_s)
-            except Unavailable as away:
-                return away
+            except Unavailable as unavailable:
+                return unavailable
         return None
 
     async def _archive(self, session: PendingSession) -> None:
@@ -161,7 +162,7 @@ class SessionArchiver:
     def _compose(self, session: PendingSession, events: tuple[Event, ...]) -> ArchivePage:
         end = None
         if session.ended_at is not None and (not events or events[-1].rev >= session.head_rev):
-            keep = self._config().memory.mid_term_sessions
+            keep = self._configuration.current.config.memory.mid_term_sessions
             end = SessionEnd(at=session.ended_at, mid_term_sessions=keep)
         return ArchivePage(
             agent_id=session.agent_id,

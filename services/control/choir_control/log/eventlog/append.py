@@ -1,20 +1,18 @@
 """Append of a heartbeat's events to the durable log, or the reason why they do not fit.
 
-Called for the verb HEARTBEAT. The new outbox rows are passed to `offer`, which starts their
-delivery. See docs/design/log-and-recovery.md.
-
-Rate limit for the events of one session, so that a runaway agent costs the others little.
-
-Checked by `append` before it parses a heartbeat (GUARANTEES S21). The session is slowed down, not
-refused: its events are stored, and its heartbeat still counts as a sign of life.
+New outbox rows are offered for delivery at once. Sessions above the event rate limit are slowed
+down, not refused, so that a runaway agent costs the others little (GUARANTEES S21): their events are
+stored, and their heartbeats still count as signs of life. See docs/design/log-and-recovery.md.
 """
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
+from choir_common.clock import Clock, SystemClock
 from choir_common.errors import Conflict, Fenced
 from choir_common.eventlog.chain import LogHead
 from choir_common.wire.events import GENESIS, Event
@@ -25,6 +23,7 @@ from choir_control.log.eventlog.group_commit import GroupCommit
 from choir_control.log.eventlog.store import EventStore
 from choir_control.log.leases.store import Lease
 from choir_control.log.metrics.meter import ControlMetrics
+from choir_control.log.signals.notifier import OutboxRescanner
 from choir_control.workspaces.outgoing_files import OutgoingFiles
 
 # A busy agent writes some hundred events a second. Ten thousand that accumulated during an outage
@@ -33,31 +32,6 @@ EVENTS_PER_S = 2_000.0
 BURST_EVENTS = 5_000.0
 # Sessions in memory; one that was dropped starts with a full burst.
 MAX_SESSIONS = 2_000
-
-
-class EventRateLimiter:
-    """The token bucket of each session."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        # The time at which all events stored so far will have been paid for, by session.
-        self._paid_at: OrderedDict[str, float] = OrderedDict()
-
-    def wait_s(self, session_id: str) -> float:
-        """Return the seconds that a session must wait before its next append."""
-        ahead = self._paid_at.get(session_id, 0.0) - self._clock()
-        return max(0.0, ahead - BURST_EVENTS / EVENTS_PER_S)
-
-    def told(self, session_id: str, events: int) -> None:
-        """Count stored events; events that could not be stored will be sent again and cost nothing."""
-        now = self._clock()
-        paid_at = max(self._paid_at.get(session_id, now), now) + events / EVENTS_PER_S
-        self._paid_at[session_id] = paid_at
-        self._paid_at.move_to_end(session_id)
-        if len(self._paid_at) > MAX_SESSIONS:
-            self._paid_at.popitem(last=False)
-
-
 # Another heartbeat of the same agent may be stored between the attempt and the check that follows
 # it, but hardly more than once.
 ATTEMPTS = 4
@@ -65,10 +39,42 @@ ATTEMPTS = 4
 # ones.
 LARGE_BATCH_EVENTS = 50
 
-Offer = Callable[[Sequence[OutboundMessage]], None]
-Rescan = Callable[[str], None]
-Heard = Callable[[Lease, Sequence[Event]], None]
-"""Receives every batch that became durable, including empty ones."""
+
+class OutboxDelivery(OutboxRescanner, Protocol):
+    """Outbox worker, as seen by the append of replies."""
+
+    def offer(self, messages: Sequence[OutboundMessage]) -> None:
+        """Queue messages that were just stored."""
+
+
+class EventListener(Protocol):
+    """Receiver of every batch that became durable, including empty ones."""
+
+    def heard(self, lease: Lease, events: Sequence[Event]) -> None:
+        """Take note of an agent's durable events."""
+
+
+class EventRateLimiter:
+    """The token bucket of each session."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        # The time at which all events stored so far will have been paid for, by session.
+        self._paid_at: OrderedDict[str, float] = OrderedDict()
+
+    def wait_s(self, session_id: str) -> float:
+        """Return the seconds that a session must wait before its next append."""
+        ahead = self._paid_at.get(session_id, 0.0) - self._clock.monotonic()
+        return max(0.0, ahead - BURST_EVENTS / EVENTS_PER_S)
+
+    def count(self, session_id: str, events: int) -> None:
+        """Count stored events; events that could not be stored will be sent again and cost nothing."""
+        now = self._clock.monotonic()
+        paid_at = max(self._paid_at.get(session_id, now), now) + events / EVENTS_PER_S
+        self._paid_at[session_id] = paid_at
+        self._paid_at.move_to_end(session_id)
+        if len(self._paid_at) > MAX_SESSIONS:
+            self._paid_at.popitem(last=False)
 
 
 class EventAppender:
@@ -76,22 +82,21 @@ class EventAppender:
 
     def __init__(
         self,
+        *,
         store: EventStore,
-        offer: Offer,
-        rescan: Rescan,
-        outgoing: OutgoingFiles,
-        heard: Heard,
-        meter: ControlMetrics | None = None,
+        outbox: OutboxDelivery,
+        outgoing_files: OutgoingFiles,
+        listener: EventListener,
+        metrics: ControlMetrics | None = None,
     ) -> None:
         self._store = store
         self._group = GroupCommit(store)
-        self._pace = EventRateLimiter()
-        self._much = asyncio.Semaphore(1)
-        self._offer = offer
-        self._rescan = rescan
-        self._outgoing = outgoing
-        self._heard = heard
-        self._meter = meter
+        self._rate_limiter = EventRateLimiter()
+        self._large_batches = asyncio.Semaphore(1)
+        self._outbox = outbox
+        self._outgoing_files = outgoing_files
+        self._listener = listener
+        self._metrics = metrics
 
     async def append(self, lease: Lease, request: HeartbeatRequest) -> int:
         """Make a heartbeat's events durable and return the acknowledged revision.
@@ -101,15 +106,15 @@ class EventAppender:
         """
         began = time.perf_counter()
         rev = await self._append(lease, request)
-        if self._meter is not None:
-            self._meter.count_heartbeat(time.perf_counter() - began)
+        if self._metrics is not None:
+            self._metrics.count_heartbeat(time.perf_counter() - began)
         return rev
 
     async def _append(self, lease: Lease, request: HeartbeatRequest) -> int:
         if request.epoch != lease.epoch or request.agent_id != lease.agent_id:
             raise Fenced(f"This session is at epoch {lease.epoch} of agent {lease.agent_id}.")
         # Before the parsing, which is the expensive part of a heartbeat.
-        wait_s = self._pace.wait_s(lease.session_id)
+        wait_s = self._rate_limiter.wait_s(lease.session_id)
         if wait_s:
             await asyncio.sleep(wait_s)
         batch = await parse_heartbeat(request, lease.session_id, lease.dm)
@@ -123,7 +128,7 @@ class EventAppender:
                 await self._check_same(lease, batch, batch.head)
                 # The first attempt may have been stored although its result was lost with the
                 # connection. Its outbox rows were not offered then.
-                self._rescan(lease.dm)
+                self._outbox.rescan(lease.dm)
                 return request.new_rev
             if durable.head.rev < batch.base.rev:
                 raise Fenced(
@@ -137,22 +142,22 @@ class EventAppender:
 
     async def _store_batch(self, lease: Lease, batch: EventBatch) -> bool:
         batch = await self._copy_files(lease, batch)
-        said = await self._store_events(lease, batch)
-        if said is None:
+        replies = await self._store_events(lease, batch)
+        if replies is None:
             return False
-        self._pace.told(lease.session_id, len(batch.events))
-        self._heard(lease, batch.events)
-        if self._meter is not None:
-            self._meter.count_events(lease.agent_id, batch.events)
-        if said:
-            self._offer(said)
+        self._rate_limiter.count(lease.session_id, len(batch.events))
+        self._listener.heard(lease, batch.events)
+        if self._metrics is not None:
+            self._metrics.count_events(lease.agent_id, batch.events)
+        if replies:
+            self._outbox.offer(replies)
         return True
 
     async def _store_events(
         self, lease: Lease, batch: EventBatch
     ) -> Sequence[OutboundMessage] | None:
         if len(batch.events) > LARGE_BATCH_EVENTS:
-            async with self._much:
+            async with self._large_batches:
                 return await self._store.append(lease, batch)
         if batch.has_no_effects:
             return () if await self._group.append(lease, batch) else None
@@ -164,18 +169,18 @@ class EventAppender:
         Copies are made before the append, so that a stored reply never refers to a file that has
         changed since.
         """
-        if not any(words.files for words in batch.words):
+        if not any(reply.files for reply in batch.words):
             return batch
-        words = [await self._copy_reply_files(lease, said) for said in batch.words]
-        return replace(batch, words=tuple(words))
+        replies = [await self._copy_reply_files(lease, reply) for reply in batch.words]
+        return replace(batch, words=tuple(replies))
 
-    async def _copy_reply_files(self, lease: Lease, said: OutgoingReply) -> OutgoingReply:
-        if not said.files:
-            return said
+    async def _copy_reply_files(self, lease: Lease, reply: OutgoingReply) -> OutgoingReply:
+        if not reply.files:
+            return reply
         workspace = lease.bindings.workspace
-        kept = await self._outgoing.keep(said.event_hash, workspace, said.files)
-        text = "\n".join(part for part in (said.text, *kept.problems) if part)
-        return replace(said, text=text, kept=kept.files)
+        spooled = await self._outgoing_files.keep(reply.event_hash, workspace, reply.files)
+        text = "\n".join(part for part in (reply.text, *spooled.problems) if part)
+        return replace(reply, text=text, kept=spooled.files)
 
     async def _check_same(self, lease: Lease, batch: EventBatch, head: LogHead) -> None:
         stored = await self._store.read_hash(lease.session_id, head.rev) if head.rev else GENESIS

@@ -1,12 +1,11 @@
 """Group commit: one statement stores the pending batches of several sessions.
 
-Called by `append`, calls `store`. No batch waits for others to arrive: if a writer is free, it is
+No batch waits for others to arrive: if a writer is free, it is
 stored at once and alone. Batches that arrive while all writers are busy share the next statement.
 The cost of a heartbeat therefore falls as the load grows.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from choir_common.errors import OutcomeUnknown
@@ -45,10 +44,15 @@ class _CommitGroup:
         self.asks[lease.session_id] = lease, batch
         self.events += len(batch.events)
 
-    def tell(self, how: Callable[[GroupResult], None]) -> None:
-        for told in self.joined:
-            if not told.done():
-                how(told)
+    def resolve(self, stored: StoredSessions) -> None:
+        for result in self.joined:
+            if not result.done():
+                result.set_result(stored)
+
+    def fail(self, error: Exception) -> None:
+        for result in self.joined:
+            if not result.done():
+                result.set_exception(error)
 
 
 class GroupCommit:
@@ -64,9 +68,9 @@ class GroupCommit:
         group = self._gathering
         if group is not None and group.takes(lease.session_id, len(batch.events)):
             group.add(lease, batch)
-            told: GroupResult = asyncio.get_running_loop().create_future()
-            group.joined.append(told)
-            stored = await told
+            result: GroupResult = asyncio.get_running_loop().create_future()
+            group.joined.append(result)
+            stored = await result
         else:
             group = self._gathering = _CommitGroup()
             group.add(lease, batch)
@@ -89,10 +93,9 @@ class GroupCommit:
             self._close(group)
             # The caller that executes the statement may be cancelled. The others must not be
             # cancelled with it: they get OutcomeUnknown.
-            why = error if isinstance(error, Exception) else OutcomeUnknown()
-            group.tell(lambda told: told.set_exception(why))
+            group.fail(error if isinstance(error, Exception) else OutcomeUnknown())
             raise
-        group.tell(lambda told: told.set_result(stored))
+        group.resolve(stored)
         return stored
 
     def _close(self, group: _CommitGroup) -> None:

@@ -1,10 +1,10 @@
-"""Counters for durable events and gauges for pending work. Fed by `eventlog.append`, served by `doors`.
+"""Metrics of choird: counters for durable events, gauges for pending work.
 
-Queries for the gauges: pending messages, deliveries, approvals, sessions. Called by `meter`.
+The gauges are queried at each scrape: pending messages, deliveries, approvals and sessions.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from choir_common.metrics import FAST_BUCKETS, SLOW_BUCKETS, Metrics
@@ -15,6 +15,23 @@ KNOWN_LANES = ("edge", "core")
 MAX_MODELS = 100
 """Models with their own time series. Providers choose the names, so the number must be bounded."""
 MAX_MODEL_NAME = 80
+
+_SESSIONS = """
+SELECT CASE WHEN status = 'crashed' AND end_reason IS NOT NULL THEN 'suspended' ELSE status END AS status,
+       count(*) AS n
+FROM choir_control.sessions
+WHERE status IN ('starting', 'active', 'stopping', 'crashed') GROUP BY 1
+"""
+_WAITING = """
+SELECT
+    (SELECT count(*) FROM choir_control.outbox WHERE status IN ('waiting', 'sending')) AS outbox,
+    (SELECT count(*) FROM choir_control.sessions
+        WHERE archived_at IS NULL AND ended_at IS NOT NULL) AS unarchived,
+    (SELECT count(*) FROM choir_control.pending_approvals WHERE status = 'pending') AS approvals,
+    count(*) AS inbox,
+    coalesce(extract(epoch FROM now() - min(received_at)), 0)::float8 AS age
+FROM choir_control.inbox WHERE answered_rev IS NULL AND closed_at IS NULL
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +48,33 @@ class PendingWork:
     """Ended sessions that memory does not have yet."""
 
 
+class GaugeStore:
+    """Reader of the number of pending rows in control's tables."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read_pending(self) -> PendingWork:
+        """Return all numbers; raises Unavailable."""
+        sessions = await self._database.fetch(_SESSIONS)
+        row = await self._database.fetchrow(_WAITING)
+        assert row is not None
+        return PendingWork(
+            sessions={session["status"]: session["n"] for session in sessions},
+            outbox=row["outbox"],
+            inbox=row["inbox"],
+            inbox_age_s=row["age"],
+            approvals=row["approvals"],
+            unarchived=row["unarchived"],
+        )
+
+
 class ControlMetrics:
     """The metrics of choird."""
 
-    def __init__(self, metrics: Metrics, look: Callable[[], Awaitable[PendingWork]]) -> None:
+    def __init__(self, metrics: Metrics, gauges: GaugeStore) -> None:
         self._metrics = metrics
-        self._look = look
+        self._gauges = gauges
         self._model_names: set[str] = set()
         self._heartbeats = metrics.counter("choir_heartbeats", "Heartbeats acknowledged.")
         self._append_s = metrics.histogram(
@@ -102,16 +140,16 @@ class ControlMetrics:
 
     async def render(self) -> bytes:
         """Return all metrics as text; raises Unavailable if the database cannot be queried."""
-        waiting = await self._look()
+        pending = await self._gauges.read_pending()
         # A status without sessions would otherwise keep its last value.
         self._sessions.clear()
-        for status, count in waiting.sessions.items():
+        for status, count in pending.sessions.items():
             self._sessions.labels(status).set(count)
-        self._outbox.set(waiting.outbox)
-        self._inbox.set(waiting.inbox)
-        self._inbox_age.set(waiting.inbox_age_s)
-        self._approvals.set(waiting.approvals)
-        self._unarchived.set(waiting.unarchived)
+        self._outbox.set(pending.outbox)
+        self._inbox.set(pending.inbox)
+        self._inbox_age.set(pending.inbox_age_s)
+        self._approvals.set(pending.approvals)
+        self._unarchived.set(pending.unarchived)
         return self._metrics.render()
 
     def _note_model(self, event: Event) -> None:
@@ -136,42 +174,3 @@ def _number(event: Event, name: str) -> float:
     """Return a number of the payload; values below 0 count as 0, because agents write the payload."""
     value = event.payload.get(name)
     return max(0.0, float(value)) if isinstance(value, int | float) else 0.0
-
-
-_SESSIONS = """
-SELECT CASE WHEN status = 'crashed' AND end_reason IS NOT NULL THEN 'suspended' ELSE status END AS status,
-       count(*) AS n
-FROM choir_control.sessions
-WHERE status IN ('starting', 'active', 'stopping', 'crashed') GROUP BY 1
-"""
-_WAITING = """
-SELECT
-    (SELECT count(*) FROM choir_control.outbox WHERE status IN ('waiting', 'sending')) AS outbox,
-    (SELECT count(*) FROM choir_control.sessions
-        WHERE archived_at IS NULL AND ended_at IS NOT NULL) AS unarchived,
-    (SELECT count(*) FROM choir_control.pending_approvals WHERE status = 'pending') AS approvals,
-    count(*) AS inbox,
-    coalesce(extract(epoch FROM now() - min(received_at)), 0)::float8 AS age
-FROM choir_control.inbox WHERE answered_rev IS NULL AND closed_at IS NULL
-"""
-
-
-class GaugeStore:
-    """Reader of the number of pending rows in control's tables."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def read_pending(self) -> PendingWork:
-        """Return all numbers; raises Unavailable."""
-        sessions = await self._database.fetch(_SESSIONS)
-        row = await self._database.fetchrow(_WAITING)
-        assert row is not None
-        return PendingWork(
-            sessions={each["status"]: each["n"] for each in sessions},
-            outbox=row["outbox"],
-            inbox=row["inbox"],
-            inbox_age_s=row["age"],
-            approvals=row["approvals"],
-            unarchived=row["unarchived"],
-        )

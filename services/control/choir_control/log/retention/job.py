@@ -1,4 +1,4 @@
-"""The hourly retention job, run by `app`. Deletes expired rows and logs in small batches.
+"""The hourly retention job: deletes expired rows and logs in small batches.
 
 The log of an ended session is verified before it is erased. Its hashes stay until the session's row
 is deleted, so that `session verify` keeps working.
@@ -99,13 +99,13 @@ class RetentionJob:
 
     async def _erase(self, due: ExpiredLog) -> None:
         if not due.begun:
-            found = await verify_log(self._events, due.session_id, due.head)
-            if not found.ok:
+            verification = await verify_log(self._events, due.session_id, due.head)
+            if not verification.ok:
                 # Keep a damaged log as evidence.
                 log.warning(
                     "a log does not verify and is not erased",
                     session=due.session_id,
-                    reason=found.reason,
+                    reason=verification.reason,
                 )
                 return
             # With its hashes stored the log counts as erased; the next sweep resumes an interrupted

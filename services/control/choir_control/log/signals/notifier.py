@@ -1,9 +1,20 @@
-"""In-process notification of waiting tasks, by key. Missed notifications are found by polling."""
+"""In-process notification of waiting tasks, and the interface that starts deliveries.
+
+A missed notification does no harm: the receivers also poll.
+"""
 
 import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Protocol
+
+
+class OutboxRescanner(Protocol):
+    """Outbox worker, as seen by the code that adds rows to the table `outbox`."""
+
+    def rescan(self, dm: str) -> None:
+        """Read the undelivered rows of a conversation (DM) and deliver them."""
 
 
 class Notifier:
@@ -12,7 +23,7 @@ class Notifier:
     def __init__(self) -> None:
         self._listeners: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
-    def ring(self, key: str) -> None:
+    def notify(self, key: str) -> None:
         """Wake all listeners of `key`."""
         for event in self._listeners.get(key, ()):
             event.set()

@@ -1,18 +1,20 @@
 """Streams of a session's signals, open as long as its epoch lasts.
 
-Called by the route `GET /events`. A notification in this process wakes a stream at once; one poll
+A notification in this process wakes a stream at once; one poll
 per second for all streams finds signals that were stored without one. See docs/design/protocol.md.
 """
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol
 
 import structlog
 
 from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
+from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.store import Lease
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore, StoredSignal
@@ -24,28 +26,36 @@ POLL_S = 1.0
 # An agent uses one stream; a reconnect may overlap with the old one.
 STREAMS_PER_SESSION = 4
 
-Bring = Callable[[Lease, str], Awaitable[str]]
-"""Fetches the files of a message; returns its signal with their paths."""
-StillCurrent = Callable[[Lease], Awaitable[bool]]
+
+class MessageFileFetcher(Protocol):
+    """Service that fetches the files of users' messages."""
+
+    async def bring(self, lease: Lease, inbox_id: str) -> str:
+        """Fetch the files of a message; return its signal with their paths."""
 
 
 class SignalStreams:
     """The open signal streams of all sessions."""
 
     def __init__(
-        self, store: SignalStore, bell: Notifier, still_current: StillCurrent, bring: Bring
+        self,
+        *,
+        store: SignalStore,
+        notifier: Notifier,
+        authenticator: LeaseAuthenticator,
+        file_fetcher: MessageFileFetcher,
     ) -> None:
-        self._bring = bring
+        self._file_fetcher = file_fetcher
         self._store = store
-        self._bell = bell
-        self._still_current = still_current
+        self._notifier = notifier
+        self._authenticator = authenticator
         self._closing = False
         self._streams: Counter[str] = Counter()
 
     def close(self) -> None:
         """End all streams, because the process shuts down."""
         self._closing = True
-        self._bell.notify_all()
+        self._notifier.notify_all()
 
     @property
     def closing(self) -> bool:
@@ -74,7 +84,7 @@ class SignalStreams:
 
     async def _follow(self, lease: Lease, last_event_id: int) -> AsyncGenerator[bytes, None]:
         cursor, quiet_since = last_event_id, asyncio.get_running_loop().time()
-        with self._bell.listen(lease.session_id, lease.dm) as rung:
+        with self._notifier.listen(lease.session_id, lease.dm) as rung:
             # Sent at once, so that the client sees that the stream is open.
             yield KEEPALIVE
             while not self._closing:
@@ -108,7 +118,7 @@ class SignalStreams:
     async def _fetch_files(self, lease: Lease, inbox_id: str) -> str | None:
         """Return a message's signal with its files, or None if the fetch must be retried."""
         try:
-            return await self._bring(lease, inbox_id)
+            return await self._file_fetcher.bring(lease, inbox_id)
         except ChoirError as error:
             log.warning("files wait", session=lease.session_id, error=error.message)
             await asyncio.sleep(POLL_S)
@@ -117,7 +127,7 @@ class SignalStreams:
     async def _look(self, lease: Lease, cursor: int) -> list[StoredSignal] | None:
         """Return the next page; None if the epoch is over, an empty page without a database."""
         try:
-            if not await self._still_current(lease):
+            if not await self._authenticator.is_current(lease):
                 return None
             return await self._store.list_pending(lease.session_id, lease.dm, cursor, PAGE)
         except Unavailable as error:
@@ -134,7 +144,7 @@ class SignalStreams:
             try:
                 newest = await self._store.read_newest_seq()
                 if newest != seen or was_away:
-                    self._bell.notify_all()
+                    self._notifier.notify_all()
                 seen, was_away = newest, False
             except Unavailable:
                 was_away = True

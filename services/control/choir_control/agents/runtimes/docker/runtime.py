@@ -67,6 +67,7 @@ class DockerRuntime:
 
     def __init__(
         self,
+        *,
         home: Path,
         image: str,
         network: str = "",
@@ -93,7 +94,7 @@ class DockerRuntime:
         self._agents: dict[str, ContainerAgent] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._exits: asyncio.Queue[AgentExit | None] = asyncio.Queue(EXITS_KEPT)
-        self._deaths: ContainerExitWatcher | None = None
+        self._exit_watcher: ContainerExitWatcher | None = None
         self._ping: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -196,8 +197,8 @@ class DockerRuntime:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        if self._deaths is not None:
-            await self._run_in_thread(self._deaths.stop)
+        if self._exit_watcher is not None:
+            await self._run_in_thread(self._exit_watcher.stop)
         await asyncio.to_thread(self._threads.shutdown)
         await asyncio.to_thread(self._logs.close)
         self._engine.close()
@@ -220,25 +221,26 @@ class DockerRuntime:
 
     def _listen(self) -> None:
         """Start to watch the engine's exit events, on the first start of an agent."""
-        if self._deaths is not None:
+        if self._exit_watcher is not None:
             return
-        loop = asyncio.get_running_loop()
-        self._deaths = ContainerExitWatcher(
-            self._engine,
-            installation_labels(self._site),
-            tell=lambda container_id: _call_in_loop(loop, self._note_death, container_id),
-            compare=lambda living: _call_in_loop(loop, self._note_missing, living),
+        self._exit_watcher = ContainerExitWatcher(
+            engine=self._engine,
+            labels=installation_labels(self._site),
+            listener=self,
+            loop=asyncio.get_running_loop(),
         )
-        self._deaths.start()
+        self._exit_watcher.start()
 
-    def _note_death(self, container_id: str) -> None:
+    def note_exit(self, container_id: str) -> None:
+        """Note that a container has exited."""
         for agent in self._agents.values():
             if agent.container_id == container_id:
                 agent.died.set()
 
-    def _note_missing(self, living: frozenset[str]) -> None:
+    def note_running(self, container_ids: frozenset[str]) -> None:
+        """Note which agents are not among the running containers."""
         for agent in self._agents.values():
-            if agent.started and agent.container_id not in living:
+            if agent.started and agent.container_id not in container_ids:
                 # It may have started after the list was made: `_follow` checks its state first.
                 agent.died.set()
 
@@ -293,15 +295,9 @@ class DockerRuntime:
         writer.finish()
         self._engine.remove(orphan.id)
 
-    async def _run_in_thread(self, deed: Callable[[], T]) -> T:
+    async def _run_in_thread(self, call: Callable[[], T]) -> T:
         """Run a blocking engine call in the thread pool."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, deed)
-
-
-def _call_in_loop(loop: asyncio.AbstractEventLoop, note: Callable[[T], None], what: T) -> None:
-    """Call `note` in the event loop, which may have been closed meanwhile."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(note, what)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
 def _describe(ending: ContainerState | None) -> str:

@@ -1,21 +1,21 @@
-"""Watcher of container exit events, in a thread, because the engine's event stream blocks.
+"""Threads that read the engine's blocking streams: container exits, and containers' output.
 
-Used by `DockerRuntime`. A broken stream is reopened, and exits missed meanwhile are found by listing.
-
-Copy of a container's output to its agent's log while it runs. Used by `DockerRuntime`.
-
-One thread per container reads the SDK's blocking stream; it ends with the container.
+A broken exit stream is reopened, and exits missed meanwhile are found by listing. The output of each
+container has a thread of its own, which ends with the container.
 """
 
+import asyncio
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 import structlog
 
 from choir_common.errors import ChoirError
 from choir_common.logs.pump import LineWriter, TokenBucket
-from choir_control.agents.runtimes.docker.engine import DockerEngine
+from choir_control.agents.runtimes.docker.engine import ContainerExitStream, DockerEngine
 
 log = structlog.get_logger()
 
@@ -25,24 +25,34 @@ OVERLAP_S = 2
 STOPPED_WITHIN_S = 5.0
 
 
+class ContainerExitListener(Protocol):
+    """Receiver of container exits; both methods are called in the event loop."""
+
+    def note_exit(self, container_id: str) -> None:
+        """Note that a container has exited."""
+
+    def note_running(self, container_ids: frozenset[str]) -> None:
+        """Compare the running containers with the known ones; called at each connect."""
+
+
 class ContainerExitWatcher:
-    """Watcher that calls `tell(container_id)` for each exit, and `compare(running ids)` at each connect."""
+    """Thread that passes the exits of labelled containers to a listener."""
 
     def __init__(
         self,
+        *,
         engine: DockerEngine,
         labels: Mapping[str, str],
-        tell: Callable[[str], None],
-        compare: Callable[[frozenset[str]], None],
+        listener: ContainerExitListener,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Both callbacks are called from the watcher's thread."""
         self._engine = engine
         self._labels = dict(labels)
-        self._tell = tell
-        self._compare = compare
+        self._listener = listener
+        self._loop = loop
         self._stopped = threading.Event()
         self._stream_lock = threading.Lock()
-        self._cut: Callable[[], None] | None = None
+        self._stream: ContainerExitStream | None = None
         self._thread = threading.Thread(target=self._run, name="docker-deaths", daemon=True)
 
     def start(self) -> None:
@@ -54,8 +64,8 @@ class ContainerExitWatcher:
         """Stop the thread; blocks."""
         self._stopped.set()
         with self._stream_lock:
-            if self._cut is not None:
-                self._cut()
+            if self._stream is not None:
+                self._stream.interrupt()
         if self._thread.is_alive():
             self._thread.join(STOPPED_WITHIN_S)
 
@@ -76,17 +86,21 @@ class ContainerExitWatcher:
         """Listen until the engine closes the stream or the watcher is stopped."""
         events = self._engine.follow_exits(self._labels, int(time.time()) - OVERLAP_S)
         with self._stream_lock:
-            self._cut = events.interrupt
+            self._stream = events
         try:
             if self._stopped.is_set():
                 return
             listed = self._engine.list_containers(self._labels)
-            self._compare(frozenset(container.id for container in listed if container.running))
+            running = frozenset(container.id for container in listed if container.running)
+            # the event loop may have been closed meanwhile
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._listener.note_running, running)
             for container_id in events:
-                self._tell(container_id)
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._listener.note_exit, container_id)
         finally:
             with self._stream_lock:
-                self._cut = None
+                self._stream = None
             events.close()
 
 
