@@ -1,7 +1,4 @@
-"""Construction of the gateway's objects, their startup and their shutdown.
-
-Called by `__main__`. `http_app` defines the endpoints, `channel_registry` the running channels.
-"""
+"""Construction of the gateway's objects, their startup and their shutdown."""
 
 import asyncio
 import socket
@@ -16,10 +13,12 @@ from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on
 from choir_common.ids import new_id
 from choir_common.telemetry import Redactor
 from choir_gateway import VERSION
-from choir_gateway.api.http_app import ControlTrust, make_bus_endpoints, make_gateway_app
+from choir_gateway.api.http_app import TokenReceiver, make_bus_endpoints, make_gateway_app
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
 from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
+from choir_gateway.channels.factories import make_channel_factories
+from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.control_files import ControlFileClient
 from choir_gateway.settings import GatewaySecrets, GatewaySettings
 
@@ -39,25 +38,38 @@ async def run_gateway(
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
     control = NatsControlClient(bus, new_id("gw"))
     files = ControlFileClient(settings.control, secrets.operator_token)
-    hub = ConsoleChannel(control, _spool(settings), files)
-    roster = ChannelRegistry(control, files, hub, secrets.secrets)
-    # Behind the Unix socket alone, file permissions are sufficient, as on control's own socket.
-    token = secrets.operator_token if settings.gateway_http else None
-    trust = ControlTrust(secrets.operator_token, redactor.add_secrets, files.trust)
-    app = make_gateway_app(bus, roster, hub, token, trust)
+    console = ConsoleChannel(control, _spool(settings), files)
+    conversations = ConversationDirectory()
+    registry = ChannelRegistry(
+        control=control,
+        conversations=conversations,
+        factories=make_channel_factories(
+            control=control, files=files, conversations=conversations, console=console
+        ),
+        secrets=secrets.secrets,
+    )
+    app = make_gateway_app(
+        bus=bus,
+        registry=registry,
+        console=console,
+        token_receiver=TokenReceiver(registry=registry, redactor=redactor, control_files=files),
+        # Behind the Unix socket alone, file permissions are sufficient, as on control's own socket.
+        console_token=secrets.operator_token if settings.gateway_http else None,
+        control_token=secrets.operator_token,
+    )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
-        work = tasks.create_task(_work(bus, roster))
+        work = tasks.create_task(_work(bus, registry))
         await stop.wait()
         # Open streams would keep the server from stopping.
-        hub.close()
+        console.close()
         work.cancel()
 
 
-async def _work(bus: Bus, roster: ChannelRegistry) -> None:
-    async with bus, bus.serve("choir-gateway", VERSION, *make_bus_endpoints(roster)):
+async def _work(bus: Bus, registry: ChannelRegistry) -> None:
+    async with bus, bus.serve("choir-gateway", VERSION, *make_bus_endpoints(registry)):
         log.info("gateway ready")
-        await roster.run(bus)
+        await registry.run(bus)
 
 
 def _spool(settings: GatewaySettings) -> FileSpool:

@@ -1,7 +1,6 @@
 """The running channels: starts new ones, stops removed ones, and routes deliveries to them.
 
-Run by `app`; the list of channels comes from control. A delivery goes to the channel of its
-gateway.
+The list of gateways comes from control. A delivery goes to the channel of its gateway.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ import structlog
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
-from choir_common.clients.control import ControlClient, OutboxFilesClient
+from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError, NotFound, Unavailable
 from choir_common.wire.activity import DmActivity
 from choir_common.wire.config_api import BotTokens
@@ -24,9 +23,12 @@ from choir_common.wire.messages import (
     OutboundMessage,
 )
 from choir_common.wire.operator import ComponentStatus
-from choir_gateway.channels import factory
-from choir_gateway.channels.console.channel import ConsoleChannel
-from choir_gateway.channels.interface import Channel, ChannelDependencies, ConversationDirectory
+from choir_gateway.channels.interface import (
+    Channel,
+    ChannelFactory,
+    ChannelSecrets,
+    ConversationDirectory,
+)
 
 log = structlog.get_logger("choir.gateway")
 
@@ -34,30 +36,27 @@ log = structlog.get_logger("choir.gateway")
 REFRESH_INTERVAL_S = 5.0
 RETRY_S = 0.2
 
-BotSecrets = tuple[str | None, str | None]
-"""A bot's token and the secret of its webhook."""
-
 
 class ChannelRegistry:
     """Registry of the running channels, by gateway name."""
 
     def __init__(
         self,
+        *,
         control: ControlClient,
-        files: OutboxFilesClient,
-        hub: ConsoleChannel,
+        conversations: ConversationDirectory,
+        factories: Mapping[str, ChannelFactory],
         secrets: Mapping[str, str],
     ) -> None:
         self._control = control
-        self._hub = hub
+        self._conversations = conversations
+        self._factories = factories
         self._tokens = dict(secrets)
         self._tokens_version = 0
-        self._in_use: dict[str, BotSecrets] = {}
+        self._secrets_in_use: dict[str, ChannelSecrets] = {}
         self._table: ChannelTable | None = None
-        self._contacts = ConversationDirectory()
-        self._neighbours = ChannelDependencies(control, files, self._contacts)
-        self._bots: dict[str, Channel] = {}
-        self._polls: dict[str, asyncio.Task[None]] = {}
+        self._channels: dict[str, Channel] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._missing: dict[str, str] = {}
         self._control_error = ""
         self._changed = asyncio.Event()
@@ -92,13 +91,7 @@ class ChannelRegistry:
         Raises NotFound if the DM is not configured, and the errors of the channel.
         """
         binding = self._dm(message.dm)
-        bot = self._bots.get(binding.gateway)
-        if bot is not None:
-            return await bot.deliver(message, binding.user_id)
-        if binding.gateway in self._missing:
-            raise Unavailable(self._missing[binding.gateway])
-        # All gateways that are not bots are consoles.
-        return await self._hub.deliver(message)
+        return await self._channel(binding.gateway).deliver(message, binding.user_id)
 
     def open_file(
         self, gateway: str, ref: str
@@ -107,17 +100,14 @@ class ChannelRegistry:
 
         Raises NotFound for an unknown gateway, and the errors of the channel.
         """
-        binding = self._gateways().get(gateway)
-        if binding is not None and binding.type == "console":
-            return self._hub.open_upload(ref)
-        return self._bot(gateway).open_file(ref)
+        return self._channel(gateway).open_file(ref)
 
     async def store_update(self, gateway: str, body: bytes, secret: str) -> None:
-        """Store an update that Telegram sent to a bot's webhook.
+        """Store an update that a messenger sent to a gateway's webhook.
 
         Raises NotFound for an unknown gateway, and the errors of the channel.
         """
-        await self._bot(gateway).take_update(body, secret)
+        await self._channel(gateway).take_update(body, secret)
 
     def gateway_of(self, dm: str) -> str:
         """Return the gateway of a DM."""
@@ -130,10 +120,11 @@ class ChannelRegistry:
     def require_console_dm(self, dm: str) -> None:
         """Check that a DM belongs to the console.
 
-        Raises NotFound otherwise: Telegram users' DMs must not be reachable over the console's
+        Raises NotFound otherwise: the DMs of other channels must not be reachable over the console's
         routes.
         """
-        if not self._is_console(dm):
+        gateway = self._gateways().get(self._dm(dm).gateway)
+        if gateway is None or not gateway.channel.uses_choir_api:
             raise NotFound(f"The DM {dm!r} is not on a console gateway.")
 
     def state(self) -> Sequence[ComponentStatus]:
@@ -152,41 +143,35 @@ class ChannelRegistry:
         missing = [
             ComponentStatus(name=name, ok=True, detail=why) for name, why in self._missing.items()
         ]
-        return (control, *missing, *(bot.state() for bot in self._bots.values()))
+        states = (channel.state() for channel in self._channels.values())
+        return (control, *missing, *(state for state in states if state is not None))
 
     async def _show(self, activity: DmActivity) -> None:
-        dm = self._contacts.by_name.get(activity.dm)
-        bot = self._bots.get(dm.gateway) if dm else None
-        if dm is not None and bot is not None:
-            bot.show(activity, dm.user_id)
-        elif dm is not None and self._is_console(dm.name):
-            self._hub.show(activity)
+        dm = self._conversations.by_name.get(activity.dm)
+        channel = self._channels.get(dm.gateway) if dm else None
+        if dm is not None and channel is not None:
+            channel.show(activity, dm.user_id)
 
-    def _bot(self, gateway: str) -> Channel:
+    def _channel(self, gateway: str) -> Channel:
         if gateway in self._missing:
             raise Unavailable(self._missing[gateway])
-        bot = self._bots.get(gateway)
-        if bot is None:
-            raise NotFound(f"There is no bot {gateway[:64]!r} here.")
-        return bot
+        channel = self._channels.get(gateway)
+        if channel is None:
+            raise NotFound(f"There is no gateway {gateway[:64]!r} here.")
+        return channel
 
-    def _keys(self, gateway: GatewayBinding) -> BotSecrets:
-        """Return the secrets of a bot, None for those that are not set."""
-        hook = self._tokens.get(gateway.webhook.secret) if gateway.webhook else None
-        return self._tokens.get(gateway.secret or ""), hook
-
-    def _is_console(self, dm: str) -> bool:
-        gateway = self._gateways().get(self._dm(dm).gateway)
-        return gateway is not None and gateway.type == "console"
+    def _secrets(self, gateway: GatewayBinding) -> ChannelSecrets:
+        webhook = self._tokens.get(gateway.webhook.secret) if gateway.webhook else None
+        return ChannelSecrets(self._tokens.get(gateway.secret or ""), webhook)
 
     def _dm(self, name: str) -> DmBinding:
         if self._table is None:
             raise Unavailable("The gateway is starting; control has not told it the DMs yet.")
-        found = self._contacts.by_name.get(name)
-        if found is None:
-            known = ", ".join(sorted(self._contacts.by_name)) or "none"
+        dm = self._conversations.by_name.get(name)
+        if dm is None:
+            known = ", ".join(sorted(self._conversations.by_name)) or "none"
             raise NotFound(f"There is no DM {name[:64]!r}. Configured: {known}.")
-        return found
+        return dm
 
     def _gateways(self) -> dict[str, GatewayBinding]:
         return {gateway.name: gateway for gateway in self._table.gateways} if self._table else {}
@@ -197,7 +182,9 @@ class ChannelRegistry:
         except ChoirError as error:
             if self._table is None:
                 log.info("waiting for control", reason=error.message)
-            self._control_error = f"No words are taken until control answers: {error.message}"
+            self._control_error = (
+                f"Messages are not accepted until control answers: {error.message}"
+            )
             return RETRY_S if self._table is None else REFRESH_INTERVAL_S
         self._control_error = ""
         if table != self._table or self._tokens_are_new():
@@ -205,47 +192,50 @@ class ChannelRegistry:
         return REFRESH_INTERVAL_S
 
     def _tokens_are_new(self) -> bool:
-        """Return True if a bot runs with old secrets, or waits for secrets that are now available."""
+        """Return True if a channel runs with old secrets, or waits for secrets that are now available."""
         return any(
-            self._keys(g) != self._in_use.get(name, (None, None))
-            for name, g in self._gateways().items()
-            if g.type == "telegram"
+            self._secrets(gateway) != self._secrets_in_use.get(name, ChannelSecrets())
+            for name, gateway in self._gateways().items()
         )
 
     async def _apply(self, table: ChannelTable, tasks: asyncio.TaskGroup) -> None:
         before = self._gateways()
         self._table = table
-        self._contacts.replace(table.dms, table.commands)
-        wanted = {g.name: g for g in table.gateways if g.type == "telegram"}
-        for name in list(self._bots):
-            now = wanted.get(name)
-            same_keys = now and self._keys(now) == self._in_use[name]
-            if before.get(name) != now or not same_keys:
+        self._conversations.replace(table.dms, table.commands)
+        wanted = self._gateways()
+        for name in list(self._channels):
+            gateway = wanted.get(name)
+            if (
+                gateway is None
+                or gateway != before.get(name)
+                or self._secrets(gateway) != self._secrets_in_use[name]
+            ):
                 await self._stop_channel(name)
         self._missing = {}
         for name, gateway in wanted.items():
-            if name not in self._bots:
+            if name not in self._channels:
                 self._start_channel(gateway, tasks)
         log.info("channels", gateways=sorted(self._gateways()), dms=len(table.dms))
 
     def _start_channel(self, gateway: GatewayBinding, tasks: asyncio.TaskGroup) -> None:
-        token, hook_secret = self._in_use[gateway.name] = self._keys(gateway)
-        absent = gateway.secret if token is None else None
-        if gateway.webhook is not None and hook_secret is None:
+        secrets = self._secrets_in_use[gateway.name] = self._secrets(gateway)
+        needs_token = gateway.channel.needs_token and secrets.token is None
+        absent = gateway.secret if needs_token else None
+        if gateway.webhook is not None and secrets.webhook is None:
             absent = absent or gateway.webhook.secret
-        if token is None or absent is not None:
+        if needs_token or absent is not None:
             self._missing[gateway.name] = (
                 f"The bot {gateway.name!r} has no token or webhook secret: `choirctl secret set "
                 f"{absent}`, then `choirctl secret apply`."
             )
             log.error("bot without a secret", gateway=gateway.name, secret=absent)
             return
-        bot = factory.make_channel(gateway, token, hook_secret, self._neighbours)
-        self._bots[gateway.name] = bot
-        self._polls[gateway.name] = tasks.create_task(bot.run(), name=f"bot {gateway.name}")
+        channel = self._factories[gateway.type].make(gateway, secrets)
+        self._channels[gateway.name] = channel
+        self._tasks[gateway.name] = tasks.create_task(channel.run(), name=f"channel {gateway.name}")
 
     async def _stop_channel(self, name: str) -> None:
-        del self._bots[name], self._in_use[name]
-        poll = self._polls.pop(name)
-        poll.cancel()
-        await asyncio.wait([poll])
+        del self._channels[name], self._secrets_in_use[name]
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.wait([task])

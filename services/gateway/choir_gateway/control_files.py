@@ -1,4 +1,4 @@
-"""Client for the files of outbound messages, which control serves. Made by `app`, used by the channels.
+"""Client for the files of outbound messages, which control serves.
 
 Over HTTPS, control is verified by the certificates that it sent with the bots' tokens, and by no
 others.

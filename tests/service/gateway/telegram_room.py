@@ -18,8 +18,8 @@ from choir_common.wire.messages import (
     OutboundMessage,
     WebhookBinding,
 )
-from choir_gateway.channels.factory import make_channel
-from choir_gateway.channels.interface import Channel, ChannelDependencies, ConversationDirectory
+from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+from choir_gateway.channels.telegram.factory import TelegramChannelFactory
 from choir_testing.fake_control_inbox import FakeControlClient
 from choir_testing.fake_outbox_files import FakeOutboxFiles
 from choir_testing.telegram import FakeTelegram, FakeUser, run_fake_telegram
@@ -109,15 +109,11 @@ async def opened_room(webhook: str | None = None) -> AsyncIterator[Room]:
             name="bot", type="telegram", secret="t", api_url=telegram.api_url, webhook=hook
         )
         table = ChannelTable(config_version=1, gateways=(gateway,), dms=(ALICE, BOB))
-        control, files, contacts = (
-            FakeControlClient(table),
-            FakeOutboxFiles(),
-            ConversationDirectory(),
-        )
-        contacts.replace(table.dms, COMMANDS)
-        neighbours = ChannelDependencies(control, files, contacts)
-        secret = HOOK_SECRET if webhook else None
-        channel = make_channel(gateway, TOKEN, secret, neighbours)
+        control, files = FakeControlClient(table), FakeOutboxFiles()
+        conversations = ConversationDirectory()
+        conversations.replace(table.dms, COMMANDS)
+        secrets = ChannelSecrets(TOKEN, HOOK_SECRET if webhook else None)
+        channel = TelegramChannelFactory(control, files, conversations).make(gateway, secrets)
         running = asyncio.create_task(channel.run())
         try:
             yield Room(telegram, control, files, channel)

@@ -13,8 +13,9 @@ from choir_common.errors import NotFound, Unavailable
 from choir_common.wire.messages import ChannelTable, DmBinding, Empty, ReadChannels
 from choir_gateway import channel_registry
 from choir_gateway.channel_registry import ChannelRegistry
-from choir_gateway.channels.console.channel import ConsoleChannel
+from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleChannelFactory
 from choir_gateway.channels.console.spool import FileSpool, SpoolLimits
+from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.control_files import ControlFileClient
 from choir_local.nats import EmbeddedNats
 from tests.service.control.world import until
@@ -45,12 +46,15 @@ async def test_a_change_that_comes_while_the_channels_are_read_is_read_at_once(
         running_control(bus, channel_table(), ChangingControl(bus, channel_table())),
         Bus(nats.url, NATS_TOKEN, "gateway") as own,
     ):
-        control, files = (
-            NatsControlClient(own, "gw_1"),
-            ControlFileClient("http://127.0.0.1:1", None),
-        )
+        control = NatsControlClient(own, "gw_1")
         spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))
-        registry = ChannelRegistry(control, files, ConsoleChannel(control, spool, files), {})
+        console = ConsoleChannel(control, spool, ControlFileClient("http://127.0.0.1:1", None))
+        registry = ChannelRegistry(
+            control=control,
+            conversations=ConversationDirectory(),
+            factories={"console": ConsoleChannelFactory(console)},
+            secrets={},
+        )
         running = asyncio.create_task(registry.run(own))
 
         async def knows_the_late_one() -> bool:

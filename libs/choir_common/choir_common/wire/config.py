@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from pydantic import BeforeValidator, Field
 
+from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.request_templates import AgentBudgets, FeatureFlags, RequestTemplate
 from choir_common.wire.request_templates import Budgets as Budgets
@@ -239,7 +240,7 @@ class WebhookConfig(WireModel):
 class GatewayConfig(WireModel):
     """A channel instance: a Telegram bot (its token is the secret) or the console."""
 
-    type: Literal["telegram", "console"]
+    type: ChannelType
     """The type of channel."""
     secret: Name | None = None
     """The name of the secret with the bot's token; the console has none."""
@@ -247,6 +248,11 @@ class GatewayConfig(WireModel):
     """Base URL of the Bot API; only needed for a self-hosted Bot API server."""
     webhook: WebhookConfig | None = None
     """Use a webhook. Without it the gateway polls for updates, which needs no public address."""
+
+    @property
+    def channel(self) -> ChannelProperties:
+        """Return the properties of its type."""
+        return CHANNEL_TYPES[self.type]
 
     @property
     def secrets(self) -> tuple[str, ...]:

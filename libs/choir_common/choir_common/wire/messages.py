@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from choir_common.wire.attachments import MAX_FILES, Attachment, Button
+from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.model import AwareTime, WireModel
 
@@ -168,10 +169,15 @@ class GatewayBinding(WireModel):
     """A channel instance; the token's value is in the gateway's own secrets under `secret`."""
 
     name: str
-    type: Literal["telegram", "console"]
+    type: ChannelType
     secret: str | None
     api_url: str | None
     webhook: WebhookBinding | None = None
+
+    @property
+    def channel(self) -> ChannelProperties:
+        """Return the properties of its type."""
+        return CHANNEL_TYPES[self.type]
 
 
 class ChannelCommand(WireModel):

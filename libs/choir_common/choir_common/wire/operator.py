@@ -4,6 +4,7 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
 from choir_common.wire.events import Event
 from choir_common.wire.messages import AgentState
 from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
@@ -187,11 +188,16 @@ class DmView(WireModel):
 
     name: str
     gateway: str
-    type: Literal["telegram", "console"] = "console"
+    type: ChannelType = "console"
     """The type of the gateway; only console conversations are available over HTTP."""
     admin: bool
     agent_id: str | None
     bound: bool
+
+    @property
+    def channel(self) -> ChannelProperties:
+        """Return the properties of the gateway's type."""
+        return CHANNEL_TYPES[self.type]
 
 
 class ComponentStatus(WireModel):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from choir_common.errors import Conflict, NotFound
 from choir_common.wire.operator import DmView
 from choirctl.api.control import ControlClient
-from choirctl.output.views import CHANNELS, agent_channel
+from choirctl.output.views import agent_channel
 
 DEFAULT_DM = "console"
 
@@ -30,7 +30,7 @@ async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None
             f"agent start {agent}`."
         )
     held = _find(dms, view.bindings.dm)
-    if held is not None and held.type != "console":
+    if held is not None and not held.channel.uses_choir_api:
         raise Conflict(f"{agent_channel(held)}, not here. {_console_advice(dms, agent)}")
     return view.bindings.dm
 
@@ -41,7 +41,7 @@ def default_dm(dms: Sequence[DmView]) -> str:
     Prefers a DM with a running agent, then one whose agent is stopped; among equals `console`, then by name.
     Raises Conflict if there is none; the message lists where agents can be reached.
     """
-    here = [it for it in dms if it.type == "console" and it.agent_id is not None]
+    here = [it for it in dms if it.channel.uses_choir_api and it.agent_id is not None]
     here.sort(key=lambda it: (not it.bound, it.name != DEFAULT_DM, it.name))
     if here:
         return here[0].name
@@ -59,12 +59,12 @@ def default_dm(dms: Sequence[DmView]) -> str:
 
 def _check_named(dms: Sequence[DmView], name: str) -> str:
     found = _find(dms, name)
-    here = ", ".join(it.name for it in dms if it.type == "console") or "none"
+    here = ", ".join(it.name for it in dms if it.channel.uses_choir_api) or "none"
     if found is None:
         raise NotFound(f"There is no DM {name!r} in config.json. On the console: {here}.")
-    if found.type != "console":
+    if not found.channel.uses_choir_api:
         raise Conflict(
-            f"The DM {name} is on {CHANNELS[found.type]}, so one cannot talk in it from here. "
+            f"The DM {name} is on {found.channel.label}, so one cannot talk in it from here. "
             f"On the console: {here}."
         )
     return name
@@ -76,7 +76,7 @@ def _find(dms: Sequence[DmView], name: str) -> DmView | None:
 
 def _console_advice(dms: Sequence[DmView], agent: str) -> str:
     """Return advice on how to reach an agent of another channel on this terminal."""
-    free = [it.name for it in dms if it.type == "console" and not it.bound]
+    free = [it.name for it in dms if it.channel.uses_choir_api and not it.bound]
     free.sort(key=lambda name: (name != DEFAULT_DM, name))
     if not free:
         return "`choirctl agent init NAME` adds an agent that talks here."

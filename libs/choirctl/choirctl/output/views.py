@@ -26,7 +26,6 @@ STATE_COLOURS = {
 }
 MAX_VALUE = 100
 SHORT_REASON = 60  # `operation show` has all of it
-CHANNELS = {"telegram": "Telegram", "console": "the console"}
 SHORT_HASH = 12  # characters of a hash, enough for a person to compare
 # fields that are printed first, and without their name
 MAIN_FIELDS = ("tool", "job", "skill", "status", "outcome", "text", "reason", "error")
@@ -38,7 +37,7 @@ CORE = "core:"
 
 def agent_channel(dm: DmView) -> str:
     """Return the beginning of a sentence: which agent talks on which channel and DM."""
-    return f"{dm.agent_id} talks on {CHANNELS[dm.type]} (DM {dm.name})"
+    return f"{dm.agent_id} talks on {dm.channel.label} (DM {dm.name})"
 
 
 def agent_rows(agents: Sequence[AgentView]) -> Table:

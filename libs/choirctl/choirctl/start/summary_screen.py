@@ -62,12 +62,14 @@ class SummaryScreen:
 
     def _channel_rows(self) -> list[tuple[str, str]]:
         """Return a row for each agent whose conversation is on a channel other than the console."""
-        elsewhere = [it for it in self.dms if it.type != "console" and it.agent_id is not None]
+        elsewhere = [
+            it for it in self.dms if not it.channel.uses_choir_api and it.agent_id is not None
+        ]
         return [("talks" if not i else "", agent_channel(it)) for i, it in enumerate(elsewhere)]
 
     def _suggested_commands(self) -> list[str]:
         """Return commands to try that work if copied unchanged."""
-        here = any(it.type == "console" and self._answers(it) for it in self.dms)
+        here = any(it.channel.uses_choir_api and self._answers(it) for it in self.dms)
         words = [it for it in TRY_NEXT if here or it[0] != "chat"]
         return [f"{self._command()} {shlex.join(it)}" for it in words]
 

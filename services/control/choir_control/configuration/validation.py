@@ -10,6 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 from choir_common.ids import RESERVED_AGENT_IDS
+from choir_common.wire.channel_types import types_with_webhook
 from choir_common.wire.config import AgentDefaults, Config, secret_references
 from choir_common.wire.request_templates import AgentBudgets, Budgets
 
@@ -98,13 +99,15 @@ def _repos(config: Config) -> Iterator[str]:
 
 def _channels(config: Config) -> Iterator[str]:
     for name, gateway in config.gateways.items():
-        if gateway.type == "telegram" and gateway.secret is None:
+        if gateway.channel.needs_token and gateway.secret is None:
             yield (
-                f"gateways.{name}.secret: a telegram gateway needs the name of the secret that "
+                f"gateways.{name}.secret: a {gateway.type} gateway needs the name of the secret that "
                 "holds its bot token"
             )
-        if gateway.type != "telegram" and gateway.webhook is not None:
-            yield f"gateways.{name}.webhook: only a telegram gateway has one; remove it"
+        if gateway.webhook is not None and not gateway.channel.has_webhook:
+            yield (
+                f"gateways.{name}.webhook: only a {types_with_webhook()} gateway has one; remove it"
+            )
     taken: dict[tuple[str, str], str] = {}
     for name, dm in config.dms.items():
         if dm.gateway not in config.gateways:

@@ -41,10 +41,6 @@ from choir_control.workspaces.outgoing_files import OutboxFileStore, OutgoingFil
 from choir_control.workspaces.spool import FileSpool
 from choir_control.workspaces.staging import remove_drafts
 
-# These channels detect a repeated message by its id. Their users download files whenever they like,
-# so delivered copies are kept for a while.
-IDEMPOTENT_CHANNELS = ("console",)
-
 
 @dataclass(frozen=True, slots=True)
 class ConversationDependencies:
@@ -137,4 +133,4 @@ class ConversationServices:
 
     def _is_idempotent(self, gateway: str) -> bool:
         found = self._config.gateways.get(gateway)
-        return found is not None and found.type in IDEMPOTENT_CHANNELS
+        return found is not None and found.channel.is_idempotent

@@ -1,6 +1,6 @@
 """HTTP routes of the bots: files from users, for control, and updates from Telegram's webhooks.
 
-Mounted by `http_app`. Files are streamed through the gateway, because their address at Telegram
+Files are streamed through the gateway, because their address at Telegram
 contains the bot's token.
 """
 
@@ -17,7 +17,7 @@ from choir_gateway.channel_registry import ChannelRegistry
 OCTETS = "application/octet-stream"
 
 
-def make_file_router(roster: ChannelRegistry) -> APIRouter:
+def make_file_router(registry: ChannelRegistry) -> APIRouter:
     """Return the file router for control; `http_app` requires the operator token."""
     router = APIRouter(tags=["channels"])
 
@@ -29,13 +29,13 @@ def make_file_router(roster: ChannelRegistry) -> APIRouter:
         async with contextlib.AsyncExitStack() as stack:
             # Open the file before the response starts, so that a failure still becomes an error
             # response.
-            pieces = await stack.enter_async_context(roster.open_file(gateway, ref))
+            pieces = await stack.enter_async_context(registry.open_file(gateway, ref))
             return StreamingResponse(_all(pieces, stack.pop_all()), media_type=OCTETS)
 
     return router
 
 
-def make_webhook_router(roster: ChannelRegistry) -> APIRouter:
+def make_webhook_router(registry: ChannelRegistry) -> APIRouter:
     """Return the router for Telegram: the only one open to strangers, protected by the bot's secret."""
     router = APIRouter(tags=["webhooks"])
 
@@ -45,7 +45,7 @@ def make_webhook_router(roster: ChannelRegistry) -> APIRouter:
     ) -> Response:
         """Store an update. It is durable when this returns 200; otherwise Telegram repeats it."""
         body = await request.body()
-        await roster.store_update(gateway, body, secret or "")
+        await registry.store_update(gateway, body, secret or "")
         return Response()
 
     return router

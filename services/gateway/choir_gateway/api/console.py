@@ -1,6 +1,6 @@
 """HTTP and SSE routes of the console: messages, files, buttons, and a stream of events.
 
-Mounted by `http_app`; users reach them through control's endpoint, which forwards the requests.
+Users reach them through control's endpoint, which forwards the requests.
 """
 
 import mimetypes
@@ -73,18 +73,18 @@ class ConsolePressRequest(WireModel):
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=100)
 
 
-def make_console_router(roster: ChannelRegistry, hub: ConsoleChannel) -> APIRouter:
+def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> APIRouter:
     """Return the router."""
     router = APIRouter(prefix="/v1/dms/{dm}", tags=["console"])
 
     @router.post("/messages", status_code=202)
     async def say(dm: str, request: Request) -> InboundAccepted:
         """Store a message; it is durable when this returns."""
-        roster.require_console_dm(dm)
-        said = _read(ConsoleMessageRequest, await request.body(), '{"text": "hello"}')
-        key = said.idempotency_key or _key_of(request) or os.urandom(12).hex()
-        saying = ConsoleMessage(key, said.text, said.files, said.edits, said.reply_to)
-        return await hub.accept(roster.gateway_of(dm), dm, saying)
+        registry.require_console_dm(dm)
+        body = _read(ConsoleMessageRequest, await request.body(), '{"text": "hello"}')
+        key = body.idempotency_key or _key_of(request) or os.urandom(12).hex()
+        message = ConsoleMessage(key, body.text, body.files, body.edits, body.reply_to)
+        return await console.accept(registry.gateway_of(dm), dm, message)
 
     @router.get("/messages")
     async def history(
@@ -93,63 +93,63 @@ def make_console_router(roster: ChannelRegistry, hub: ConsoleChannel) -> APIRout
         limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     ) -> OutboundHistory:
         """Return the messages to the user after an id, oldest first."""
-        roster.require_console_dm(dm)
-        return await hub.history(dm, after, limit)
+        registry.require_console_dm(dm)
+        return await console.history(dm, after, limit)
 
     @router.get("/events")
     async def follow(
         dm: str, last_event_id: Annotated[str | None, Header()] = None
     ) -> StreamingResponse:
         """Stream messages to the user; `Last-Event-ID` resumes, 0 starts at the beginning."""
-        roster.require_console_dm(dm)
-        return sse.event_stream_response(hub.follow(dm, _read_id(last_event_id)))
+        registry.require_console_dm(dm)
+        return sse.event_stream_response(console.follow(dm, _read_id(last_event_id)))
 
     @router.post("/press")
     async def press(dm: str, request: Request) -> ButtonResponse:
         """Press a button below a message; the decision is durable when this returns."""
-        roster.require_console_dm(dm)
-        pressed = _read(ConsolePressRequest, await request.body(), '{"data": "..."}')
-        user = roster.user_of(dm)
-        return await hub.press(
+        registry.require_console_dm(dm)
+        body = _read(ConsolePressRequest, await request.body(), '{"data": "..."}')
+        user = registry.user_of(dm)
+        return await console.press(
             ButtonPress(
-                gateway=roster.gateway_of(dm),
+                gateway=registry.gateway_of(dm),
                 user_id=user,
                 chat_id=user,
-                data=pressed.data,
-                message_id=pressed.message_id,
-                callback_id=f"{dm}:{pressed.idempotency_key or os.urandom(12).hex()}"[:100],
+                data=body.data,
+                message_id=body.message_id,
+                callback_id=f"{dm}:{body.idempotency_key or os.urandom(12).hex()}"[:100],
             )
         )
 
-    _add_files(router, roster, hub)
+    _add_files(router, registry, console)
     return router
 
 
-def _add_files(router: APIRouter, roster: ChannelRegistry, hub: ConsoleChannel) -> None:
+def _add_files(router: APIRouter, registry: ChannelRegistry, console: ConsoleChannel) -> None:
     @router.put("/files", status_code=201)
     async def put_file(
         dm: str, request: Request, name: Annotated[str, Query(min_length=1, max_length=MAX_NAME)]
     ) -> Attachment:
         """Upload the body as a file; a message with its `ref` sends it to the agent."""
-        roster.require_console_dm(dm)
+        registry.require_console_dm(dm)
         mime = request.headers.get("content-type", "")[:127] or _mime_of(name)
-        described = Attachment(
+        attachment = Attachment(
             name=name, kind=KIND_BY_MIME.get(mime, "document"), mime=mime, ref="unnamed"
         )
-        return await hub.spool.store_upload(dm, described, request.stream())
+        return await console.spool.store_upload(dm, attachment, request.stream())
 
     @router.get("/messages/{outbox_id}/files/{ref}")
     async def get_file(dm: str, outbox_id: int, ref: str) -> StreamingResponse:
         """Return a file of a message, as the agent sent it."""
-        roster.require_console_dm(dm)
+        registry.require_console_dm(dm)
         if not 0 < outbox_id <= MAX_ID:
             raise InvalidRequest("There is no such message.")
-        found, pieces = await hub.open_file(dm, outbox_id, ref)
+        attachment, pieces = await console.open_sent_file(dm, outbox_id, ref)
         return StreamingResponse(
             pieces,
             media_type=ANY_MIME,
             headers={
-                "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}"
+                "Content-Disposition": f"attachment; filename*=UTF-8''{quote(attachment.name, safe='')}"
             },
         )
 
@@ -163,9 +163,9 @@ def _mime_of(name: str) -> str:
     return mimetypes.guess_type(name)[0] or ANY_MIME
 
 
-def _read(shape: type[W], body: bytes, example: str) -> W:
+def _read(model: type[W], body: bytes, example: str) -> W:
     try:
-        return shape.model_validate_json(body)
+        return model.model_validate_json(body)
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"

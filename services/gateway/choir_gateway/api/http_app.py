@@ -1,11 +1,10 @@
 """The endpoints of the gateway: HTTP routes, deliveries over NATS, and health.
 
-Built by `app`. Users reach the console's routes through control's endpoint, which forwards them.
+Users reach the console's routes through control's endpoint, which forwards them.
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import ValidationError
@@ -15,6 +14,7 @@ from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import InvalidRequest, Unauthorized
 from choir_common.http.openapi import OPERATOR_TOKEN
 from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
@@ -23,73 +23,84 @@ from choir_gateway.api.bots import make_file_router, make_webhook_router
 from choir_gateway.api.console import large_body_routes, make_console_router
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
+from choir_gateway.control_files import ControlFileClient
 
 # The limit of a message (100,000 characters) as UTF-8, with JSON around it.
 MAX_BODY_BYTES = 512 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ControlTrust:
-    """Authentication of control, and the recipients of the tokens that it sends."""
+class TokenReceiver:
+    """Receiver of the bots' tokens, and of the certificates by which control is verified."""
 
-    operator_token: str | None = field(repr=False)
-    redactor: Callable[[Iterable[str]], None]
-    """Receives the tokens before they are used; this is the redactor."""
-    control_files: Callable[[str], None]
-    """Receives the certificates by which control is verified."""
+    def __init__(
+        self, *, registry: ChannelRegistry, redactor: Redactor, control_files: ControlFileClient
+    ) -> None:
+        self._registry = registry
+        self._redactor = redactor
+        self._control_files = control_files
+
+    def receive(self, tokens: BotTokens) -> None:
+        """Pass the tokens to the redactor first, so that no log line can contain a new token."""
+        self._redactor.add_secrets(tokens.tokens.values())
+        self._control_files.trust(tokens.control_ca)
+        self._registry.set_tokens(tokens)
 
 
-def make_bus_endpoints(roster: ChannelRegistry) -> Sequence[Endpoint]:
+def make_bus_endpoints(registry: ChannelRegistry) -> Sequence[Endpoint]:
     """Return the gateway's NATS endpoints."""
 
     async def deliver(message: OutboundMessage) -> DeliveryReceipt:
-        return await roster.deliver(message)
+        return await registry.deliver(message)
 
     return (Endpoint(subjects.deliver_message(), OutboundMessage, deliver),)
 
 
 def make_gateway_app(
+    *,
     bus: Bus,
-    roster: ChannelRegistry,
-    hub: ConsoleChannel,
-    token: str | None,
-    trust: ControlTrust,
+    registry: ChannelRegistry,
+    console: ConsoleChannel,
+    token_receiver: TokenReceiver,
+    console_token: str | None,
+    control_token: str | None,
 ) -> FastAPI:
-    """Build the HTTP application; `token` is required from callers over TCP."""
+    """Build the HTTP application.
+
+    `console_token` is required from clients of the console, unless it is None; `control_token` from
+    control, whose requests are refused if it is None.
+    """
     app = make_service_app(
         "Choir gateway",
         VERSION,
-        ReadinessCheck(_readiness(bus, roster)),
+        ReadinessCheck(_readiness(bus, registry)),
         max_body_bytes=MAX_BODY_BYTES,
-        large_bodies=large_body_routes(hub.spool.limits.file_bytes),
+        large_bodies=large_body_routes(console.spool.limits.file_bytes),
     )
     shown = Depends(OPERATOR_TOKEN)
-    for_control = [Depends(_admit_control(trust)), shown]
+    for_control = [Depends(_admit_control(control_token)), shown]
     app.include_router(
-        make_console_router(roster, hub), dependencies=[Depends(_admit(token)), shown]
+        make_console_router(registry, console),
+        dependencies=[Depends(_admit(console_token)), shown],
     )
-    app.include_router(_token_routes(roster, trust), dependencies=for_control)
-    app.include_router(make_file_router(roster), dependencies=for_control)
-    app.include_router(make_webhook_router(roster))
+    app.include_router(_token_routes(token_receiver), dependencies=for_control)
+    app.include_router(make_file_router(registry), dependencies=for_control)
+    app.include_router(make_webhook_router(registry))
     return app
 
 
-def _token_routes(roster: ChannelRegistry, trust: ControlTrust) -> APIRouter:
+def _token_routes(receiver: TokenReceiver) -> APIRouter:
     router = APIRouter(prefix="/v1/channels", tags=["channels"])
 
     @router.put("/tokens", status_code=204)
     async def take_tokens(request: Request) -> None:
         """Accept the bots' tokens from control. Only this route does so; they never travel over NATS."""
         try:
-            parcel = BotTokens.model_validate_json(await request.body())
+            tokens = BotTokens.model_validate_json(await request.body())
         except ValidationError as error:
             # Name only the fields: the framework's error message would quote the tokens.
             places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
             raise InvalidRequest(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
-        # The redactor first, so that no log line can contain a new token.
-        trust.redactor(parcel.tokens.values())
-        trust.control_files(parcel.control_ca)
-        roster.set_tokens(parcel)
+        receiver.receive(tokens)
 
     return router
 
@@ -105,13 +116,13 @@ def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:
     return check
 
 
-def _admit_control(trust: ControlTrust) -> Callable[[Request], Awaitable[None]]:
+def _admit_control(token: str | None) -> Callable[[Request], Awaitable[None]]:
     """Require the operator token, on the Unix socket too.
 
     A caller that could replace a bot's token would receive the messages of its users.
     """
-    if trust.operator_token is not None:
-        return _admit(trust.operator_token)
+    if token is not None:
+        return _admit(token)
 
     async def refuse(_: Request) -> None:
         raise Unauthorized("This gateway has no operator token, so it cannot know control.")
@@ -120,12 +131,12 @@ def _admit_control(trust: ControlTrust) -> Callable[[Request], Awaitable[None]]:
 
 
 def _readiness(
-    bus: Bus, roster: ChannelRegistry
+    bus: Bus, registry: ChannelRegistry
 ) -> Callable[[], Awaitable[Sequence[ComponentStatus]]]:
     async def check() -> Sequence[ComponentStatus]:
         return (
             ComponentStatus(name="nats", ok=not bus.failure_reason, detail=bus.failure_reason),
-            *roster.state(),
+            *registry.state(),
         )
 
     return check

@@ -1,16 +1,18 @@
-"""The interface of a channel (`Channel`) and its collaborators: users, control, files.
-
-Used by `channel_registry`, implemented in `telegram`.
-"""
+"""The interfaces of a channel and its factory, and the directory of the configured conversations."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.wire.activity import DmActivity
-from choir_common.wire.messages import ChannelCommand, DeliveryReceipt, DmBinding, OutboundMessage
+from choir_common.wire.messages import (
+    ChannelCommand,
+    DeliveryReceipt,
+    DmBinding,
+    GatewayBinding,
+    OutboundMessage,
+)
 from choir_common.wire.operator import ComponentStatus
 
 
@@ -18,7 +20,7 @@ class Channel(Protocol):
     """A channel with its own task for incoming messages."""
 
     async def run(self) -> None:
-        """Receive messages until cancelled."""
+        """Receive messages until cancelled; return if the channel has no connection of its own."""
         ...
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
@@ -34,15 +36,31 @@ class Channel(Protocol):
         ...
 
     async def take_update(self, body: bytes, secret: str) -> None:
-        """Store an update from the bot's webhook; returns once it is durable.
+        """Store an update from the channel's webhook; returns once it is durable.
 
-        Raises Unauthorized for a wrong secret, NotFound if the bot has no webhook, InvalidRequest,
+        Raises Unauthorized for a wrong secret, NotFound if the channel has no webhook, InvalidRequest,
         Unavailable.
         """
         ...
 
-    def state(self) -> ComponentStatus:
-        """Return the state of the channel."""
+    def state(self) -> ComponentStatus | None:
+        """Return the state of the channel; None if it has no connection that could fail."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSecrets:
+    """The values of a gateway's secrets, None for those that are not set."""
+
+    token: str | None = field(default=None, repr=False)
+    webhook: str | None = field(default=None, repr=False)
+
+
+class ChannelFactory(Protocol):
+    """The factory of the channels of one type."""
+
+    def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
+        """Return the channel of a configured gateway; it does not run yet."""
         ...
 
 
@@ -64,12 +82,3 @@ class ConversationDirectory:
             if dm.gateway == gateway and dm.user_id == user_id:
                 return dm
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelDependencies:
-    """Collaborators of every channel."""
-
-    control: ControlClient
-    files: OutboxFilesClient
-    contacts: ConversationDirectory

@@ -93,7 +93,7 @@ class CommandHandler:
         config = self._hands.configuration.current.config
         found = config.dms.get(dm)
         # console users have choirctl; others can only type commands
-        if found is None or config.gateways[found.gateway].type == "console":
+        if found is None or config.gateways[found.gateway].channel.uses_choir_api:
             return note
         return replace_choirctl_commands(note, CHAT_COMMANDS)
 

@@ -111,7 +111,7 @@ class InboxService:
         with a changed text, and after an error it would repeat it endlessly.
         """
         found = snapshot.config.gateways.get(message.gateway)
-        if stored.earlier_text is None or found is None or found.type != "console":
+        if stored.earlier_text is None or found is None or not found.channel.uses_choir_api:
             return
         # The stored text was masked with the secrets of that time; mask those that were added
         # since.
@@ -235,7 +235,7 @@ def _leaving(snapshot: ConfigSnapshot, agent_id: str | None) -> str | None:
 def _how_to_start(snapshot: ConfigSnapshot, dm: str, agent_id: str | None) -> str:
     """Return how this user can start the agent; users of a phone have no choirctl."""
     found = snapshot.config.dms[dm]
-    if snapshot.config.gateways[found.gateway].type == "console":
+    if snapshot.config.gateways[found.gateway].channel.uses_choir_api:
         return f"choirctl agent start {agent_id}"
     return f"/start {agent_id}" if found.admin else f"an admin does that with /start {agent_id}"
 

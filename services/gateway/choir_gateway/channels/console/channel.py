@@ -1,8 +1,7 @@
 """The event streams of the console, with the messages that a client missed.
 
-Called by `console` (accept, follow, press) and `channel_registry` (deliver, show). Messages are not
-stored here. A client with `Last-Event-ID` first receives the later messages from control's outbox,
-then new ones. An agent's activity is shown only to clients that are connected.
+Messages are not stored here. A client with `Last-Event-ID` first receives the later messages from
+control's outbox, then new ones. An agent's activity is shown only to clients that are connected.
 """
 
 import asyncio
@@ -10,6 +9,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import assert_never
 
 import structlog
 
@@ -22,6 +22,7 @@ from choir_common.wire.messages import (
     ButtonPress,
     ButtonResponse,
     DeliveryReceipt,
+    GatewayBinding,
     HistoryRequest,
     InboundAccepted,
     InboundMessage,
@@ -30,6 +31,7 @@ from choir_common.wire.messages import (
     QuotedMessage,
 )
 from choir_gateway.channels.console.spool import FileSpool
+from choir_gateway.channels.interface import ChannelSecrets
 
 log = structlog.get_logger("choir.gateway.console")
 
@@ -73,7 +75,7 @@ class _EventStream:
 
 
 class ConsoleChannel:
-    """Hub of the open streams and the open cards, by DM."""
+    """Channel of all console gateways: the open streams and the open cards, by DM."""
 
     def __init__(
         self, control: ControlClient, spool: FileSpool, outbox_files: OutboxFilesClient
@@ -81,28 +83,28 @@ class ConsoleChannel:
         self.spool = spool
         self._control = control
         self._outbox_files = outbox_files
-        self._followers: dict[str, set[_EventStream]] = {}
+        self._streams: dict[str, set[_EventStream]] = {}
         self._cards: dict[str, dict[str, DmActivity]] = {}
         self._closed = False
 
-    async def accept(self, gateway: str, dm: str, saying: ConsoleMessage) -> InboundAccepted:
+    async def accept(self, gateway: str, dm: str, message: ConsoleMessage) -> InboundAccepted:
         """Store a user's message; returns once it is durable.
 
         Raises NotFound for a file that belongs to another DM or was deleted.
         """
-        files = [await self.spool.read_description(dm, ref) for ref in saying.files]
+        files = [await self.spool.read_description(dm, ref) for ref in message.files]
         return await self._control.accept(
             InboundMessage(
                 gateway=gateway,
                 dm=dm,
                 # Clients choose the keys, so those of different DMs must not collide.
-                update_id=f"{dm}:{saying.key}",
-                text=saying.text,
+                update_id=f"{dm}:{message.key}",
+                text=message.text,
                 sent_at=datetime.now(UTC),
                 attachments=tuple(files),
-                message_id=saying.key if len(saying.key) <= MAX_MESSAGE_ID else None,
-                edits=saying.edits,
-                reply_to=saying.reply_to,
+                message_id=message.key if len(message.key) <= MAX_MESSAGE_ID else None,
+                edits=message.edits,
+                reply_to=message.reply_to,
             )
         )
 
@@ -114,39 +116,55 @@ class ConsoleChannel:
         """Return the messages of a DM after an id."""
         return await self._control.history(HistoryRequest(dm=dm, after=after, limit=limit))
 
-    async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
+    async def run(self) -> None:
+        """Return at once: clients connect through the HTTP routes."""
+
+    async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
         """Send a message to all open streams of its DM; other clients read it from the outbox.
 
         The files are fetched first, because control deletes its copies once this returns.
         """
         detail = "; ".join(
-            [why for each in message.attachments if (why := await self._fetch_file(message, each))]
+            [
+                reason
+                for attachment in message.attachments
+                if (reason := await self._fetch_file(message, attachment))
+            ]
         )
-        for follower in self._followers.get(message.dm, ()):
-            follower.send(message)
-        number = str(message.outbox_id)
+        for stream in self._streams.get(message.dm, ()):
+            stream.send(message)
         return DeliveryReceipt(
-            outbox_id=message.outbox_id, status="delivered", detail=detail, message_id=number
+            outbox_id=message.outbox_id,
+            status="delivered",
+            detail=detail,
+            message_id=str(message.outbox_id),
         )
 
     @contextlib.asynccontextmanager
-    async def open_upload(self, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def open_file(self, ref: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yield the bytes of a file that a user uploaded; raises NotFound if it was deleted."""
         yield await self.spool.open_upload(ref)
 
-    async def open_file(
+    async def open_sent_file(
         self, dm: str, outbox_id: int, ref: str
     ) -> tuple[Attachment, AsyncIterator[bytes]]:
         """Return a file of a message and its bytes; raises NotFound."""
         page = await self.history(dm, outbox_id - 1, 1)
         for message in page.messages:
-            for each in message.attachments:
-                if message.outbox_id == outbox_id and each.ref == ref:
-                    await self._fetch_file(message, each)
-                    return each, await self.spool.open_outgoing(dm, outbox_id, ref)
+            for attachment in message.attachments:
+                if message.outbox_id == outbox_id and attachment.ref == ref:
+                    await self._fetch_file(message, attachment)
+                    return attachment, await self.spool.open_outgoing(dm, outbox_id, ref)
         raise NotFound(f"No message {outbox_id} of this conversation has such a file.")
 
-    def show(self, activity: DmActivity) -> None:
+    async def take_update(self, body: bytes, secret: str) -> None:
+        """Raise NotFound: consoles have no webhook."""
+        raise NotFound("A console has no webhook.")
+
+    def state(self) -> None:
+        """Return None: the console has no connection that could fail."""
+
+    def show(self, activity: DmActivity, user_id: str) -> None:
         """Send an activity to all open streams of its DM; open cards are repeated to later clients."""
         match activity.what:
             case Card(done=True) as card:
@@ -158,38 +176,40 @@ class ConsoleChannel:
                     del cards[next(iter(cards))]
             case Typing() | Idle():
                 pass
-        for follower in self._followers.get(activity.dm, ()):
-            follower.show(activity)
+            case other:
+                assert_never(other)
+        for stream in self._streams.get(activity.dm, ()):
+            stream.show(activity)
 
     def close(self) -> None:
         """End all streams, so that the server can stop."""
         self._closed = True
-        for followers in self._followers.values():
-            for follower in followers:
-                follower.send(None)
+        for streams in self._streams.values():
+            for stream in streams:
+                stream.send(None)
 
     async def follow(self, dm: str, after: int | None) -> AsyncIterator[bytes]:
         """Yield the event stream of a DM; `after` is the last id that the client has."""
-        follower = _EventStream()
+        stream = _EventStream()
         # Registered before the outbox is read, so that messages arriving meanwhile wait in the
         # queue.
-        self._followers.setdefault(dm, set()).add(follower)
+        self._streams.setdefault(dm, set()).add(stream)
         try:
             yield KEEPALIVE
             for card in list(self._cards.get(dm, {}).values()):
-                yield _shown(card)
+                yield _activity_event(card)
             seen = after or 0
             if after is not None:
                 async for message in self._replay(dm, after):
                     seen = message.outbox_id
-                    yield _event(message)
-            async for piece in self._live(follower, seen):
+                    yield _message_event(message)
+            async for piece in self._live(stream, seen):
                 yield piece
         except ChoirError as error:
             # The client reconnects and resumes after the last id that it has.
             log.warning("stream ended", dm=dm, reason=error.message)
         finally:
-            self._forget(dm, follower)
+            self._forget(dm, stream)
 
     async def _replay(self, dm: str, after: int) -> AsyncIterator[OutboundMessage]:
         while True:
@@ -200,54 +220,70 @@ class ConsoleChannel:
             if len(page.messages) < PAGE:
                 return
 
-    async def _live(self, follower: _EventStream, seen: int) -> AsyncIterator[bytes]:
-        while not (self._closed or follower.cut):
+    async def _live(self, stream: _EventStream, seen: int) -> AsyncIterator[bytes]:
+        while not (self._closed or stream.cut):
             try:
                 async with asyncio.timeout(KEEPALIVE_S):
-                    heard = await follower.queue.get()
+                    item = await stream.queue.get()
             except TimeoutError:
                 yield KEEPALIVE
                 continue
-            match heard:
+            match item:
                 case None:
                     return
                 case DmActivity():
-                    yield _shown(heard)
+                    yield _activity_event(item)
                 # A delivery that was repeated after a lost receipt has an id that was sent before.
-                case OutboundMessage() if heard.outbox_id > seen:
-                    seen = heard.outbox_id
-                    yield _event(heard)
+                case OutboundMessage() if item.outbox_id > seen:
+                    seen = item.outbox_id
+                    yield _message_event(item)
                 case OutboundMessage():
                     pass
+                case other:
+                    assert_never(other)
 
-    async def _fetch_file(self, message: OutboundMessage, each: Attachment) -> str:
+    async def _fetch_file(self, message: OutboundMessage, attachment: Attachment) -> str:
         """Fetch a file into the spool; return the reason if that is impossible, or else ""."""
         try:
             await self.spool.store_outgoing(
-                message.dm, message.outbox_id, each.ref, self._bytes_of(message.outbox_id, each.ref)
+                message.dm,
+                message.outbox_id,
+                attachment.ref,
+                self._read_from_control(message.outbox_id, attachment.ref),
             )
         except (NotFound, TooLarge) as error:
-            return f"{each.name}: {error.message}"
+            return f"{attachment.name}: {error.message}"
         return ""
 
-    async def _bytes_of(self, outbox_id: int, ref: str) -> AsyncIterator[bytes]:
+    async def _read_from_control(self, outbox_id: int, ref: str) -> AsyncIterator[bytes]:
         async with self._outbox_files.open(outbox_id, ref) as pieces:
             async for piece in pieces:
                 yield piece
 
-    def _forget(self, dm: str, follower: _EventStream) -> None:
-        followers = self._followers.get(dm, set())
-        followers.discard(follower)
-        if not followers:
-            self._followers.pop(dm, None)
+    def _forget(self, dm: str, stream: _EventStream) -> None:
+        streams = self._streams.get(dm, set())
+        streams.discard(stream)
+        if not streams:
+            self._streams.pop(dm, None)
 
 
-def _event(message: OutboundMessage) -> bytes:
+class ConsoleChannelFactory:
+    """Factory of console channels: one object serves all console gateways."""
+
+    def __init__(self, console: ConsoleChannel) -> None:
+        self._console = console
+
+    def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> ConsoleChannel:
+        """Return the channel."""
+        return self._console
+
+
+def _message_event(message: OutboundMessage) -> bytes:
     kind = "message" if message.edits is None else "edit"
     return render_event(ServerSentEvent(str(message.outbox_id), kind, message.model_dump_json()))
 
 
-def _shown(activity: DmActivity) -> bytes:
+def _activity_event(activity: DmActivity) -> bytes:
     """Return the SSE event without an id, because no client resumes from it."""
     kind = "card" if isinstance(activity.what, Card) else "activity"
     return render_event(ServerSentEvent("", kind, activity.what.model_dump_json()))

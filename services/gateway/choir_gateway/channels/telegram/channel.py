@@ -1,5 +1,4 @@
-"""One Telegram bot: receives updates, sends messages and files. Made by `factory`, run by
-`channel_registry`."""
+"""One Telegram bot: receives updates, sends messages and files."""
 
 import asyncio
 import contextlib
@@ -10,17 +9,13 @@ import httpx2
 from telegram import Bot
 from telegram.request import HTTPXRequest
 
+from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import NotFound
 from choir_common.http.client import make_client
 from choir_common.wire.activity import DmActivity
-from choir_common.wire.messages import (
-    DeliveryReceipt,
-    GatewayBinding,
-    InboundMessage,
-    OutboundMessage,
-)
+from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
-from choir_gateway.channels.interface import ChannelDependencies
+from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.telegram.activity import ActivityDisplay
 from choir_gateway.channels.telegram.files import download_file
 from choir_gateway.channels.telegram.menu import CommandMenu
@@ -41,29 +36,44 @@ class TelegramChannel:
     def __init__(
         self,
         gateway: GatewayBinding,
+        *,
         bot: Bot,
         requests: Sequence[HTTPXRequest],
         downloads: httpx2.AsyncClient,
-        hook_secret: str | None,
-        neighbours: ChannelDependencies,
+        webhook_secret: str | None,
+        control: ControlClient,
+        files: OutboxFilesClient,
+        conversations: ConversationDirectory,
     ) -> None:
         self._name = gateway.name
         self._bot = bot
         self._requests = requests
         self._downloads = downloads
-        self._contacts = neighbours.contacts
-        pace = RateLimiter()
-        self._sending = MessageSender(bot, neighbours, pace)
-        self._notes = NoteQueue(self._sending)
-        self._presence = ActivityDisplay(bot, pace, neighbours.control)
-        self._menu = CommandMenu(bot, neighbours.contacts)
-        intake = UpdateHandler(bot, gateway.name, neighbours, self._on_message)
+        self._conversations = conversations
+        rate_limiter = RateLimiter()
+        self._sender = MessageSender(bot, control=control, files=files, rate_limiter=rate_limiter)
+        self._notes = NoteQueue(self._sender)
+        self._activity = ActivityDisplay(bot, rate_limiter, control)
+        self._menu = CommandMenu(bot, conversations)
+        handler = UpdateHandler(
+            bot,
+            gateway.name,
+            control=control,
+            conversations=conversations,
+            notes=self._notes,
+            menu=self._menu,
+        )
         self._incoming: UpdatePoller | WebhookReceiver
-        if gateway.webhook is not None and hook_secret is not None:
-            url = gateway.webhook.url
-            self._incoming = WebhookReceiver(bot, gateway.name, url, hook_secret, intake)
+        if gateway.webhook is not None and webhook_secret is not None:
+            self._incoming = WebhookReceiver(
+                bot,
+                gateway.name,
+                url=gateway.webhook.url,
+                secret=webhook_secret,
+                handler=handler,
+            )
         else:
-            self._incoming = UpdatePoller(bot, gateway.name, intake)
+            self._incoming = UpdatePoller(bot, gateway.name, handler)
 
     async def run(self) -> None:
         """Receive updates until cancelled."""
@@ -73,26 +83,28 @@ class TelegramChannel:
             await stack.enter_async_context(self._downloads)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._incoming.run())
-            tasks.create_task(self._presence.run())
+            tasks.create_task(self._activity.run())
             tasks.create_task(self._notes.run())
             tasks.create_task(self._show_menus())
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
-        """Send a message with its files to a user; raises as Sending.deliver does."""
-        return await self._sending.deliver(message, user_id)
+        """Send a message with its files to a user; raises as MessageSender.deliver does."""
+        return await self._sender.deliver(message, user_id)
 
     def show(self, activity: DmActivity, user_id: str) -> None:
         """Show an agent's activity; returns at once."""
         if user_id.isdigit():
-            self._presence.show(activity, user_id)
+            self._activity.show(activity, user_id)
 
     def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Yield the bytes of a file that a user sent; raises as files.download does."""
+        """Yield the bytes of a file that a user sent; raises as `download_file` does."""
         return download_file(self._bot, self._downloads, ref)
 
     async def take_update(self, body: bytes, secret: str) -> None:
-        """Store an update from the webhook; raises NotFound without one, and as WebhookReceiver.store_update
-        does."""
+        """Store an update from the webhook.
+
+        Raises NotFound if the bot has no webhook, and as WebhookReceiver.store_update does.
+        """
         if not isinstance(self._incoming, WebhookReceiver):
             raise NotFound(f"The bot {self._name!r} has no webhook.")
         await self._incoming.store_update(body, secret)
@@ -102,21 +114,19 @@ class TelegramChannel:
         return ComponentStatus(name=self._name, ok=True, detail=self._incoming.error or "")
 
     async def _show_menus(self) -> None:
-        for dm in list(self._contacts.by_name.values()):
+        for dm in list(self._conversations.by_name.values()):
             if dm.gateway == self._name:
                 await self._menu.show(dm)
 
-    async def _on_message(self, message: InboundMessage, note: str | None) -> None:
-        dm = self._contacts.by_name.get(message.dm)
-        if dm is None:
-            return
-        if note is not None:
-            self._notes.add(dm.user_id, note)
-        await self._menu.show(dm)
-
 
 def make_telegram_channel(
-    gateway: GatewayBinding, token: str, hook_secret: str | None, neighbours: ChannelDependencies
+    gateway: GatewayBinding,
+    *,
+    token: str,
+    webhook_secret: str | None,
+    control: ControlClient,
+    files: OutboxFilesClient,
+    conversations: ConversationDirectory,
 ) -> TelegramChannel:
     """Return the channel of a configured bot."""
     api = (gateway.api_url or PUBLIC_API).rstrip("/")
@@ -129,8 +139,16 @@ def make_telegram_channel(
         request=sending,
         get_updates_request=polling,
     )
-    downloads = make_client(api)
-    return TelegramChannel(gateway, bot, (sending, polling), downloads, hook_secret, neighbours)
+    return TelegramChannel(
+        gateway,
+        bot=bot,
+        requests=(sending, polling),
+        downloads=make_client(api),
+        webhook_secret=webhook_secret,
+        control=control,
+        files=files,
+        conversations=conversations,
+    )
 
 
 def _requests(connections: int) -> HTTPXRequest:

@@ -1,4 +1,4 @@
-"""The menu of commands of each configured user. Called by `channel`.
+"""The menu of commands of each configured user.
 
 Telegram stores a menu per chat, so strangers, whom the bot ignores, see none.
 """
@@ -21,9 +21,9 @@ MAX_SUMMARY = 256
 class CommandMenu:
     """Command menus of one bot, by user."""
 
-    def __init__(self, bot: Bot, contacts: ConversationDirectory) -> None:
+    def __init__(self, bot: Bot, conversations: ConversationDirectory) -> None:
         self._bot = bot
-        self._contacts = contacts
+        self._conversations = conversations
         self._shown: dict[str, tuple[BotCommand, ...]] = {}
 
     async def show(self, dm: DmBinding) -> None:
@@ -42,7 +42,7 @@ class CommandMenu:
     def _for(self, dm: DmBinding) -> tuple[BotCommand, ...]:
         commands = {
             menu_name(command): BotCommand(menu_name(command), command.summary[:MAX_SUMMARY])
-            for command in reversed(self._contacts.commands)
+            for command in reversed(self._conversations.commands)
             if dm.admin or not command.admin
         }
         return tuple(reversed(commands.values()))[:MAX_COMMANDS]

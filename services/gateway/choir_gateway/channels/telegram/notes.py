@@ -1,6 +1,6 @@
 """Queue of control's notes to users: the result of a command, or that nobody answers soon.
 
-Filled by `channel`, which also runs it; sends through `sender`. The notes of a chat are sent in
+The notes of a chat are sent in
 order, and neither updates nor other chats wait for them. They are in memory only: the effects of a
 command are durable, and its result can be requested again.
 """
@@ -21,8 +21,8 @@ MAX_PENDING = 50
 class NoteQueue:
     """Queues of the pending notes of one bot, by user."""
 
-    def __init__(self, sending: MessageSender) -> None:
-        self._sending = sending
+    def __init__(self, sender: MessageSender) -> None:
+        self._sender = sender
         self._waiting: dict[str, deque[str]] = {}
         self._begun: asyncio.Queue[str] = asyncio.Queue()
 
@@ -47,7 +47,7 @@ class NoteQueue:
         waiting = self._waiting[user_id]
         while waiting:
             try:
-                await self._sending.send_note(user_id, waiting.popleft())
+                await self._sender.send_note(user_id, waiting.popleft())
             except Exception:  # outermost loop of the notes: continue with the next
                 log.exception("note not said", user_id=user_id)
         del self._waiting[user_id]

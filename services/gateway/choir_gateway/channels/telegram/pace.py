@@ -1,7 +1,6 @@
 """Rate limiter for Telegram: 30 messages a second per bot, one a second per chat, with short bursts.
 
-Used by `api_call` and `activity` before each message. They handle a 429 response that arrives
-nevertheless.
+Callers also handle a 429 response, which may arrive nevertheless.
 """
 
 import asyncio
@@ -35,7 +34,9 @@ class RateLimiter:
                 await self._chat(chat).acquire()
                 await self._bot.acquire()
         except TimeoutError:
-            raise Unavailable("Much is being said on this bot.", retry_after_s=1.0) from None
+            raise Unavailable(
+                "The rate limit of this bot is exhausted.", retry_after_s=1.0
+            ) from None
 
     def is_free(self, chat: str) -> bool:
         """Return True if an unimportant message may be sent now without delaying a reply."""

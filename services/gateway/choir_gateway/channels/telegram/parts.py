@@ -1,4 +1,4 @@
-"""Splitting of an outbound message into parts, each sent by one call. Pure; called by `sender`."""
+"""Splitting of an outbound message into parts, each sent by one call. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -38,24 +38,24 @@ def split_message(message: OutboundMessage) -> Sequence[MessagePart]:
     fits = utf16_length(plain_text(styled)) <= CAPTION_LIMIT - len(REPEATED_LABEL)
     if len(files) == 1 and fits and not message.buttons and message.edits is None:
         return (replace(files[0], caption=styled),)
-    words = [TextPart(part) for part in split_text(styled, LIMIT - len(REPEATED_LABEL))]
-    if words and message.buttons:
-        words[-1] = replace(words[-1], buttons=message.buttons)
-    return (*words, *files)
+    texts = [TextPart(text) for text in split_text(styled, LIMIT - len(REPEATED_LABEL))]
+    if texts and message.buttons:
+        texts[-1] = replace(texts[-1], buttons=message.buttons)
+    return (*texts, *files)
 
 
-def label_repeated(parcel: MessagePart) -> MessagePart:
+def label_repeated(part: MessagePart) -> MessagePart:
     """Return the part with a note that the user may have received it before."""
-    match parcel:
+    match part:
         case TextPart():
-            return label_repeated_text(parcel)
+            return label_repeated_text(part)
         case FilePart(_, caption):
-            return replace(parcel, caption=(TextRun(REPEATED_LABEL), *caption))
+            return replace(part, caption=(TextRun(REPEATED_LABEL), *caption))
 
 
-def label_repeated_text(words: TextPart) -> TextPart:
+def label_repeated_text(part: TextPart) -> TextPart:
     """Return the text with a note that the user may have received it before."""
-    return replace(words, styled=(TextRun(REPEATED_LABEL), *words.styled))
+    return replace(part, styled=(TextRun(REPEATED_LABEL), *part.styled))
 
 
 def _styled(message: OutboundMessage) -> Styled:

@@ -1,7 +1,4 @@
-"""Long polling for updates; an update is confirmed only once control has stored it.
-
-Run by `channel`; passes updates to `update_handler`.
-"""
+"""Long polling for updates; an update is confirmed only once control has stored it."""
 
 import asyncio
 
@@ -23,10 +20,10 @@ READ_S = POLL_S + 10
 class UpdatePoller:
     """Receiver of one bot's updates by long polling."""
 
-    def __init__(self, bot: Bot, gateway: str, intake: UpdateHandler) -> None:
+    def __init__(self, bot: Bot, gateway: str, handler: UpdateHandler) -> None:
         self._bot = bot
         self._gateway = gateway
-        self._intake = intake
+        self._handler = handler
         self._offset: int | None = None
         self.error: str | None = "has not reached Telegram yet"
 
@@ -62,7 +59,7 @@ class UpdatePoller:
         )
         self.error = None
         for update in updates:
-            await self._intake.handle(self._intake.parse(update))
+            await self._handler.handle(self._handler.parse(update))
             # Confirm only now, so that Telegram repeats an update that was not stored.
             self._offset = update.update_id + 1
 

@@ -1,6 +1,6 @@
 """Delivery of a message to Telegram in parts: none is dropped, and a possible repetition is labelled.
 
-Called by `channel`, and by `notes`. The number of parts that have arrived is kept in memory and by
+The number of parts that have arrived is kept in memory and by
 control. A repeated delivery therefore resumes after them, also after a restart, and a complete one
 is not sent again.
 """
@@ -15,10 +15,10 @@ from typing import assert_never
 import structlog
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, ReplyParameters
 
+from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
 from choir_common.wire.messages import DeliveryProgress, DeliveryReceipt, OutboundMessage
-from choir_gateway.channels.interface import ChannelDependencies
 from choir_gateway.channels.telegram.api_call import NO_PREVIEW, Call, RefusedError, call_telegram
 from choir_gateway.channels.telegram.chunks import LIMIT, split_text
 from choir_gateway.channels.telegram.pace import RateLimiter
@@ -59,7 +59,7 @@ class _DeliveryState:
 
     # One attempt at a time: control may repeat a delivery while a large file is still being sent.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    parcels: int = 0
+    parts: int = 0
     unknown_outcomes: int = 0
     """How often the next part, a file, was sent with an unknown outcome."""
     message_id: str | None = None
@@ -78,11 +78,18 @@ class _Target:
 class MessageSender:
     """Sender of the messages and files of one bot."""
 
-    def __init__(self, bot: Bot, neighbours: ChannelDependencies, pace: RateLimiter) -> None:
+    def __init__(
+        self,
+        bot: Bot,
+        *,
+        control: ControlClient,
+        files: OutboxFilesClient,
+        rate_limiter: RateLimiter,
+    ) -> None:
         self._bot = bot
-        self._control = neighbours.control
-        self._files = neighbours.files
-        self._pace = pace
+        self._control = control
+        self._files = files
+        self._rate_limiter = rate_limiter
         self._deliveries: OrderedDict[tuple[int, datetime], _DeliveryState] = OrderedDict()
         self._slots = asyncio.Semaphore(CONCURRENT_FILES)
 
@@ -119,18 +126,18 @@ class MessageSender:
         except (Unavailable, RefusedError) as error:
             log.warning("note not sent", reason=str(error))
 
-    async def _send_with_retries(self, words: TextPart, place: _Target) -> None:
+    async def _send_with_retries(self, part: TextPart, target: _Target) -> None:
         """Send a text that nobody repeats; raises Unavailable after the deadline."""
-        saying = words
+        attempt = part
         while True:
             try:
-                await self._send_text(saying, place)
+                await self._send_text(attempt, target)
             except Unavailable as error:
                 wait_s = error.retry_after_s or NOTE_RETRY_S
-                if asyncio.get_running_loop().time() + wait_s > place.deadline:
+                if asyncio.get_running_loop().time() + wait_s > target.deadline:
                     raise
                 if isinstance(error, OutcomeUnknown):
-                    saying = label_repeated_text(words)
+                    attempt = label_repeated_text(part)
                 await asyncio.sleep(wait_s)
             else:
                 return
@@ -141,24 +148,24 @@ class MessageSender:
         """Send the parts of a message that have not arrived yet."""
         deadline = asyncio.get_running_loop().time() + SEND_TIMEOUT_S
         # Control knows more than this process after a restart of the gateway.
-        if message.partly_sent is not None and message.partly_sent.parcels > delivery.parcels:
-            delivery.parcels = message.partly_sent.parcels
+        if message.partly_sent is not None and message.partly_sent.parcels > delivery.parts:
+            delivery.parts = message.partly_sent.parcels
             delivery.message_id = message.partly_sent.message_id
-        parcels, first = split_message(message), delivery.parcels
-        for number in range(first, len(parcels)):
-            parcel, place = parcels[number], _Target(user_id, deadline)
+        parts, first = split_message(message), delivery.parts
+        for number in range(first, len(parts)):
+            part, target = parts[number], _Target(user_id, deadline)
             edited = None
             if number == 0:
-                place = replace(place, reply=_reply(message))
+                target = replace(target, reply=_reply(message))
                 edited = message.edits.message_id if message.edits else None
             # Repeating an edit does no harm, so it needs no label.
             if message.maybe_repeated and number == first and edited is None:
-                parcel = label_repeated(parcel)
-            made = await self._send(delivery, message.outbox_id, parcel, place, edited)
-            if isinstance(parcel, TextPart) or delivery.message_id is None:
-                delivery.message_id = made
-            delivery.parcels, delivery.unknown_outcomes = number + 1, 0
-            if number + 1 < len(parcels):
+                part = label_repeated(part)
+            sent_id = await self._send(delivery, message.outbox_id, part, target, edited)
+            if isinstance(part, TextPart) or delivery.message_id is None:
+                delivery.message_id = sent_id
+            delivery.parts, delivery.unknown_outcomes = number + 1, 0
+            if number + 1 < len(parts):
                 await self._store_progress(message, delivery)
         delivery.is_complete = True
 
@@ -167,7 +174,7 @@ class MessageSender:
         await self._control.keep_progress(
             DeliveryProgress(
                 outbox_id=message.outbox_id,
-                parcels=delivery.parcels,
+                parcels=delivery.parts,
                 message_id=delivery.message_id,
             )
         )
@@ -176,35 +183,35 @@ class MessageSender:
         self,
         delivery: _DeliveryState,
         outbox_id: int,
-        parcel: MessagePart,
-        place: _Target,
+        part: MessagePart,
+        target: _Target,
         edited: str | None,
     ) -> str | None:
-        match parcel:
+        match part:
             case TextPart():
-                if edited is not None and await self._edit(parcel, edited, place):
+                if edited is not None and await self._edit(part, edited, target):
                     return edited
-                return await self._send_text(parcel, place)
+                return await self._send_text(part, target)
             case FilePart():
-                return await self._send_file(delivery, outbox_id, parcel, place)
+                return await self._send_file(delivery, outbox_id, part, target)
             case other:
                 assert_never(other)
 
-    async def _edit(self, words: TextPart, message_id: str, place: _Target) -> bool:
+    async def _edit(self, part: TextPart, message_id: str, target: _Target) -> bool:
         """Edit an earlier message; return False if a new one must be sent instead."""
 
         def edit(text: str, mode: str | None) -> Call:
             return lambda: self._bot.edit_message_text(
                 text,
-                int(place.chat),
+                int(target.chat),
                 int(message_id),
                 parse_mode=mode,
-                reply_markup=_keyboard(words.buttons),
+                reply_markup=_keyboard(part.buttons),
                 link_preview_options=NO_PREVIEW,
             )
 
         try:
-            await self._styled_or_plain(words, edit, place)
+            await self._styled_or_plain(part, edit, target)
         except RefusedError as refusal:
             if refusal.blocks_user:
                 raise
@@ -212,33 +219,33 @@ class MessageSender:
             return "is not modified" in refusal.text
         return True
 
-    async def _send_text(self, words: TextPart, place: _Target) -> str | None:
+    async def _send_text(self, part: TextPart, target: _Target) -> str | None:
         def say(text: str, mode: str | None) -> Call:
             return lambda: self._bot.send_message(
-                int(place.chat),
+                int(target.chat),
                 text,
                 parse_mode=mode,
-                reply_markup=_keyboard(words.buttons),
-                reply_parameters=place.reply,
+                reply_markup=_keyboard(part.buttons),
+                reply_parameters=target.reply,
                 link_preview_options=NO_PREVIEW,
             )
 
-        return await self._styled_or_plain(words, say, place)
+        return await self._styled_or_plain(part, say, target)
 
-    async def _styled_or_plain(self, words: TextPart, call: TextCall, place: _Target) -> str | None:
-        styled = any(run.marks for run in words.styled)
+    async def _styled_or_plain(self, part: TextPart, call: TextCall, target: _Target) -> str | None:
+        styled = any(run.marks for run in part.styled)
         if styled:
             try:
-                return await self._call(call(to_html(words.styled), "HTML"), place)
+                return await self._call(call(to_html(part.styled), "HTML"), target)
             except RefusedError as refusal:
                 # Telegram's error for HTML that it cannot parse; then send the text without marks.
                 if "parse entities" not in refusal.text:
                     raise
                 log.warning("formatting refused", reason=refusal.text)
-        return await self._call(call(plain_text(words.styled), None), place)
+        return await self._call(call(plain_text(part.styled), None), target)
 
     async def _send_file(
-        self, delivery: _DeliveryState, outbox_id: int, parcel: FilePart, place: _Target
+        self, delivery: _DeliveryState, outbox_id: int, part: FilePart, target: _Target
     ) -> str | None:
         """Send a file; after several attempts with an unknown outcome, send a notice instead."""
         if delivery.unknown_outcomes >= MAX_FILE_ATTEMPTS:
@@ -246,62 +253,62 @@ class MessageSender:
                 f"the connection broke or was too slow {delivery.unknown_outcomes} times; "
                 "perhaps it has arrived"
             )
-            return await self._report_lost_file(outbox_id, parcel, place, why)
+            return await self._report_lost_file(outbox_id, part, target, why)
         async with self._slots:
             try:
-                return await self._upload_or_report(outbox_id, parcel, place)
+                return await self._upload_or_report(outbox_id, part, target)
             except (OutcomeUnknown, asyncio.CancelledError):
                 # Cancelled means that it took longer than control waits.
                 delivery.unknown_outcomes += 1
                 raise
 
     async def _upload_or_report(
-        self, outbox_id: int, parcel: FilePart, place: _Target
+        self, outbox_id: int, part: FilePart, target: _Target
     ) -> str | None:
         """Send a file as its kind or as a document; send a notice if Telegram refuses both."""
         try:
-            return await self._upload(outbox_id, parcel, place)
+            return await self._upload(outbox_id, part, target)
         except RefusedError as refusal:
             if refusal.blocks_user:
                 raise
-            return await self._report_lost_file(outbox_id, parcel, place, refusal.text)
+            return await self._report_lost_file(outbox_id, part, target, refusal.text)
 
     async def _report_lost_file(
-        self, outbox_id: int, parcel: FilePart, place: _Target, why: str
+        self, outbox_id: int, part: FilePart, target: _Target, why: str
     ) -> str | None:
         log.warning("file not sent", outbox_id=outbox_id, reason=why)
-        name = parcel.attachment.name
+        name = part.attachment.name
         sorry = make_plain(f"The file {name} could not be sent: {why.rstrip('.')}.\n")
-        return await self._send_text(TextPart((*sorry, *parcel.caption)), place)
+        return await self._send_text(TextPart((*sorry, *part.caption)), target)
 
-    async def _upload(self, outbox_id: int, parcel: FilePart, place: _Target) -> str | None:
-        attachment = parcel.attachment
+    async def _upload(self, outbox_id: int, part: FilePart, target: _Target) -> str | None:
+        attachment = part.attachment
 
-        def way(kind: AttachmentKind) -> Call:
+        def call(kind: AttachmentKind) -> Call:
             return lambda: upload_file(
-                self._bot, int(place.chat), attachment, kind, spool, parcel.caption, place.reply
+                self._bot, int(target.chat), attachment, kind, spool, part.caption, target.reply
             )
 
         async with fetch_file(self._files, outbox_id, attachment) as spool:
             if attachment.kind != "document":
                 try:
-                    return await self._call(way(attachment.kind), place)
+                    return await self._call(call(attachment.kind), target)
                 except RefusedError as refusal:
                     if refusal.blocks_user:
                         raise
                     log.info("sent as a document", outbox_id=outbox_id, reason=refusal.text)
-            return await self._call(way("document"), place)
+            return await self._call(call("document"), target)
 
-    async def _call(self, call: Call, place: _Target) -> str | None:
-        return await call_telegram(call, self._pace, place.chat, place.deadline)
+    async def _call(self, call: Call, target: _Target) -> str | None:
+        return await call_telegram(call, self._rate_limiter, target.chat, target.deadline)
 
     def _delivery(self, message: OutboundMessage) -> _DeliveryState:
         # The time is part of the key: a restored database assigns ids a second time.
         key = (message.outbox_id, message.at)
-        found = self._deliveries.setdefault(key, _DeliveryState())
+        state = self._deliveries.setdefault(key, _DeliveryState())
         while len(self._deliveries) > MAX_DELIVERIES:
             self._deliveries.popitem(last=False)
-        return found
+        return state
 
 
 def _keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:

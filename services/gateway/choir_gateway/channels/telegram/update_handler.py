@@ -1,7 +1,6 @@
 """Transfer of updates to control; each call returns once the update is durable.
 
-Called by `polling` and `webhook`, one update at a time, so that the messages of a conversation stay
-in order.
+Updates are handled one at a time, so that the messages of a conversation stay in order.
 """
 
 import asyncio
@@ -13,9 +12,12 @@ from telegram import Bot, Update
 from telegram.error import TelegramError
 
 from choir_common.backoff import Backoff
+from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.messages import ButtonPress, InboundMessage
-from choir_gateway.channels.interface import ChannelDependencies
+from choir_gateway.channels.interface import ConversationDirectory
+from choir_gateway.channels.telegram.menu import CommandMenu
+from choir_gateway.channels.telegram.notes import NoteQueue
 from choir_gateway.channels.telegram.update_parser import parse_message, parse_press
 
 log = structlog.get_logger("choir.gateway.telegram")
@@ -24,61 +26,71 @@ FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 10.0
 
 T = TypeVar("T")
-OnHeard = Callable[[InboundMessage, str | None], Awaitable[None]]
-"""Receives a message and control's note for its user, the first time that the message arrives."""
 
 
 class UpdateHandler:
     """Handler of the updates of one bot."""
 
     def __init__(
-        self, bot: Bot, gateway: str, neighbours: ChannelDependencies, listener: OnHeard
+        self,
+        bot: Bot,
+        gateway: str,
+        *,
+        control: ControlClient,
+        conversations: ConversationDirectory,
+        notes: NoteQueue,
+        menu: CommandMenu,
     ) -> None:
         self._bot = bot
         self._gateway = gateway
-        self._control = neighbours.control
-        self._contacts = neighbours.contacts
-        self._on_heard = listener
+        self._control = control
+        self._conversations = conversations
+        self._notes = notes
+        self._menu = menu
 
     def parse(self, update: Update) -> InboundMessage | ButtonPress | None:
         """Return the content of an update; None for strangers, groups and other kinds of updates."""
         if update.callback_query is not None:
             return parse_press(update.callback_query, self._gateway)
-        return parse_message(update, self._gateway, self._contacts)
+        return parse_message(update, self._gateway, self._conversations)
 
-    async def handle(self, said: InboundMessage | ButtonPress | None) -> None:
+    async def handle(self, content: InboundMessage | ButtonPress | None) -> None:
         """Store the content of an update, retrying while control is unavailable."""
-        match said:
+        match content:
             case InboundMessage():
-                await self._accept(said)
+                await self._accept(content)
             case ButtonPress():
-                await self._press(said)
+                await self._press(content)
             case None:
                 pass
             case _:
-                assert_never(said)
+                assert_never(content)
 
     async def _accept(self, message: InboundMessage) -> None:
         accepted = await self._retry(lambda: self._control.accept(message))
+        dm = self._conversations.by_name.get(message.dm)
         # The note of a repeated update was sent before.
-        if accepted is not None and not accepted.duplicate:
-            await self._on_heard(message, accepted.note)
+        if accepted is None or accepted.duplicate or dm is None:
+            return
+        if accepted.note is not None:
+            self._notes.add(dm.user_id, accepted.note)
+        await self._menu.show(dm)
 
     async def _press(self, press: ButtonPress) -> None:
         """Send the press to control, then show its answer; control edits the message through its outbox."""
-        pressed = await self._retry(lambda: self._control.press(press))
-        answer = pressed.answer if pressed else None
+        response = await self._retry(lambda: self._control.press(press))
+        answer = response.answer if response else None
         try:
             await self._bot.answer_callback_query(press.callback_id, answer)
         except TelegramError as error:
             # Too late for the short answer; the decision is visible in the conversation.
             log.info("press not answered", gateway=self._gateway, reason=error.message)
 
-    async def _retry(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
         backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
         while True:
             try:
-                return await ask()
+                return await call()
             except (NotFound, InvalidRequest) as error:
                 log.warning("update refused", gateway=self._gateway, reason=error.message)
                 return None

@@ -1,7 +1,6 @@
 """Updates by webhook: Telegram sends them to a route of the gateway.
 
-Run by `channel`, which also passes on the requests; passes updates to `update_handler`. Telegram repeats an
-update until the response is 200, which means that control has stored it.
+Telegram repeats an update until the response is 200, which means that control has stored it.
 """
 
 import asyncio
@@ -38,13 +37,13 @@ class WebhookReceiver:
     """Receiver of one bot's updates by webhook."""
 
     def __init__(
-        self, bot: Bot, gateway: str, url: str, secret: str, intake: UpdateHandler
+        self, bot: Bot, gateway: str, *, url: str, secret: str, handler: UpdateHandler
     ) -> None:
         self._bot = bot
         self._gateway = gateway
         self._url = url
         self._secret = secret
-        self._intake = intake
+        self._handler = handler
         # One update at a time: concurrent ones would change the order of a conversation.
         self._lock = asyncio.Lock()
         self.error: str | None = "has not told Telegram its webhook yet"
@@ -77,22 +76,22 @@ class WebhookReceiver:
         """
         if not hmac.compare_digest(secret.encode(), self._secret.encode()):
             raise Unauthorized("The webhook's secret is another.")
-        said = self._read(body)
+        content = self._read(body)
         try:
             async with asyncio.timeout(STORE_TIMEOUT_S), self._lock:
-                await self._intake.handle(said)
+                await self._handler.handle(content)
         except TimeoutError:
             raise Unavailable("Control did not store it in time.") from None
 
     def _read(self, body: bytes) -> InboundMessage | ButtonPress | None:
         try:
-            return self._intake.parse(Update.de_json(json.loads(body), self._bot))
+            return self._handler.parse(Update.de_json(json.loads(body), self._bot))
         except NOT_AN_UPDATE as error:
             raise InvalidRequest("This is no update of Telegram's.") from error
 
     async def _set(self) -> None:
-        found = await self._bot.get_webhook_info()
-        if self.error or found.url != self._url:
+        webhook = await self._bot.get_webhook_info()
+        if self.error or webhook.url != self._url:
             await self._bot.set_webhook(
                 self._url,
                 secret_token=self._secret,
@@ -101,7 +100,7 @@ class WebhookReceiver:
                 max_connections=1,
                 drop_pending_updates=False,
             )
-        behind = found.pending_update_count and found.last_error_message
+        behind = webhook.pending_update_count and webhook.last_error_message
         self.error = f"Telegram cannot bring updates: {behind}" if behind else None
 
     def _set_trouble(self, trouble: str) -> None:

@@ -1,0 +1,23 @@
+"""The factories of the channel types, one row per type.
+
+The properties of the types are in `choir_common.wire.channel_types`.
+"""
+
+from choir_common.clients.control import ControlClient, OutboxFilesClient
+from choir_gateway.channels.console.channel import ConsoleChannel, ConsoleChannelFactory
+from choir_gateway.channels.interface import ChannelFactory, ConversationDirectory
+from choir_gateway.channels.telegram.factory import TelegramChannelFactory
+
+
+def make_channel_factories(
+    *,
+    control: ControlClient,
+    files: OutboxFilesClient,
+    conversations: ConversationDirectory,
+    console: ConsoleChannel,
+) -> dict[str, ChannelFactory]:
+    """Return the factory of each channel type."""
+    return {
+        "telegram": TelegramChannelFactory(control, files, conversations),
+        "console": ConsoleChannelFactory(console),
+    }

@@ -1,0 +1,40 @@
+"""Factory of Telegram channels, with a late import of the channel.
+
+Telegram's library takes some 30 MB, which a gateway without a bot does not need.
+"""
+
+import os
+
+from choir_common.clients.control import ControlClient, OutboxFilesClient
+from choir_common.wire.messages import GatewayBinding
+from choir_gateway.channels.interface import Channel, ChannelSecrets, ConversationDirectory
+
+
+class TelegramChannelFactory:
+    """Factory of the channels of Telegram bots."""
+
+    def __init__(
+        self, control: ControlClient, files: OutboxFilesClient, conversations: ConversationDirectory
+    ) -> None:
+        self._control = control
+        self._files = files
+        self._conversations = conversations
+
+    def make(self, gateway: GatewayBinding, secrets: ChannelSecrets) -> Channel:
+        """Return the channel of a bot. Raises ValueError without a token."""
+        if secrets.token is None:
+            raise ValueError(f"The bot {gateway.name!r} has no token.")
+        # The library's only switch to its newer types; without it each rate limit logs a warning.
+        os.environ.setdefault("PTB_TIMEDELTA", "1")
+        from choir_gateway.channels.telegram.channel import (  # noqa: PLC0415 - 30 MB, see above
+            make_telegram_channel,
+        )
+
+        return make_telegram_channel(
+            gateway,
+            token=secrets.token,
+            webhook_secret=secrets.webhook,
+            control=self._control,
+            files=self._files,
+            conversations=self._conversations,
+        )

@@ -1,0 +1,1 @@
+"""A channel type of a test: it keeps deliveries in memory."""
