@@ -1,4 +1,4 @@
-"""Client for language models: the port `LanguageModel`, and an adapter for OpenAI-compatible endpoints.
+"""Client for language models: the port `ChatModel`, and an adapter for OpenAI-compatible endpoints.
 
 Makes no decisions about an answer; errors are `choir_common.errors` with messages that a user can read.
 """
