@@ -1,12 +1,11 @@
 """NATS endpoints of control: messages, presses, history, channels, memory's settings.
 
-Served by `app` to the gateway and to memory.
+The gateway and the memory service call them.
 """
-
-from collections.abc import Callable
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
+from choir_common.clients.gateway import NatsGatewayClient
 from choir_common.errors import InvalidRequest
 from choir_common.wire.activity import CardMessage
 from choir_common.wire.memory_settings import MemoryServiceConfig
@@ -23,42 +22,45 @@ from choir_common.wire.messages import (
 )
 from choir_control.approvals.buttons import ApprovalButtons
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher
+from choir_control.conversations.activity.publisher import ActivityPublisher
 from choir_control.conversations.commands.spec import CommandScope
 from choir_control.conversations.commands.table import commands_for
 from choir_control.conversations.inbox.service import InboxService
-from choir_control.conversations.services import ConversationServices
+from choir_control.conversations.outbox.store import OutboxStore
 
 MAX_ID = 2**62
 
 
 def make_bus_endpoints(
-    inbox: InboxService,
-    talks: ConversationServices,
+    *,
     configuration: ConfigService,
-    heard: Callable[[int], None],
+    inbox: InboxService,
+    outbox: OutboxStore,
+    activity: ActivityPublisher,
     buttons: ApprovalButtons,
+    gateway: NatsGatewayClient,
+    bot_tokens: BotTokenPublisher,
 ) -> tuple[Endpoint, ...]:
-    """Return control's endpoints; `heard` receives the version of the bot tokens that the gateway
-    has."""
-
+    """Return control's endpoints."""
     commands = list_channel_commands()
 
     async def history(request: HistoryRequest) -> OutboundHistory:
         if request.after > MAX_ID or "\x00" in request.dm:
             raise InvalidRequest("There is no such outbox id or DM.")
-        return await talks.outbox_store.read_history(request.dm, request.after, request.limit)
+        return await outbox.read_history(request.dm, request.after, request.limit)
 
     async def channels(request: ReadChannels) -> ChannelTable:
-        heard(request.tokens_version)
-        talks.gateway.set_instance(request.instance)
+        bot_tokens.heard(request.tokens_version)
+        gateway.set_instance(request.instance)
         return configuration.current.channels().model_copy(update={"commands": commands})
 
     async def keep_card(card: CardMessage) -> Empty:
-        await talks.activity.keep(card)
+        await activity.keep(card)
         return Empty()
 
     async def keep_progress(progress: DeliveryProgress) -> Empty:
-        await talks.outbox_store.store_progress(progress)
+        await outbox.store_progress(progress)
         return Empty()
 
     async def memory_orders(_: Empty) -> MemoryServiceConfig:
@@ -77,11 +79,11 @@ def make_bus_endpoints(
 
 def list_channel_commands() -> tuple[ChannelCommand, ...]:
     """Return the command table for channels; a command of two words appears under its first word."""
-    found: dict[str, ChannelCommand] = {}
+    commands: dict[str, ChannelCommand] = {}
     for row in commands_for(is_admin=True):
         name = row.name.split()[0]
         command = ChannelCommand(
             name=name, summary=row.summary, admin=row.scope is not CommandScope.DM
         )
-        found.setdefault(name, command)
-    return tuple(found.values())
+        commands.setdefault(name, command)
+    return tuple(commands.values())

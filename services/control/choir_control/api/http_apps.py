@@ -1,13 +1,13 @@
 """Factories of the two HTTP applications: the host endpoint, and the agents' sockets.
 
-Called by `app`. The agents' application contains no operator API, so an agent's socket cannot reach it.
+The agents' application contains no operator API, so an agent's socket cannot reach it.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
@@ -27,74 +27,77 @@ from choir_control.api.rpc.rate_limits import HEARTBEAT_LIMIT, SessionRateLimite
 from choir_control.api.rpc.routes import make_rpc_router
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.api.signal_stream import make_signal_router
+from choir_control.configuration.secrets.store import SecretStore
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.metrics.meter import ControlMetrics
 from choir_control.log.signals.streams import SignalStreams
+from choir_control.settings import ControlSettings
 
 
 @dataclass(frozen=True, slots=True)
-class AgentApiDependencies:
-    """The dependencies of the endpoints that an agent may call."""
+class AgentEndpoints:
+    """The endpoints that an agent may call: the verbs and the signal stream. Both apps have them."""
 
-    guard: LeaseAuthenticator
-    verbs: AgentApi
-    followers: SignalStreams
+    leases: LeaseAuthenticator
+    api: AgentApi
+    signal_streams: SignalStreams
     metrics: Metrics
-    limits: SessionRateLimiter = field(default_factory=SessionRateLimiter)
+    limits: SessionRateLimiter
+
+    def add_to(self, app: FastAPI) -> None:
+        """Add the endpoints to an application."""
+        verbs = self.api.table()
+        lease_scheme = [Depends(LEASE_TOKEN)]
+        app.include_router(make_rpc_router(verbs), dependencies=lease_scheme)
+        # Middleware, not routes: heartbeats are too frequent for the framework's routing (decision
+        # 24). The routes above only describe the verbs in OpenAPI.
+        app.add_middleware(
+            RpcApp, guard=self.leases, table=verbs, limits=self.limits, metrics=self.metrics
+        )
+        app.include_router(
+            make_signal_router(self.leases, self.signal_streams, self.limits),
+            dependencies=lease_scheme,
+        )
 
 
 def make_agent_app(
     version: str,
     readiness: ReadinessCheck,
-    dependencies: AgentApiDependencies,
+    endpoints: AgentEndpoints,
     large_bodies: Sequence[LargeBodyRoute] = (),
 ) -> FastAPI:
-    """Return the application of an agent's own socket: the verbs and the signal stream."""
+    """Return the application of an agent's own socket."""
     app = make_service_app(
         "choird for agents",
         version,
         readiness,
         max_body_bytes=HEARTBEAT_LIMIT.max_body,
         large_bodies=large_bodies,
-        metrics=dependencies.metrics,
+        metrics=endpoints.metrics,
         own_metrics=False,  # an agent must not see the metrics of others
     )
-    verbs = dependencies.verbs.table()
-    shows_lease = [Depends(LEASE_TOKEN)]
-    app.include_router(make_rpc_router(verbs), dependencies=shows_lease)
-    # Middleware, not routes: heartbeats are too frequent for the framework's routing (decision 24).
-    # The routes above only describe the verbs in OpenAPI.
-    app.add_middleware(
-        RpcApp,
-        guard=dependencies.guard,
-        table=verbs,
-        limits=dependencies.limits,
-        metrics=dependencies.metrics,
-    )
-    app.include_router(
-        make_signal_router(dependencies.guard, dependencies.followers, dependencies.limits),
-        dependencies=shows_lease,
-    )
+    endpoints.add_to(app)
     return app
 
 
 def make_host_app(
+    *,
     version: str,
     readiness: ReadinessChecks,
-    door: AgentApiDependencies,
-    admission: OperatorAuthentication,
+    endpoints: AgentEndpoints,
+    authentication: OperatorAuthentication,
     gateway: httpx2.AsyncClient,
     routers: Sequence[APIRouter],
-    meter: ControlMetrics,
-    metrics_token: Callable[[], str | None],
+    metrics: ControlMetrics,
+    secrets: SecretStore,
 ) -> FastAPI:
     """Return the application of the host endpoint: agents' endpoints, operator API, console and metrics."""
-    app = make_agent_app(version, ReadinessCheck(readiness.all_statuses), door, LARGE_BODIES)
+    app = make_agent_app(version, ReadinessCheck(readiness.all_statuses), endpoints, LARGE_BODIES)
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)
-    operators = APIRouter(dependencies=[Depends(admission), Depends(OPERATOR_TOKEN)])
-    for room in (*routers, console_routes(gateway)):
-        operators.include_router(room)
+    operators = APIRouter(dependencies=[Depends(authentication), Depends(OPERATOR_TOKEN)])
+    for router in (*routers, console_routes(gateway)):
+        operators.include_router(router)
 
     @operators.get("/openapi.json", include_in_schema=False)
     async def schema() -> dict[str, object]:
@@ -104,14 +107,26 @@ def make_host_app(
     # the prefix here: without one FastAPI would prepare every route a second time, to see that it has a path
     app.include_router(operators, prefix="/v1")
 
-    readers = MetricsAuthentication(admission, metrics_token)
+    metrics_authentication = MetricsAuthentication(authentication, secrets)
 
-    @app.get("/metrics", include_in_schema=False, dependencies=[Depends(readers)])
+    @app.get("/metrics", include_in_schema=False, dependencies=[Depends(metrics_authentication)])
     async def figures() -> Response:
         """Return choird's metrics; for operators, and for Prometheus with the secret `metrics-token`."""
-        return Response(await meter.render(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(await metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
     return app
+
+
+@dataclass(frozen=True, slots=True)
+class _SocketServer:
+    """Serves one application on sockets, until `closed` is set."""
+
+    tasks: asyncio.TaskGroup
+    app: FastAPI
+    closed: asyncio.Event
+
+    def serve(self, sockets: list[socket.socket]) -> None:
+        self.tasks.create_task(serve(self.app, sockets, self.closed))
 
 
 class AgentSockets:
@@ -121,32 +136,28 @@ class AgentSockets:
     agent may still be running, and without a lease token every request on it is refused.
     """
 
-    def __init__(self, socket_dir: Callable[[str], Path]) -> None:
-        self._directory_of = socket_dir
+    def __init__(self, settings: ControlSettings) -> None:
+        self._settings = settings
         self._bound: dict[str, socket.socket] = {}
-        self._start: Callable[[list[socket.socket]], None] | None = None
+        self._server: _SocketServer | None = None
 
     def bind(self, agent_ids: Sequence[str]) -> None:
         """Bind the sockets that are not bound yet, all or none; raises StartupError."""
-        made: dict[str, socket.socket] = {}
+        new: dict[str, socket.socket] = {}
         try:
             for name in agent_ids:
                 if name not in self._bound:
-                    made[name] = bind_unix(self._path_of(name))
+                    new[name] = bind_unix(self._path_of(name))
         except StartupError:
-            self._unbind(made)
+            self._unbind(new)
             raise
-        self._bound.update(made)
+        self._bound.update(new)
 
     def start_serving(self, tasks: asyncio.TaskGroup, app: FastAPI, closed: asyncio.Event) -> None:
         """Serve `app` on all sockets, including those opened later, until `closed` is set."""
-
-        def start(sockets: list[socket.socket]) -> None:
-            tasks.create_task(serve(app, sockets, closed))
-
-        self._start = start
+        self._server = _SocketServer(tasks, app, closed)
         if self._bound:
-            start(list(self._bound.values()))
+            self._server.serve(list(self._bound.values()))
 
     @contextlib.contextmanager
     def open_for(self, agent_ids: Sequence[str]) -> Iterator[None]:
@@ -165,8 +176,8 @@ class AgentSockets:
         except BaseException:
             self._unbind({name: self._bound.pop(name) for name in new})
             raise
-        if new and self._start is not None:
-            self._start([self._bound[name] for name in new])
+        if new and self._server is not None:
+            self._server.serve([self._bound[name] for name in new])
 
     def close(self) -> None:
         """Close all sockets."""
@@ -175,7 +186,7 @@ class AgentSockets:
         self._bound.clear()
 
     def _path_of(self, name: str) -> Path:
-        return self._directory_of(name) / "choir.sock"
+        return self._settings.agent_socket_dir(name) / "choir.sock"
 
     def _unbind(self, sockets: dict[str, socket.socket]) -> None:
         for name, bound in sockets.items():

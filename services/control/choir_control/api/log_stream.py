@@ -5,7 +5,7 @@ appending is the hot path and does not notify readers.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import structlog
 
@@ -15,6 +15,7 @@ from choir_common.wire.events import Event
 from choir_control.agents.sessions.record import LIVE_STATUSES
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.log.eventlog.store import EventStore
+from choir_control.log.signals.streams import SignalStreams
 
 log = structlog.get_logger("choir.sessions")
 
@@ -29,11 +30,12 @@ class LogStreamer:
     """Streams of session logs, limited in number."""
 
     def __init__(
-        self, sessions: SessionStore, events: EventStore, closing: Callable[[], bool]
+        self, sessions: SessionStore, events: EventStore, signal_streams: SignalStreams
     ) -> None:
+        """The streams end when `signal_streams` are closing."""
         self._sessions = sessions
         self._events = events
-        self._closing = closing
+        self._signal_streams = signal_streams
         self._open = 0
 
     def follow(self, session_id: str, after: int) -> AsyncIterator[bytes]:
@@ -56,8 +58,8 @@ class LogStreamer:
     async def _follow(self, session_id: str, after: int) -> AsyncIterator[bytes]:
         quiet_s = 0.0
         yield KEEPALIVE
-        while not self._closing():
-            page, status = await self._look(session_id, after)
+        while not self._signal_streams.closing:
+            page, status = await self._read_page(session_id, after)
             for event in page:
                 after = event.rev
                 yield render_event(
@@ -77,7 +79,7 @@ class LogStreamer:
                 quiet_s = 0.0
                 yield KEEPALIVE
 
-    async def _look(self, session_id: str, after: int) -> tuple[list[Event], str]:
+    async def _read_page(self, session_id: str, after: int) -> tuple[list[Event], str]:
         """Return the session's new events and its status, which is read first.
 
         If the database is unavailable, return no events and a live status, so that the stream retries.

@@ -1,4 +1,4 @@
-"""Readiness checks of control and the services it uses. Called by `/readyz` and `/v1/status`."""
+"""Readiness checks of control and the services it uses, for `/readyz` and `/v1/status`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,6 +11,8 @@ from choir_common.clients.memory import MemoryClient
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import Database
 from choir_common.wire.operator import ComponentStatus
+from choir_control.agents.runtimes.port import AgentRuntime
+from choir_control.log.archiving.store import ArchiveStore
 
 CHECK_TIMEOUT_S = 2.0
 
@@ -20,34 +22,36 @@ class ReadinessChecks:
 
     def __init__(
         self,
+        *,
         database: Database,
         bus: Bus,
         memory: MemoryClient,
         browser: BrowserClient,
         gateway: httpx2.AsyncClient,
-        runtime_trouble: Callable[[], Awaitable[str]],
-        started: Callable[[], bool],
-        archive_backlog: Callable[[], Awaitable[str]],
+        runtime: AgentRuntime,
+        archives: ArchiveStore,
     ) -> None:
         self._database = database
         self._bus = bus
         self._memory = memory
         self._browser = browser
         self._gateway = gateway
-        self._runtime = runtime_trouble
-        self._started = started
-        self._unarchived = archive_backlog
+        self._runtime = runtime
+        self._archives = archives
+        self._is_started = False
+
+    def mark_started(self) -> None:
+        """Report control as ready from now on."""
+        self._is_started = True
 
     async def required_statuses(self) -> Sequence[ComponentStatus]:
         """Return the status of the components that control cannot work without."""
-        is_started = self._started()
-        own = ComponentStatus(
-            name="control", ok=is_started, detail="" if is_started else "it is still starting"
-        )
+        detail = "" if self._is_started else "it is still starting"
+        own = ComponentStatus(name="control", ok=self._is_started, detail=detail)
         others = await asyncio.gather(
             self.postgres_status(),
-            _ask("nats", self._ask_bus),
-            _ask("runtime", self._ask_runtime),
+            _run_check("nats", self._check_bus),
+            _run_check("runtime", self._check_runtime),
         )
         return (own, *others)
 
@@ -55,47 +59,49 @@ class ReadinessChecks:
         """Return the status of every component."""
         needed, *others = await asyncio.gather(
             self.required_statuses(),
-            _ask("memory", self._ask_memory),
-            _ask("gateway", self._ask_gateway),
-            _ask("browser", self._ask_browser),
+            _run_check("memory", self._check_memory),
+            _run_check("gateway", self._check_gateway),
+            _run_check("browser", self._check_browser),
         )
         return (*needed, *others)
 
     async def postgres_status(self) -> ComponentStatus:
         """Return whether Postgres responds and accepts writes."""
-        return await _ask("postgres", self._postgres)
+        return await _run_check("postgres", self._check_postgres)
 
-    async def _ask_bus(self) -> str:
+    async def _check_bus(self) -> str:
         if self._bus.failure_reason:
             return f"!{self._bus.failure_reason}"
         await self._bus.ping(CHECK_TIMEOUT_S)
         return ""
 
-    async def _postgres(self) -> str:
-        trouble = await self._database.write_failure()
-        return f"!{trouble}" if trouble else ""
+    async def _check_postgres(self) -> str:
+        failure = await self._database.write_failure()
+        return f"!{failure}" if failure else ""
 
-    async def _ask_runtime(self) -> str:
-        trouble = await self._runtime()
-        return f"!{trouble}" if trouble else ""
+    async def _check_runtime(self) -> str:
+        reason = await self._runtime.unavailable_reason()
+        return f"!{reason}" if reason else ""
 
-    async def _ask_memory(self) -> str:
+    async def _check_memory(self) -> str:
         # A degraded memory counts as ready: search without embeddings still works.
         status = await self._memory.status()
         building = status.building
         if building is not None and building.documents is not None:
-            new = f"; {building.embedder}: {building.done} of {building.documents} embedded anew"
+            progress = (
+                f"; {building.embedder}: {building.done} of {building.documents} embedded anew"
+            )
         else:
-            new = ""
-        waiting = await self._unarchived()
-        late = f"; {waiting}" if waiting else ""
-        return (status.degraded or f"{status.embedder}, {status.queued} to embed") + new + late
+            progress = ""
+        backlog = await self._archives.describe_backlog()
+        late = f"; {backlog}" if backlog else ""
+        return (status.degraded or f"{status.embedder}, {status.queued} to embed") + progress + late
 
-    async def _ask_browser(self) -> str:
-        found = await self._browser.status()
-        return found.detail if found.ok else f"!{found.detail}"
+    async def _check_browser(self) -> str:
+        status = await self._browser.status()
+        return status.detail if status.ok else f"!{status.detail}"
 
-    async def _ask_gateway(self) -> str:
+    async def _check_gateway(self) -> str:
         try:
             answer = await self._gateway.get("/livez", timeout=CHECK_TIMEOUT_S)
         except httpx2.HTTPError:
@@ -103,11 +109,11 @@ class ReadinessChecks:
         return "" if answer.is_success else f"!HTTP {answer.status_code}"
 
 
-async def _ask(name: str, question: Callable[[], Awaitable[str]]) -> ComponentStatus:
+async def _run_check(name: str, check: Callable[[], Awaitable[str]]) -> ComponentStatus:
     """Run one check with a timeout; a result that begins with `!` is a failure and its reason."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT_S):
-            detail = await question()
+            detail = await check()
     except ChoirError as error:
         detail = f"!{error.message}"
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""The route that streams a session's signals as server-sent events. Called by agents after INIT_HELLO."""
+"""The route that streams a session's signals as server-sent events."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -14,7 +14,7 @@ MAX_ID = 2**62
 
 
 def make_signal_router(
-    guard: LeaseAuthenticator, followers: SignalStreams, limits: SessionRateLimiter
+    guard: LeaseAuthenticator, streams: SignalStreams, limits: SessionRateLimiter
 ) -> APIRouter:
     """Return the router of the signal stream."""
     router = APIRouter(tags=["events"])
@@ -24,7 +24,7 @@ def make_signal_router(
         """Stream pending signals after `Last-Event-ID`, then new ones, until the epoch is over."""
         lease = await authenticate_session(read_headers(request.scope), guard)
         with limits.admitted(lease.session_id, STREAM_LIMIT):
-            return event_stream_response(followers.follow(lease, _last_event_id(request)))
+            return event_stream_response(streams.follow(lease, _last_event_id(request)))
 
     return router
 

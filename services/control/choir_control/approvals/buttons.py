@@ -1,12 +1,8 @@
 """Decisions by button: only by the user who was asked, once, and on the content that was shown.
 
-Called by `bus_doors` with every press that a channel reports; `decide` does the rest. A press
-that
-does not fit has no effect and is counted. It gets one fixed answer, which does not reveal what is
-wrong with it.
+A press that does not fit has no effect and is counted. It gets one fixed answer, which does not
+reveal what is wrong with it.
 """
-
-from collections.abc import Callable
 
 import structlog
 
@@ -16,56 +12,68 @@ from choir_control.approvals.nonce import parse_button_data
 from choir_control.approvals.service import ApprovalService
 from choir_control.approvals.store import Approval, ApprovalStore, PressedButton, Verdict
 from choir_control.approvals.texts import TOO_LATE
+from choir_control.configuration.current import ConfigService
+from choir_control.log.metrics.meter import ControlMetrics
 
 log = structlog.get_logger("choir.approvals")
 
 REFUSED = ButtonResponse(answer="This is not open any more.")
 ANSWERS: dict[Verdict, str] = {"approved": "Approved.", "rejected": "Rejected."}
 
-DmOf = Callable[[str, str], str | None]
-"""Returns the conversation (DM) of a user on a gateway, or None."""
-
 
 class ApprovalButtons:
     """Handler of presses of approval buttons."""
 
     def __init__(
-        self, store: ApprovalStore, desk: ApprovalService, dm_of: DmOf, refused: Callable[[], None]
+        self,
+        store: ApprovalStore,
+        *,
+        approvals: ApprovalService,
+        configuration: ConfigService,
+        metrics: ControlMetrics,
     ) -> None:
-        """Create the handler; `refused` counts presses without effect."""
         self._store = store
-        self._desk = desk
-        self._dm_of = dm_of
-        self._refused = refused
+        self._approvals = approvals
+        self._configuration = configuration
+        self._metrics = metrics
 
     async def press(self, press: ButtonPress) -> ButtonResponse:
         """Store the decision and return the answer for the user; a repeated press gets the same answer.
 
         The message with the buttons is edited later, through the outbox.
         """
-        dm = self._dm_of(press.gateway, press.user_id)
-        read = parse_button_data(press.data)
+        dm = self._find_dm(press.gateway, press.user_id)
+        data = parse_button_data(press.data)
         # In a private chat the chat id is the user id, so this refuses buttons forwarded to other
         # chats.
-        if read is None or dm is None or press.chat_id != press.user_id:
+        if data is None or dm is None or press.chat_id != press.user_id:
             return self._refuse(press, "malformed or a stranger's")
-        nonce, verdict = read
-        hand = PressedButton(nonce.sha256, dm, press.user_id, press.callback_id)
-        known = await self._store.find_by_press(hand)
+        nonce, verdict = data
+        button = PressedButton(nonce.sha256, dm, press.user_id, press.callback_id)
+        known = await self._store.find_by_press(button)
         if known is None:
             return self._refuse(press, "unknown or another's")
         # The same press again: the channel repeated it after a lost answer.
         if known.answer is not None:
-            return _answer(known.answer, await self._desk.find(known.approval_id))
+            return _answer(known.answer, await self._approvals.find(known.approval_id))
         try:
-            decided = await self._desk.decide(known.approval_id, verdict, f"dm {dm}", hand=hand)
+            decided = await self._approvals.decide(
+                known.approval_id, verdict, f"dm {dm}", button=button
+            )
         except Conflict:
             return self._refuse(press, "too late")
         return _answer(verdict, decided)
 
-    def _refuse(self, press: ButtonPress, why: str) -> ButtonResponse:
-        self._refused()
-        log.warning("a button had no effect", gateway=press.gateway, why=why)
+    def _find_dm(self, gateway: str, user_id: str) -> str | None:
+        """Return the conversation (DM) of a user on a gateway, or None."""
+        for name, dm in self._configuration.current.config.dms.items():
+            if (dm.gateway, dm.user_id) == (gateway, user_id):
+                return name
+        return None
+
+    def _refuse(self, press: ButtonPress, reason: str) -> ButtonResponse:
+        self._metrics.count_refused_press()
+        log.warning("a button had no effect", gateway=press.gateway, why=reason)
         return REFUSED
 
 

@@ -1,4 +1,4 @@
-"""The secret in the buttons of an approval request: created by `store`, parsed by `press`."""
+"""The secret in the buttons of an approval request, and the data that a pressed button carries."""
 
 import hashlib
 import re
@@ -10,7 +10,6 @@ from typing import Literal
 from choir_common.wire.attachments import Button
 
 NONCE_BYTES = 16
-
 
 _DATA = re.compile(r"a:([A-Za-z0-9_-]{22}):([yn])")
 
@@ -41,7 +40,7 @@ class ButtonNonce:
 
 def parse_button_data(data: str) -> tuple[ButtonNonce, Literal["approved", "rejected"]] | None:
     """Return the nonce and the verdict of a pressed button, or None if it is not an approval button."""
-    found = _DATA.fullmatch(data)
-    if found is None:
+    match = _DATA.fullmatch(data)
+    if match is None:
         return None
-    return ButtonNonce(found[1]), "approved" if found[2] == "y" else "rejected"
+    return ButtonNonce(match[1]), "approved" if match[2] == "y" else "rejected"

@@ -1,11 +1,9 @@
-"""The tables `pending_approvals` and `approval_nonces`. Called by `evolution.ask` and by
-`decide`.
+"""Store of approval requests: the tables `pending_approvals` and `approval_nonces`.
 
 A decision is one statement. The caller that changes the row from `pending` has decided. The same
 statement stores the session's signal and the order to carry out the request.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, cast
@@ -23,6 +21,7 @@ from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
 from choir_control.approvals.nonce import ButtonNonce
 from choir_control.approvals.texts import format_request
+from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
 
 MAX_CALL_ID = 200
@@ -146,10 +145,10 @@ class Approval:
 class ApprovalStore:
     """Store of requests, their buttons and their decisions."""
 
-    def __init__(self, database: Database, configuration: Callable[[str], str | None]) -> None:
-        """Create the store; `user_of` returns the user of a conversation, the only one who may press."""
+    def __init__(self, database: Database, configuration: ConfigService) -> None:
+        """`configuration` names the user of a conversation, the only one who may press a button."""
         self._database = database
-        self._user_of = configuration
+        self._configuration = configuration
 
     async def find_by_call(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse | None:
         """Return the state of an earlier request by the same call, or None.
@@ -158,8 +157,8 @@ class ApprovalStore:
         before.
         """
         _check_call_id(request)
-        async with self._database.connection() as held:
-            return await self._present(held, lease, request)
+        async with self._database.connection() as connection:
+            return await self._read_earlier(connection, lease, request)
 
     async def create(
         self, lease: Lease, request: ApprovalRequest, basis: JsonObject | None = None
@@ -177,21 +176,21 @@ class ApprovalStore:
         if len(shown) > MAX_BASIS_BYTES:
             raise InvalidRequest("It would change more than a human can be shown.")
         digest = request_digest(request.request_type, request.payload, basis)
-        async with self._database.transaction() as held:
+        async with self._database.transaction() as connection:
             # Serialise the requests of one session, or the count below could be exceeded.
-            await held.execute(
+            await connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
                 f"approvals of {lease.session_id}",
             )
-            present = await self._present(held, lease, request)
-            return present or await self._insert(
-                held, lease, request, (payload.decode(), shown.decode(), digest)
+            earlier = await self._read_earlier(connection, lease, request)
+            return earlier or await self._insert(
+                connection, lease, request, (payload.decode(), shown.decode(), digest)
             )
 
-    async def _present(
-        self, held: Connection, lease: Lease, request: ApprovalRequest
+    async def _read_earlier(
+        self, connection: Connection, lease: Lease, request: ApprovalRequest
     ) -> ApprovalResponse | None:
-        row = await held.fetchrow(
+        row = await connection.fetchrow(
             "SELECT approval_id, status, digest, basis FROM choir_control.pending_approvals "
             "WHERE session_id = $1 AND call_id = $2",
             lease.session_id,
@@ -209,13 +208,13 @@ class ApprovalStore:
 
     async def _insert(
         self,
-        held: Connection,
+        connection: Connection,
         lease: Lease,
         request: ApprovalRequest,
         content: tuple[str, str, str],
     ) -> ApprovalResponse:
         payload, basis, digest = content
-        pending = await held.fetchval(
+        pending = await connection.fetchval(
             "SELECT count(*) FROM choir_control.pending_approvals "
             "WHERE session_id = $1 AND status = 'pending'",
             lease.session_id,
@@ -226,11 +225,14 @@ class ApprovalStore:
                 "one of them is decided."
             )
         approval_id = new_id("appr")
-        shown_with = orjson.loads(basis)
-        words = format_request(
-            lease.agent_id, approval_id, request.request_type, request.payload, shown_with
+        text = format_request(
+            lease.agent_id,
+            approval_id,
+            request.request_type,
+            request.payload,
+            orjson.loads(basis),
         )
-        await held.execute(
+        await connection.execute(
             """
             INSERT INTO choir_control.pending_approvals
                 (approval_id, session_id, agent_id, call_id, request_type, payload, digest, basis)
@@ -245,29 +247,30 @@ class ApprovalStore:
             digest,
             basis,
         )
-        await self._say(held, lease, approval_id, words, digest)
+        await self._send_request(connection, lease, approval_id, text, digest)
         return ApprovalResponse(approval_id=approval_id, status="pending")
 
-    async def _say(
-        self, held: Connection, lease: Lease, approval_id: str, words: str, digest: str
+    async def _send_request(
+        self, connection: Connection, lease: Lease, approval_id: str, text: str, digest: str
     ) -> None:
         """Send the request to the conversation, with buttons if its user is known."""
-        nonce, user = ButtonNonce.generate(), self._user_of(lease.bindings.dm)
-        shown = [button.model_dump() for button in nonce.buttons()] if user else []
-        pressed = orjson.dumps(shown).decode() if shown else None
-        await held.execute(_NOTICE, lease.session_id, words, pressed, approval_id)
-        if user:
-            await held.execute(
+        nonce = ButtonNonce.generate()
+        dm = self._configuration.current.config.dms.get(lease.bindings.dm)
+        buttons = [button.model_dump() for button in nonce.buttons()] if dm else []
+        buttons_json = orjson.dumps(buttons).decode() if buttons else None
+        await connection.execute(_NOTICE, lease.session_id, text, buttons_json, approval_id)
+        if dm:
+            await connection.execute(
                 "INSERT INTO choir_control.approval_nonces "
                 "(nonce_sha256, approval_id, dm, user_id, digest) VALUES ($1, $2, $3, $4, $5)",
                 nonce.sha256,
                 approval_id,
                 lease.bindings.dm,
-                user,
+                dm.user_id,
                 digest,
             )
 
-    async def find_by_press(self, hand: PressedButton) -> PressedApproval | None:
+    async def find_by_press(self, button: PressedButton) -> PressedApproval | None:
         """Return the request of a button, or None if the button is unknown, used, or another user's.
 
         A button used by this same press is still returned, so that a repetition gets the same
@@ -280,10 +283,10 @@ class ApprovalStore:
             WHERE n.nonce_sha256 = $1 AND n.dm = $2 AND n.user_id = $3 AND n.digest = a.digest
               AND (n.used_at IS NULL OR n.callback_id = $4)
             """,
-            hand.nonce_sha256,
-            hand.dm,
-            hand.user_id,
-            hand.callback_id,
+            button.nonce_sha256,
+            button.dm,
+            button.user_id,
+            button.callback_id,
         )
         if row is None:
             return None
@@ -313,7 +316,7 @@ class ApprovalStore:
         the decision was made in that conversation.
         """
         body = ApprovalResolvedSignal(approval_id=approval_id, status=outcome)
-        found = await self._database.fetchrow(
+        row = await self._database.fetchrow(
             _DECIDE,
             approval_id,
             outcome,
@@ -326,7 +329,7 @@ class ApprovalStore:
                 else [None] * 4
             ),
         )
-        return found is not None
+        return row is not None
 
     async def get(self, approval_id: str) -> Approval | None:
         """Return a request, or None."""
@@ -346,7 +349,7 @@ class ApprovalStore:
         return [_approval(row) for row in rows]
 
     async def add_waiting_time(self, elapsed: timedelta, timeout: timedelta) -> list[str]:
-        """Add `passed` to the waiting time of all open requests; return those that waited for `most`."""
+        """Add `elapsed` to the waiting time of all open requests; return those beyond `timeout`."""
         rows = await self._database.fetch(_WAIT, elapsed, timeout)
         return [row["approval_id"] for row in rows if row["overdue"]]
 
@@ -357,5 +360,5 @@ def _check_call_id(request: ApprovalRequest) -> None:
 
 
 def _approval(row: Record) -> Approval:
-    read = {name: orjson.loads(row[name]) for name in ("payload", "basis")}
-    return Approval(**{**dict(row), **read})
+    documents = {name: orjson.loads(row[name]) for name in ("payload", "basis")}
+    return Approval(**{**dict(row), **documents})

@@ -1,10 +1,9 @@
 """Overview of agents and their state, for the operator API."""
 
-from collections.abc import Callable
-
 from choir_common.wire.messages import AgentState
 from choir_common.wire.operator import AgentView
 from choir_control.agents.runtimes.port import AgentRuntime, RunningAgent
+from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.agents.sessions.liveness import LivenessTracker
 from choir_control.agents.sessions.record import LIVE_STATUSES, SessionRow
 from choir_control.agents.sessions.reports import LaneStatusRegistry
@@ -28,22 +27,22 @@ class AgentOverview:
 
     def __init__(
         self,
+        *,
         configuration: ConfigService,
         sessions: SessionStore,
         inbox: InboxStore,
-        board: LaneStatusRegistry,
+        lane_statuses: LaneStatusRegistry,
         runtime: AgentRuntime,
-        vitals: LivenessTracker,
-        version_of: Callable[[SessionRow], int | None],
+        liveness: LivenessTracker,
+        config_versions: ConfigVersionTracker,
     ) -> None:
-        """`version_of` returns the settings version that a session's agent last reported."""
         self._configuration = configuration
         self._sessions = sessions
         self._inbox = inbox
-        self._board = board
+        self._lane_statuses = lane_statuses
         self._runtime = runtime
-        self._vitals = vitals
-        self._version_of = version_of
+        self._liveness = liveness
+        self._config_versions = config_versions
 
     async def require_known_agent(self, agent_id: str) -> None:
         """Raise NotFound unless the agent is configured or still running."""
@@ -88,25 +87,25 @@ class AgentOverview:
         running: dict[str, RunningAgent],
         waiting: dict[str, int],
     ) -> AgentView:
-        over = row is None or row.status not in LIVE_STATUSES
+        ended = row is None or row.status not in LIVE_STATUSES
         configured = snapshot.config.agents.get(agent_id)
         # an agent that left the configuration has no defaults, only its session's bindings
-        bound = row.bindings if row and (not over or configured is None) else None
-        chosen = bound or snapshot.agent(agent_id).defaults
+        bound = row.bindings if row and (not ended or configured is None) else None
+        bindings = bound or snapshot.agent(agent_id).defaults
         process = running.get(row.session_id) if row else None
-        model = snapshot.config.models.get(chosen.llm)
+        model = snapshot.config.models.get(bindings.llm)
         return AgentView(
             agent_id=agent_id,
             state=_STATES[row.status] if row else "stopped",
-            session_id=row.session_id if row and not over else None,
-            epoch=row.epoch if row and not over else None,
-            bindings=snapshot.bound(agent_id, row.bindings) if row and not over else None,
+            session_id=row.session_id if row and not ended else None,
+            epoch=row.epoch if row and not ended else None,
+            bindings=snapshot.bound(agent_id, row.bindings) if row and not ended else None,
             model=model.model if model else None,
             pid=process.pid if process else None,
-            started_at=row.started_at if row and not over else None,
-            last_heartbeat_at=row.last_heartbeat_at if row and not over else None,
-            suspect=bool(row and not over and self._vitals.is_suspect(row.session_id)),
-            lanes=self._board.of(agent_id, row.session_id) if row and not over else (),
-            queued_messages=waiting.get(chosen.dm, 0),
-            config_version=self._version_of(row) if row and not over else None,
+            started_at=row.started_at if row and not ended else None,
+            last_heartbeat_at=row.last_heartbeat_at if row and not ended else None,
+            suspect=bool(row and not ended and self._liveness.is_suspect(row.session_id)),
+            lanes=self._lane_statuses.of(agent_id, row.session_id) if row and not ended else (),
+            queued_messages=waiting.get(bindings.dm, 0),
+            config_version=self._config_versions.version_of(row) if row and not ended else None,
         )

@@ -1,1 +1,1 @@
-"""Builds the services of each package and connects them; used by `app`, which starts and stops them."""
+"""Construction of the services, one module per package of services. `ControlApp` runs them."""

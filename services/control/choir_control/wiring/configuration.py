@@ -1,4 +1,4 @@
-"""Wiring of configuration and secrets: from their files to agents and gateway."""
+"""Wiring of configuration and secrets: from their files to the agents and the gateway."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ class ConfigurationServices:
         self,
         *,
         configuration: ConfigService,
-        vault: SecretStore,
+        secrets: SecretStore,
         secrets_json: Path,
         deployment_secrets: Mapping[str, str],
         sessions: SessionStore,
@@ -46,42 +46,42 @@ class ConfigurationServices:
     ) -> None:
         """`deployment_secrets` are added to those of secrets.json."""
         self._configuration = configuration
-        self._vault = vault
-        self.token_publisher = BotTokenPublisher(
+        self._secrets = secrets
+        self.bot_tokens = BotTokenPublisher(
             gateway=gateway,
             configuration=configuration,
-            secrets=vault,
+            secrets=secrets,
             certificates=certificates,
         )
-        self.config_notifier = ConfigVersionTracker(
+        self.versions = ConfigVersionTracker(
             configuration=configuration,
             store=sessions,
             signals=signals,
             signal_locks=signal_locks,
             notifier=notifier,
-            token_publisher=self.token_publisher,
+            token_publisher=self.bot_tokens,
             bus=bus,
         )
-        self.secrets = SecretReloader(
+        self.secret_reloader = SecretReloader(
             path=secrets_json,
-            secrets=vault,
+            secrets=secrets,
             deployment_secrets=deployment_secrets,
             configuration=configuration,
-            announcer=self.config_notifier,
+            announcer=self.versions,
         )
         self.staging = ConfigStaging(
             configuration=configuration,
             clock=clock,
-            secrets=vault,
+            secrets=secrets,
             surveyor=images.surveyor,
             outdated_images=OutdatedImages(images.mirrors, images.image_store, sessions),
-            version_tracker=self.config_notifier,
+            version_tracker=self.versions,
             sockets=sockets,
         )
 
     def routes(self) -> Sequence[APIRouter]:
         """Return the routers of `/v1/config` and `/v1/secrets`."""
         return (
-            config_routes(self._configuration, self.staging, self.config_notifier),
-            secret_routes(self._configuration, self._vault, self.secrets, self.config_notifier),
+            config_routes(self._configuration, self.staging, self.versions),
+            secret_routes(self._configuration, self._secrets, self.secret_reloader, self.versions),
         )

@@ -1,9 +1,10 @@
-"""Wiring of repositories and images, and the choice of the builder. Called by `app`."""
+"""Wiring of repositories and images, and the choice of the image builder."""
 
 import os
 from typing import assert_never
 
 from choir_control.configuration.current import ConfigService
+from choir_control.configuration.secrets.store import SecretStore
 from choir_control.images.build_service import ImageBuildService
 from choir_control.images.builder import ImageBuilder
 from choir_control.images.directory_builder import DirectoryImageBuilder
@@ -18,10 +19,11 @@ class ImageServices:
     """The mirrors, the image builder and the services built on them."""
 
     def __init__(
-        self, settings: ControlSettings, configuration: ConfigService, keys: GitCredentials
+        self, *, settings: ControlSettings, configuration: ConfigService, secrets: SecretStore
     ) -> None:
+        self.credentials = GitCredentials(secrets, settings.known_hosts)
         # Mirrors passes only allow-listed variables to git: ssh-agent, proxy and certificates.
-        self.mirrors = Mirrors(settings.home, os.environ, keys)
+        self.mirrors = Mirrors(settings.home, os.environ, self.credentials)
         self.image_store = ImageStore(settings.home)
         self.builder = choose_builder(settings)
         compiles = self.builder.kind == "docker"

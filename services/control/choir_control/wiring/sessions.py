@@ -1,4 +1,4 @@
-"""Composition of the session lifecycle services."""
+"""Wiring of the session lifecycle services."""
 
 from choir_common.clock import Clock
 from choir_common.keyed_lock import KeyedLock
@@ -13,6 +13,7 @@ from choir_control.agents.sessions.crash_recovery import CrashRecovery
 from choir_control.agents.sessions.launch import AgentLauncher, ControlListener, LaunchImageResolver
 from choir_control.agents.sessions.liveness import LivenessTracker
 from choir_control.agents.sessions.overrides import SessionOverrides
+from choir_control.agents.sessions.reports import LaneStatusRegistry
 from choir_control.agents.sessions.signal_sender import SignalSender
 from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.startup import StartupRecovery
@@ -20,12 +21,10 @@ from choir_control.agents.sessions.stop import AgentShutdown, SessionStopper
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.agents.sessions.workspace_reset import WorkspaceService
 from choir_control.configuration.current import ConfigService
-from choir_control.log.archiving.archiver import SessionArchiver
-from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.store import LeaseStore
-from choir_control.log.signals.notifier import Notifier, OutboxRescanner
-from choir_control.log.signals.store import SignalStore
+from choir_control.log.signals.notifier import OutboxRescanner
 from choir_control.settings import ControlSettings
+from choir_control.wiring.log import LogServices
 
 
 class SessionServices:
@@ -38,91 +37,53 @@ class SessionServices:
         database: Database,
         configuration: ConfigService,
         runtime: AgentRuntime,
-        authenticator: LeaseAuthenticator,
-        signals: SignalStore,
-        signal_locks: KeyedLock,
-        notifier: Notifier,
-        clock: Clock,
+        log: LogServices,
         image_resolver: LaunchImageResolver,
         operations: OperationService,
         outbox: OutboxRescanner,
         browse_tool: BrowseTool,
-        archiver: SessionArchiver,
         listener: ControlListener,
+        clock: Clock,
     ) -> None:
-        agent_locks, leases = KeyedLock(), LeaseStore(database)
+        self._configuration = configuration
+        self._runtime = runtime
+        self._log = log
+        self._agent_locks = KeyedLock()
+        leases = LeaseStore(database)
         self.store = SessionStore(database)
-        self.vitals = LivenessTracker(clock)
-        closer = SessionCloser(
-            store=ClosingStore(database),
-            sessions=self.store,
-            authenticator=authenticator,
-            notifier=notifier,
-            clock=clock,
-            outbox=outbox,
+        self.lane_statuses = LaneStatusRegistry(clock)
+        self.liveness = LivenessTracker(clock)
+        self._closer = self._make_closer(database, outbox, clock)
+        self._crash_handler = CrashHandler(
+            store=self.store,
+            closer=self._closer,
+            configuration=configuration,
+            liveness=self.liveness,
+        )
+        launcher = AgentLauncher(
+            settings=settings,
+            configuration=configuration,
             runtime=runtime,
-            archiver=archiver,
-        )
-        crash_handler = CrashHandler(
-            store=self.store, closer=closer, configuration=configuration, liveness=self.vitals
-        )
-        self.starter = SessionStarter(
-            store=self.store,
-            configuration=configuration,
-            authenticator=authenticator,
-            launcher=AgentLauncher(
-                settings=settings,
-                configuration=configuration,
-                runtime=runtime,
-                image_resolver=image_resolver,
-                listener=listener,
-            ),
-            crash_handler=crash_handler,
-            agent_locks=agent_locks,
-            archiver=archiver,
-        )
-        self.messenger = SignalSender(
-            store=self.store, signals=signals, notifier=notifier, signal_locks=signal_locks
-        )
-        self.changes = SessionOverrides(
-            store=self.store,
-            configuration=configuration,
-            authenticator=authenticator,
-            signal_sender=self.messenger,
-        )
-        self.stopper = SessionStopper(
-            store=self.store,
-            signal_sender=self.messenger,
-            notifier=notifier,
-            closer=closer,
-            crash_handler=crash_handler,
-            runtime=runtime,
-            agent_locks=agent_locks,
-            configuration=configuration,
-        )
-        self.shut_down = AgentShutdown(self.store, self.stopper)
-        self.mender = CrashRecovery(
-            store=self.store,
-            configuration=configuration,
-            starter=self.starter,
-            crash_handler=crash_handler,
-            runtime=runtime,
-            agent_locks=agent_locks,
-            notifier=notifier,
-            clock=clock,
-            liveness=self.vitals,
-            browse_tool=browse_tool,
-        )
-        self.boot = StartupRecovery(
-            store=self.store,
-            configuration=configuration,
-            closer=closer,
-            crash_handler=crash_handler,
-            starter=self.starter,
-            runtime=runtime,
-            leases=leases,
             image_resolver=image_resolver,
+            listener=listener,
         )
+        self.starter = self._make_starter(launcher)
+        self.signal_sender = SignalSender(
+            store=self.store,
+            signals=log.signals,
+            notifier=log.notifier,
+            signal_locks=log.signal_locks,
+        )
+        self.overrides = SessionOverrides(
+            store=self.store,
+            configuration=configuration,
+            authenticator=log.leases,
+            signal_sender=self.signal_sender,
+        )
+        self.stopper = self._make_stopper()
+        self.shutdown = AgentShutdown(self.store, self.stopper)
+        self.crash_recovery = self._make_crash_recovery(browse_tool, clock)
+        self.startup = self._make_startup(leases, image_resolver)
         self.workspaces = WorkspaceService(
             home=settings.home,
             configuration=configuration,
@@ -130,4 +91,69 @@ class SessionServices:
             starter=self.starter,
             stopper=self.stopper,
             operations=operations,
+        )
+
+    def _make_closer(
+        self, database: Database, outbox: OutboxRescanner, clock: Clock
+    ) -> SessionCloser:
+        return SessionCloser(
+            store=ClosingStore(database),
+            sessions=self.store,
+            authenticator=self._log.leases,
+            notifier=self._log.notifier,
+            clock=clock,
+            outbox=outbox,
+            runtime=self._runtime,
+            archiver=self._log.archiver,
+        )
+
+    def _make_starter(self, launcher: AgentLauncher) -> SessionStarter:
+        return SessionStarter(
+            store=self.store,
+            configuration=self._configuration,
+            authenticator=self._log.leases,
+            launcher=launcher,
+            crash_handler=self._crash_handler,
+            agent_locks=self._agent_locks,
+            archiver=self._log.archiver,
+        )
+
+    def _make_stopper(self) -> SessionStopper:
+        return SessionStopper(
+            store=self.store,
+            signal_sender=self.signal_sender,
+            notifier=self._log.notifier,
+            closer=self._closer,
+            crash_handler=self._crash_handler,
+            runtime=self._runtime,
+            agent_locks=self._agent_locks,
+            configuration=self._configuration,
+        )
+
+    def _make_crash_recovery(self, browse_tool: BrowseTool, clock: Clock) -> CrashRecovery:
+        return CrashRecovery(
+            store=self.store,
+            configuration=self._configuration,
+            starter=self.starter,
+            crash_handler=self._crash_handler,
+            runtime=self._runtime,
+            agent_locks=self._agent_locks,
+            notifier=self._log.notifier,
+            clock=clock,
+            liveness=self.liveness,
+            browse_tool=browse_tool,
+        )
+
+    def _make_startup(
+        self, leases: LeaseStore, image_resolver: LaunchImageResolver
+    ) -> StartupRecovery:
+        return StartupRecovery(
+            store=self.store,
+            configuration=self._configuration,
+            closer=self._closer,
+            crash_handler=self._crash_handler,
+            starter=self.starter,
+            runtime=self._runtime,
+            leases=leases,
+            image_resolver=image_resolver,
         )

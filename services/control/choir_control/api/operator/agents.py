@@ -1,7 +1,4 @@
-"""`/v1/agents`: show, start and stop agents, and send signals to running ones.
-
-`/v1/models`, `/v1/voices`, and the model and voice of each agent.
-"""
+"""`/v1/agents`, `/v1/models` and `/v1/voices`: show, start, stop and signal agents; their model and voice."""
 
 from datetime import UTC, datetime
 
@@ -46,29 +43,42 @@ STOPPED_BY_OPERATOR = "an operator asked for it"
 
 
 def agent_routes(
+    *,
     configuration: ConfigService,
-    roster: AgentOverview,
+    overview: AgentOverview,
     starter: SessionStarter,
     stopper: SessionStopper,
 ) -> APIRouter:
-    """Return the router."""
+    """Return the router of the agents."""
     router = APIRouter(prefix="/agents", tags=["agents"])
+    router.include_router(_lifecycle_routes(configuration, overview, starter, stopper))
 
     @router.get("")
     async def list_agents() -> Page[AgentView]:
         """List every configured agent."""
-        return Page(items=await roster.all())
+        return Page(items=await overview.all())
 
     @router.get("/{agent_id}")
     async def show_agent(agent_id: str) -> AgentView:
         """Show one agent."""
-        return await roster.one(agent_id)
+        return await overview.one(agent_id)
+
+    return router
+
+
+def _lifecycle_routes(
+    configuration: ConfigService,
+    overview: AgentOverview,
+    starter: SessionStarter,
+    stopper: SessionStopper,
+) -> APIRouter:
+    router = APIRouter()
 
     @router.post("/{agent_id}/start", openapi_extra=openapi_body(StartAgent))
     async def start_agent(agent_id: str, request: Request) -> AgentView:
         """Start an agent with its default resources, or with those in the body."""
         await starter.start(agent_id, await parse_request_body(request, StartAgent))
-        return await roster.one(agent_id)
+        return await overview.one(agent_id)
 
     @router.post("/{agent_id}/stop")
     async def stop_agent(agent_id: str) -> AgentView:
@@ -76,13 +86,13 @@ def agent_routes(
 
         Stopping an agent that is already stopped with open work discards that work.
         """
-        await roster.require_known_agent(agent_id)
+        await overview.require_known_agent(agent_id)
         if not (
             await stopper.stop(agent_id, STOPPED_BY_OPERATOR)
             or await stopper.give_up(agent_id, STOPPED_BY_OPERATOR)
         ):
             raise Conflict(f"{agent_id} is not running.")
-        return await roster.one(agent_id)
+        return await overview.one(agent_id)
 
     @router.post("/{agent_id}/restart")
     async def restart_agent(agent_id: str) -> AgentView:
@@ -95,31 +105,31 @@ def agent_routes(
                 f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
             )
         await starter.restart(agent_id, ended.initial_bindings, ended.image)
-        return await roster.one(agent_id)
+        return await overview.one(agent_id)
 
     return router
 
 
 def signal_routes(
-    roster: AgentOverview, signal_sender: SignalSender, events: EventStore
+    overview: AgentOverview, signal_sender: SignalSender, events: EventStore
 ) -> APIRouter:
     """Return the router of the signals to a running agent."""
     router = APIRouter(prefix="/agents", tags=["agents"])
 
-    async def must_have(agent_id: str, job: str) -> None:
+    async def require_open_job(agent_id: str, job: str) -> None:
         """Raise NotFound when the agent runs and has no open core job of that name."""
-        session = await roster.live_of(agent_id)
-        # not running: `tell_agent` raises the error for that
+        session = await overview.live_of(agent_id)
+        # not running: `send_to_agent` raises the error for that
         open_jobs = await events.list_open_jobs(session.session_id) if session else [job]
         if job not in open_jobs:
             raise NotFound(format_unknown_job(agent_id, job, open_jobs))
 
-    async def tell(
+    async def send(
         agent_id: str, body: SignalBody, session_id: str | None = None, job: str | None = None
     ) -> SignalQueued:
-        await roster.require_known_agent(agent_id)
+        await overview.require_known_agent(agent_id)
         if job is not None:
-            await must_have(agent_id, job)
+            await require_open_job(agent_id, job)
         session, seq = await signal_sender.send_to_agent(agent_id, body, session_id)
         return SignalQueued(
             agent_id=agent_id,
@@ -131,28 +141,28 @@ def signal_routes(
     @router.post("/{agent_id}/inject", status_code=202, openapi_extra=openapi_body(InjectText))
     async def inject(agent_id: str, request: Request) -> SignalQueued:
         """Give an agent's edge lane further instructions at its next safe point."""
-        said = await parse_request_body(request, InjectText)
-        return await tell(agent_id, InjectSignal(text=said.text, sent_at=datetime.now(UTC)))
+        body = await parse_request_body(request, InjectText)
+        return await send(agent_id, InjectSignal(text=body.text, sent_at=datetime.now(UTC)))
 
     @router.post("/{agent_id}/cancel", status_code=202, openapi_extra=openapi_body(CancelWork))
     async def cancel(agent_id: str, request: Request) -> SignalQueued:
         """Cancel a core job by name, or the edge lane's turn; 404 for a job that is not running."""
         job = (await parse_request_body(request, CancelWork)).job
-        return await tell(agent_id, CancelSignal(job=job), job=job)
+        return await send(agent_id, CancelSignal(job=job), job=job)
 
     @router.post("/{agent_id}/compact", status_code=202, openapi_extra=openapi_body(CompactMemory))
     async def compact(agent_id: str, request: Request) -> SignalQueued:
         """Have a lane summarize its older events; 404 for a lane that is not running."""
-        asked = await parse_request_body(request, CompactMemory)
-        lane = None if asked.lane == EDGE else asked.lane
+        body = await parse_request_body(request, CompactMemory)
+        lane = None if body.lane == EDGE else body.lane
         job = None if lane is None else lane.removeprefix(CORE)
-        return await tell(agent_id, CompactSignal(lane=asked.lane), asked.session_id, job)
+        return await send(agent_id, CompactSignal(lane=body.lane), body.session_id, job)
 
     return router
 
 
-def choice_routes(configuration: ConfigService, changes: SessionOverrides) -> APIRouter:
-    """Return the router."""
+def choice_routes(configuration: ConfigService, overrides: SessionOverrides) -> APIRouter:
+    """Return the router of the models and voices."""
     router = APIRouter(tags=["agents"])
 
     @router.get("/models")
@@ -173,22 +183,24 @@ def choice_routes(configuration: ConfigService, changes: SessionOverrides) -> AP
     @router.get("/agents/{agent_id}/model")
     async def show_model(agent_id: str) -> AgentModelAndVoice:
         """Show the model and voice that an agent uses."""
-        return await changes.choices(agent_id)
+        return await overrides.choices(agent_id)
 
     @router.put("/agents/{agent_id}/model", openapi_extra=openapi_body(SetModel))
     async def set_model(agent_id: str, request: Request) -> AgentModelAndVoice:
         """Switch a running agent to another model from its next call on, until it is restarted."""
-        return await changes.set_model(agent_id, (await parse_request_body(request, SetModel)).llm)
+        return await overrides.set_model(
+            agent_id, (await parse_request_body(request, SetModel)).llm
+        )
 
     @router.get("/agents/{agent_id}/voice")
     async def show_voice(agent_id: str) -> AgentModelAndVoice:
         """Show the voice and model that an agent uses."""
-        return await changes.choices(agent_id)
+        return await overrides.choices(agent_id)
 
     @router.put("/agents/{agent_id}/voice", openapi_extra=openapi_body(SetVoice))
     async def set_voice(agent_id: str, request: Request) -> AgentModelAndVoice:
         """Switch a running agent to another voice from now on, until it is restarted."""
-        return await changes.set_voice(
+        return await overrides.set_voice(
             agent_id, (await parse_request_body(request, SetVoice)).voice_profile
         )
 

@@ -1,18 +1,11 @@
 """Authentication of operators: by file permission on the Unix socket, by the operator token over TCP.
 
-A dependency of every `/v1` route and of `/metrics`; the latter also accepts a token of its own. A
-process that descends from control is an agent or an agent's tool. On the socket it is refused
+A process that descends from control is an agent or an agent's tool. On the socket it is refused
 regardless of its user; over TCP it would need the token.
-
-Check whether a process descends from this one: an agent, or a tool of an agent.
-
-Called by `admission`. The process runtime makes control a subreaper (`adopt_orphans`), so a process
-cannot leave this tree by outliving its parents.
 """
 
 import hmac
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import Request
@@ -20,14 +13,40 @@ from fastapi import Request
 from choir_common.errors import Forbidden, Unauthorized
 from choir_common.http.http_protocol import UNIX_PEER
 from choir_control.api.rpc.caller import read_bearer_token, read_headers
+from choir_control.configuration.secrets.store import SecretStore
+
+METRICS_TOKEN = "metrics-token"  # noqa: S105 - a secret's name
+MAX_ANCESTORS = 200
+
+
+class ProcessTree:
+    """The descendants of this process: agents, and their tools.
+
+    The process runtime makes control a subreaper, so a process cannot leave this tree by outliving
+    its parents.
+    """
+
+    def is_descendant(self, pid: int) -> bool:
+        """Return whether `pid` descends from this process; True also for one that has exited."""
+        own_pid = os.getpid()
+        if pid == own_pid:
+            return False
+        for _ in range(MAX_ANCESTORS):
+            parent = _parent_of(pid)
+            if parent is None or parent == own_pid:
+                return True
+            if parent <= 1:
+                return False
+            pid = parent
+        return True
 
 
 class OperatorAuthentication:
     """Access check of `/v1`."""
 
-    def __init__(self, operator_token: str | None, is_descendant: Callable[[int], bool]) -> None:
+    def __init__(self, operator_token: str | None, processes: ProcessTree) -> None:
         self._token = operator_token
-        self._is_descendant = is_descendant
+        self._processes = processes
 
     async def __call__(self, request: Request) -> None:
         """Return for an operator; raises Unauthorized or Forbidden otherwise."""
@@ -35,7 +54,7 @@ class OperatorAuthentication:
         if peer is not None and peer.host == UNIX_PEER:
             # pid 0: the peer lives in another pid namespace (a container); it passed the file
             # permission
-            if peer.port and self._is_descendant(peer.port):
+            if peer.port and self._processes.is_descendant(peer.port):
                 raise Forbidden("Agents and their tools may not use the operator API.")
             return
         if self._token is None:
@@ -52,35 +71,18 @@ class OperatorAuthentication:
 class MetricsAuthentication:
     """Access check of `/metrics`: operators, and clients with the secret `metrics-token`."""
 
-    def __init__(self, operators: OperatorAuthentication, token: Callable[[], str | None]) -> None:
-        """`token` is called for each request, because `secret apply` changes it."""
+    def __init__(self, operators: OperatorAuthentication, secrets: SecretStore) -> None:
         self._operators = operators
-        self._token = token
+        self._secrets = secrets
 
     async def __call__(self, request: Request) -> None:
         """Return for a valid client; raises as `OperatorAuthentication` does."""
-        token, given = self._token(), request.headers.get("authorization", "")
-        if token and hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        # read for each request, because `secret apply` changes it
+        token = self._secrets.get_known((METRICS_TOKEN,)).get(METRICS_TOKEN)
+        header = request.headers.get("authorization", "")
+        if token and hmac.compare_digest(header.encode(), f"Bearer {token}".encode()):
             return
         await self._operators(request)
-
-
-MAX_ANCESTORS = 200
-
-
-def is_descendant(pid: int) -> bool:
-    """Return whether `pid` is a descendant of this process; True also for a process that has exited."""
-    ours = os.getpid()
-    if pid == ours:
-        return False
-    for _ in range(MAX_ANCESTORS):
-        parent = _parent_of(pid)
-        if parent is None or parent == ours:
-            return True
-        if parent <= 1:
-            return False
-        pid = parent
-    return True
 
 
 def _parent_of(pid: int) -> int | None:

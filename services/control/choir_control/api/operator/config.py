@@ -1,8 +1,6 @@
-"""`/v1/config`: show the configuration, stage a new one, apply it, and report who has it.
+"""`/v1/config` and `/v1/secrets`: show, stage and apply the configuration; reload secrets.json.
 
-Rules: `docs/design/configuration.md`.
-
-`/v1/secrets`: list names, and reload secrets.json. Values are never returned.
+Values of secrets are never returned. Rules: `docs/design/configuration.md`.
 """
 
 from fastapi import APIRouter, Request
@@ -27,12 +25,17 @@ from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.reload import SecretReloader
 from choir_control.configuration.secrets.store import SecretStore
 
+_APPLY_BODY = {
+    "requestBody": {"content": {"application/json": {"schema": ApplyConfig.model_json_schema()}}}
+}
+
 
 def config_routes(
-    configuration: ConfigService, staging: ConfigStaging, config_notifier: ConfigVersionTracker
+    configuration: ConfigService, staging: ConfigStaging, config_versions: ConfigVersionTracker
 ) -> APIRouter:
-    """Return the router."""
+    """Return the router of the configuration."""
     router = APIRouter(prefix="/config", tags=["config"])
+    router.include_router(_staging_routes(staging, config_versions))
 
     @router.get("")
     async def show_config() -> ConfigView:
@@ -51,65 +54,66 @@ def config_routes(
         """Return the JSON Schema of config.json."""
         return config_schema()
 
-    @router.get("/diff")
-    async def diff_config() -> ConfigDiff:
-        """Compare the staged configuration with the active one; 409 when nothing is staged."""
-        return _diff(await staging.diff())
-
     @router.get("/report")
     async def report_config() -> ConfigProgress:
         """Report for each running agent and the gateway whether it has the active version."""
-        return await config_notifier.report()
+        return await config_versions.report()
+
+    return router
+
+
+def _staging_routes(staging: ConfigStaging, config_versions: ConfigVersionTracker) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/diff")
+    async def diff_config() -> ConfigDiff:
+        """Compare the staged configuration with the active one; 409 when nothing is staged."""
+        return _config_diff(await staging.diff())
 
     @router.post("/load")
     async def load_config() -> ConfigDiff:
         """Stage config.json and all repositories, in a minute at most; on 400 nothing is staged."""
-        return _diff(await staging.load())
+        return _config_diff(await staging.load())
 
-    @router.post("/apply", openapi_extra=_BODY)
+    @router.post("/apply", openapi_extra=_APPLY_BODY)
     async def apply_config(request: Request) -> ConfigApplied:
         """Apply the staged configuration; 409 when nothing is staged, or not what you were shown."""
-        asked = await parse_request_body(request, ApplyConfig)
-        snapshot, done = await staging.apply(asked.digest)
+        body = await parse_request_body(request, ApplyConfig)
+        snapshot, difference = await staging.apply(body.digest)
         return ConfigApplied(
             version=snapshot.version,
-            changes=done.changes,
-            warnings=done.warnings,
-            report=await config_notifier.report(),
+            changes=difference.changes,
+            warnings=difference.warnings,
+            report=await config_versions.report(),
         )
 
     return router
 
 
-_BODY = {
-    "requestBody": {"content": {"application/json": {"schema": ApplyConfig.model_json_schema()}}}
-}
-
-
-def _diff(found: StagedDifference) -> ConfigDiff:
+def _config_diff(difference: StagedDifference) -> ConfigDiff:
     return ConfigDiff(
-        running_version=found.running_version,
-        digest=found.staged.digest,
-        staged_at=found.staged.at,
-        changes=found.changes,
-        repos=found.repos,
-        warnings=found.warnings,
+        running_version=difference.running_version,
+        digest=difference.staged.digest,
+        staged_at=difference.staged.at,
+        changes=difference.changes,
+        repos=difference.repos,
+        warnings=difference.warnings,
     )
 
 
 def secret_routes(
     configuration: ConfigService,
-    vault: SecretStore,
-    apply: SecretReloader,
-    config_notifier: ConfigVersionTracker,
+    secrets: SecretStore,
+    reloader: SecretReloader,
+    config_versions: ConfigVersionTracker,
 ) -> APIRouter:
-    """Return the router."""
+    """Return the router of the secrets."""
     router = APIRouter(prefix="/secrets", tags=["secrets"])
 
     @router.get("")
     async def list_secrets() -> Page[SecretName]:
         """List the names of the secrets that are set or that the configuration refers to."""
-        uses, known = secret_references(configuration.current.config), vault.names()
+        uses, known = secret_references(configuration.current.config), secrets.names()
         names = sorted(known | uses.keys())
         return Page(
             items=[
@@ -121,17 +125,17 @@ def secret_routes(
     @router.post("/apply")
     async def apply_secrets() -> SecretsApplied:
         """Reload all of secrets.json; agents and the gateway are notified and fetch what they need."""
-        done = await apply.apply()
+        reload = await reloader.apply()
         uses = secret_references(configuration.current.config)
         return SecretsApplied(
-            version=done.version,
-            added=done.swap.added,
-            changed=done.swap.changed,
-            removed=done.swap.removed,
-            overridden=done.overridden,
-            at_restart=done.at_restart,
-            missing=tuple(sorted(uses.keys() - vault.names())),
-            report=await config_notifier.report(),
+            version=reload.version,
+            added=reload.swap.added,
+            changed=reload.swap.changed,
+            removed=reload.swap.removed,
+            overridden=reload.overridden,
+            at_restart=reload.at_restart,
+            missing=tuple(sorted(uses.keys() - secrets.names())),
+            report=await config_versions.report(),
         )
 
     return router

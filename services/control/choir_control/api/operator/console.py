@@ -4,7 +4,7 @@ Users need one endpoint only; the console channel itself runs in the gateway.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Annotated
 
@@ -135,7 +135,7 @@ class _GatewayProxy:
         self._streams += 1
         with contextlib.ExitStack() as on_failure:
             # On success the response object closes the stream instead.
-            on_failure.callback(self._closed)
+            on_failure.callback(self.end_stream)
             try:
                 answer = await await_unless_hung(
                     self._gateway, self._gateway.send(asked, stream=True)
@@ -143,9 +143,10 @@ class _GatewayProxy:
             except httpx2.HTTPError as error:
                 raise _away(error) from error
             on_failure.pop_all()
-        return _StreamedResponse(answer, self._closed)
+        return _StreamedResponse(answer, self)
 
-    def _closed(self) -> None:
+    def end_stream(self) -> None:
+        """Count a stream as closed."""
         self._streams -= 1
 
     def _request(
@@ -171,17 +172,17 @@ class _GatewayProxy:
 class _StreamedResponse(StreamingResponse):
     """The gateway's response as a stream; the connection to the gateway is closed when the stream ends."""
 
-    def __init__(self, answer: httpx2.Response, on_closed: Callable[[], None]) -> None:
+    def __init__(self, answer: httpx2.Response, proxy: _GatewayProxy) -> None:
         super().__init__(_pieces(answer), answer.status_code, headers=_back(answer))
         self._answer = answer
-        self._on_closed = on_closed
+        self._proxy = proxy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response. The client may disconnect before the first chunk, so the cleanup is here."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._on_closed()
+            self._proxy.end_stream()
             await self._answer.aclose()
 
 

@@ -1,15 +1,10 @@
-"""`/v1/agents/{agent_id}/memory`: list, show, search, write, erase, export and import.
+"""`/v1/agents/{agent_id}/memory` and `/collections`: an agent's memory, and documents added to it.
 
 Forwards to the memory service, which audits each request as the operator's. Writes pass the redactor
 first, as an agent's own writes do.
-
-`/v1/agents/{agent_id}/collections`: documents that operators add to an agent's memory.
-
-Forwards to the memory service. Texts pass the redactor first, like everything that memory stores.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -80,73 +75,69 @@ Name = Annotated[str, Path(min_length=1, max_length=200)]
 QueryText = Annotated[str | None, Query(min_length=1, max_length=200)]
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRouteDependencies:
-    """Dependencies of the memory routes."""
+class MemorySpaces:
+    """The memory spaces of the configured agents, and the masking of secrets in what operators write."""
 
-    configuration: ConfigService
-    tools: MemoryTools
-    search_client: MemoryClient
-    operator_client: MemoryAdminClient
-    session_client: SessionMemoryClient
+    def __init__(self, configuration: ConfigService, tools: MemoryTools) -> None:
+        self._configuration = configuration
+        self._tools = tools
 
-    async def ensure_space(self, agent_id: str) -> str:
+    async def ensure(self, agent_id: str) -> str:
         """Return an agent's id; create the memory space first if the agent is configured.
 
         An agent that is no longer configured may still have a memory; the memory service checks that.
         """
-        if agent_id in self.configuration.current.config.agents:
-            await self.tools.ensure_space(agent_id)
+        if agent_id in self._configuration.current.config.agents:
+            await self._tools.ensure_space(agent_id)
         return agent_id
 
-    async def require_configured(self, agent_id: str) -> str:
-        """Return the id of a configured agent. Raises NotFound for any other."""
-        self.configuration.current.agent(agent_id)
-        return await self.ensure_space(agent_id)
+    def require_configured(self, agent_id: str) -> None:
+        """Raise NotFound for an agent that is not configured."""
+        self._configuration.current.agent(agent_id)
+
+    def redact(self, document: JsonObject) -> JsonObject:
+        """Return a document with known secrets masked."""
+        return self._tools.redact(document)
 
 
-def memory_routes(dependencies: MemoryRouteDependencies) -> APIRouter:
-    """Return the router."""
+def memory_routes(
+    *,
+    spaces: MemorySpaces,
+    search_client: MemoryClient,
+    admin_client: MemoryAdminClient,
+    session_client: SessionMemoryClient,
+) -> APIRouter:
+    """Return the router of an agent's memory."""
     router = APIRouter(prefix="/agents/{agent_id}/memory", tags=["memory"])
-    router.include_router(_document_routes(dependencies))
-    router.include_router(_write_routes(dependencies))
-    router.include_router(_export_import_routes(dependencies))
+    router.include_router(_document_routes(spaces, admin_client))
+    router.include_router(_write_routes(spaces, admin_client))
+    router.include_router(_export_import_routes(spaces, admin_client))
+    router.include_router(_search_routes(spaces, search_client, admin_client))
+    router.include_router(_session_routes(spaces, session_client))
+    router.include_router(_audit_routes(admin_client))
 
     @router.get("")
     async def read_state(agent_id: AgentPath) -> AgentMemory:
         """Show how much an agent remembers, and how much waits for embedding."""
-        return await dependencies.operator_client.state(
-            ReadMemoryState(agent_id=await dependencies.ensure_space(agent_id))
-        )
+        return await admin_client.state(ReadMemoryState(agent_id=await spaces.ensure(agent_id)))
 
-    @router.post("/search", openapi_extra=openapi_body(MemoryQuery))
-    async def search(agent_id: AgentPath, request: Request) -> MemoryHits:
-        """Search an agent's memory in the same way as the agent does."""
-        given = _object(await request.body())
-        query = parse_tool_input(MemoryQuery, dependencies.tools.redact(given), agent_id=agent_id)
-        if query.target_agent is not None:
-            raise InvalidRequest(
-                "An operator searches the memory the path names: leave target_agent out."
-            )
-        await dependencies.ensure_space(agent_id)
-        return await dependencies.operator_client.search(query)
+    return router
 
-    @router.get("/receipts/{receipt_id}")
-    async def read_receipt(
-        agent_id: AgentPath, receipt_id: Annotated[str, Path(min_length=1, max_length=64)]
-    ) -> SearchReceipt:
-        """Show how a search ran: arms, figures and ids."""
-        return await dependencies.search_client.receipt(
-            ReadSearchReceipt(agent_id=agent_id, receipt_id=receipt_id)
-        )
+
+def _session_routes(spaces: MemorySpaces, session_client: SessionMemoryClient) -> APIRouter:
+    router = APIRouter()
 
     @router.delete("/sessions/{session_id}")
     async def erase_session(agent_id: AgentPath, session_id: Name) -> SessionErased:
         """Erase everything that memory stores of a session, permanently; its log stays."""
-        asked = EraseSession(
-            agent_id=await dependencies.ensure_space(agent_id), session_id=session_id
-        )
-        return await dependencies.session_client.erase(asked)
+        asked = EraseSession(agent_id=await spaces.ensure(agent_id), session_id=session_id)
+        return await session_client.erase(asked)
+
+    return router
+
+
+def _audit_routes(admin_client: MemoryAdminClient) -> APIRouter:
+    router = APIRouter()
 
     @router.get("/audit")
     async def read_audit(
@@ -155,14 +146,41 @@ def memory_routes(dependencies: MemoryRouteDependencies) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=500)] = 50,
     ) -> AuditEntries:
         """Show who did what to an agent's memory, newest first; documents by id only."""
-        return await dependencies.operator_client.audit(
-            AuditQuery(agent_id=agent_id, before=before, limit=limit)
+        return await admin_client.audit(AuditQuery(agent_id=agent_id, before=before, limit=limit))
+
+    return router
+
+
+def _search_routes(
+    spaces: MemorySpaces, search_client: MemoryClient, admin_client: MemoryAdminClient
+) -> APIRouter:
+    router = APIRouter()
+
+    @router.post("/search", openapi_extra=openapi_body(MemoryQuery))
+    async def search(agent_id: AgentPath, request: Request) -> MemoryHits:
+        """Search an agent's memory in the same way as the agent does."""
+        document = _object(await request.body())
+        query = parse_tool_input(MemoryQuery, spaces.redact(document), agent_id=agent_id)
+        if query.target_agent is not None:
+            raise InvalidRequest(
+                "An operator searches the memory the path names: leave target_agent out."
+            )
+        await spaces.ensure(agent_id)
+        return await admin_client.search(query)
+
+    @router.get("/receipts/{receipt_id}")
+    async def read_receipt(
+        agent_id: AgentPath, receipt_id: Annotated[str, Path(min_length=1, max_length=64)]
+    ) -> SearchReceipt:
+        """Show how a search ran: arms, figures and ids."""
+        return await search_client.receipt(
+            ReadSearchReceipt(agent_id=agent_id, receipt_id=receipt_id)
         )
 
     return router
 
 
-def _document_routes(room: MemoryRouteDependencies) -> APIRouter:
+def _document_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
     router = APIRouter(prefix="/documents")
 
     @router.get("")
@@ -186,14 +204,14 @@ def _document_routes(room: MemoryRouteDependencies) -> APIRouter:
             "cursor": cursor,
             "limit": limit,
         }
-        known = await room.ensure_space(agent_id)
-        return await room.operator_client.list(parse_tool_input(ListMemory, asked, agent_id=known))
+        await spaces.ensure(agent_id)
+        return await admin_client.list(parse_tool_input(ListMemory, asked, agent_id=agent_id))
 
     @router.get("/{name:path}")
     async def show_document(agent_id: AgentPath, name: Name) -> DocumentDetail:
         """Show one complete document, by id or key."""
-        return await room.operator_client.show(
-            ShowDocument(agent_id=await room.ensure_space(agent_id), name=name)
+        return await admin_client.show(
+            ShowDocument(agent_id=await spaces.ensure(agent_id), name=name)
         )
 
     @router.delete("/{name:path}")
@@ -203,24 +221,25 @@ def _document_routes(room: MemoryRouteDependencies) -> APIRouter:
         expected_version: Annotated[int | None, Query(ge=1, le=MAX_VERSION)] = None,
     ) -> MemoryErased:
         """Erase a document and everything that only it supported, permanently, by id or key."""
-        known = await room.ensure_space(agent_id)
-        asked = DeleteDocument(agent_id=known, name=name, expected_version=expected_version)
-        return await room.operator_client.delete(asked)
+        await spaces.ensure(agent_id)
+        asked = DeleteDocument(agent_id=agent_id, name=name, expected_version=expected_version)
+        return await admin_client.delete(asked)
 
     return router
 
 
-def _write_routes(room: MemoryRouteDependencies) -> APIRouter:
+def _write_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
     router = APIRouter()
 
     @router.post("/documents", openapi_extra=openapi_body(PutDocument))
     async def put_document(agent_id: AgentPath, request: Request) -> MemoryWritten:
         """Store knowledge: under a key, replacing a document, or as a new one."""
-        cleaned = room.tools.redact(_object(await request.body()))
+        cleaned = spaces.redact(_object(await request.body()))
         asked = parse_body(orjson.dumps(cleaned), PutDocument)
         named = asked.key is not None or asked.document_id is not None
+        spaces.require_configured(agent_id)
         write = MemoryUpsert(
-            agent_id=await room.require_configured(agent_id),
+            agent_id=await spaces.ensure(agent_id),
             # prefixed, so that it can never equal the call id of an agent
             call_id=f"operator:{asked.call_id or new_id('put')}",
             operation="update" if named else "insert",
@@ -230,29 +249,30 @@ def _write_routes(room: MemoryRouteDependencies) -> APIRouter:
             metadata=asked.metadata,
             expected_version=asked.expected_version,
         )
-        return await room.operator_client.put(write)
+        return await admin_client.put(write)
 
     return router
 
 
-def _export_import_routes(room: MemoryRouteDependencies) -> APIRouter:
+def _export_import_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
     router = APIRouter()
 
     @router.get("/export", response_class=StreamingResponse)
     async def export(agent_id: AgentPath) -> StreamingResponse:
         """Stream an agent's complete memory as JSON lines; the last line confirms that it is complete."""
-        asked = ExportMemory(agent_id=await room.ensure_space(agent_id))
+        asked = ExportMemory(agent_id=await spaces.ensure(agent_id))
         # fetch the first page before the response starts, so that an error still has its status code
-        first = await room.operator_client.export(asked)
-        return StreamingResponse(_lines(room.operator_client, agent_id, first), media_type=NDJSON)
+        first = await admin_client.export(asked)
+        return StreamingResponse(_lines(admin_client, agent_id, first), media_type=NDJSON)
 
     @router.post("/import", openapi_extra=openapi_body(ImportRecords))
     async def import_records(agent_id: AgentPath, request: Request) -> MemoryImported:
         """Store a part of an export, all or nothing; records that already exist are left unchanged."""
-        cleaned = room.tools.redact(_object(await request.body()))
+        cleaned = spaces.redact(_object(await request.body()))
         piece = parse_body(orjson.dumps(cleaned), ImportRecords)
-        known = await room.require_configured(agent_id)
-        return await room.operator_client.bring_in(ImportPart(agent_id=known, piece=piece))
+        spaces.require_configured(agent_id)
+        part = ImportPart(agent_id=await spaces.ensure(agent_id), piece=piece)
+        return await admin_client.bring_in(part)
 
     return router
 
@@ -283,12 +303,12 @@ def _line(record: WireModel) -> bytes:
 
 def _object(body: bytes) -> JsonObject:
     try:
-        found = orjson.loads(body or b"{}")
+        document = orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"The body is no JSON: {error}.") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise InvalidRequest("The body must be a JSON object.")
-    return found
+    return document
 
 
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
@@ -298,18 +318,10 @@ CollectionQuery = Annotated[str | None, Query(min_length=1, max_length=100, patt
 Document = Annotated[str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionRouteDependencies:
-    """Dependencies of the collection routes."""
-
-    configuration: ConfigService
-    tools: MemoryTools
-    memory: CollectionsClient
-    redactor: Redactor
-
-
-def collection_routes(dependencies: CollectionRouteDependencies) -> APIRouter:
-    """Return the router."""
+def collection_routes(
+    *, spaces: MemorySpaces, collections_client: CollectionsClient, redactor: Redactor
+) -> APIRouter:
+    """Return the router of the collections in an agent's memory."""
     router = APIRouter(prefix="/agents/{agent_id}/collections", tags=["memory"])
 
     @router.get("")
@@ -317,9 +329,8 @@ def collection_routes(dependencies: CollectionRouteDependencies) -> APIRouter:
         agent_id: AgentPath, collection: CollectionQuery = None
     ) -> CollectionDocuments:
         """List the documents in an agent's collections."""
-        if agent_id in dependencies.configuration.current.config.agents:
-            await dependencies.tools.ensure_space(agent_id)
-        return await dependencies.memory.listed(
+        await spaces.ensure(agent_id)
+        return await collections_client.listed(
             ListCollections(agent_id=agent_id, collection=collection)
         )
 
@@ -328,15 +339,15 @@ def collection_routes(dependencies: CollectionRouteDependencies) -> APIRouter:
         agent_id: AgentPath, collection: Collection, request: Request
     ) -> DocumentAdded:
         """Add a document to a collection; it replaces one of the same name."""
-        dependencies.configuration.current.agent(agent_id)
-        brought = await parse_request_body(request, NewDocument)
-        await dependencies.tools.ensure_space(agent_id)
-        return await dependencies.memory.add(
+        spaces.require_configured(agent_id)
+        document = await parse_request_body(request, NewDocument)
+        await spaces.ensure(agent_id)
+        return await collections_client.add(
             AddDocument(
                 agent_id=agent_id,
                 collection=collection,
-                name=dependencies.redactor.redact(brought.name),
-                text=dependencies.redactor.redact(brought.text),
+                name=redactor.redact(document.name),
+                text=redactor.redact(document.text),
             )
         )
 
@@ -346,6 +357,6 @@ def collection_routes(dependencies: CollectionRouteDependencies) -> APIRouter:
     ) -> DocumentsRemoved:
         """Erase a collection, or one of its documents, permanently."""
         asked = RemoveDocuments(agent_id=agent_id, collection=collection, name=document)
-        return await dependencies.memory.remove(asked)
+        return await collections_client.remove(asked)
 
     return router

@@ -1,6 +1,5 @@
 """`/v1/status`, `/v1/dms` and `/v1/commands`: overview of the system."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -8,26 +7,25 @@ from fastapi import APIRouter
 from choir_common.errors import NotFound
 from choir_common.wire.operator import (
     CommandView,
-    ComponentStatus,
     DmView,
     Page,
     SystemStatus,
 )
 from choir_control.agents.sessions.store import SessionStore
+from choir_control.api.readiness import ReadinessChecks
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.parsing import DEFAULT_MODEL
 from choir_control.conversations.commands.table import CHAT_COMMANDS, commands_for
 from choir_control.conversations.session_overview import AgentOverview
 
-ReadinessCheck = Callable[[], Awaitable[Sequence[ComponentStatus]]]
-
 
 def status_routes(
+    *,
     home: Path,
     version: str,
     configuration: ConfigService,
-    roster: AgentOverview,
-    readiness: ReadinessCheck,
+    overview: AgentOverview,
+    readiness: ReadinessChecks,
 ) -> APIRouter:
     """Return the router of the system's status."""
     router = APIRouter(tags=["system"])
@@ -35,10 +33,10 @@ def status_routes(
     @router.get("/status")
     async def status() -> SystemStatus:
         """Show the status of the whole system."""
-        snapshot, parts = configuration.current, await readiness()
+        snapshot, parts = configuration.current, await readiness.all_statuses()
         model = snapshot.config.models.get(DEFAULT_MODEL)
         # Agents are read from the database; without it the rest is still reported.
-        database_is_there = all(part.ok for part in parts if part.name == "postgres")
+        has_database = all(part.ok for part in parts if part.name == "postgres")
         return SystemStatus(
             ready=all(part.ok for part in parts),
             version=version,
@@ -46,7 +44,7 @@ def status_routes(
             home=str(home),
             model=model.model if model else ", ".join(sorted(snapshot.config.models)) or "none",
             parts=tuple(parts),
-            agents=tuple(await roster.all()) if database_is_there else (),
+            agents=tuple(await overview.all()) if has_database else (),
         )
 
     return router
@@ -87,9 +85,13 @@ def command_routes(configuration: ConfigService) -> APIRouter:
         """List all commands; with `dm`, those available in that conversation."""
         if dm is None:
             return Page(items=[row.view() for row in CHAT_COMMANDS])
-        found = configuration.current.config.dms.get(dm)
-        if found is None:
+        conversation = configuration.current.config.dms.get(dm)
+        if conversation is None:
             raise NotFound(f"There is no DM {dm[:100]!r} in config.json.")
-        return Page(items=[row.view(is_admin=found.admin) for row in commands_for(found.admin)])
+        return Page(
+            items=[
+                row.view(is_admin=conversation.admin) for row in commands_for(conversation.admin)
+            ]
+        )
 
     return router

@@ -1,6 +1,6 @@
 """Authentication of the calling session by the headers of its request.
 
-Called by `door` and by the signal stream before they read a body. See docs/design/protocol.md.
+It happens before a body is read. See docs/design/protocol.md.
 """
 
 from collections.abc import Mapping

@@ -1,15 +1,15 @@
 """Limits for the requests of one session: rate, concurrency and size.
 
-Called by `door` and by the signal stream once the lease is known. Each class of verbs has its own
+Each class of verbs has its own
 token bucket, so that tool calls never delay a heartbeat.
 """
 
 import contextlib
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from choir_common.clock import Clock
 from choir_common.errors import RateLimited
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -71,7 +71,7 @@ class TokenBucket:
 class SessionRateLimiter:
     """The token buckets of all sessions."""
 
-    clock: Callable[[], float] = time.monotonic
+    clock: Clock
     _sessions: OrderedDict[str, dict[RateLimit, TokenBucket]] = field(default_factory=OrderedDict)
 
     @contextlib.contextmanager
@@ -94,7 +94,7 @@ class SessionRateLimiter:
         self._take(session_id, BYTE_LIMIT, size)
 
     def _take(self, session_id: str, allowance: RateLimit, cost: float) -> TokenBucket:
-        now = self.clock()
+        now = self.clock.monotonic()
         buckets = self._sessions.setdefault(session_id, {})
         self._sessions.move_to_end(session_id)
         if len(self._sessions) > SESSIONS:

@@ -1,4 +1,4 @@
-"""OpenAPI description of the eight verbs. Used by `doors`; `door` serves the requests."""
+"""OpenAPI description of the eight verbs. `RpcApp` serves the requests."""
 
 from collections.abc import Awaitable, Callable
 from typing import get_type_hints
@@ -29,8 +29,8 @@ def make_rpc_router(table: dict[str, RpcVerb]) -> APIRouter:
 def _described(entry: RpcVerb) -> Callable[..., Awaitable[Response]]:
     """Return a function with the signature of the verb; it is never called."""
 
-    async def answered_elsewhere(body: WireModel) -> Response:
-        raise AssertionError("the door answers before the app is asked")
+    async def never_called(body: WireModel) -> Response:
+        raise AssertionError("RpcApp answers before the routes do")
 
-    answered_elsewhere.__annotations__["body"] = entry.takes
-    return answered_elsewhere
+    never_called.__annotations__["body"] = entry.takes
+    return never_called

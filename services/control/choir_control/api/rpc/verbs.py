@@ -1,8 +1,7 @@
-"""The eight verbs: the request model and the handler of each. Called by `door`."""
+"""The eight verbs: the request model and the handler of each."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.model import WireModel
@@ -36,28 +35,34 @@ from choir_control.log.leases.store import Lease
 MAX_NAME = 200
 
 
+class VerbHandler(Protocol):
+    """Method that answers a verb's requests; `request` has the type that the table names."""
+
+    async def __call__(self, lease: Lease, request: Any, /) -> WireModel: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RpcVerb:
     """A verb's request model and handler."""
 
     takes: type[WireModel]
-    answer: Callable[[Lease, Any], Awaitable[WireModel]]
+    answer: VerbHandler
 
 
 @dataclass(frozen=True, slots=True)
 class AgentApi:
     """Implementation of the verbs with the services of other packages."""
 
-    greeting: HandshakeService
+    handshake: HandshakeService
     configuration: ConfigService
-    vault: SecretStore
-    news: ConfigVersionTracker
+    secrets: SecretStore
+    config_versions: ConfigVersionTracker
     appender: EventAppender
     approvals: ApprovalIntake
-    board: LaneStatusRegistry
+    lane_statuses: LaneStatusRegistry
     stopper: SessionStopper
-    vitals: LivenessTracker
-    hosttools: HostToolExecutor
+    liveness: LivenessTracker
+    host_tools: HostToolExecutor
 
     def table(self) -> dict[str, RpcVerb]:
         """Return the eight verbs by name."""
@@ -69,25 +74,25 @@ class AgentApi:
             "REPORT_STATUS": RpcVerb(StatusReport, self.report_status),
             "TERMINATE_SELF": RpcVerb(TerminateRequest, self.terminate_self),
             "FETCH_DYNAMIC_CONFIG": RpcVerb(ConfigRequest, self.fetch_config),
-            "EXECUTE_HOST_TOOL": RpcVerb(HostToolRequest, self.hosttools.execute),
+            "EXECUTE_HOST_TOOL": RpcVerb(HostToolRequest, self.host_tools.execute),
         }
 
     async def get_secrets(self, lease: Lease, request: SecretsRequest) -> SecretsResponse:
         """Return the secrets that the session's own resources need, and no others."""
         allowed = self.configuration.current.secret_names(lease.agent_id, lease.bindings)
-        return SecretsResponse(secrets=self.vault.get_allowed(request.resources, allowed))
+        return SecretsResponse(secrets=self.secrets.get_allowed(request.resources, allowed))
 
     async def greet(self, lease: Lease, request: HelloRequest) -> HelloResponse:
         """Return what a starting agent needs to know."""
-        with self.vitals.answering(lease.session_id, lease.epoch):
-            return await self.greeting.greet(lease, request)
+        with self.liveness.answering(lease.session_id, lease.epoch):
+            return await self.handshake.greet(lease, request)
 
     async def heartbeat(self, lease: Lease, request: HeartbeatRequest) -> HeartbeatResponse:
         """Record the sign of life and make the events durable."""
-        with self.vitals.answering(lease.session_id, lease.epoch):
+        with self.liveness.answering(lease.session_id, lease.epoch):
             ack_rev = await self.appender.append(lease, request)
-        self.vitals.beat(lease.session_id, lease.epoch)
-        self.news.heard(lease, request.config_version)
+        self.liveness.beat(lease.session_id, lease.epoch)
+        self.config_versions.heard(lease, request.config_version)
         # An agent that missed the signal about a changed model detects the new version here.
         version = self.configuration.current.version_for(lease.settings_rev)
         return HeartbeatResponse(ack_rev=ack_rev, config_version_latest=version)
@@ -99,7 +104,7 @@ class AgentApi:
             raise InvalidRequest(
                 f"lane, state, skill and step take at most {MAX_NAME} characters each."
             )
-        self.board.post(lease, report)
+        self.lane_statuses.post(lease, report)
         return Ack()
 
     async def terminate_self(self, lease: Lease, request: TerminateRequest) -> Ack:
@@ -111,6 +116,6 @@ class AgentApi:
         """Return the settings if the caller's version is not the current one."""
         snapshot = self.configuration.current
         version = snapshot.version_for(lease.settings_rev)
-        newest = request.current_config_version == version
-        settings = None if newest else snapshot.settings_for(lease.agent_id, lease.bindings)
+        is_current = request.current_config_version == version
+        settings = None if is_current else snapshot.settings_for(lease.agent_id, lease.bindings)
         return ConfigResponse(config_version=version, config=settings)

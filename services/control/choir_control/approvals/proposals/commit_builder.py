@@ -272,18 +272,18 @@ class CommitBuilder:
         return self._directory
 
 
-async def push_to_configured_ref(bench: CommitBuilder, commit: str, expected: str) -> bool:
+async def push_to_configured_ref(clone: CommitBuilder, commit: str, expected: str) -> bool:
     """Push `commit` to the configured ref, unless the ref already contains it; return whether it does.
 
     False: the ref has other commits. Raises Unavailable when the result is unknown.
     """
-    ref = bench.source.ref
-    if await bench.remote_tip(ref) == expected:
+    ref = clone.source.ref
+    if await clone.remote_tip(ref) == expected:
         try:
-            await bench.push(commit, ref, expected)
+            await clone.push(commit, ref, expected)
         except ChoirError:
             # the response may be lost after a successful push, or the ref may have moved
-            if await bench.remote_tip(ref) == expected:
+            if await clone.remote_tip(ref) == expected:
                 raise
-    tip = await bench.fetch(ref)
-    return await bench.is_ancestor(tip, commit)
+    tip = await clone.fetch(ref)
+    return await clone.is_ancestor(tip, commit)

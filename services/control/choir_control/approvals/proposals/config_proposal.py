@@ -1,14 +1,6 @@
 """Proposal type `config_change`: apply exactly the shown change to config.json.
 
-Called by `ask` and `run_operation`. The file is replaced atomically, then applied in the same
-way as an
-operator's edit.
-
-Apply a changed config.json in the same way as an operator: check it as a whole, then apply it.
-
-Called by `config_change` through `workshop`; `configuration.staging` does the work.
-
-Read config.json, and replace it atomically if it is unchanged. Called by `config_change`.
+The file is replaced atomically if it is unchanged, then staged and applied like an operator's edit.
 """
 
 import asyncio
@@ -57,7 +49,7 @@ class ConfigFile:
         return await asyncio.to_thread(self._read)
 
     async def replace(self, expected: str, document: JsonObject) -> None:
-        """Replace the file atomically and sync it; raises Stale when its digest is not `expected`.
+        """Replace the file atomically and sync it; raises StaleProposal when its digest is not `expected`.
 
         A cancellation waits for the write: a write that finished unattended would look like someone
         else's edit.
@@ -120,7 +112,7 @@ class ConfigApplier:
         self._staging = staging
 
     async def apply(self, expected: Config) -> int:
-        """Return the active version; raises Stale when the file has other content."""
+        """Return the active version; raises StaleProposal when the file has other content."""
         try:
             return await self._staging.apply_file(expected)
         except Conflict as error:
@@ -169,7 +161,7 @@ class ConfigProposal:
             raise StaleProposal("It would change something else than was shown.")
         return _replacement(now, after)
 
-    async def apply(self, asked: Approval, plan: JsonObject) -> str:
+    async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Replace the file unless it is already replaced, then apply it."""
         document = plan["document"]
         if not isinstance(document, dict):
@@ -185,10 +177,10 @@ class ConfigProposal:
         )
         return f"config.json is changed, and version {version} is in force."
 
-    async def plan_rollback(self, asked: Approval, plan: JsonObject) -> JsonObject:
+    async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Restore each changed value that is still in place; other edits since then stay."""
         now = await self._file.read()
-        found = asked.basis.get("changes")
+        found = approval.basis.get("changes")
         changes = (
             [change for change in found if isinstance(change, dict)]
             if isinstance(found, list)

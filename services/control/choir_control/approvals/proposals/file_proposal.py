@@ -1,9 +1,7 @@
 """Proposal types `skill` and `tool`: commit the proposed files to the agent's repository.
 
-Called by `ask` and `run_operation`. A skill is committed complete. Of a tool only the
-description is
-committed, to a path from which no agent loads tools: a human writes the program and then moves the
-manifest next to it.
+A skill is committed complete. Of a tool only the description is committed, to a path from which no
+agent loads tools: a human writes the program and then moves the manifest next to it.
 """
 
 import re
@@ -27,6 +25,7 @@ from choir_control.approvals.proposals.push_plan import (
 from choir_control.approvals.store import Approval
 
 MakeFiles = Callable[[JsonObject], Mapping[str, str]]
+"""Pure function that turns a request's payload into files: the only difference between the types."""
 
 _SKILL = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _README = """# {name}: a proposed tool
@@ -50,47 +49,49 @@ Choir committed this description after a human approved it. There is no program:
 class FileProposal:
     """Requests of types `skill` and `tool`."""
 
-    def __init__(self, benches: CloneCache, files: MakeFiles) -> None:
-        self._benches = benches
-        self._files = files
+    def __init__(self, clones: CloneCache, make_files: MakeFiles) -> None:
+        self._clones = clones
+        self._make_files = make_files
 
     async def make_basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
         """Return the files that would be committed, and the target; empty without a repository."""
-        source = self._benches.source_of_agent(agent_id)
+        source = self._clones.source_of_agent(agent_id)
         if source is None:
             return {}
-        return {"url": source.url, "ref": source.ref, "files": {**self._files(payload)}}
+        return {"url": source.url, "ref": source.ref, "files": {**self._make_files(payload)}}
 
     async def make_plan(self, approval: Approval) -> JsonObject:
         """Compare the target with what was shown; create the commit."""
-        async with self._benches.lock_clone(approval.agent_id) as bench:
-            check_same_target(bench, approval.basis)
-            files = {**self._files(approval.payload)}
+        async with self._clones.lock_clone(approval.agent_id) as clone:
+            check_same_target(clone, approval.basis)
+            files = {**self._make_files(approval.payload)}
             if files != approval.basis.get("files"):
                 raise StaleProposal("It would commit other files than were shown.")
-            base = await bench.fetch(bench.source.ref)
+            base = await clone.fetch(clone.source.ref)
             for path, text in files.items():
                 # A file with the same content is no conflict.
-                if await bench.read_file(base, path) not in (None, text.encode()):
+                if await clone.read_file(base, path) not in (None, text.encode()):
                     raise Conflict(
-                        f"{path} is in {bench.source.display_name} already, and says something else."
+                        f"{path} is in {clone.source.display_name} already, and says something else."
                     )
-            tree = await bench.write_tree_with(base, files)
-            words = (
+            tree = await clone.write_tree_with(base, files)
+            message = (
                 f"Add {', '.join(files)}\n\nProposed by {approval.agent_id}, approved as "
                 f"{approval.approval_id} by {approval.decided_by}."
             )
-            made = await bench.commit(tree, (base,), words, self._benches.commit_author(approval))
-            return make_push_plan(bench, base, made)
+            commit = await clone.commit(
+                tree, (base,), message, self._clones.commit_author(approval)
+            )
+            return make_push_plan(clone, base, commit)
 
-    async def apply(self, asked: Approval, plan: JsonObject) -> str:
+    async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Push the commit, unless it is already on the ref."""
-        async with self._benches.lock_clone(asked.agent_id) as bench:
-            return await execute_push_plan(bench, plan)
+        async with self._clones.lock_clone(approval.agent_id) as clone:
+            return await execute_push_plan(clone, plan)
 
-    async def plan_rollback(self, asked: Approval, plan: JsonObject) -> JsonObject:
+    async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Plan the return to the tree before the commit."""
-        return await make_rollback_plan(self._benches, asked, plan)
+        return await make_rollback_plan(self._clones, approval, plan)
 
 
 def make_skill_files(payload: JsonObject) -> Mapping[str, str]:
@@ -106,18 +107,18 @@ def make_tool_files(payload: JsonObject) -> Mapping[str, str]:
     """Return the manifest and README of a proposed tool; raises InvalidRequest for an invalid manifest."""
     manifest = payload.get("manifest")
     try:
-        read = ToolManifestFile.model_validate_json(orjson.dumps(manifest))
+        parsed = ToolManifestFile.model_validate_json(orjson.dumps(manifest))
     except ValidationError as error:
         raise InvalidRequest(f"manifest: {error_messages(error, 'the file')[0]}.") from None
-    name = read.llm.name
-    if name.startswith("choir.") or read.runtime.exec_path is not None:
+    name = parsed.llm.name
+    if name.startswith("choir.") or parsed.runtime.exec_path is not None:
         raise InvalidRequest(
             "manifest: a name in `choir.` or a path of a program cannot be proposed."
         )
-    words = {key: str(payload.get(key, "")) for key in ("behaviour", "reason")}
+    texts = {key: str(payload.get(key, "")) for key in ("behaviour", "reason")}
     return {
         f"proposed/tools/{name}.json": _pretty(manifest),
-        f"proposed/tools/{name}.md": _README.format(name=name, **words),
+        f"proposed/tools/{name}.md": _README.format(name=name, **texts),
     }
 
 

@@ -1,11 +1,9 @@
-"""Interface of a proposal type: how it is shown, planned, applied and rolled back.
+"""Interface of a proposal type, and the intake of approval requests (the verb REQUEST_APPROVAL).
 
-Intake of approval requests from agents (the verb REQUEST_APPROVAL).
-
-Called by the rpc endpoint. Computes everything the human has to see; `approvals` stores the request.
+The intake computes what the human has to see before it stores a request.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from choir_common.errors import Conflict
@@ -13,6 +11,7 @@ from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.log.leases.store import Lease
+from choir_control.log.signals.notifier import OutboxRescanner
 
 
 class StaleProposal(Conflict):
@@ -36,14 +35,14 @@ class ProposalType(Protocol):
         """
         ...
 
-    async def apply(self, asked: Approval, plan: JsonObject) -> str:
+    async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Execute the plan; return a text for people. Idempotent: a second call has no further effect.
 
         Raises Stale when the state has changed since the plan was made, Unavailable to be retried.
         """
         ...
 
-    async def plan_rollback(self, asked: Approval, plan: JsonObject) -> JsonObject:
+    async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Return the plan that rolls back an applied one; raises Conflict when it is impossible."""
         ...
 
@@ -55,12 +54,11 @@ class ApprovalIntake:
         self,
         approvals: ApprovalStore,
         proposal_types: Mapping[str, ProposalType],
-        notify_conversation: Callable[[str], None],
+        outbox: OutboxRescanner,
     ) -> None:
-        """`said` is called with a conversation (DM) that has a new message."""
         self._approvals = approvals
-        self._carriers = proposal_types
-        self._said = notify_conversation
+        self._proposal_types = proposal_types
+        self._outbox = outbox
 
     async def request(self, lease: Lease, request: ApprovalRequest) -> ApprovalResponse:
         """Store a request once per call; return its status.
@@ -71,12 +69,12 @@ class ApprovalIntake:
         known = await self._approvals.find_by_call(lease, request)
         if known is not None:
             return known
-        carrier = self._carriers.get(request.request_type)
+        proposal_type = self._proposal_types.get(request.request_type)
         basis = (
-            await carrier.make_basis(lease.agent_id, lease.session_id, request.payload)
-            if carrier
+            await proposal_type.make_basis(lease.agent_id, lease.session_id, request.payload)
+            if proposal_type
             else {}
         )
-        answer = await self._approvals.create(lease, request, basis)
-        self._said(lease.bindings.dm)
-        return answer
+        response = await self._approvals.create(lease, request, basis)
+        self._outbox.rescan(lease.bindings.dm)
+        return response

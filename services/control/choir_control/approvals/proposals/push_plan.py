@@ -19,35 +19,35 @@ def make_push_plan(clone: CommitBuilder, base: str, commit: str) -> JsonObject:
     return {"url": clone.source.url, "ref": clone.source.ref, "base": base, "commit": commit}
 
 
-def check_same_target(bench: CommitBuilder, shown: JsonObject) -> None:
+def check_same_target(clone: CommitBuilder, shown: JsonObject) -> None:
     """Raise Stale when another repository or ref is configured now."""
-    if (shown.get("url"), shown.get("ref")) != (bench.source.url, bench.source.ref):
+    if (shown.get("url"), shown.get("ref")) != (clone.source.url, clone.source.ref):
         raise StaleProposal("Another repository or ref is configured since this was shown.")
 
 
-async def execute_push_plan(bench: CommitBuilder, plan: JsonObject) -> str:
+async def execute_push_plan(clone: CommitBuilder, plan: JsonObject) -> str:
     """Execute the plan unless it is already executed; raises Stale when the ref has other commits."""
-    check_same_target(bench, plan)
+    check_same_target(clone, plan)
     commit = str(plan["commit"])
-    if not await push_to_configured_ref(bench, commit, str(plan["base"])):
+    if not await push_to_configured_ref(clone, commit, str(plan["base"])):
         raise StaleProposal(
-            f"{bench.source.ref} of {bench.source.display_name} has moved on meanwhile."
+            f"{clone.source.ref} of {clone.source.display_name} has moved on meanwhile."
         )
-    return f"{bench.source.ref} of {bench.source.display_name} is at {commit[:COMMIT_CHARS]}."
+    return f"{clone.source.ref} of {clone.source.display_name} is at {commit[:COMMIT_CHARS]}."
 
 
 async def make_rollback_plan(
     clone_cache: CloneCache, asked: Approval, plan: JsonObject
 ) -> JsonObject:
     """Plan a commit that restores the previous tree; raises Conflict when newer commits exist."""
-    async with clone_cache.lock_clone(asked.agent_id) as bench:
-        check_same_target(bench, plan)
+    async with clone_cache.lock_clone(asked.agent_id) as clone:
+        check_same_target(clone, plan)
         base, commit = str(plan["base"]), str(plan["commit"])
-        if await bench.fetch(bench.source.ref) != commit:
+        if await clone.fetch(clone.source.ref) != commit:
             raise Conflict(
-                f"Other commits stand on {commit[:COMMIT_CHARS]} in {bench.source.display_name}; "
+                f"Other commits stand on {commit[:COMMIT_CHARS]} in {clone.source.display_name}; "
                 "take it back with git."
             )
         words = f"Take back {asked.approval_id}\n\nThe tree is that of {base}."
-        back = await bench.commit(base, (commit,), words, clone_cache.commit_author(asked))
-        return make_push_plan(bench, commit, back)
+        back = await clone.commit(base, (commit,), words, clone_cache.commit_author(asked))
+        return make_push_plan(clone, commit, back)

@@ -1,8 +1,7 @@
 """Proposal type `repo_change`: merge exactly the commit that was shown.
 
-Called by `ask` and `run_operation`. The agent has pushed `proposal/<session>/<slug>`; the
-human is shown
-the complete difference that the merge would make. A merged branch is deleted, a rejected one stays.
+The agent has pushed `proposal/<session>/<slug>`; the human is shown the complete difference that the
+merge would make. A merged branch is deleted, a rejected one stays.
 """
 
 import re
@@ -27,8 +26,8 @@ _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 class RepoProposal:
     """Requests of type `repo_change`."""
 
-    def __init__(self, benches: CloneCache) -> None:
-        self._benches = benches
+    def __init__(self, clones: CloneCache) -> None:
+        self._clones = clones
 
     async def make_basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
         """Return what the merge would change; raises InvalidRequest if it is impossible to merge or show."""
@@ -40,67 +39,73 @@ class RepoProposal:
         # The full id: a branch or a short id could refer to another commit later.
         if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
             raise InvalidRequest("commit: the whole id of the branch's newest commit is needed.")
-        async with self._benches.lock_clone(agent_id) as bench:
-            return await _describe_merge(bench, branch, commit)
+        async with self._clones.lock_clone(agent_id) as clone:
+            return await _describe_merge(clone, branch, commit)
 
     async def make_plan(self, approval: Approval) -> JsonObject:
         """Compare branch, ref and merge result with what was shown; create the commit."""
-        async with self._benches.lock_clone(approval.agent_id) as bench:
-            check_same_target(bench, approval.basis)
+        async with self._clones.lock_clone(approval.agent_id) as clone:
+            check_same_target(clone, approval.basis)
             branch, commit = str(approval.payload["branch"]), str(approval.payload["commit"])
             try:
-                now = await _describe_merge(bench, branch, commit)
+                now = await _describe_merge(clone, branch, commit)
             except InvalidRequest as error:
                 raise StaleProposal(error.message) from None
             if now != approval.basis:
                 raise StaleProposal(
-                    f"{bench.source.ref} of {bench.source.display_name} is not what it was."
+                    f"{clone.source.ref} of {clone.source.display_name} is not what it was."
                 )
-            return await self._planned(bench, approval)
+            return await self._planned(clone, approval)
 
-    async def apply(self, asked: Approval, plan: JsonObject) -> str:
+    async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Push the commit, unless it is already on the ref; delete the merged branch."""
-        async with self._benches.lock_clone(asked.agent_id) as bench:
-            said = await execute_push_plan(bench, plan)
-            return f"{said} {await _delete_branch(bench, asked)}".rstrip()
+        async with self._clones.lock_clone(approval.agent_id) as clone:
+            said = await execute_push_plan(clone, plan)
+            return f"{said} {await _delete_branch(clone, approval)}".rstrip()
 
-    async def plan_rollback(self, asked: Approval, plan: JsonObject) -> JsonObject:
+    async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Plan the return to the tree before the merge."""
-        return await make_rollback_plan(self._benches, asked, plan)
+        return await make_rollback_plan(self._clones, approval, plan)
 
-    async def _planned(self, bench: CommitBuilder, asked: Approval) -> JsonObject:
-        base, commit = str(asked.basis["base"]), str(asked.payload["commit"])
-        if asked.basis["fast_forward"]:
-            return make_push_plan(bench, base, commit)
-        words = f"Merge {asked.payload['branch']}\n\nApproved as {asked.approval_id} by {asked.decided_by}."
-        made = await bench.commit(
-            str(asked.basis["tree"]), (base, commit), words, self._benches.commit_author(asked)
+    async def _planned(self, clone: CommitBuilder, approval: Approval) -> JsonObject:
+        base, commit = str(approval.basis["base"]), str(approval.payload["commit"])
+        if approval.basis["fast_forward"]:
+            return make_push_plan(clone, base, commit)
+        message = (
+            f"Merge {approval.payload['branch']}\n\n"
+            f"Approved as {approval.approval_id} by {approval.decided_by}."
         )
-        return make_push_plan(bench, base, made)
+        merge = await clone.commit(
+            str(approval.basis["tree"]),
+            (base, commit),
+            message,
+            self._clones.commit_author(approval),
+        )
+        return make_push_plan(clone, base, merge)
 
 
-async def _delete_branch(bench: CommitBuilder, asked: Approval) -> str:
+async def _delete_branch(clone: CommitBuilder, approval: Approval) -> str:
     """Delete the merged branch, unless it has new commits; return a text if that fails."""
-    branch, commit = str(asked.payload["branch"]), str(asked.payload["commit"])
+    branch, commit = str(approval.payload["branch"]), str(approval.payload["commit"])
     try:
-        if await bench.remote_tip(branch) == commit:
-            await bench.delete_branch(branch, commit)
+        if await clone.remote_tip(branch) == commit:
+            await clone.delete_branch(branch, commit)
     except ChoirError as error:
         # the approved change is applied; a leftover branch does no harm
         return f"{branch} could not be deleted: {error.message}"
     return ""
 
 
-async def _describe_merge(bench: CommitBuilder, branch: str, commit: str) -> JsonObject:
-    found = await bench.fetch(branch)
+async def _describe_merge(clone: CommitBuilder, branch: str, commit: str) -> JsonObject:
+    found = await clone.fetch(branch)
     if found != commit:
         raise InvalidRequest(f"{branch} is at {found}, not at {commit}.")
-    base = await bench.fetch(bench.source.ref)
-    merge = await bench.merge(base, commit)
-    shown = await bench.describe_changes(base, merge.tree)
+    base = await clone.fetch(clone.source.ref)
+    merge = await clone.merge(base, commit)
+    shown = await clone.describe_changes(base, merge.tree)
     return {
-        "url": bench.source.url,
-        "ref": bench.source.ref,
+        "url": clone.source.url,
+        "ref": clone.source.ref,
         "base": base,
         "tree": merge.tree,
         "fast_forward": merge.fast_forward,

@@ -46,23 +46,23 @@ async def show_status(context: CommandContext, call: CommandCall) -> str:
     return "\n".join(lines)
 
 
-async def list_agents(hands: CommandContext, _: CommandCall) -> str:
+async def list_agents(context: CommandContext, _: CommandCall) -> str:
     """Return the state of every agent."""
     lines = [
         f"{view.agent_id}: {view.state}, {view.model or 'no model'}{_queued(view)}"
-        for view in await hands.roster.all()
+        for view in await context.roster.all()
     ]
     return "\n".join(lines) or "No agent is configured."
 
 
-async def show_cores(hands: CommandContext, call: CommandCall) -> str:
+async def show_cores(context: CommandContext, call: CommandCall) -> str:
     """Return the jobs of an agent and the state of each."""
-    session = await target_session(hands, call)
-    view = await hands.roster.one(session.agent_id)
+    session = await target_session(context, call)
+    view = await context.roster.one(session.agent_id)
     return format_status(view.agent_id, view.lanes)
 
 
-async def start_agent(hands: CommandContext, call: CommandCall) -> str:
+async def start_agent(context: CommandContext, call: CommandCall) -> str:
     """Start an agent, bound to this conversation unless the settings name another."""
     agent_id = target_agent(call)
     try:
@@ -73,55 +73,59 @@ async def start_agent(hands: CommandContext, call: CommandCall) -> str:
         raise InvalidRequest(f"What a start takes: {known}. Nothing was done.") from None
 
     async def start() -> str:
-        row = await hands.starter.start(agent_id, wanted)
+        row = await context.starter.start(agent_id, wanted)
         return f"{agent_id} is started, in {row.bindings.dm}. Session: {row.session_id}"
 
-    said = await hands.background.run(result_recipient(hands, call), "agent start", agent_id, start)
+    said = await context.background.run(
+        result_recipient(context, call), "agent start", agent_id, start
+    )
     return said or f"{agent_id} is being started. {RESULT_FOLLOWS}"
 
 
-async def stop_agent(hands: CommandContext, call: CommandCall) -> str:
+async def stop_agent(context: CommandContext, call: CommandCall) -> str:
     """Stop an agent; if it is already stopped with open work, discard that work."""
     agent_id = target_agent(call)
-    hands.configuration.current.agent(agent_id)
-    if await hands.sessions.find_unfinished(agent_id) is None:
+    context.configuration.current.agent(agent_id)
+    if await context.sessions.find_unfinished(agent_id) is None:
         raise Conflict(f"{agent_id} is not running.")
 
     async def stop() -> str:
         why = STOPPED_BY.format(dm=call.dm)
-        ended = await hands.stopper.stop(agent_id, why)
+        ended = await context.stopper.stop(agent_id, why)
         if ended is None:
-            given_up = await hands.stopper.give_up(agent_id, why)
+            given_up = await context.stopper.give_up(agent_id, why)
             return GIVEN_UP.format(agent=agent_id) if given_up else f"{agent_id} is not running."
         if ended.status == "suspended":
             return LEFT_OPEN.format(agent=agent_id)
         return f"{agent_id} has stopped."
 
-    said = await hands.background.run(result_recipient(hands, call), "agent stop", agent_id, stop)
+    said = await context.background.run(
+        result_recipient(context, call), "agent stop", agent_id, stop
+    )
     return said or (
         f"{agent_id} finishes what it is at, sums up, and stops; that may take some minutes. {RESULT_FOLLOWS}"
     )
 
 
-async def restart_agent(hands: CommandContext, call: CommandCall) -> str:
+async def restart_agent(context: CommandContext, call: CommandCall) -> str:
     """Stop an agent at its next safe point and start it with the same resources."""
     agent_id = target_agent(call)
-    hands.configuration.current.agent(agent_id)
-    if await hands.sessions.find_live(agent_id) is None:
+    context.configuration.current.agent(agent_id)
+    if await context.sessions.find_live(agent_id) is None:
         raise Conflict(f"{agent_id} is not running.")
 
     # before the stop: a restart that cannot succeed must not stop the agent
-    await hands.starter.check_restart(agent_id)
+    await context.starter.check_restart(agent_id)
 
     async def restart() -> str:
-        ended = await hands.stopper.stop(agent_id, REASON_RESTART)
+        ended = await context.stopper.stop(agent_id, REASON_RESTART)
         if ended is None:
             return f"{agent_id} is not running."
-        row = await hands.starter.restart(agent_id, ended.initial_bindings, ended.image)
+        row = await context.starter.restart(agent_id, ended.initial_bindings, ended.image)
         return f"{agent_id} is started again. Session: {row.session_id}"
 
-    said = await hands.background.run(
-        result_recipient(hands, call), "agent restart", agent_id, restart
+    said = await context.background.run(
+        result_recipient(context, call), "agent restart", agent_id, restart
     )
     return said or (
         f"{agent_id} finishes what it is at, sums up, and is then started again; that may take some "
@@ -165,22 +169,22 @@ async def show_model(context: CommandContext, call: CommandCall) -> str:
     )
 
 
-async def set_model(hands: CommandContext, call: CommandCall) -> str:
+async def set_model(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another model."""
-    found = await hands.session_settings.set_model(target_agent(call), call.arguments["name"])
+    found = await context.session_settings.set_model(target_agent(call), call.arguments["name"])
     return f"{found.agent_id} thinks with {found.llm} from its next step on, until it is restarted."
 
 
-async def show_voice(hands: CommandContext, call: CommandCall) -> str:
+async def show_voice(context: CommandContext, call: CommandCall) -> str:
     """Return the voice that an agent uses and the available ones."""
-    found = await hands.session_settings.choices(target_agent(call))
-    known = ", ".join(sorted(hands.configuration.current.config.voice_profiles)) or "none"
+    found = await context.session_settings.choices(target_agent(call))
+    known = ", ".join(sorted(context.configuration.current.config.voice_profiles)) or "none"
     return f"{found.agent_id} speaks with {found.voice_profile or 'no voice'}. There are {known}."
 
 
-async def set_voice(hands: CommandContext, call: CommandCall) -> str:
+async def set_voice(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another voice."""
-    found = await hands.session_settings.set_voice(target_agent(call), call.arguments["name"])
+    found = await context.session_settings.set_voice(target_agent(call), call.arguments["name"])
     return f"{found.agent_id} speaks with {found.voice_profile} from now on, until it is restarted."
 
 
@@ -198,12 +202,12 @@ async def show_events(context: CommandContext, call: CommandCall) -> str:
     return "\n".join(event_line(event) for event in found) or "Nothing has happened yet."
 
 
-async def check_job(hands: CommandContext, call: CommandCall) -> None:
+async def check_job(context: CommandContext, call: CommandCall) -> None:
     """Raise NotFound when the conversation's session has no open core job of the given name."""
     job = call.arguments.get("job")
     if job is None or call.session_id is None:
         return
-    open_jobs = await hands.events.list_open_jobs(call.session_id)
+    open_jobs = await context.events.list_open_jobs(call.session_id)
     if job not in open_jobs:
         raise NotFound(format_unknown_job(call.bound_agent_id or "", job, open_jobs))
 

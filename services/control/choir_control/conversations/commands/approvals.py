@@ -35,37 +35,37 @@ async def list_approvals(context: CommandContext, call: CommandCall) -> str:
     return _numbered(context, call, pending, "/approve 1 approves the first, /reject 1 rejects it.")
 
 
-async def approve(hands: CommandContext, call: CommandCall) -> str:
+async def approve(context: CommandContext, call: CommandCall) -> str:
     """Approve the named request, or the only pending one."""
-    return await _decide(hands, call, "approved")
+    return await _decide(context, call, "approved")
 
 
-async def reject(hands: CommandContext, call: CommandCall) -> str:
+async def reject(context: CommandContext, call: CommandCall) -> str:
     """Reject the named request, or the only pending one."""
-    return await _decide(hands, call, "rejected")
+    return await _decide(context, call, "rejected")
 
 
-async def _decide(hands: CommandContext, call: CommandCall, verdict: Verdict) -> str:
+async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) -> str:
     named = call.arguments.get("id")
-    replied = await _replied(hands, call) if named is None else None
+    replied = await _replied(context, call) if named is None else None
     # a reply to a notice selects its request
     if replied is not None:
         shown = ShownApproval(replied.approval_id, replied.digest)
     elif named is not None:
-        shown = await _named(hands, call, named)
+        shown = await _named(context, call, named)
     else:
-        pending = await _pending(hands, call)
+        pending = await _pending(context, call)
         if not pending:
             raise NotFound("Nothing waits for a decision.")
         if len(pending) > 1:
             word = "/approve" if verdict == "approved" else "/reject"
-            hands.dialogue.set_question(
-                call.dm, OpenQuestion(word, await hands.outbox.read_newest_id(call.dm))
+            context.dialogue.set_question(
+                call.dm, OpenQuestion(word, await context.outbox.read_newest_id(call.dm))
             )
-            return _numbered(hands, call, pending, f"Which one? Say its number, or {word} 1.")
+            return _numbered(context, call, pending, f"Which one? Say its number, or {word} 1.")
         shown = ShownApproval(pending[0].approval_id, pending[0].digest)
     by = f"dm {call.dm}"
-    decided = await hands.approval_service.decide(shown.approval_id, verdict, by, shown.digest)
+    decided = await context.approval_service.decide(shown.approval_id, verdict, by, shown.digest)
     executing = verdict == "approved" and decided.request_type != "call"
     then = " Executing; this conversation is told how it ends." if executing else ""
     if verdict == "approved" and decided.session_ended:
@@ -73,33 +73,33 @@ async def _decide(hands: CommandContext, call: CommandCall, verdict: Verdict) ->
     return f"{verdict.capitalize()}: {_gist(decided)} ({decided.approval_id}).{then}"
 
 
-async def _replied(hands: CommandContext, call: CommandCall) -> Approval | None:
+async def _replied(context: CommandContext, call: CommandCall) -> Approval | None:
     """Return the request of the notice that the command replies to, or None."""
     if call.reply_to is None:
         return None
-    found = await hands.approvals.find_by_message(call.dm, call.reply_to)
+    found = await context.approvals.find_by_message(call.dm, call.reply_to)
     return found if found is not None and _may(call, found) else None
 
 
-async def _named(hands: CommandContext, call: CommandCall, named: str) -> ShownApproval:
+async def _named(context: CommandContext, call: CommandCall, named: str) -> ShownApproval:
     if named.isdecimal():
-        shown = hands.dialogue.get_item(call.dm, int(named[:9]))
+        shown = context.dialogue.get_item(call.dm, int(named[:9]))
         if shown is None:
             raise NotFound(
                 f"There is no number {named[:20]} in what you were shown; see /approvals."
             )
     else:
-        found = await hands.approval_service.find(named)
+        found = await context.approval_service.find(named)
         shown = ShownApproval(found.approval_id, found.digest)
-    asked = await hands.approval_service.find(shown.approval_id)
+    asked = await context.approval_service.find(shown.approval_id)
     if not _may(call, asked):
         # the same text as for an unknown id: a conversation must not learn of other agents' requests
         raise NotFound(f"There is no request {named[:100]!r} for a decision.")
     return shown
 
 
-async def _pending(hands: CommandContext, call: CommandCall) -> list[Approval]:
-    newest = await hands.approvals.list_newest(MAX_LISTED)
+async def _pending(context: CommandContext, call: CommandCall) -> list[Approval]:
+    newest = await context.approvals.list_newest(MAX_LISTED)
     waiting = [asked for asked in newest if asked.status == "pending" and _may(call, asked)]
     return sorted(waiting, key=lambda asked: asked.created_at)
 
@@ -109,9 +109,9 @@ def _may(call: CommandCall, asked: Approval) -> bool:
 
 
 def _numbered(
-    hands: CommandContext, call: CommandCall, pending: Sequence[Approval], then: str
+    context: CommandContext, call: CommandCall, pending: Sequence[Approval], then: str
 ) -> str:
-    hands.dialogue.set_list(
+    context.dialogue.set_list(
         call.dm, [ShownApproval(asked.approval_id, asked.digest) for asked in pending]
     )
     lines = [

@@ -32,17 +32,17 @@ async def load_config(context: CommandContext, call: CommandCall) -> str:
     return _shown(context, call, await context.staging.diff(), "Staged")
 
 
-async def diff_config(hands: CommandContext, call: CommandCall) -> str:
+async def diff_config(context: CommandContext, call: CommandCall) -> str:
     """Return the differences between the staged and the active configuration."""
-    return _shown(hands, call, await hands.staging.diff(), "Waiting")
+    return _shown(context, call, await context.staging.diff(), "Waiting")
 
 
-async def apply_config(hands: CommandContext, call: CommandCall) -> str:
+async def apply_config(context: CommandContext, call: CommandCall) -> str:
     """Apply the configuration that this conversation was shown."""
-    digest = hands.dialogue.get_config_digest(call.dm)
+    digest = context.dialogue.get_config_digest(call.dm)
     if digest is None:
         raise Conflict("Look first at what would be applied: /config load, or /config diff.")
-    snapshot, done = await hands.staging.apply(digest)
+    snapshot, done = await context.staging.apply(digest)
     warned = "".join(f"\nWarning: {warning}" for warning in done.warnings)
     return (
         f"Version {snapshot.version} is in force, with {len(done.changes)} changes; running agents are "
@@ -50,9 +50,9 @@ async def apply_config(hands: CommandContext, call: CommandCall) -> str:
     )
 
 
-async def list_secrets(hands: CommandContext, _: CommandCall) -> str:
+async def list_secrets(context: CommandContext, _: CommandCall) -> str:
     """Return the names of the secrets that are set or missing; never a value."""
-    uses, known = secret_references(hands.configuration.current.config), hands.vault.names()
+    uses, known = secret_references(context.configuration.current.config), context.vault.names()
     lines = [
         f"{name}: {'set' if name in known else 'MISSING'}, "
         + (f"used by {', '.join(uses[name])}" if name in uses else "used by nothing")
@@ -61,8 +61,8 @@ async def list_secrets(hands: CommandContext, _: CommandCall) -> str:
     return "\n".join(lines) or "There are no secrets."
 
 
-def _shown(hands: CommandContext, call: CommandCall, found: StagedDifference, word: str) -> str:
-    hands.dialogue.set_config_digest(call.dm, found.staged.digest)
+def _shown(context: CommandContext, call: CommandCall, found: StagedDifference, word: str) -> str:
+    context.dialogue.set_config_digest(call.dm, found.staged.digest)
     changes = [
         f"{change.kind} {change.path} ({change.category})"
         + (f": {change.note}" if change.note else "")

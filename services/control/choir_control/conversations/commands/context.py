@@ -1,8 +1,6 @@
-"""Dependencies of the command handlers. Built by `app`; every handler takes it as its first argument.
+"""The services that command functions call, and background execution of slow commands.
 
-Background execution of commands that outlast their acknowledgement.
-
-Used by the handlers of `agents` and `works`. A channel waits seconds for its acknowledgement; an agent
+A channel waits seconds for its acknowledgement; an agent
 may take minutes to stop. The conversation then gets the result later. Each command runs as an operation,
 so that one interrupted by the end of choird is reported, too.
 """
@@ -43,16 +41,16 @@ class BackgroundCommands:
         self._operations = operations
 
     async def run(self, asker: Requester, kind: str, subject: str, work: CommandTask) -> str | None:
-        """Start the work and wait `RESPONSE_TIMEOUT_S` for its result text; None if it is still running then.
+        """Start the work and wait a short time for its result text; None if it is still running then.
 
         Raises RateLimited while too many operations run.
         """
 
-        async def noted(progress: OperationProgress) -> WireModel | None:
+        async def run_task(progress: OperationProgress) -> WireModel | None:
             progress.outcome = await work()
             return None
 
-        operation_id = await self._operations.begin(kind, subject, frozenset(), noted)
+        operation_id = await self._operations.begin(kind, subject, frozenset(), run_task)
         view = await self._operations.wait_or_notify_later(
             operation_id, ACKNOWLEDGE_WITHIN_S, asker
         )

@@ -32,7 +32,7 @@ class OpenConfirmation:
 
     text: str
     """The command as it was typed."""
-    last_word: int
+    last_outbox_id: int
     """Id of the newest outbox message at the time; after a newer one a yes is no answer to it."""
 
 

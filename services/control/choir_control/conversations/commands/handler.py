@@ -1,18 +1,17 @@
 """Execute commands typed in a conversation instead of queueing them for the agent.
 
-Called by `inbox.accept` for every message. A command that signals the agent becomes a signal of the
+A command that signals the agent becomes a signal of the
 session that is bound to the conversation, in the statement that stores the message. A command that
 changes something else stores the message first, so that a repeated delivery changes nothing. The result
 is the acknowledgement's note to the user, never a message in the agent's name.
 """
 
-import asyncio
-from collections.abc import Callable
 from difflib import get_close_matches
 from typing import assert_never
 
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.ids import new_id
+from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.messages import InboundMessage
 from choir_common.wire.signals import SignalBody
 from choir_control.conversations.commands.context import CommandContext
@@ -40,6 +39,7 @@ from choir_control.conversations.commands.texts import (
 )
 from choir_control.conversations.inbox.service import CommandResult
 from choir_control.conversations.inbox.store import BoundSession, InboxStore, StoredMessage
+from choir_control.log.signals.notifier import Notifier
 
 SIGNALLED_STATUSES = ("starting", "active", "crashed")
 # commands for the agent itself, and the one that the rehearsal model shows in its first greeting
@@ -56,15 +56,15 @@ class CommandHandler:
     def __init__(
         self,
         store: InboxStore,
+        *,
         context: CommandContext,
-        notifier: Callable[[str], None],
-        locks: Callable[[str], asyncio.Lock],
+        notifier: Notifier,
+        signal_locks: KeyedLock,
     ) -> None:
-        """`turn_of` returns a conversation's lock: its signals become visible in the order of their ids."""
         self._store = store
-        self._hands = context
-        self._ring = notifier
-        self._turn_of = locks
+        self._context = context
+        self._notifier = notifier
+        self._signal_locks = signal_locks
 
     async def handle(self, message: InboundMessage) -> CommandResult | None:
         """Execute a message that is a command; return None if it is for the agent.
@@ -74,7 +74,7 @@ class CommandHandler:
         confirmed = await self._take_confirmed_command(message)
         typed = confirmed or parse_command(message.text) or await self._take_chosen_command(message)
         # any message closes an open question
-        self._hands.dialogue.take_question(message.dm)
+        self._context.dialogue.take_question(message.dm)
         if typed is None or typed.name in AGENT_COMMANDS:
             return None
         holder = await self._store.find_bound_session(message.dm)
@@ -90,10 +90,10 @@ class CommandHandler:
         )
 
     def _adapt_to_channel(self, note: str, dm: str) -> str:
-        config = self._hands.configuration.current.config
-        found = config.dms.get(dm)
+        config = self._context.configuration.current.config
+        conversation = config.dms.get(dm)
         # console users have choirctl; others can only type commands
-        if found is None or config.gateways[found.gateway].channel.uses_choir_api:
+        if conversation is None or config.gateways[conversation.gateway].channel.uses_choir_api:
             return note
         return replace_choirctl_commands(note, CHAT_COMMANDS)
 
@@ -114,23 +114,23 @@ class CommandHandler:
             return None, unknown_text(typed, is_admin)
         if row is HELP:
             return None, help_text(is_admin)
-        given = parse_arguments(row, rest)
+        parsed = parse_arguments(row, rest)
         call = CommandCall(
             dm=message.dm,
             is_admin=is_admin,
             bound_agent_id=bound,
             session_id=holder.session_id if holder else None,
-            arguments=given.values,
-            settings=given.settings,
+            arguments=parsed.values,
+            settings=parsed.settings,
             reply_to=message.reply_to.message_id if message.reply_to else None,
         )
         match row.action:
             case SignalAction(signal, check):
                 if check is not None:
-                    await check(self._hands, call)
+                    await check(self._context, call)
                 return await self._send_signal(message, signal(call))
             case QueryAction(answer):
-                return None, await answer(self._hands, call)
+                return None, await answer(self._context, call)
             case MutationAction(_, question) if question is not None and not confirmed:
                 return None, await self._ask_to_confirm(message, call, question)
             case MutationAction(act):
@@ -138,24 +138,25 @@ class CommandHandler:
             case None:
                 return None, help_text(is_admin)
             case _:
-                assert_never(row.does)
+                assert_never(row.action)
 
     async def _default_agent(self, dm: str) -> str | None:
         """Return the default agent of a conversation that is bound to none."""
-        held_last = await self._store.find_last_agent(dm)
-        return self._hands.configuration.current.default_agent_for(dm, held_last)
+        last_agent = await self._store.find_last_agent(dm)
+        return self._context.configuration.current.default_agent_for(dm, last_agent)
 
     async def _send_signal(
         self, message: InboundMessage, body: SignalBody
     ) -> tuple[StoredMessage, str]:
-        async with self._turn_of(message.dm):
+        # Signals of a DM must become visible in the order of their ids.
+        async with self._signal_locks.of(message.dm):
             stored = await self._store.store_command(new_id("in"), message, body)
         if stored is None:
             raise Unavailable("The same command is being stored elsewhere; try again.")
         if stored.agent_id is None or stored.session_status not in SIGNALLED_STATUSES:
             return stored, format_no_agent(stored.agent_id, stored.session_status)
         if not stored.duplicate:
-            self._ring(message.dm)
+            self._notifier.notify(message.dm)
         return stored, format_signal_effect(body, stored.agent_id, stored.session_status)
 
     async def _execute_mutation(
@@ -167,7 +168,7 @@ class CommandHandler:
         if stored.duplicate:
             return stored, "This came before and was taken then; /status shows how things stand."
         try:
-            return stored, await act(self._hands, call)
+            return stored, await act(self._context, call)
         except ChoirError as error:
             # The message is stored and a repeat would not be executed, so the reason is returned now.
             return stored, error.message
@@ -175,38 +176,45 @@ class CommandHandler:
     async def _ask_to_confirm(
         self, message: InboundMessage, call: CommandCall, question: CommandFunction
     ) -> str:
-        asked = await question(self._hands, call)
-        last_word = await self._hands.outbox.read_newest_id(message.dm)
-        self._hands.dialogue.set_confirmation(message.dm, OpenConfirmation(message.text, last_word))
-        return f"{asked} Answer yes to do it; anything else leaves everything as it is."
+        text = await question(self._context, call)
+        newest_id = await self._context.outbox.read_newest_id(message.dm)
+        self._context.dialogue.set_confirmation(
+            message.dm, OpenConfirmation(message.text, newest_id)
+        )
+        return f"{text} Answer yes to do it; anything else leaves everything as it is."
 
     async def _take_confirmed_command(self, message: InboundMessage) -> TypedCommand | None:
         """Return the command that this message confirms, or None."""
-        asked = self._hands.dialogue.take_confirmation(message.dm)
-        if asked is None or message.text.strip().rstrip(".!").lower() not in CONFIRMING_ANSWERS:
+        confirmation = self._context.dialogue.take_confirmation(message.dm)
+        if (
+            confirmation is None
+            or message.text.strip().rstrip(".!").lower() not in CONFIRMING_ANSWERS
+        ):
             return None
         # A yes may instead answer a message sent since the question.
-        since = await self._hands.outbox.read_newest_id(message.dm)
-        return parse_command(asked.text) if since == asked.last_word else None
+        since = await self._context.outbox.read_newest_id(message.dm)
+        if since != confirmation.last_outbox_id:
+            return None
+        return parse_command(confirmation.text)
 
     async def _take_chosen_command(self, message: InboundMessage) -> TypedCommand | None:
         """Return the command that a bare number completes, right after a list with a question."""
-        question = self._hands.dialogue.take_question(message.dm)
+        question = self._context.dialogue.take_question(message.dm)
         number = message.text.strip()
         if question is None or not (number.isdecimal() and len(number) <= MAX_DIGITS):
             return None
         # A number may instead answer a message sent since the question; then the list is shown again.
-        since = await self._hands.outbox.read_newest_id(message.dm)
+        since = await self._context.outbox.read_newest_id(message.dm)
         return TypedCommand(question.command, number if since == question.last_outbox_id else "")
 
     def _is_admin(self, dm: str) -> bool:
-        found = self._hands.configuration.current.config.dms.get(dm)
-        return found is not None and found.admin
+        conversation = self._context.configuration.current.config.dms.get(dm)
+        return conversation is not None and conversation.admin
 
 
 def _find(typed: TypedCommand, is_admin: bool) -> tuple[CommandSpec | None, str]:
-    meant = TypedCommand(ALIASES.get(typed.name, typed.name), typed.rest)
-    return find_command(commands_for(is_admin), meant) or (None, "")
+    command = TypedCommand(ALIASES.get(typed.name, typed.name), typed.rest)
+    return find_command(commands_for(is_admin), command) or (None, "")
 
 
 def _seen(holder: BoundSession | None) -> StoredMessage:
@@ -236,8 +244,8 @@ def unknown_text(typed: TypedCommand, is_admin: bool) -> str:
         return f"{typed.name} what? There are {', '.join(several)}. Nothing was done."
     names = {row.name.split()[0] for row in commands_for(is_admin)} | ALIASES.keys()
     near = get_close_matches(typed.name, sorted(names), 1)
-    meant = f" Did you mean {near[0]}?" if near else ""
+    suggestion = f" Did you mean {near[0]}?" if near else ""
     return (
-        f"There is no command {typed.name}; /help lists those there are.{meant} Nothing was sent. To "
+        f"There is no command {typed.name}; /help lists those there are.{suggestion} Nothing was sent. To "
         "send it to the agent as it is, begin with a space."
     )

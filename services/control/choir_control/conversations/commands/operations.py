@@ -18,46 +18,46 @@ async def build_agent(context: CommandContext, call: CommandCall) -> str:
     )
 
 
-async def update_agent(hands: CommandContext, call: CommandCall) -> str:
+async def update_agent(context: CommandContext, call: CommandCall) -> str:
     """Start the build of an agent's image and the agent's restart with it."""
     agent_id = target_agent(call)
     return _begun(
         f"{agent_id} is being updated",
-        await hands.rollout.update(agent_id, result_recipient(hands, call)),
+        await context.rollout.update(agent_id, result_recipient(context, call)),
     )
 
 
-async def update_all(hands: CommandContext, call: CommandCall) -> str:
+async def update_all(context: CommandContext, call: CommandCall) -> str:
     """Start the update of all agents, one after the other; a card shows its progress."""
-    begun = await hands.rollout.update_all(result_recipient(hands, call))
+    begun = await context.rollout.update_all(result_recipient(context, call))
     return _begun("All agents are being updated", begun)
 
 
-async def show_operation(hands: CommandContext, call: CommandCall) -> str:
+async def show_operation(context: CommandContext, call: CommandCall) -> str:
     """Return the progress or the result of an operation; without an id, of the newest."""
     named = call.arguments.get("id")
     if named is not None:
-        return _how(await hands.operations.get(named))
-    newest = await hands.operations.page(None, 1)
+        return _how(await context.operations.get(named))
+    newest = await context.operations.page(None, 1)
     if not newest:
         raise NotFound("Nothing has been built, updated or reset yet.")
     return _how(newest[0])
 
 
-async def list_workspaces(hands: CommandContext, _: CommandCall) -> str:
+async def list_workspaces(context: CommandContext, _: CommandCall) -> str:
     """Return each workspace's path, the agent that uses it, and its size."""
     lines = [
         f"{each.name}: {each.agent_id or 'free'}, {each.files} files, "
         f"{each.size / MEGABYTE:.1f} MB, {each.path}"
-        for each in await hands.workspaces.all()
+        for each in await context.workspaces.all()
     ]
     return "\n".join(lines) or "No workspace is configured."
 
 
-async def ask_before_reset(hands: CommandContext, call: CommandCall) -> str:
+async def ask_before_reset(context: CommandContext, call: CommandCall) -> str:
     """Return what resetting a workspace would delete, and which agent would be stopped."""
     name = call.arguments["name"]
-    found = await hands.workspaces.one(name)
+    found = await context.workspaces.one(name)
     holder = f" {found.agent_id} holds it and is stopped first." if found.agent_id else ""
     more = "" if found.complete else " or more"
     return (
@@ -66,11 +66,11 @@ async def ask_before_reset(hands: CommandContext, call: CommandCall) -> str:
     )
 
 
-async def reset_workspace(hands: CommandContext, call: CommandCall) -> str:
+async def reset_workspace(context: CommandContext, call: CommandCall) -> str:
     """Start deleting everything in a workspace; its agent is stopped first."""
     name = call.arguments["name"]
     wanted = ResetWorkspace(confirm=name)
-    begun = await hands.workspaces.reset(name, wanted, result_recipient(hands, call))
+    begun = await context.workspaces.reset(name, wanted, result_recipient(context, call))
     return _begun(f"{name} is being emptied; an agent that holds it is stopped first", begun)
 
 

@@ -164,11 +164,11 @@ def result_recipient(context: CommandContext, call: CommandCall) -> Requester:
     return Requester(call.dm, context.configuration.current.gateway_of(call.dm) or "")
 
 
-async def target_session(hands: CommandContext, call: CommandCall) -> SessionRow:
+async def target_session(context: CommandContext, call: CommandCall) -> SessionRow:
     """Return the live session of the target agent. Raises Conflict when the agent is not running."""
     agent_id = target_agent(call)
-    hands.configuration.current.agent(agent_id)
-    session = await hands.sessions.find_live(agent_id)
+    context.configuration.current.agent(agent_id)
+    session = await context.sessions.find_live(agent_id)
     if session is None:
         raise Conflict(f"{agent_id} is not running, so there is nothing to show.")
     return session

@@ -1,8 +1,9 @@
 """Types of the command table. Pure; the rows are in `table`."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from choir_common.wire.operator import CommandView
 from choir_common.wire.signals import SignalBody
@@ -65,15 +66,30 @@ class CommandCall:
     """Channel id of the message that the command replies to."""
 
 
-CommandFunction = Callable[[CommandContext, CommandCall], Awaitable[str]]
+class CommandFunction(Protocol):
+    """A function of the command table: executes a command and returns the text for the user."""
+
+    async def __call__(self, context: CommandContext, call: CommandCall, /) -> str: ...
+
+
+class CommandCheck(Protocol):
+    """A function of the command table: raises a ChoirError when a signal would have no effect."""
+
+    async def __call__(self, context: CommandContext, call: CommandCall, /) -> None: ...
+
+
+class SignalFactory(Protocol):
+    """A function of the command table: makes the signal of a command."""
+
+    def __call__(self, call: CommandCall, /) -> SignalBody: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SignalAction:
     """A command that becomes a signal of the bound session, stored in one statement with the message."""
 
-    make_signal: Callable[[CommandCall], SignalBody]
-    check: Callable[[CommandContext, CommandCall], Awaitable[None]] | None = None
+    make_signal: SignalFactory
+    check: CommandCheck | None = None
     """Raises a ChoirError when the session cannot execute it; then no signal is stored."""
 
 

@@ -1,13 +1,11 @@
 """Download of a message's files into the workspace, before the agent receives the message.
 
-Called by `signals.follow` for messages with pending files. The gateway serves the files. If a file
-cannot be fetched, the message names the problem instead; the wait is bounded.
-
-The table `received_files`, and the file fields of `inbox` and `signals`. Called by `fetch`.
+The gateway serves the files. If a file cannot be fetched, the message names the problem instead; the
+wait is bounded.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +18,8 @@ from choir_common.errors import ChoirError, NotFound, RateLimited, TooLarge, Una
 from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
 from choir_common.wire.attachments import Attachment, ReceivedFile
-from choir_common.wire.config import FileLimits
 from choir_common.wire.signals import UserMessageSignal
+from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
 from choir_control.workspaces.staging import StagedFile, remove_staged_file, safe_name
 
@@ -117,23 +115,18 @@ FETCH_TIMEOUT_S = 120.0
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class FileFetcherDependencies:
-    """The workspaces and limits for received files."""
-
-    workspace_of: Callable[[str], Path | None]
-    limits: Callable[[], FileLimits]
-
-
 class FileFetcher:
     """Downloader of the files of messages."""
 
     def __init__(
-        self, store: ReceivedFileStore, files: GatewayFilesClient, places: FileFetcherDependencies
+        self,
+        store: ReceivedFileStore,
+        files: GatewayFilesClient,
+        configuration: ConfigService,
     ) -> None:
         self._store = store
         self._files = files
-        self._places = places
+        self._configuration = configuration
         # Two streams of a session may overlap, and each file must be fetched once.
         self._locks = KeyedLock()
 
@@ -151,9 +144,10 @@ class FileFetcher:
 
     async def tidy(self) -> int:
         """Delete files of messages that were answered long enough ago; return how many."""
-        old = await self._store.answered(self._places.limits().received_keep_hours)
+        keep_hours = self._configuration.current.config.limits.received_keep_hours
+        old = await self._store.answered(keep_hours)
         for inbox_id, workspace, path in old:
-            root = self._places.workspace_of(workspace)
+            root = self._configuration.workspace_path(workspace)
             if root is not None:
                 await asyncio.to_thread(remove_staged_file, root, path)
             await self._store.forget(inbox_id, path)
@@ -164,7 +158,7 @@ class FileFetcher:
         received: list[ReceivedFile] = []
         for number, attachment in enumerate(waiting.attachments, start=1):
             name = f"{_own_prefix(waiting.inbox_id, number)}{safe_name(attachment.name)}"
-            root = self._places.workspace_of(workspace)
+            root = self._configuration.workspace_path(workspace)
             try:
                 if root is None:
                     raise Unavailable(f"the workspace {workspace!r} is no longer in config.json")
@@ -184,12 +178,12 @@ class FileFetcher:
     async def _fetch(
         self, gateway: str, attachment: Attachment, root: Path, name: str
     ) -> ReceivedFile:
-        most = self._places.limits().received_mb * MIB
-        if attachment.size is not None and attachment.size > most:
-            raise TooLarge(_too_large(most))
+        max_bytes = self._configuration.current.config.limits.received_mb * MIB
+        if attachment.size is not None and attachment.size > max_bytes:
+            raise TooLarge(_too_large(max_bytes))
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return await self._stream(gateway, attachment, root, name, most)
+                return await self._stream(gateway, attachment, root, name, max_bytes)
             except (Unavailable, RateLimited) as error:
                 if attempt == ATTEMPTS:
                     raise
@@ -199,14 +193,14 @@ class FileFetcher:
         raise AssertionError("unreachable")
 
     async def _stream(
-        self, gateway: str, attachment: Attachment, root: Path, name: str, most: int
+        self, gateway: str, attachment: Attachment, root: Path, name: str, max_bytes: int
     ) -> ReceivedFile:
         draft = await asyncio.to_thread(StagedFile, root, "recv")
         try:
             async with self._files.open(gateway, attachment.ref) as pieces:
                 async for piece in pieces:
-                    if draft.size + len(piece) > most:
-                        raise TooLarge(_too_large(most))
+                    if draft.size + len(piece) > max_bytes:
+                        raise TooLarge(_too_large(max_bytes))
                     await asyncio.to_thread(draft.write, piece)
             # `again` allows an existing file: a choird that died after this step left one, not yet
             # announced.
@@ -221,8 +215,8 @@ def _own_prefix(inbox_id: str, number: int) -> str:
     return f"{inbox_id.removeprefix('in_')[-12:]}-{number}-"
 
 
-def _too_large(most: int) -> str:
-    return f"it has more than {most // MIB} MB (limits.received_mb)"
+def _too_large(max_bytes: int) -> str:
+    return f"it has more than {max_bytes // MIB} MB (limits.received_mb)"
 
 
 def _got(attachment: Attachment, path: str, size: int) -> ReceivedFile:

@@ -1,15 +1,14 @@
 """Acceptance of a user's message: check the conversation, store it, wake the agent, answer the channel.
 
-Called by `bus_doors`. The agent then receives it through `signals.follow`; a command goes to
-`commands`.
+The agent then receives it through its signal stream. A command is executed instead.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from choir_common.ids import new_id
+from choir_common.keyed_lock import KeyedLock
 from choir_common.redactor import MASK, Redactor
 from choir_common.wire.attachments import MAX_FILE_NAME
 from choir_common.wire.messages import (
@@ -21,6 +20,7 @@ from choir_common.wire.messages import (
 )
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.conversations.inbox.store import InboxStore, StoredMessage
+from choir_control.log.signals.notifier import Notifier
 
 ATTEMPTS = 3
 
@@ -41,8 +41,12 @@ class CommandResult:
     note: str
 
 
-Obey = Callable[[InboundMessage], Awaitable[CommandResult | None]]
-"""Executes a message that is a command; returns None if the message is for the agent."""
+class CommandExecutor(Protocol):
+    """Executes messages that are commands."""
+
+    async def handle(self, message: InboundMessage) -> CommandResult | None:
+        """Return the result of a command; None if the message is for the agent."""
+        ...
 
 
 class InboxService:
@@ -51,24 +55,20 @@ class InboxService:
     def __init__(
         self,
         store: InboxStore,
+        *,
         configuration: ConfigService,
-        obey: Obey,
-        ring: Callable[[str], None],
-        turn_of: Callable[[str], asyncio.Lock],
+        commands: CommandExecutor,
+        notifier: Notifier,
+        signal_locks: KeyedLock,
         redactor: Redactor,
     ) -> None:
-        """Create the inbox.
-
-        `obey` executes commands and `ring` wakes the followers of a conversation. `turn_of` returns
-        a conversation's lock: its signals then become visible in the order of their numbers.
-        `redactor` masks secrets that a user typed, before anything is stored.
-        """
-        self._redactor = redactor
+        """`redactor` masks secrets that a user typed, before anything is stored."""
         self._store = store
         self._configuration = configuration
-        self._obey = obey
-        self._ring = ring
-        self._turn_of = turn_of
+        self._commands = commands
+        self._notifier = notifier
+        self._signal_locks = signal_locks
+        self._redactor = redactor
 
     async def accept(self, message: InboundMessage) -> InboundAccepted:
         """Store a message durably, once per (gateway, update_id), and return which agent will answer.
@@ -81,22 +81,24 @@ class InboxService:
         if snapshot.gateway_of(message.dm) != message.gateway:
             raise NotFound(f"There is no DM {message.dm!r} on gateway {message.gateway!r}.")
         clean = _redacted(_clean(message), self._redactor)
-        obeyed = await self._obey(clean)
-        if obeyed is not None:
-            self._refuse_another_text(snapshot, clean, obeyed.stored)
-            agent_id = await self._named(snapshot, message.dm, obeyed.stored)
-            return _obeyed(agent_id, obeyed)
+        result = await self._commands.handle(clean)
+        if result is not None:
+            self._refuse_another_text(snapshot, clean, result.stored)
+            agent_id = await self._find_agent(snapshot, message.dm, result.stored)
+            return _accepted_command(agent_id, result)
         # Signals of a DM must be committed in the order of their numbers.
-        async with self._turn_of(message.dm):
+        async with self._signal_locks.of(message.dm):
             stored = await self._store_once(clean)
         self._refuse_another_text(snapshot, clean, stored)
         # A repetition has woken the agent before.
         if not stored.duplicate:
-            self._ring(message.dm)
-        agent_id = await self._named(snapshot, message.dm, stored)
+            self._notifier.notify(message.dm)
+        agent_id = await self._find_agent(snapshot, message.dm, stored)
         return _answer(snapshot, message.dm, stored, agent_id)
 
-    async def _named(self, snapshot: ConfigSnapshot, dm: str, stored: StoredMessage) -> str | None:
+    async def _find_agent(
+        self, snapshot: ConfigSnapshot, dm: str, stored: StoredMessage
+    ) -> str | None:
         """Return the agent bound to the conversation, or else the one that should be."""
         if stored.agent_id is not None:
             return stored.agent_id
@@ -110,8 +112,8 @@ class InboxService:
         Only at the console, where clients choose their keys. Another channel may repeat an update
         with a changed text, and after an error it would repeat it endlessly.
         """
-        found = snapshot.config.gateways.get(message.gateway)
-        if stored.earlier_text is None or found is None or not found.channel.uses_choir_api:
+        gateway = snapshot.config.gateways.get(message.gateway)
+        if stored.earlier_text is None or gateway is None or not gateway.channel.uses_choir_api:
             return
         # The stored text was masked with the secrets of that time; mask those that were added
         # since.
@@ -134,8 +136,7 @@ def _clean(message: InboundMessage) -> InboundMessage:
     """Return the message without NUL, which Postgres cannot store in text."""
     if "\x00" in message.update_id:
         raise InvalidRequest("An update_id may not hold a NUL character.")
-    written = message.model_dump_json()
-    if "\\u0000" not in written:
+    if "\\u0000" not in message.model_dump_json():
         return message
     # In JSON a backslash that the user typed is doubled, so only a real NUL is removed.
     clean = InboundMessage.model_validate(_without_nul(message.model_dump()))
@@ -148,14 +149,16 @@ def _redacted(message: InboundMessage, redactor: Redactor) -> InboundMessage:
     """Return the message with known secrets masked: in its text, its quote and its file names."""
     reply_to = message.reply_to
     if reply_to is not None:
-        words = redactor.redact(reply_to.text)[:MAX_QUOTE]
-        reply_to = reply_to.model_copy(update={"text": words})
-    named = tuple(
+        quote = redactor.redact(reply_to.text)[:MAX_QUOTE]
+        reply_to = reply_to.model_copy(update={"text": quote})
+    attachments = tuple(
         file.model_copy(update={"name": redactor.redact(file.name)[-MAX_FILE_NAME:]})
         for file in message.attachments
     )
     text = redactor.redact(message.text)[:MAX_TEXT]
-    return message.model_copy(update={"text": text, "reply_to": reply_to, "attachments": named})
+    return message.model_copy(
+        update={"text": text, "reply_to": reply_to, "attachments": attachments}
+    )
 
 
 def _is_same(earlier: str, text: str) -> bool:
@@ -171,10 +174,10 @@ def _is_same(earlier: str, text: str) -> bool:
         return False
     at, last = len(first), others.pop()
     for part in others:
-        found = text.find(part, at)
-        if found < 0:
+        position = text.find(part, at)
+        if position < 0:
             return False
-        at = found + len(part)
+        at = position + len(part)
     # A text that was cut after masking may continue in any way.
     return (text.endswith(last) and len(text) - len(last) >= at) or len(earlier) == MAX_TEXT
 
@@ -191,14 +194,14 @@ def _without_nul(value: object) -> object:
             return value
 
 
-def _obeyed(agent_id: str | None, obeyed: CommandResult) -> InboundAccepted:
+def _accepted_command(agent_id: str | None, result: CommandResult) -> InboundAccepted:
     return InboundAccepted(
-        inbox_id=obeyed.stored.inbox_id,
-        duplicate=obeyed.stored.duplicate,
+        inbox_id=result.stored.inbox_id,
+        duplicate=result.stored.duplicate,
         agent_id=agent_id,
-        agent_state=_state(agent_id, obeyed.stored),
-        note=obeyed.note,
-        command=obeyed.command,
+        agent_state=_state(agent_id, result.stored),
+        note=result.note,
+        command=result.command,
     )
 
 
@@ -234,10 +237,12 @@ def _leaving(snapshot: ConfigSnapshot, agent_id: str | None) -> str | None:
 
 def _how_to_start(snapshot: ConfigSnapshot, dm: str, agent_id: str | None) -> str:
     """Return how this user can start the agent; users of a phone have no choirctl."""
-    found = snapshot.config.dms[dm]
-    if snapshot.config.gateways[found.gateway].channel.uses_choir_api:
+    conversation = snapshot.config.dms[dm]
+    if snapshot.config.gateways[conversation.gateway].channel.uses_choir_api:
         return f"choirctl agent start {agent_id}"
-    return f"/start {agent_id}" if found.admin else f"an admin does that with /start {agent_id}"
+    return (
+        f"/start {agent_id}" if conversation.admin else f"an admin does that with /start {agent_id}"
+    )
 
 
 def _note(state: AgentState, agent_id: str | None, how_to_start: str) -> str | None:

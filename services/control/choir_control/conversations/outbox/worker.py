@@ -1,14 +1,12 @@
 """Delivery worker of the outbox: one message at a time per DM, in order, many DMs at once.
 
-Woken by the append that inserted a row; calls the gateway's `deliver`. A channel that detects
-repetitions by id (the console) simply receives an uncertain message again. For other channels the
-row is marked before the attempt, so that a repetition after a crash is labelled as one. See
-docs/design/channels.md.
+A channel that detects repetitions by id (the console) simply receives an uncertain message again.
+For other channels the row is marked before the attempt, so that a repetition after a crash is labelled
+as one. See docs/design/channels.md.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
 import structlog
 
@@ -25,8 +23,10 @@ from choir_common.errors import (
 )
 from choir_common.tracing import is_export_enabled, use_parent_span
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
+from choir_control.configuration.current import ConfigService
 from choir_control.conversations.outbox.queue import DeliveryQueue
 from choir_control.conversations.outbox.store import OutboxStore
+from choir_control.workspaces.outgoing_files import OutgoingFiles
 
 log = structlog.get_logger("choir.outbox")
 
@@ -40,14 +40,6 @@ DEADLINE_S = 65.0
 # The gateway may not have read a new DM yet.
 UNKNOWN_DM_ATTEMPTS = 20
 
-IsIdempotent = Callable[[str], bool]
-
-
-class DeliveredFilesHandler(Protocol):
-    """Callback for the delivery of a message with files; `keep_copy` if users download them later."""
-
-    async def __call__(self, outbox_id: int, *, keep_copy: bool) -> None: ...
-
 
 class OutboxWorker:
     """Queues of undelivered messages by DM, and the tasks that deliver them."""
@@ -55,17 +47,17 @@ class OutboxWorker:
     def __init__(
         self,
         store: OutboxStore,
+        *,
         gateway: GatewayClient,
-        is_idempotent: IsIdempotent,
-        sent: DeliveredFilesHandler,
+        configuration: ConfigService,
+        files: OutgoingFiles,
     ) -> None:
-        """Create the outbox; `sent` is called to delete the files of a delivered message."""
         self._store = store
-        self._sent = sent
         self._gateway = gateway
-        self._is_idempotent = is_idempotent
-        self._lanes: dict[str, DeliveryQueue] = {}
-        self._last = 0
+        self._configuration = configuration
+        self._files = files
+        self._queues: dict[str, DeliveryQueue] = {}
+        self._newest_id = 0
         self._busy: set[str] = set()
         self._slots = asyncio.Semaphore(CONCURRENT_DMS)
         self._tasks: asyncio.TaskGroup | None = None
@@ -73,17 +65,17 @@ class OutboxWorker:
     def offer(self, messages: Sequence[OutboundMessage]) -> None:
         """Deliver rows that have just become durable."""
         for message in messages:
-            lane = self._lane(message.dm)
+            queue = self._queue(message.dm)
             # A gap in the ids means that another append was assigned one and has not offered its
             # row yet. That row may have to go first, so read the table.
-            lane.rescan = lane.rescan or message.outbox_id != self._last + 1
-            self._last = max(self._last, message.outbox_id)
-            lane.offer(message)
+            queue.rescan = queue.rescan or message.outbox_id != self._newest_id + 1
+            self._newest_id = max(self._newest_id, message.outbox_id)
+            queue.offer(message)
             self._start(message.dm)
 
     def rescan(self, dm: str) -> None:
         """Read the table again before the next delivery to a DM."""
-        self._lane(dm).rescan = True
+        self._queue(dm).rescan = True
         self._start(dm)
 
     async def run(self) -> None:
@@ -92,8 +84,8 @@ class OutboxWorker:
             self._tasks = tasks
             try:
                 for dm in await self._read_open_dms():
-                    self._lane(dm).rescan = True
-                for dm in list(self._lanes):
+                    self._queue(dm).rescan = True
+                for dm in list(self._queues):
                     self._start(dm)
                 await asyncio.Event().wait()
             finally:
@@ -107,8 +99,8 @@ class OutboxWorker:
             except Unavailable:
                 await asyncio.sleep(FIRST_WAIT_S)
 
-    def _lane(self, dm: str) -> DeliveryQueue:
-        return self._lanes.setdefault(dm, DeliveryQueue())
+    def _queue(self, dm: str) -> DeliveryQueue:
+        return self._queues.setdefault(dm, DeliveryQueue())
 
     def _start(self, dm: str) -> None:
         if self._tasks is not None and dm not in self._busy:
@@ -117,41 +109,41 @@ class OutboxWorker:
 
     async def _drain(self, dm: str) -> None:
         structlog.contextvars.bind_contextvars(dm=dm)
-        lane, failures = self._lane(dm), 0
+        queue, failures = self._queue(dm), 0
         try:
-            while not lane.idle:
-                wait_s = await self._step(dm, lane, failures)
+            while not queue.idle:
+                wait_s = await self._step(dm, queue, failures)
                 failures = 0 if wait_s is None else failures + 1
                 if wait_s is not None:
                     await asyncio.sleep(wait_s)
         finally:
             self._busy.discard(dm)
 
-    async def _step(self, dm: str, lane: DeliveryQueue, failures: int) -> float | None:
+    async def _step(self, dm: str, queue: DeliveryQueue, failures: int) -> float | None:
         """Read the table or deliver one message; return the seconds to wait if that failed."""
         usual = min(MAX_WAIT_S, FIRST_WAIT_S * (1 << min(failures, 10)))
         try:
             # Delivered, but the database failed afterwards: store the receipt instead of sending
             # again.
-            if lane.receipt is not None:
-                await self._close(lane, lane.receipt)
-            if lane.rescan:
-                lane.rescan = False
-                lane.add(await self._store.list_open(dm, PAGE))
-            if lane.first is None:
+            if queue.receipt is not None:
+                await self._close(queue, queue.receipt)
+            if queue.rescan:
+                queue.rescan = False
+                queue.add(await self._store.list_open(dm, PAGE))
+            if queue.first is None:
                 return None
             async with self._slots:
-                return await self._deliver(lane, lane.first, failures, usual)
+                return await self._deliver(queue, queue.first, failures, usual)
         except Unavailable as error:
             log.warning("outbox waits for the database", dm=dm, error=error.message)
-            lane.rescan = lane.receipt is None
+            queue.rescan = queue.receipt is None
             return usual
         except Exception:  # outermost loop of a DM: retry
             log.exception("delivery failed", dm=dm)
             return MAX_WAIT_S
 
     async def _deliver(
-        self, lane: DeliveryQueue, message: OutboundMessage, failures: int, usual: float
+        self, queue: DeliveryQueue, message: OutboundMessage, failures: int, usual: float
     ) -> float | None:
         structlog.contextvars.bind_contextvars(session=message.session_id, agent=message.agent_id)
         idempotent = self._is_idempotent(message.gateway)
@@ -172,24 +164,30 @@ class OutboxWorker:
                 return await self._record_not_sent(message, idempotent, error, usual)
             receipt = _undeliverable(message, error)
         except OutcomeUnknown as error:
-            return self._record_unknown(lane, message, error, usual)
+            return self._record_unknown(queue, message, error, usual)
         except (Unavailable, RateLimited) as error:
             wait_s = error.retry_after_s or usual
             return await self._record_not_sent(message, idempotent, error, wait_s)
         except (ChoirError, TimeoutError) as error:
-            return self._record_unknown(lane, message, error, usual)
-        lane.receipt = receipt
-        await self._close(lane, receipt)
+            return self._record_unknown(queue, message, error, usual)
+        queue.receipt = receipt
+        await self._close(queue, receipt)
         return None
 
-    async def _close(self, lane: DeliveryQueue, receipt: DeliveryReceipt) -> None:
+    async def _close(self, queue: DeliveryQueue, receipt: DeliveryReceipt) -> None:
         await self._store.store_receipt(receipt)
         if receipt.status != "delivered":
             log.warning("undeliverable", outbox_id=receipt.outbox_id, detail=receipt.detail)
-        done = lane.first
-        lane.remove_first()
-        if done is not None and done.attachments:
-            await self._sent(done.outbox_id, keep_copy=self._is_idempotent(done.gateway))
+        closed = queue.first
+        queue.remove_first()
+        if closed is not None and closed.attachments:
+            # users of such a channel download files whenever they like
+            keep_copy = self._is_idempotent(closed.gateway)
+            await self._files.sent(closed.outbox_id, keep_copy=keep_copy)
+
+    def _is_idempotent(self, gateway_name: str) -> bool:
+        gateway = self._configuration.current.config.gateways.get(gateway_name)
+        return gateway is not None and gateway.channel.is_idempotent
 
     async def _attempt(self, message: OutboundMessage, idempotent: bool) -> DeliveryReceipt:
         parent = await self._trace_of(message)
@@ -202,8 +200,9 @@ class OutboxWorker:
         edits = message.edits
         if edits is None or edits.message_id is not None:
             return message
-        found = await self._store.read_message_id(edits.outbox_id)
-        return message.model_copy(update={"edits": edits.model_copy(update={"message_id": found})})
+        message_id = await self._store.read_message_id(edits.outbox_id)
+        updated = edits.model_copy(update={"message_id": message_id})
+        return message.model_copy(update={"edits": updated})
 
     async def _trace_of(self, message: OutboundMessage) -> str | None:
         """Return the trace of the message that this one answers; skipped unless traces are exported."""
@@ -222,10 +221,10 @@ class OutboxWorker:
         return wait_s
 
     def _record_unknown(
-        self, lane: DeliveryQueue, message: OutboundMessage, error: Exception, wait_s: float
+        self, queue: DeliveryQueue, message: OutboundMessage, error: Exception, wait_s: float
     ) -> float:
         log.warning("delivery unknown", outbox_id=message.outbox_id, error=str(error))
-        lane.replace_first(message.model_copy(update={"maybe_repeated": True}))
+        queue.replace_first(message.model_copy(update={"maybe_repeated": True}))
         return wait_s
 
 

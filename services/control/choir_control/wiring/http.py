@@ -1,0 +1,162 @@
+"""Wiring of the HTTP applications and their routers, and of the NATS endpoints."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter
+
+from choir_common.bus.client import Endpoint
+from choir_common.clients.memory import (
+    NatsCollectionsClient,
+    NatsMemoryAdminClient,
+    NatsSessionMemoryClient,
+)
+from choir_common.clock import SystemClock
+from choir_common.http.service_app import ReadinessCheck
+from choir_control import VERSION
+from choir_control.agents.sessions.handshake import HandshakeService
+from choir_control.api.bus import make_bus_endpoints
+from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
+from choir_control.api.log_stream import LogStreamer
+from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
+from choir_control.api.operator.approvals import approval_routes
+from choir_control.api.operator.authentication import OperatorAuthentication, ProcessTree
+from choir_control.api.operator.memory import MemorySpaces, collection_routes, memory_routes
+from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
+from choir_control.api.operator.outbox import outbox_routes
+from choir_control.api.operator.sessions import session_routes
+from choir_control.api.operator.system import command_routes, dm_routes, status_routes
+from choir_control.api.readiness import ReadinessChecks
+from choir_control.api.rpc.rate_limits import SessionRateLimiter
+from choir_control.api.rpc.verbs import AgentApi
+from choir_control.log.eventlog.recovery_store import LogTailReader
+from choir_control.wiring.services import ControlServices
+
+
+class HttpServices:
+    """The application of the agents' sockets, and that of the host endpoint."""
+
+    def __init__(self, services: ControlServices) -> None:
+        log = services.log
+        self.readiness = ReadinessChecks(
+            database=services.database,
+            bus=services.bus,
+            memory=services.host_tools.memory,
+            browser=services.host_tools.browser,
+            gateway=services.gateway,
+            runtime=services.runtime,
+            archives=log.archives,
+        )
+        endpoints = AgentEndpoints(
+            leases=log.leases,
+            api=_make_agent_api(services),
+            signal_streams=log.signal_streams,
+            metrics=log.metrics,
+            limits=SessionRateLimiter(SystemClock()),
+        )
+        self.agent_app = make_agent_app(
+            VERSION, ReadinessCheck(self.readiness.required_statuses), endpoints
+        )
+        self.host_app = make_host_app(
+            version=VERSION,
+            readiness=self.readiness,
+            endpoints=endpoints,
+            authentication=OperatorAuthentication(services.secrets.operator_token, ProcessTree()),
+            gateway=services.gateway,
+            routers=(
+                *_system_routers(services, self.readiness),
+                *_agent_routers(services),
+                *_memory_routers(services),
+                outbox_routes(services.conversations.outgoing_files),
+                *services.config_changes.routes(),
+            ),
+            metrics=log.control_metrics,
+            secrets=services.secret_store,
+        )
+
+
+def _make_agent_api(services: ControlServices) -> AgentApi:
+    sessions = services.sessions
+    handshake = HandshakeService(
+        sessions=sessions.store,
+        logs=LogTailReader(services.database, services.log.events),
+        configuration=services.configuration,
+        image_store=services.images.image_store,
+    )
+    return AgentApi(
+        handshake=handshake,
+        configuration=services.configuration,
+        secrets=services.secret_store,
+        config_versions=services.config_changes.versions,
+        appender=services.log.appender,
+        approvals=services.approvals.proposals.intake,
+        lane_statuses=sessions.lane_statuses,
+        stopper=sessions.stopper,
+        liveness=sessions.liveness,
+        host_tools=services.host_tools.executor,
+    )
+
+
+def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Sequence[APIRouter]:
+    approvals = services.approvals
+    return (
+        status_routes(
+            home=services.settings.home,
+            version=VERSION,
+            configuration=services.configuration,
+            overview=services.overview,
+            readiness=readiness,
+        ),
+        approval_routes(approvals.store, approvals.service, approvals.proposals.worker),
+        dm_routes(services.configuration, services.sessions.store),
+        command_routes(services.configuration),
+    )
+
+
+def _agent_routers(services: ControlServices) -> Sequence[APIRouter]:
+    sessions, events = services.sessions, services.log.events
+    log_streams = LogStreamer(sessions.store, events, services.log.signal_streams)
+    return (
+        agent_routes(
+            configuration=services.configuration,
+            overview=services.overview,
+            starter=sessions.starter,
+            stopper=sessions.stopper,
+        ),
+        signal_routes(services.overview, sessions.signal_sender, events),
+        choice_routes(services.configuration, sessions.overrides),
+        session_routes(sessions.store, events, log_streams),
+        operation_routes(services.operations),
+        rollout_routes(services.rollout),
+        workspace_routes(sessions.workspaces),
+    )
+
+
+def _memory_routers(services: ControlServices) -> Sequence[APIRouter]:
+    spaces = MemorySpaces(services.configuration, services.host_tools.memory_tools)
+    return (
+        memory_routes(
+            spaces=spaces,
+            search_client=services.host_tools.memory,
+            admin_client=NatsMemoryAdminClient(services.bus),
+            session_client=NatsSessionMemoryClient(services.bus),
+        ),
+        collection_routes(
+            spaces=spaces,
+            collections_client=NatsCollectionsClient(services.bus),
+            redactor=services.redactor,
+        ),
+    )
+
+
+def bus_endpoints(services: ControlServices) -> tuple[Endpoint, ...]:
+    """Return the NATS endpoints."""
+    conversations = services.conversations
+    return make_bus_endpoints(
+        configuration=services.configuration,
+        inbox=services.inbox,
+        outbox=conversations.outbox_store,
+        activity=conversations.activity,
+        buttons=services.approvals.buttons,
+        gateway=conversations.gateway,
+        bot_tokens=services.config_changes.bot_tokens,
+    )

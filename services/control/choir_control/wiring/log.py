@@ -1,0 +1,66 @@
+"""Wiring of the event log: appending, signals, metrics, retention and archiving."""
+
+from choir_common.bus.client import Bus
+from choir_common.clients.memory import NatsMemoryAdminClient, NatsSessionMemoryClient
+from choir_common.keyed_lock import KeyedLock
+from choir_common.metrics import Metrics
+from choir_common.postgres.pool import Database
+from choir_control.configuration.current import ConfigService
+from choir_control.log.archiving.archiver import SessionArchiver
+from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
+from choir_control.log.archiving.store import ArchiveStore
+from choir_control.log.eventlog.append import EventAppender
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.leases.authentication import LeaseAuthenticator
+from choir_control.log.leases.store import LeaseStore
+from choir_control.log.metrics.meter import ControlMetrics, GaugeStore
+from choir_control.log.retention.job import RetentionJob
+from choir_control.log.signals.notifier import Notifier
+from choir_control.log.signals.store import SignalStore
+from choir_control.log.signals.streams import SignalStreams
+from choir_control.wiring.conversations import ConversationServices
+
+
+class LogServices:
+    """The event log and the signals of all sessions."""
+
+    def __init__(
+        self,
+        *,
+        service_name: str,
+        database: Database,
+        configuration: ConfigService,
+        bus: Bus,
+        conversations: ConversationServices,
+    ) -> None:
+        self.notifier = Notifier()
+        self.signal_locks = KeyedLock()
+        """By DM: the signals of a conversation must become visible in the order of their ids."""
+        self.signals = SignalStore(database)
+        self.leases = LeaseAuthenticator(LeaseStore(database))
+        self.signal_streams = SignalStreams(
+            store=self.signals,
+            notifier=self.notifier,
+            authenticator=self.leases,
+            file_fetcher=conversations.file_fetcher,
+        )
+        self.events = EventStore(database)
+        self.retention = RetentionJob(database, self.events, configuration)
+        self.metrics = Metrics(service_name)
+        self.control_metrics = ControlMetrics(self.metrics, GaugeStore(database))
+        self.appender = EventAppender(
+            store=self.events,
+            outbox=conversations.outbox,
+            outgoing_files=conversations.outgoing_files,
+            listener=conversations.activity,
+            metrics=self.control_metrics,
+        )
+        self.archives = ArchiveStore(database)
+        session_memory = NatsSessionMemoryClient(bus)
+        self.archiver = SessionArchiver(
+            store=self.archives,
+            events=self.events,
+            memory=session_memory,
+            configuration=configuration,
+            rehearsals=RehearsalEraser(database, session_memory, NatsMemoryAdminClient(bus)),
+        )

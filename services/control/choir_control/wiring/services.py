@@ -1,0 +1,249 @@
+"""Construction of all services of control. No I/O happens here; `ControlApp` opens and runs them."""
+
+import os
+
+from choir_common.bus.client import Bus
+from choir_common.clock import Clock
+from choir_common.http.client import make_client
+from choir_common.postgres.pool import Database
+from choir_common.telemetry import Redactor
+from choir_control.agents.operations.service import OperationService
+from choir_control.agents.operations.store import OperationStore
+from choir_control.agents.rollout.service import AgentRedeployer, UpdateService
+from choir_control.agents.rollout.update import AgentUpdater
+from choir_control.agents.runtimes.port import AgentRuntime
+from choir_control.agents.sessions.launch import LaunchImageResolver
+from choir_control.api.http_apps import AgentSockets
+from choir_control.api.transports.listener import TcpListener
+from choir_control.approvals.proposals.config_proposal import ConfigApplier
+from choir_control.approvals.store import ApprovalStore
+from choir_control.configuration.current import ConfigService
+from choir_control.configuration.secrets.reload import RESERVED_SECRETS
+from choir_control.configuration.secrets.store import SecretStore
+from choir_control.configuration.version_store import ConfigVersionStore
+from choir_control.conversations.commands.context import BackgroundCommands, CommandContext
+from choir_control.conversations.commands.dialogue import DialogueState
+from choir_control.conversations.commands.handler import CommandHandler
+from choir_control.conversations.inbox.service import InboxService
+from choir_control.conversations.session_overview import AgentOverview
+from choir_control.settings import ControlSecrets, ControlSettings
+from choir_control.wiring.approvals import ApprovalServices, ProposalServices
+from choir_control.wiring.configuration import ConfigurationServices
+from choir_control.wiring.conversations import ConversationServices
+from choir_control.wiring.host_tools import HostToolServices
+from choir_control.wiring.images import ImageServices
+from choir_control.wiring.log import LogServices
+from choir_control.wiring.sessions import SessionServices
+
+SERVICE = "choir-control"
+
+
+class ControlServices:
+    """All services of control, in the order in which they depend on each other."""
+
+    def __init__(
+        self,
+        *,
+        settings: ControlSettings,
+        secrets: ControlSecrets,
+        runtime: AgentRuntime,
+        redactor: Redactor,
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.secrets = secrets
+        self.runtime = runtime
+        self.redactor = redactor
+        self._clock = clock
+        self.database = Database(
+            *settings.database_address(secrets),
+            size=settings.database_connections,
+            application=SERVICE,
+        )
+        self.bus = Bus(settings.nats_url, secrets.nats_token, SERVICE)
+        self.gateway = make_client(
+            settings.gateway_address, headers=_bearer(secrets.operator_token)
+        )
+        self.listener = TcpListener(settings)
+        self.agent_sockets = AgentSockets(settings)
+        named = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}
+        self.secret_store = SecretStore({**named, **secrets.supplied}, redactor)
+        self.configuration = ConfigService(
+            settings.config_file, settings.default_model, ConfigVersionStore(self.database)
+        )
+        self.conversations = self._make_conversations()
+        self.log = self._make_log()
+        self.host_tools = self._make_host_tools()
+        self.images = ImageServices(
+            settings=settings, configuration=self.configuration, secrets=self.secret_store
+        )
+        self.operations = OperationService(
+            store=OperationStore(self.database),
+            outbox=self.conversations.outbox,
+            cards=self.conversations.activity,
+        )
+        self.sessions = self._make_sessions()
+        self.config_changes = self._make_config_changes()
+        self.rollout = self._make_rollout()
+        self.approvals = self._make_approvals()
+        self.overview = self._make_overview()
+        self.inbox = self._make_inbox()
+
+    def _make_conversations(self) -> ConversationServices:
+        return ConversationServices(
+            home=self.settings.home,
+            database=self.database,
+            configuration=self.configuration,
+            bus=self.bus,
+            gateway=self.gateway,
+            clock=self._clock,
+        )
+
+    def _make_log(self) -> LogServices:
+        return LogServices(
+            service_name=SERVICE,
+            database=self.database,
+            configuration=self.configuration,
+            bus=self.bus,
+            conversations=self.conversations,
+        )
+
+    def _make_host_tools(self) -> HostToolServices:
+        return HostToolServices(
+            settings=self.settings,
+            configuration=self.configuration,
+            database=self.database,
+            bus=self.bus,
+            redactor=self.redactor,
+        )
+
+    def _make_sessions(self) -> SessionServices:
+        return SessionServices(
+            settings=self.settings,
+            database=self.database,
+            configuration=self.configuration,
+            runtime=self.runtime,
+            log=self.log,
+            image_resolver=LaunchImageResolver(
+                home=self.settings.home,
+                configuration=self.configuration,
+                image_store=self.images.image_store,
+                builder=self.images.builder,
+            ),
+            operations=self.operations,
+            outbox=self.conversations.outbox,
+            browse_tool=self.host_tools.browse_tool,
+            listener=self.listener,
+            clock=self._clock,
+        )
+
+    def _make_config_changes(self) -> ConfigurationServices:
+        return ConfigurationServices(
+            configuration=self.configuration,
+            secrets=self.secret_store,
+            secrets_json=self.settings.secrets_json,
+            deployment_secrets=self.secrets.supplied,
+            sessions=self.sessions.store,
+            signals=self.log.signals,
+            signal_locks=self.log.signal_locks,
+            notifier=self.log.notifier,
+            bus=self.bus,
+            clock=self._clock,
+            gateway=self.gateway,
+            certificates=self.listener,
+            sockets=self.agent_sockets,
+            images=self.images,
+        )
+
+    def _make_rollout(self) -> UpdateService:
+        updater = AgentUpdater(
+            configuration=self.configuration,
+            build_service=self.images.build_service,
+            image_store=self.images.image_store,
+            sessions=self.sessions.store,
+            starter=self.sessions.starter,
+            stopper=self.sessions.stopper,
+        )
+        return UpdateService(self.configuration, updater, self.operations)
+
+    def _make_approvals(self) -> ApprovalServices:
+        store = ApprovalStore(self.database, self.configuration)
+        proposals = ProposalServices(
+            home=self.settings.home,
+            config_file=self.settings.config_file,
+            environment=os.environ,
+            database=self.database,
+            configuration=self.configuration,
+            approvals=store,
+            clock=self._clock,
+            signal_locks=self.log.signal_locks,
+            notifier=self.log.notifier,
+            outbox=self.conversations.outbox,
+            config_applier=ConfigApplier(self.config_changes.staging),
+            redeployer=AgentRedeployer(self.rollout, self.operations),
+            credentials=self.images.credentials,
+        )
+        return ApprovalServices(
+            store,
+            proposals=proposals,
+            configuration=self.configuration,
+            clock=self._clock,
+            signal_locks=self.log.signal_locks,
+            notifier=self.log.notifier,
+            outbox=self.conversations.outbox,
+            metrics=self.log.control_metrics,
+        )
+
+    def _make_overview(self) -> AgentOverview:
+        return AgentOverview(
+            configuration=self.configuration,
+            sessions=self.sessions.store,
+            inbox=self.conversations.inbox_store,
+            lane_statuses=self.sessions.lane_statuses,
+            runtime=self.runtime,
+            liveness=self.sessions.liveness,
+            config_versions=self.config_changes.versions,
+        )
+
+    def _make_command_context(self) -> CommandContext:
+        sessions = self.sessions
+        return CommandContext(
+            configuration=self.configuration,
+            staging=self.config_changes.staging,
+            vault=self.secret_store,
+            roster=self.overview,
+            starter=sessions.starter,
+            stopper=sessions.stopper,
+            session_settings=sessions.overrides,
+            sessions=sessions.store,
+            events=self.log.events,
+            approvals=self.approvals.store,
+            approval_service=self.approvals.service,
+            outbox=self.conversations.outbox_store,
+            rollout=self.rollout,
+            operations=self.operations,
+            workspaces=sessions.workspaces,
+            background=BackgroundCommands(self.operations),
+            dialogue=DialogueState(),
+        )
+
+    def _make_inbox(self) -> InboxService:
+        store, log = self.conversations.inbox_store, self.log
+        commands = CommandHandler(
+            store,
+            context=self._make_command_context(),
+            notifier=log.notifier,
+            signal_locks=log.signal_locks,
+        )
+        return InboxService(
+            store,
+            configuration=self.configuration,
+            commands=commands,
+            notifier=log.notifier,
+            signal_locks=log.signal_locks,
+            redactor=self.redactor,
+        )
+
+
+def _bearer(token: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
