@@ -53,7 +53,7 @@ def routes(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         home=tmp_path_factory.mktemp("home"), postgres_dsn="postgresql://nobody@127.0.0.1:1/x"
     )
     control = ControlApp(settings, ControlSecrets(), HandRuntime())
-    paths = control.host_app.openapi()["paths"]
+    paths = control.http.host_app.openapi()["paths"]
     return {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
 
 

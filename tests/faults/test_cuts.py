@@ -25,6 +25,7 @@ from choir_control.configuration.secrets.store import SecretStore
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.images.repositories.mirrors import Mirrors
 from choir_control.images.repositories.survey import RepositorySurvey, RepositorySurveyor
+from choir_control.settings import ControlSettings
 from tests.service.memory.servers import dsn, postgres
 from tests.support.crash_injection import crash_at_each_line
 from tests.support.postgres import PASSWORD
@@ -172,7 +173,7 @@ class Home:
         """Lend the two phases, with real repositories and real sockets."""
         mirrors = Mirrors(self.top, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
         surveyor = RepositorySurveyor(mirrors, self.top / "repos", compiles=False)
-        sockets = AgentSockets(lambda name: self.top / "s" / name)
+        sockets = AgentSockets(ControlSettings(home=self.top, postgres_dsn=self.dsn))
 
         try:
             yield ConfigStaging(

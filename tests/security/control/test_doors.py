@@ -11,7 +11,7 @@ import pytest
 
 from choir_common.http.client import make_client
 from choir_common.wire.rpc import VERBS
-from choir_control.api.operator.authentication import is_descendant
+from choir_control.api.operator.authentication import ProcessTree
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import MODEL_KEY, OPERATOR_TOKEN, World
 from tests.support.postgres import PASSWORD
@@ -100,13 +100,13 @@ async def test_a_process_below_control_may_not_use_the_operator_socket(world: Wo
 
 
 def test_descent_is_told_from_the_process_table() -> None:
-    assert not is_descendant(os.getpid())
-    assert not is_descendant(os.getppid())
-    assert not is_descendant(1)
+    assert not ProcessTree().is_descendant(os.getpid())
+    assert not ProcessTree().is_descendant(os.getppid())
+    assert not ProcessTree().is_descendant(1)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert is_descendant(child.pid)
+    assert ProcessTree().is_descendant(child.pid)
     child.communicate(b"\n")
-    assert is_descendant(2**22)
+    assert ProcessTree().is_descendant(2**22)
 
 
 async def test_sockets_are_for_their_owner_alone(world: World) -> None:

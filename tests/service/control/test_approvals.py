@@ -12,8 +12,9 @@ import pytest
 
 from choir_common.approvals.digest import request_digest
 from choir_common.clients.control import NatsControlClient
-from choir_common.clock import SystemClock
+from choir_common.clock import Clock, SystemClock
 from choir_common.errors import Conflict, InvalidRequest, RateLimited
+from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.events import ApprovalDecided
 from choir_common.wire.messages import ButtonPress
 from choir_common.wire.model import JsonObject
@@ -23,8 +24,14 @@ from choir_control.api.rpc.app import MAX_DELAY_S
 from choir_control.api.rpc.rate_limits import APPROVAL_LIMIT
 from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import MAX_PENDING, ApprovalStore
+from choir_control.log.signals.notifier import Notifier
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import OPERATOR_TOKEN, World, until
+from tests.support.approvals import (
+    IdleProposalRunner,
+    SilentOutbox,
+    configuration_with_timeout,
+)
 
 PAYLOAD: JsonObject = {"spec": {"name": "wash", "n": 1e16}, "reason": "because"}
 
@@ -43,8 +50,27 @@ async def ask(
 
 def make_desk(world: World) -> tuple[ApprovalStore, ApprovalService]:
     """Make another process's view of the same table."""
-    lock, store = asyncio.Lock(), ApprovalStore(world.database, lambda _: "operator")
-    return store, ApprovalService(store, lambda _: lock, lambda _: None)
+    assert world.control is not None
+    store = ApprovalStore(world.database, world.control.services.configuration)
+    return store, ApprovalService(
+        store,
+        signal_locks=KeyedLock(),
+        notifier=Notifier(),
+        outbox=SilentOutbox(),
+        proposals=IdleProposalRunner(),
+    )
+
+
+def make_expiry(
+    store: ApprovalStore, approvals: ApprovalService, timeout: timedelta, clock: Clock
+) -> ApprovalExpiry:
+    """Make another process's timer of the same table."""
+    return ApprovalExpiry(
+        store,
+        approvals=approvals,
+        configuration=configuration_with_timeout(timeout),
+        clock=clock,
+    )
 
 
 async def decides(desk: ApprovalService, approval_id: str) -> bool:
@@ -98,7 +124,7 @@ async def test_many_deciders_and_the_clock_at_once_make_exactly_one_decision(
     world: World, agent: AgentHand
 ) -> None:
     store, desk = make_desk(world)
-    expiry = ApprovalExpiry(store, desk, lambda: timedelta(0), SystemClock())
+    expiry = make_expiry(store, desk, timedelta(0), SystemClock())
     # on a busy machine this lasts longer than a silent agent has
     async with agent.beating():
         for number in range(MAX_PENDING):
@@ -161,7 +187,7 @@ async def test_no_jump_of_a_clock_and_no_night_ends_a_request_but_only_time_to_a
 ) -> None:
     approval = await ask(agent)
     (store, desk), clock = make_desk(world), SteppedClock()
-    expiry = ApprovalExpiry(store, desk, lambda: timedelta(minutes=30), clock)
+    expiry = make_expiry(store, desk, timedelta(minutes=30), clock)
     for days in ("+ interval '300 days'", "- interval '300 days'"):
         # what a row of another time looks like to a wall clock that was set
         await world.database.execute(
@@ -174,7 +200,7 @@ async def test_no_jump_of_a_clock_and_no_night_ends_a_request_but_only_time_to_a
         clock.at += 10.0
         assert await expiry.expire_overdue() == 0
     # the next choird goes on where this one was
-    later = ApprovalExpiry(store, desk, lambda: timedelta(minutes=30), clock)
+    later = make_expiry(store, desk, timedelta(minutes=30), clock)
     looks = 0
     while not await later.expire_overdue():
         clock.at += 10.0

@@ -253,7 +253,7 @@ async def test_a_stopped_agents_session_is_handed_on_and_counted_until_then(
     endpoint = Endpoint(subjects.archive_session(), ArchivePage, memory.archive)
     async with world.bus.serve("choir-memory", "1.0.0", endpoint):
         assert world.control is not None
-        world.control.archivist.wake()
+        world.control.services.log.archiver.wake()
 
         async def archived() -> bool:
             return (await figures(world))["choir_sessions_to_archive"] == 0

@@ -214,15 +214,15 @@ async def test_a_file_stays_a_day_after_its_answer_and_one_without_an_answer_sta
     paths = {file.path for heard in (first, second) for file in heard.attachments}
     here = {workspace(world) / path for path in paths}
     await move_clock(world, "23 hours 58 minutes")
-    await world.control._conversations.tidy()
+    await world.control.services.conversations.tidy()
     assert set(recv.iterdir()) == {*here, recv / ".choir-new"}
     await move_clock(world, "3 minutes")
-    await world.control._conversations.tidy()
+    await world.control.services.conversations.tidy()
     [left] = set(recv.iterdir()) - {recv / ".choir-new"}
     assert left.read_bytes() == b"two", "it is not answered yet"
     await agent.reply("seen too", answers=second.inbox_id)
     await move_clock(world, "25 hours")
-    await world.control._conversations.tidy()
+    await world.control.services.conversations.tidy()
     assert list(recv.iterdir()) == [recv / ".choir-new"]
     kept = await world.database.fetchval("SELECT count(*) FROM choir_control.received_files")
     assert kept == 0
@@ -244,10 +244,10 @@ async def test_copies_of_what_was_sent_go_after_a_day_and_not_before_they_are_se
     world.gateway.delay_s = 30
     sends(world, agent, b"two", "two.pdf")
     await agent.flush()
-    await world.control._conversations.tidy()
+    await world.control.services.conversations.tidy()
     assert len(list(spool.iterdir())) == 2
     for copy in spool.iterdir():
         os.utime(copy, (0, 0))
-    await world.control._conversations.tidy()
+    await world.control.services.conversations.tidy()
     [left] = spool.iterdir()
     assert (left / "0").read_bytes() == b"two", "it waits for its channel"

@@ -15,10 +15,10 @@ from choir_common.wire.rpc import (
     ApprovalResponse,
     TerminateRequest,
 )
-from choir_control.approvals.service import ApprovalExpiry, ApprovalService
-from choir_control.approvals.store import ApprovalStore
+from choir_control.approvals.service import ApprovalExpiry
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, until
+from tests.support.approvals import configuration_with_timeout
 
 PATCH: JsonObject = {"patch": {"event_window": 60}, "reason": "longer memory"}
 
@@ -120,13 +120,15 @@ async def test_a_request_that_nobody_answered_is_said_to_have_expired_once(
     world: World, agent: AgentHand
 ) -> None:
     await ask(agent, kind="call", payload={"tool": "x.y", "input": {"a": 1}})
-    lock, store = asyncio.Lock(), ApprovalStore(world.database, lambda _: "operator")
-    desk = ApprovalService(
-        store, lambda _: lock, lambda _: None, lambda dm: world_rescan(world, dm)
+    assert world.control is not None
+    services = world.control.services
+    expiry = ApprovalExpiry(
+        services.approvals.store,
+        approvals=services.approvals.service,
+        configuration=configuration_with_timeout(timedelta(0)),
+        clock=SystemClock(),
     )
-    assert (
-        await ApprovalExpiry(store, desk, lambda: timedelta(0), SystemClock()).expire_overdue() == 1
-    )
+    assert await expiry.expire_overdue() == 1
     text = await reads(world, "Expired: the use of x.y")
     assert text.endswith("Nobody decided in time; nothing was done.")
     await world.database.fetchval("SELECT choir_control.say('console', 'console', 'after it')")
@@ -139,7 +141,7 @@ async def test_a_request_that_nobody_answered_is_said_to_have_expired_once(
 def world_rescan(world: World, dm: str) -> None:
     """Have choird look at what there is to say, as its own clock would."""
     assert world.control is not None
-    world.control._outbox.rescan(dm)
+    world.control.services.conversations.outbox.rescan(dm)
 
 
 async def test_words_of_choir_and_of_the_agent_are_heard_in_the_order_of_their_numbers(

@@ -101,7 +101,7 @@ async def test_a_restart_that_choirds_end_cuts_off_before_its_start_is_finished_
 ) -> None:
     _, never = await two_agents(stopped)
     assert stopped.control is not None
-    stopper = stopped.control._sessions.stopper
+    stopper = stopped.control.services.sessions.stopper
     stopping = asyncio.create_task(stopper.stop("never", REASON_RESTART))
     await never.next_signal()
     await never.call("TERMINATE_SELF", TerminateRequest(reason=REASON_RESTART))

@@ -53,7 +53,7 @@ async def test_a_resume_that_waited_for_a_stop_starts_nothing(
     # as the sweep had read it just before the stop
     crashed = replace(await row_of(world, session_id), status="crashed", end_reason=None)
     assert world.control is not None
-    await world.control._sessions.starter.resume(crashed)
+    await world.control.services.sessions.starter.resume(crashed)
     assert len(world.runtime.specs) == 1
     assert (
         await store.begin_epoch(crashed, [], "console", create_lease_token(), SessionImage(None))

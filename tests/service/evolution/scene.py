@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from choir_common.clock import SystemClock
+from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
@@ -20,7 +21,9 @@ from choir_control.approvals.store import Approval, ApprovalStore
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.log.leases.store import Lease
-from choir_control.wiring.proposals import ProposalDependencies, ProposalServices
+from choir_control.log.signals.notifier import Notifier
+from choir_control.wiring.approvals import ProposalServices
+from tests.support.approvals import IdleProposalRunner, RecordingRedeployer, SilentOutbox
 from tests.support.repositories import GitRepository
 
 SESSION = "ses_1"
@@ -37,6 +40,19 @@ SKILL: JsonObject = {
     "reason": "because",
 }
 PATCH: JsonObject = {"patch": {"budgets": {"max_core_jobs": 3}}, "reason": "fewer"}
+
+
+@dataclass
+class FileApplier:
+    """Puts config.json in force without control's staging."""
+
+    configuration: ConfigService
+    config_file: Path
+
+    async def apply(self, expected: Config) -> int:
+        if Config.model_validate_json(self.config_file.read_bytes()) != expected:
+            raise StaleProposal("config.json has been edited meanwhile.")
+        return (await self.configuration.put_in_force(self.configuration.read())).version
 
 
 class SteppedClock(SystemClock):
@@ -57,7 +73,7 @@ class Scene:
     database: Database
     remote: GitRepository
     configuration: ConfigService
-    renewed: list[str] = field(default_factory=list)
+    redeployer: RecordingRedeployer = field(default_factory=RecordingRedeployer)
     calls: int = 0
     clock: SteppedClock = field(default_factory=SteppedClock)
 
@@ -71,40 +87,36 @@ class Scene:
         return read
 
     @property
+    def renewed(self) -> list[str]:
+        return self.redeployer.agents
+
+    @property
     def approvals(self) -> ApprovalStore:
-        return ApprovalStore(self.database, lambda _: "operator")
+        return ApprovalStore(self.database, self.configuration)
 
     def desk(self) -> ApprovalService:
-        lock = asyncio.Lock()
-        return ApprovalService(self.approvals, lambda _: lock, lambda _: None)
+        return ApprovalService(
+            self.approvals,
+            signal_locks=KeyedLock(),
+            notifier=Notifier(),
+            outbox=SilentOutbox(),
+            proposals=IdleProposalRunner(),
+        )
 
     def workshop(self) -> ProposalServices:
-        lock = asyncio.Lock()
-
-        async def put_in_force(expected: Config) -> int:
-            if Config.model_validate_json(self.config_file.read_bytes()) != expected:
-                raise StaleProposal("config.json has been edited meanwhile.")
-            return (await self.configuration.put_in_force(self.configuration.read())).version
-
-        async def renew(agent_id: str) -> str:
-            self.renewed.append(agent_id)
-            return "Renewed."
-
         return ProposalServices(
-            ProposalDependencies(
-                home=self.home,
-                config_file=self.config_file,
-                environment=os.environ,
-                database=self.database,
-                configuration=self.configuration,
-                approvals=self.approvals,
-                clock=self.clock,
-                conversation_locks=lambda _: lock,
-                notify_session=lambda _: None,
-                notify_conversation=lambda _: None,
-                config_applier=put_in_force,
-                redeployer=renew,
-            )
+            home=self.home,
+            config_file=self.config_file,
+            environment=os.environ,
+            database=self.database,
+            configuration=self.configuration,
+            approvals=self.approvals,
+            clock=self.clock,
+            signal_locks=KeyedLock(),
+            notifier=Notifier(),
+            outbox=SilentOutbox(),
+            config_applier=FileApplier(self.configuration, self.config_file),  # type: ignore[arg-type]
+            redeployer=self.redeployer,  # type: ignore[arg-type]
         )
 
     async def ask(

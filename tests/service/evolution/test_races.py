@@ -14,6 +14,8 @@ from hypothesis import settings
 from choir_common.clock import SystemClock
 from choir_common.errors import Conflict
 from choir_common.ids import new_id
+from choir_common.keyed_lock import KeyedLock
+from choir_common.metrics import Metrics
 from choir_common.wire.messages import ButtonPress
 from choir_common.wire.model import JsonObject
 from choir_control.approvals.buttons import ANSWERS, REFUSED, ApprovalButtons
@@ -21,7 +23,14 @@ from choir_control.approvals.proposals.effect_store import EffectStore
 from choir_control.approvals.proposals.worker import ProposalWorker
 from choir_control.approvals.service import ApprovalExpiry, ApprovalService
 from choir_control.approvals.store import Approval, Outcome, Verdict
+from choir_control.log.metrics.meter import ControlMetrics, GaugeStore
+from choir_control.log.signals.notifier import Notifier
 from tests.service.evolution.scene import SKILL, Scene, cut_off
+from tests.support.approvals import (
+    RecordingRedeployer,
+    SilentOutbox,
+    configuration_with_timeout,
+)
 
 IS_NIGHTLY = settings.get_current_profile_name() == "nightly"
 RACES = 10_000 if IS_NIGHTLY else 120
@@ -36,38 +45,42 @@ class Ledger:
     lines: dict[str, set[str]] = field(default_factory=dict)
     runs: Counter[str] = field(default_factory=Counter)
 
-    async def basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
+    async def make_basis(self, agent_id: str, session_id: str, payload: JsonObject) -> JsonObject:
         return {}
 
-    async def plan(self, asked: Approval) -> JsonObject:
+    async def make_plan(self, approval: Approval) -> JsonObject:
         await asyncio.sleep(0)
         return {"line": new_id("line")}
 
-    async def carry_out(self, asked: Approval, plan: JsonObject) -> str:
+    async def apply(self, approval: Approval, plan: JsonObject) -> str:
         await asyncio.sleep(0)
-        self.runs[asked.approval_id] += 1
-        self.lines.setdefault(asked.approval_id, set()).add(str(plan["line"]))
+        self.runs[approval.approval_id] += 1
+        self.lines.setdefault(approval.approval_id, set()).add(str(plan["line"]))
         await asyncio.sleep(0)
         return "Done."
 
-    async def plan_back(self, asked: Approval, plan: JsonObject) -> JsonObject:
+    async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         return plan
 
 
 def _evolution(scene: Scene, ledger: Ledger) -> ProposalWorker:
-    lock = asyncio.Lock()
-
-    async def settle(asked: Approval) -> str:
-        return ""
-
     return ProposalWorker(
+        approvals=scene.approvals,
+        effects=EffectStore(scene.database),
+        proposal_types={"skill": ledger},
+        redeployer=RecordingRedeployer(result=""),  # type: ignore[arg-type]
+        signal_locks=KeyedLock(),
+        notifier=Notifier(),
+        outbox=SilentOutbox(),
+    )
+
+
+def _expiry(scene: Scene, approvals: ApprovalService, clock: SystemClock) -> ApprovalExpiry:
+    return ApprovalExpiry(
         scene.approvals,
-        EffectStore(scene.database),
-        {"skill": ledger},
-        lambda _: lock,
-        lambda _: None,
-        lambda _: None,
-        settle,
+        approvals=approvals,
+        configuration=configuration_with_timeout(timedelta(0)),
+        clock=clock,
     )
 
 
@@ -85,7 +98,7 @@ async def test_many_deciders_the_clock_and_restarts_make_one_decision_and_at_mos
     ledger, dice = Ledger(), random.Random(7)
     for number in range(RACES):
         approval = await scene.ask("skill", {**SKILL, "reason": f"race {number}"})
-        expiry = ApprovalExpiry(scene.approvals, scene.desk(), lambda: timedelta(0), SystemClock())
+        expiry = _expiry(scene, scene.desk(), SystemClock())
         evolution = _evolution(scene, ledger)
         deciders: list[Verdict] = ["approved", "rejected", "approved"]
         dice.shuffle(deciders)
@@ -123,7 +136,10 @@ class ButtonRace:
     async def press(self, data: str, callback_id: str) -> None:
         """Press; each time to a choird of its own, as after a restart."""
         buttons = ApprovalButtons(
-            self.scene.approvals, self.scene.desk(), lambda *_: "console", lambda: None
+            self.scene.approvals,
+            approvals=self.scene.desk(),
+            configuration=self.scene.configuration,
+            metrics=ControlMetrics(Metrics("test"), GaugeStore(self.scene.database).read_pending),
         )
         press = ButtonPress(
             gateway="console",
@@ -150,7 +166,7 @@ class ButtonRace:
     async def run_out(self) -> None:
         """Let the time run out."""
         clock, desk = SystemClock(), self.scene.desk()
-        expiry = ApprovalExpiry(self.scene.approvals, desk, lambda: timedelta(0), clock)
+        expiry = _expiry(self.scene, desk, clock)
         if await expiry.expire_overdue():
             self.won["timeout"] = "expired"
 

@@ -1,7 +1,11 @@
 """What conversations see of work: typing while an agent lives and works, one card a job or work."""
 
 import asyncio
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
 
+from choir_common.bus.client import Bus
 from choir_common.clock import SystemClock
 from choir_common.errors import Unavailable
 from choir_common.eventlog.chain import LogHead, head_of, link_event
@@ -18,6 +22,7 @@ from choir_common.wire.events import (
     UserMessageStarted,
 )
 from choir_control.agents.operations.progress import ProgressCard, shorten_card
+from choir_control.configuration.current import ConfigService
 from choir_control.conversations.activity.derivation import is_busy_after, job_cards
 from choir_control.conversations.activity.publisher import ActivityPublisher
 from choir_control.conversations.activity.store import CardStore
@@ -71,28 +76,41 @@ class NoCards(CardStore):
         return None
 
 
-async def test_a_card_waits_while_the_bus_is_away_and_only_its_newest_is_told() -> None:
-    told: list[DmActivity] = []
-    away, heard = 2, asyncio.Event()
+@dataclass
+class RecordingBus:
+    """Records what is published; the first `failures` attempts fail."""
 
-    async def publish(activity: DmActivity) -> None:
-        nonlocal away
-        if away:
-            away -= 1
+    failures: int
+    published: list[DmActivity] = field(default_factory=list)
+    delivered: asyncio.Event = field(default_factory=asyncio.Event)
+    connected = True
+
+    async def publish(self, subject: str, activity: DmActivity) -> None:
+        if self.failures:
+            self.failures -= 1
             raise Unavailable("away")
-        told.append(activity)
-        heard.set()
+        self.published.append(activity)
+        self.delivered.set()
 
-    activity = ActivityPublisher(NoCards(), publish, lambda _: "console", SystemClock())
+
+async def test_a_card_waits_while_the_bus_is_away_and_only_its_newest_is_told() -> None:
+    bus = RecordingBus(failures=2)
+    snapshot = SimpleNamespace(gateway_of=lambda _: "console")
+    activity = ActivityPublisher(
+        NoCards(),
+        bus=cast(Bus, bus),
+        configuration=cast(ConfigService, SimpleNamespace(current=snapshot)),
+        clock=SystemClock(),
+    )
     running = asyncio.create_task(activity.run())
     activity.show("console", Card(card_id="op", text="half"))
-    while away == 2:
+    while bus.failures == 2:
         await asyncio.sleep(0)
     activity.show("console", Card(card_id="op", text="whole", done=True))
     async with asyncio.timeout(60):
-        await heard.wait()
+        await bus.delivered.wait()
     running.cancel()
-    assert [one.what for one in told] == [Card(card_id="op", text="whole", done=True)]
+    assert [one.what for one in bus.published] == [Card(card_id="op", text="whole", done=True)]
 
 
 def test_a_works_card_tells_how_it_goes_on_how_it_ended_and_that_it_was_cut_off() -> None:

@@ -40,7 +40,7 @@ _COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payl
     created_at, resolved_at, decided_by, s.dm, s.gateway, e.stage, COALESCE(e.detail, '') AS detail,
     request_type = 'call' AND s.ended_at IS NOT NULL
     AND s.status NOT IN ('starting', 'active', 'stopping', 'crashed')
-    AND s.ended_at <= COALESCE(resolved_at, clock_timestamp()) AS too_late"""
+    AND s.ended_at <= COALESCE(resolved_at, clock_timestamp()) AS session_ended"""
 _FROM = """FROM choir_control.pending_approvals AS a JOIN choir_control.sessions AS s USING (session_id)
     LEFT JOIN choir_control.approval_effects AS e USING (approval_id)"""
 # The statement that decides also checks the button: DM, user, nonce, digest and state. If one of
