@@ -29,6 +29,7 @@ from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world, until
 from tests.service.memory.servers import NATS_TOKEN, running_nats
+from tests.support.agent_fakes import FixedHeartbeatSettings, silent_log
 from tests.support.load import sample_event
 from tests.support.postgres import PASSWORD, running_postgres
 from tests.support.postgres_proxy import PostgresProxy, postgres_proxy
@@ -162,10 +163,15 @@ def replicator(agent: AgentHand) -> tuple[SessionLog, LogReplicator, ControlClie
             choir_dir=str(spec.choir_dir),
         )
     )
-    log = SessionLog(spec.session_id, clock, lambda _: None, lambda text: text)
+    log = silent_log(spec.session_id, clock)
     log.restore(agent.log, agent.head)
     replication = LogReplicator(
-        client, log, clock, spec.agent_id, spec.epoch, lambda: 1, lambda: 5.0, lambda: None
+        control=client,
+        session_log=log,
+        settings=FixedHeartbeatSettings(interval_s=5.0),
+        clock=clock,
+        agent_id=spec.agent_id,
+        epoch=spec.epoch,
     )
     return log, replication, client
 

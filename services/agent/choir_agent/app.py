@@ -1,13 +1,11 @@
 """Composition root of the agent: build its objects, run the session, and shut it down in order.
 
-Called by `__main__`. Objects are created without starting anything, started together in one task group, and
+Objects are created without starting anything, started together in one task group, and
 closed in reverse order.
 """
 
 import asyncio
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -19,39 +17,35 @@ from choir_agent.arbiter.tool_policy import ToolPolicy
 from choir_agent.budgets.token_budget import TokenBudget
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.compactor import Compactor
-from choir_agent.compaction.session_summary import SessionSummarizer, SessionSummary
+from choir_agent.compaction.session_summary import SessionSummarizer
 from choir_agent.control_client.control_client import ControlClient, is_session_over, send_hello
 from choir_agent.control_client.dynamic_settings import DynamicSettings
 from choir_agent.control_client.signal_stream import follow_signals
 from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
-from choir_agent.lanes.core_job import CoreJobRunner
+from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import SESSION_LANE, CoreJobManager
-from choir_agent.lanes.core_states import FINAL_STATES, CoreState
 from choir_agent.lanes.edge_lane import EdgeLane
 from choir_agent.lanes.lane_prompts import LanePrompts
-from choir_agent.lanes.lane_status import lane_status
-from choir_agent.lanes.model_caller import HistoryFormatCache, ModelCaller
+from choir_agent.lanes.lane_status import LaneStatusDescriber
+from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
-from choir_agent.lanes.session_shutdown import SessionShutdown, StopRequest
+from choir_agent.lanes.session_shutdown import SessionShutdown
 from choir_agent.lanes.signal_dispatcher import DecisionHandler, SignalDispatcher
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.session_state import EDGE_LANE, JobState
+from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.metered_model import MeteredModel
-from choir_agent.models.model import model_name_for_lane
 from choir_agent.models.openai_model import OpenAiModel
 from choir_agent.models.retrying_model import RetryingModel
 from choir_agent.models.tokenizer import Tokenizer
-from choir_agent.prompt.history_format import HistoryFormat
-from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_agent.settings import AgentProcessSettings
-from choir_agent.skills.shapes import schema_violations
 from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.staging import create_staging
 from choir_agent.tools.workspace import Workspace
@@ -68,7 +62,6 @@ from choir_common.wire.rpc import (
     AgentStartParameters,
     HelloRequest,
     HelloResponse,
-    StatusReport,
     TerminateRequest,
 )
 
@@ -91,20 +84,38 @@ async def run_agent(
     control = ControlClient(boot)
     memory, listeners = WorkingMemory(), EventListeners()
     # Working memory must also receive the restored tail, so it is registered before `restore`.
-    listeners.add(memory.on_event)
-    session_log = SessionLog(boot.session_id, SystemClock(), listeners.tell, redactor.redact)
-    choir_dir = Path(boot.choir_dir)
+    listeners.add(memory)
+    session_log = SessionLog(
+        boot.session_id, clock=SystemClock(), listener=listeners, redactor=redactor
+    )
     git = GitAccess(settings.tmp_dir, workspace.root)
-    toolset = build_toolset(control, workspace, session_log, settings.tmp_dir, choir_dir, git)
+    toolset = build_toolset(
+        control=control,
+        workspace=workspace,
+        session_log=session_log,
+        tmp_dir=settings.tmp_dir,
+        choir_dir=Path(boot.choir_dir),
+        git=git,
+    )
     model = OpenAiModel()
     try:
         hello = await send_hello(control, _hello_request(boot), settings.hello_timeout_s)
         session_log.restore(hello.tail_events, LogHead(hello.head_rev, hello.head_hash))
-        parts = StartupResources(
-            boot, settings, redactor, control, hello, workspace, session_log, listeners, memory,
-            toolset, model, git,
-        )  # fmt: skip
-        return await Agent(parts).run()
+        agent = Agent(
+            boot=boot,
+            settings=settings,
+            hello=hello,
+            control=control,
+            redactor=redactor,
+            workspace=workspace,
+            session_log=session_log,
+            listeners=listeners,
+            memory=memory,
+            toolset=toolset,
+            model=model,
+            git=git,
+        )
+        return await agent.run()
     except (ChoirError, ExceptionGroup) as error:
         if not is_session_over(error):
             raise
@@ -135,132 +146,169 @@ def _hello_request(boot: AgentStartParameters) -> HelloRequest:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StartupResources:
-    """The objects that exist before control has replied to INIT_HELLO, and that reply."""
-
-    boot: AgentStartParameters
-    settings: AgentProcessSettings
-    redactor: Redactor
-    control: ControlClient
-    hello: HelloResponse
-    workspace: Workspace
-    session_log: SessionLog
-    listeners: EventListeners
-    memory: WorkingMemory
-    toolset: Toolset
-    model: OpenAiModel
-    git: GitAccess
-
-
 class Agent:
     """A running session: builds and connects all objects, and runs them."""
 
-    def __init__(self, parts: StartupResources) -> None:
-        self._boot, self._settings, self._hello = parts.boot, parts.settings, parts.hello
-        self._control, self._clock = parts.control, SystemClock()
-        self._outages = OutageTracker(self._clock, parts.redactor)
+    def __init__(
+        self,
+        *,
+        boot: AgentStartParameters,
+        settings: AgentProcessSettings,
+        hello: HelloResponse,
+        control: ControlClient,
+        redactor: Redactor,
+        workspace: Workspace,
+        session_log: SessionLog,
+        listeners: EventListeners,
+        memory: WorkingMemory,
+        toolset: Toolset,
+        model: OpenAiModel,
+        git: GitAccess,
+    ) -> None:
+        self._boot, self._settings, self._hello = boot, settings, hello
+        self._control, self._toolset = control, toolset
+        self._session_log, self._memory = session_log, memory
+        self._clock = SystemClock()
+        self._outages = OutageTracker(self._clock, redactor)
         self._dynamic = DynamicSettings(
-            parts.control, parts.redactor, parts.hello.config_version, parts.hello.config,
-            parts.git.apply_settings,
-        )  # fmt: skip
+            control=control,
+            redactor=redactor,
+            listener=git,
+            version=hello.config_version,
+            settings=hello.config,
+        )
         self._replication = LogReplicator(
-            parts.control,
-            parts.session_log,
-            self._clock,
-            parts.boot.agent_id,
-            parts.boot.epoch,
-            lambda: self._dynamic.version,
-            self._dynamic.heartbeat_interval_s,
-            self._dynamic.mark_stale,
+            control=control,
+            session_log=session_log,
+            settings=self._dynamic,
+            clock=self._clock,
+            agent_id=boot.agent_id,
+            epoch=boot.epoch,
         )
-        self._status = StatusReporter(parts.control, self._lane_status)
-        self._approvals = ApprovalClient(parts.control)
-        self._arbiter = Arbiter(
-            parts.session_log,
-            self._replication,
-            ToolPolicy(parts.toolset.registry, parts.toolset.skills),
-            parts.workspace,
-            LockManager(),
-            self._approvals,
-            self._dynamic.current,
-            SnapshotWriter(parts.memory),
-            FailureHints(parts.control),
-        )
-        self._build_lanes(parts)
-        self._ending = SessionShutdown(
-            self._arbiter,
-            self._replication,
-            self._edge,
-            self._summarize_session,
-            parts.settings.flush_grace_s,
+        self._approvals = ApprovalClient(control)
+        self._arbiter = self._build_arbiter(workspace)
+        self._status = self._build_status_reporter()
+        self._build_lanes(model, git)
+        self._shutdown = SessionShutdown(
+            arbiter=self._arbiter,
+            replication=self._replication,
+            edge=self._edge,
+            summarizer=self._summarizer,
+            settings=settings,
         )
         decisions = DecisionHandler(self._arbiter, self._approvals)
-        self._receiver = SignalDispatcher(
-            self._arbiter,
-            self._edge,
-            self._jobs,
-            decisions,
-            self._dynamic.mark_stale,
-            self._request_stop,
-        )
+        self._dispatcher = self._build_dispatcher(decisions)
         # Registered after the restore: these react to new events only.
-        for reacts in (self._jobs, self._edge, decisions, self._compactor):
-            parts.listeners.add(reacts.on_event)
+        for listener in (self._jobs, self._edge, decisions, self._compactor):
+            listeners.add(listener)
 
-    def _build_lanes(self, parts: StartupResources) -> None:
-        registry, skills = parts.toolset.registry, parts.toolset.skills
-        missing = unavailable_tools(registry.manifests(), parts.hello.config)
-        identity = read_static_prompts(Path(parts.boot.choir_dir), skills.summaries(missing))
-        assembler = PromptAssembler(parts.memory, identity, registry.model_name)
-        prompts = LanePrompts(
-            lambda: self._arbiter.state, assembler, registry, skills, self._dynamic.current
+    def _build_arbiter(self, workspace: Workspace) -> Arbiter:
+        return Arbiter(
+            session_log=self._session_log,
+            replication=self._replication,
+            policy=ToolPolicy(self._toolset.registry, self._toolset.skills),
+            workspace=workspace,
+            locks=LockManager(),
+            approvals=self._approvals,
+            settings=self._dynamic,
+            snapshots=SnapshotWriter(self._memory),
+            failure_hints=FailureHints(self._control),
         )
-        purse = TokenBudget(
-            lambda: self._arbiter.state, lambda: self._dynamic.current().settings.budgets
+
+    def _build_status_reporter(self) -> StatusReporter:
+        describer = LaneStatusDescriber(
+            session=self._session_log,
+            settings=self._dynamic,
+            outages=self._outages,
+            clock=self._clock,
         )
-        count = Tokenizer(parts.git.own_children).count
-        meter = parts.memory.token_estimator
-        metered = MeteredModel(
-            RetryingModel(parts.model, self._dynamic.current), purse, meter, count
+        return StatusReporter(self._control, describer)
+
+    def _build_dispatcher(self, decisions: DecisionHandler) -> SignalDispatcher:
+        return SignalDispatcher(
+            arbiter=self._arbiter,
+            edge=self._edge,
+            jobs=self._jobs,
+            decisions=decisions,
+            settings=self._dynamic,
+            shutdown=self._shutdown,
         )
-        # No RetryingModel: compaction has its own backoff, and shutdown must not wait for a model.
-        asker = CompactionModel(
-            MeteredModel(parts.model, purse, meter, count), self._dynamic.current
+
+    def _build_lanes(self, model: OpenAiModel, git: GitAccess) -> None:
+        assembler = self._build_assembler()
+        budget = TokenBudget(self._session_log, self._dynamic)
+        estimator, counter = self._memory.token_estimator, Tokenizer(git.own_children)
+        # Compaction does not use RetryingModel: it has its own backoff, and shutdown must not wait for a
+        # model.
+        compaction_model = CompactionModel(
+            MeteredModel(model, budget=budget, estimator=estimator, counter=counter), self._dynamic
         )
         self._compactor = Compactor(
-            self._arbiter, parts.memory, assembler, asker, self._dynamic.current
+            committer=self._arbiter,
+            memory=self._memory,
+            assembler=assembler,
+            model=compaction_model,
+            settings=self._dynamic,
         )
-        self._summarizer = SessionSummarizer(parts.memory, asker, self._dynamic.current)
-        steps = SkillStepper(self._arbiter, skills, self._dynamic.current)
-
-        histories = HistoryFormatCache()
-
-        def thinker(lane: str, make_prompt: Callable[[HistoryFormat], Prompt]) -> ModelCaller:
-            return ModelCaller(
-                lane, self._arbiter, metered, make_prompt, registry.canonical, self._dynamic.current,
-                lambda: self._compactor.shrink(lane), histories, self._outages,
-            )  # fmt: skip
-
-        def make_job(job: JobState) -> CoreJobRunner:
-            thinks = thinker(job.lane, lambda history: prompts.core_prompt(job, history))
-            return CoreJobRunner(
-                job, self._arbiter, thinks, steps, self._dynamic.current, self._clock, schema_violations,
-                self._note_job,
-            )  # fmt: skip
-
-        self._jobs = CoreJobManager(self._arbiter, make_job)
+        self._summarizer = SessionSummarizer(self._memory, compaction_model, self._dynamic)
+        retrying = RetryingModel(model, self._dynamic)
+        caller = ModelCaller(
+            arbiter=self._arbiter,
+            model=MeteredModel(retrying, budget=budget, estimator=estimator, counter=counter),
+            prompts=self._build_prompts(assembler),
+            tools=self._toolset.registry,
+            settings=self._dynamic,
+            shrinker=self._compactor,
+            outages=self._outages,
+        )
+        skills = SkillStepper(self._arbiter, self._toolset.skills, self._dynamic)
+        self._jobs = self._build_jobs(caller, skills)
         self._edge = EdgeLane(
-            self._arbiter,
-            thinker(EDGE_LANE, prompts.edge_prompt),
-            self._jobs,
-            steps,
-            ReminderLookup(
-                parts.control, self._arbiter, parts.memory, self._dynamic.current, self._clock
-            ),
-            self._dynamic.current,
-            self._clock,
-            lambda state: self._status.record_state(EDGE_LANE, state),
+            arbiter=self._arbiter,
+            model=caller,
+            jobs=self._jobs,
+            skills=skills,
+            reminders=self._build_reminder_lookup(),
+            settings=self._dynamic,
+            clock=self._clock,
+            status=self._status,
+        )
+
+    def _build_assembler(self) -> PromptAssembler:
+        registry = self._toolset.registry
+        unavailable = unavailable_tools(registry.manifests(), self._hello.config)
+        static = read_static_prompts(
+            Path(self._boot.choir_dir), self._toolset.skills.summaries(unavailable)
+        )
+        return PromptAssembler(self._memory, static, registry)
+
+    def _build_prompts(self, assembler: PromptAssembler) -> LanePrompts:
+        return LanePrompts(
+            session=self._session_log,
+            assembler=assembler,
+            registry=self._toolset.registry,
+            skills=self._toolset.skills,
+            settings=self._dynamic,
+        )
+
+    def _build_jobs(self, caller: ModelCaller, skills: SkillStepper) -> CoreJobManager:
+        factory = CoreJobFactory(
+            arbiter=self._arbiter,
+            model=caller,
+            skills=skills,
+            settings=self._dynamic,
+            clock=self._clock,
+            status=self._status,
+        )
+        return CoreJobManager(self._arbiter, factory)
+
+    def _build_reminder_lookup(self) -> ReminderLookup:
+        return ReminderLookup(
+            control=self._control,
+            arbiter=self._arbiter,
+            memory=self._memory,
+            settings=self._dynamic,
+            clock=self._clock,
         )
 
     async def run(self) -> int:
@@ -275,11 +323,11 @@ class Agent:
                 tasks.create_task(self._replication.run()),
                 tasks.create_task(self._dynamic.run()),
                 tasks.create_task(self._status.run()),
-                tasks.create_task(self._follow()),
+                tasks.create_task(self._follow_signals()),
                 tasks.create_task(self._compactor.run()),
             ]
             lane = tasks.create_task(self._run_edge_lane())
-            reason, flushed = await self._ending.end(lane)
+            reason, flushed = await self._shutdown.end(lane)
             # Cancel these before TERMINATE, which ends our lease: a later heartbeat would be answered
             # as fenced.
             for task in background:
@@ -291,7 +339,6 @@ class Agent:
         return EXIT_OK
 
     async def _run_edge_lane(self) -> None:
-        self._status.record_state(EDGE_LANE, self._edge.state)
         # Heartbeats are running already, so a slow response here does not look like a crash.
         await self._dynamic.load_secrets()
         await self._edge.run()
@@ -318,28 +365,12 @@ class Agent:
         log.info("session open", status=self._hello.status, epoch=self._hello.epoch)
 
     def _listen_to_sigterm(self) -> None:
-        # The runtime kills the process soon after SIGTERM, so there is no time for a summary.
-        request = StopRequest("SIGTERM", self._settings.sigterm_grace_s, with_summary=False)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._ending.ask, request)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._shutdown.request_stop_by_sigterm)
 
-    def _request_stop(self, reason: str) -> None:
-        self._ending.ask(StopRequest(reason, self._settings.stop_grace_s))
-
-    async def _follow(self) -> None:
+    async def _follow_signals(self) -> None:
         async for entry in follow_signals(self._control):
-            await self._receiver.receive(entry)
-
-    async def _summarize_session(self) -> SessionSummary | None:
-        return await self._summarizer.summarize(self._arbiter.state)
-
-    def _note_job(self, lane: str, state: CoreState) -> None:
-        self._status.record_state(lane, state, ended=state in FINAL_STATES)
-
-    def _lane_status(self, lane: str, state: str) -> StatusReport:
-        settings = self._dynamic.current().settings
-        failure = self._outages.of(model_name_for_lane(settings, lane))
-        now = self._clock.now()
-        return lane_status(lane, state, self._arbiter.state, settings.budgets, now, failure)
+            await self._dispatcher.receive(entry)
 
     async def _send_terminate(self, reason: str) -> None:
         try:

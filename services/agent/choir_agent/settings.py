@@ -7,6 +7,7 @@ The only module that reads the environment. Everything else an agent needs comes
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import AgentSettings
@@ -64,3 +65,9 @@ class CurrentSettings:
     def secret(self, name: str | None) -> str | None:
         """Return a secret's value, or None if `name` is None or the value is unknown."""
         return None if name is None else self.secrets.get(name)
+
+
+class SettingsSource(Protocol):
+    """Access to the newest settings; they may change between two calls of `current`."""
+
+    def current(self) -> CurrentSettings: ...

@@ -1,22 +1,16 @@
-"""Factory for the agent's tools and skills: the only module that knows all built-in tools.
+"""Factory for the agent's tools and skills: the only module that knows all built-in tools."""
 
-Called by `app`.
-"""
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.log.session_log import RecentIds, SessionLog
-from choir_agent.log.session_state import SessionState
 from choir_agent.skills.skill_registry import SkillRegistry, load_skills
 from choir_agent.tools.api_client import ApiClient
-from choir_agent.tools.builtin import core_spawn, skill_start, skill_transition
-from choir_agent.tools.builtin.core_cancel import CoreCancelTool
-from choir_agent.tools.builtin.core_inject import CoreInjectTool
-from choir_agent.tools.builtin.core_list import CoreListTool
+from choir_agent.tools.builtin import core_spawn
+from choir_agent.tools.builtin.core_jobs import CoreCancelTool, CoreInjectTool, CoreListTool
 from choir_agent.tools.builtin.core_report import CoreReportTool
 from choir_agent.tools.builtin.core_spawn import CoreSpawnTool
 from choir_agent.tools.builtin.email_check import EmailCheckTool
@@ -30,13 +24,19 @@ from choir_agent.tools.builtin.memory_query import MemoryQueryTool
 from choir_agent.tools.builtin.memory_upsert import MemoryUpsertTool
 from choir_agent.tools.builtin.message_send import MessageSendTool
 from choir_agent.tools.builtin.notion_query import NotionQueryTool
-from choir_agent.tools.builtin.propose_config_change import ProposeConfigChangeTool
-from choir_agent.tools.builtin.propose_repo_change import ProposeRepoChangeTool
-from choir_agent.tools.builtin.propose_skill import ProposeSkillTool
+from choir_agent.tools.builtin.propose import (
+    ProposeConfigChangeTool,
+    ProposeRepoChangeTool,
+    ProposeSkillTool,
+)
 from choir_agent.tools.builtin.propose_tool import ProposeToolTool
 from choir_agent.tools.builtin.shell import ShellTool
-from choir_agent.tools.builtin.skill_start import SkillStartTool
-from choir_agent.tools.builtin.skill_transition import SkillTransitionTool
+from choir_agent.tools.builtin.skill import (
+    START_MANIFEST,
+    TRANSITION_MANIFEST,
+    SkillStartTool,
+    SkillTransitionTool,
+)
 from choir_agent.tools.builtin.tts_speak import TtsSpeakTool
 from choir_agent.tools.builtin.web_browse import WebBrowseTool
 from choir_agent.tools.builtin.web_search import WebSearchTool
@@ -57,6 +57,7 @@ class Toolset:
 
 
 def build_toolset(
+    *,
     control: ControlClient,
     workspace: Workspace,
     session_log: SessionLog,
@@ -68,50 +69,38 @@ def build_toolset(
 
     Raises StartupError for an invalid skill or tool.
     """
-
-    def state() -> SessionState:
-        return session_log.state
-
-    # Called later by the proposal tools, when `tools` is complete.
-    def known() -> list[str]:
-        return [tool.manifest.name for tool in tools]
-
-    children = ProgramRunner(workspace.root, tmp_dir, git.own_children, git.environment)
+    programs = ProgramRunner(workspace.root, tmp_dir, own=git.own_children, git=git)
+    # The proposal tools read this list later, when it has the names of all tools.
+    known_tools: list[str] = []
     tools: list[Tool] = [
         MemoryQueryTool(control, session_log),
-        ProposeToolTool(control, known),
-        ProposeSkillTool(control, known),
-        MemoryUpsertTool(control, state),
-        *_workspace_and_service_tools(control, workspace, children, session_log.sent_call_ids),
-        *_core_job_tools(state),
+        ProposeToolTool(control, known_tools),
+        ProposeSkillTool(control, known_tools),
+        MemoryUpsertTool(control, session_log),
+        *_workspace_and_service_tools(control, workspace, programs, session_log.sent_call_ids),
+        *_core_job_tools(session_log),
     ]
-    of_skills = [skill_start.MANIFEST.name, skill_transition.MANIFEST.name]
+    skill_tools = [START_MANIFEST.name, TRANSITION_MANIFEST.name]
     # An external tool must not use a built-in name, including the names of tools that are added below.
-    tools += load_external_tools(
-        choir_dir, [*known(), core_spawn.MANIFEST.name, *of_skills], children
-    )
-    tools.append(
-        CoreSpawnTool(
-            state, [*_names_allowed_in_jobs(tools), skill_start.MANIFEST.name], SystemClock()
-        )
-    )
-    skills = load_skills(choir_dir, [*known(), *of_skills])
-    tools += [SkillStartTool(skills, state), SkillTransitionTool(skills, state)]
+    taken = [*_names(tools), core_spawn.MANIFEST.name, *skill_tools]
+    tools += load_external_tools(choir_dir, taken, programs)
+    tools_of_jobs = [*_names_allowed_in_jobs(tools), START_MANIFEST.name]
+    tools.append(CoreSpawnTool(session_log, tools_of_jobs, SystemClock()))
+    skills = load_skills(choir_dir, [*_names(tools), *skill_tools])
+    tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
+    known_tools += _names(tools)
     return Toolset(ToolRegistry(tools), skills)
 
 
 def _workspace_and_service_tools(
-    control: ControlClient,
-    workspace: Workspace,
-    children: ProgramRunner,
-    sent: RecentIds,
+    control: ControlClient, workspace: Workspace, programs: ProgramRunner, sent: RecentIds
 ) -> list[Tool]:
     web = ApiClient()
     return [
         FsReadTool(workspace),
         FsWriteTool(workspace),
-        FsSearchTool(workspace, children),
-        ShellTool(children),
+        FsSearchTool(workspace, programs),
+        ShellTool(programs),
         MemoryCompactTool(),
         WebBrowseTool(control),
         WebSearchTool(web),
@@ -126,13 +115,17 @@ def _workspace_and_service_tools(
     ]
 
 
-def _core_job_tools(state: Callable[[], SessionState]) -> list[Tool]:
+def _core_job_tools(session_log: SessionLog) -> list[Tool]:
     return [
-        CoreInjectTool(state),
-        CoreCancelTool(state),
-        CoreListTool(state),
-        CoreReportTool(state),
+        CoreInjectTool(session_log),
+        CoreCancelTool(session_log),
+        CoreListTool(session_log),
+        CoreReportTool(session_log),
     ]
+
+
+def _names(tools: Sequence[Tool]) -> list[str]:
+    return [tool.manifest.name for tool in tools]
 
 
 def _names_allowed_in_jobs(tools: Sequence[Tool]) -> list[str]:

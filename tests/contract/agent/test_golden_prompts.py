@@ -25,6 +25,7 @@ from choir_common.wire.events import (
     ToolCall,
     ToolResultCommitted,
 )
+from tests.support.agent_fakes import UnderscoreNames
 from tests.unit.agent.told_session import TOOL, ToldSession
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -40,7 +41,7 @@ def session(tmp_path: Path) -> ToldSession:
     (tmp_path / "SOUL-CORE.md").write_text("Thorough.")
     told = ToldSession()
     static = read_static_prompts(tmp_path, SKILLS)
-    told.assembler = PromptAssembler(told.memory, static, lambda name: name.replace(".", "_"))
+    told.assembler = PromptAssembler(told.memory, static, UnderscoreNames())
     tell_the_story(told)
     return told
 

@@ -5,8 +5,8 @@ import sys
 
 PROBE = """
 import ctypes
-from choir_agent.process_startup import harden
-harden()
+from choir_agent.process_startup import harden_process
+harden_process()
 libc = ctypes.CDLL(None)
 PR_GET_DUMPABLE, PR_GET_NO_NEW_PRIVS = 3, 39
 print(libc.prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), libc.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0))

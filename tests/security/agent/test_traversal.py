@@ -29,6 +29,7 @@ from choir_agent.tools.safe_open import SafeOpener
 from choir_agent.tools.staging import ARTIFACTS, SEND, create_staging
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.redactor import Redactor
 from choir_common.wire.config import (
     AgentSettings,
     Budgets,
@@ -432,7 +433,7 @@ def test_hard_and_symbolic_links_swapped_all_the_time_are_never_written_through(
     place: Place,
 ) -> None:
     stop = threading.Event()
-    artifacts = ArtifactStore(place.workspace, str, max_total_bytes=2_000)
+    artifacts = ArtifactStore(place.workspace, Redactor(), max_total_bytes=2_000)
     (place.root / "plain").write_text("inside")
     away = place.root / "away"
 

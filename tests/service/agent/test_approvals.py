@@ -14,9 +14,7 @@ from choir_agent.arbiter.tool_policy import ToolPolicy
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
-from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import CallState
-from choir_agent.settings import CurrentSettings
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.registry import ToolRegistry
@@ -28,6 +26,7 @@ from choir_common.wire.events import ModelOutput, ToolCall, ToolResultCommitted,
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalResponse
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, ControlStandIn, run_control
+from tests.support.agent_fakes import FixedHeartbeatSettings, FixedSettings, silent_log
 
 CALL = ToolCall(call_id="call_1", tool="choir.propose.tool", arguments='{"name":"x"}')
 
@@ -78,22 +77,27 @@ class Desk:
 async def open_desk() -> AsyncIterator[Desk]:
     async with run_control("http://127.0.0.1:1/v1") as stand_in:
         control, tool = ControlClient(stand_in.boot()), Proposal()
-        log = SessionLog(SESSION, SystemClock(), lambda payload: None, str)
+        log = silent_log(SESSION)
         replication = LogReplicator(
-            control, log, SystemClock(), AGENT, 1, lambda: 1, lambda: 0.2, lambda: None
+            control=control,
+            session_log=log,
+            settings=FixedHeartbeatSettings(),
+            clock=SystemClock(),
+            agent_id=AGENT,
+            epoch=1,
         )
         approvals, workspace = ApprovalClient(control), Workspace(stand_in.workspace)
         policy, settings = ToolPolicy(ToolRegistry([tool]), SkillRegistry(())), stand_in.settings()
         arbiter = Arbiter(
-            log,
-            replication,
-            policy,
-            workspace,
-            LockManager(),
-            approvals,
-            lambda: CurrentSettings(settings),
-            SnapshotWriter(WorkingMemory()),
-            FailureHints(control),
+            session_log=log,
+            replication=replication,
+            policy=policy,
+            workspace=workspace,
+            locks=LockManager(),
+            approvals=approvals,
+            settings=FixedSettings(settings),
+            snapshots=SnapshotWriter(WorkingMemory()),
+            failure_hints=FailureHints(control),
         )
         arbiter.commit("edge", UserMessageStarted(turn_id="t", inbox_id="i", dm=DM, text="x"))
         output = ModelOutput(

@@ -60,7 +60,7 @@ async def outcome_of(workspace: Workspace, tool: Tool, arguments: JsonObject) ->
     redactor.add_secrets([CANARY])
     context = CallContext("call_1", "edge")
     permit = CheckedCall(tool, arguments, "", ())
-    return await execute_call(permit, context, ArtifactStore(workspace, redactor.redact))
+    return await execute_call(permit, context, ArtifactStore(workspace, redactor))
 
 
 async def test_a_small_output_stays_as_it_is_with_its_summary_first(workspace: Workspace) -> None:
@@ -120,7 +120,7 @@ async def test_no_secret_gets_into_an_artifact(workspace: Workspace) -> None:
 
 
 async def test_the_same_output_is_kept_once_and_the_oldest_goes(workspace: Workspace) -> None:
-    artifacts = ArtifactStore(workspace, str, max_total_bytes=50_000)
+    artifacts = ArtifactStore(workspace, Redactor(), max_total_bytes=50_000)
     first = artifacts.keep({"n": 0, "x": "x" * 9_000})
     assert artifacts.keep({"n": 0, "x": "x" * 9_000}) == first
     stranger = workspace.root / ARTIFACTS / "mine.txt"
@@ -142,15 +142,15 @@ async def test_an_artifact_never_leaves_through_a_link(tmp_path: Path, place: st
     link = workspace.root / place
     link.rename(workspace.root / "moved")
     link.symlink_to(outside)
-    assert ArtifactStore(workspace, str, max_total_bytes=10).keep({"x": 1}) is None
-    assert ArtifactStore(workspace, str).keep({"x": 1}) is None
+    assert ArtifactStore(workspace, Redactor(), max_total_bytes=10).keep({"x": 1}) is None
+    assert ArtifactStore(workspace, Redactor()).keep({"x": 1}) is None
     assert sorted(path.name for path in outside.rglob("*")) == [
         "0123456789abcdef.json",
         "artifacts",
     ]
     # the next start puts the link aside and goes on
     create_staging(workspace)
-    assert ArtifactStore(workspace, str).keep({"x": 1}) is not None
+    assert ArtifactStore(workspace, Redactor()).keep({"x": 1}) is not None
     assert sorted(path.name for path in outside.rglob("*.json")) == ["0123456789abcdef.json"]
 
 

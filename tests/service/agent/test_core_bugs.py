@@ -1,7 +1,7 @@
 """A bug ends the job it struck and nothing else; leaving the edge lane ends every job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from choir_agent.arbiter.failure_hints import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
 from choir_agent.budgets.token_budget import TokenBudget
 from choir_agent.control_client.control_client import ControlClient
-from choir_agent.lanes.core_job import CoreJobRunner
+from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import CoreJobManager
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.skill_steps import SkillStepper
@@ -19,24 +19,29 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.session_state import JobState, core_lane
+from choir_agent.log.session_state import JobState, TurnState, core_lane
+from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.metered_model import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_assembler import Prompt
-from choir_agent.settings import CurrentSettings
-from choir_agent.skills.shapes import schema_violations
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.workspace import Workspace
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMemory
 from choir_common.clock import SystemClock
+from choir_common.redactor import Redactor
 from choir_common.wire.events import CoreOutcome, CoreStarted
 from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, run_control
-from tests.support.token_counter import no_token_count
+from tests.support.agent_fakes import (
+    FixedHeartbeatSettings,
+    FixedSettings,
+    NoTokenCounter,
+    SilentStatus,
+)
 
 SCORE = Score.model_validate(
     {
@@ -66,65 +71,76 @@ class Office:
         return {str(p["job_name"]): p["outcome"] for p in ended}  # type: ignore[misc]
 
 
-def prompt_of(job: JobState) -> Callable[[HistoryFormat], Prompt]:
-    def make(_: HistoryFormat) -> Prompt:
-        if job.name == "broken":
-            raise RuntimeError("a bug")
-        return Prompt((b'{"role":"user","content":"%b"}' % job.name.encode(),))
+class BuggyPrompts:
+    """Prompts of core jobs, with a bug for one job."""
 
-    return make
+    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> Prompt:
+        assert isinstance(work, JobState)
+        if work.name == "broken":
+            raise RuntimeError("a bug")
+        return Prompt((b'{"role":"user","content":"%b"}' % work.name.encode(),))
+
+
+class NoShrinker:
+    """A lane that cannot be made shorter."""
+
+    async def shrink(self, lane: str) -> bool:
+        return False
 
 
 @asynccontextmanager
 async def open_office() -> AsyncIterator[Office]:
     async with run_rehearsal(SCORE) as model_endpoint, run_control(model_endpoint) as stand_in:
         control, listeners, model = ControlClient(stand_in.boot()), EventListeners(), OpenAiModel()
-        log = SessionLog(SESSION, SystemClock(), listeners.tell, str)
+        log = SessionLog(SESSION, clock=SystemClock(), listener=listeners, redactor=Redactor())
         replication = LogReplicator(
-            control, log, SystemClock(), AGENT, 1, lambda: 1, lambda: 0.2, lambda: None
+            control=control,
+            session_log=log,
+            settings=FixedHeartbeatSettings(),
+            clock=SystemClock(),
+            agent_id=AGENT,
+            epoch=1,
         )
         policy, workspace = (
             ToolPolicy(ToolRegistry([]), SkillRegistry(())),
             Workspace(stand_in.workspace),
         )
-        settings = CurrentSettings(stand_in.settings())
+        settings = FixedSettings(stand_in.settings())
         arbiter = Arbiter(
-            log,
-            replication,
-            policy,
-            workspace,
-            LockManager(),
-            ApprovalClient(control),
-            lambda: settings,
-            SnapshotWriter(WorkingMemory()),
-            FailureHints(control),
+            session_log=log,
+            replication=replication,
+            policy=policy,
+            workspace=workspace,
+            locks=LockManager(),
+            approvals=ApprovalClient(control),
+            settings=settings,
+            snapshots=SnapshotWriter(WorkingMemory()),
+            failure_hints=FailureHints(control),
         )
-        purse = TokenBudget(lambda: arbiter.state, lambda: settings.settings.budgets)
-        metered = MeteredModel(model, purse, TokenEstimator(), no_token_count)
-        steps = SkillStepper(arbiter, policy.skills, lambda: settings)
-
-        def make_job(job: JobState) -> CoreJobRunner:
-            thinker = ModelCaller(
-                job.lane,
-                arbiter,
-                metered,
-                prompt_of(job),
-                lambda name: name,
-                lambda: settings,
-            )
-            return CoreJobRunner(
-                job,
-                arbiter,
-                thinker,
-                steps,
-                lambda: settings,
-                SystemClock(),
-                schema_violations,
-                lambda lane, state: None,
-            )
-
-        jobs = CoreJobManager(arbiter, make_job)
-        listeners.add(jobs.on_event)
+        purse = TokenBudget(log, settings)
+        metered = MeteredModel(
+            model, budget=purse, estimator=TokenEstimator(), counter=NoTokenCounter()
+        )
+        steps = SkillStepper(arbiter, policy.skills, settings)
+        caller = ModelCaller(
+            arbiter=arbiter,
+            model=metered,
+            prompts=BuggyPrompts(),
+            tools=policy.registry,
+            settings=settings,
+            shrinker=NoShrinker(),
+            outages=OutageTracker(SystemClock(), Redactor()),
+        )
+        factory = CoreJobFactory(
+            arbiter=arbiter,
+            model=caller,
+            skills=steps,
+            settings=settings,
+            clock=SystemClock(),
+            status=SilentStatus(),
+        )
+        jobs = CoreJobManager(arbiter, factory)
+        listeners.add(jobs)
         yield Office(arbiter, jobs, log)
         await model.close()
         await control.close()

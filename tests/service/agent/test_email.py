@@ -13,9 +13,9 @@ import pytest
 from choir_agent.tools.builtin.email_check import EmailCheckTool
 from choir_agent.tools.builtin.email_receive import EmailReceiveTool
 from choir_agent.tools.builtin.email_send import EmailSendTool
-from choir_agent.tools.schemas import InputValidator
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.json_schema import find_violations
 from choir_common.wire.config import MailSecurity
 from choir_common.wire.model import JsonObject
 from tests.service.agent.mail_account import MAIL, certificate, make_context, trusted, workspace
@@ -34,7 +34,7 @@ async def send(workspace: Workspace, context: CallContext, **more: object) -> Js
     """Send a mail as the arbiter would: its arguments fit the schema."""
     tool = EmailSendTool(workspace)
     arguments: JsonObject = {**MAIL, **more}  # type: ignore[dict-item]
-    assert not InputValidator({"send": tool.manifest.llm.parameters}).faults("send", arguments)
+    assert not find_violations(tool.manifest.llm.parameters, arguments)
     return (await tool.run(context, arguments)).output
 
 

@@ -58,9 +58,7 @@ class Place:
             # in the test the agent's process has children that no agent has
             self.git.own_children.pids.add(neighbour)
         self.shell = ShellTool(
-            ProgramRunner(
-                root / "ws", str(root / "tmp"), self.git.own_children, self.git.environment
-            )
+            ProgramRunner(root / "ws", str(root / "tmp"), own=self.git.own_children, git=self.git)
         )
 
     async def run(self, command: str) -> tuple[int, str]:

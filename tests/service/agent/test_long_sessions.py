@@ -19,19 +19,25 @@ from choir_common.wire.rpc import (
     LogSearch,
 )
 from tests.service.agent.control_stand_in import AGENT, SESSION, ControlStandIn, run_control
+from tests.support.agent_fakes import FixedHeartbeatSettings, silent_log
 
 KEPT = 20_000
 MESSAGES = 300
 
 
 def make_log() -> SessionLog:
-    return SessionLog(SESSION, SystemClock(), lambda _: None, str, kept_bytes=KEPT)
+    return silent_log(SESSION, kept_bytes=KEPT)
 
 
 async def replicate(control: ControlStandIn, client: ControlClient, log: SessionLog) -> None:
     """Write many messages into the log and make them durable by heartbeats."""
     replication = LogReplicator(
-        client, log, SystemClock(), AGENT, 1, lambda: 1, lambda: 0.2, lambda: None
+        control=client,
+        session_log=log,
+        settings=FixedHeartbeatSettings(),
+        clock=SystemClock(),
+        agent_id=AGENT,
+        epoch=1,
     )
     beating = asyncio.create_task(replication.run())
     try:

@@ -10,9 +10,9 @@ import pytest
 
 from choir_agent.tools.builtin.email_check import EmailCheckTool
 from choir_agent.tools.builtin.email_receive import EmailReceiveTool
-from choir_agent.tools.schemas import InputValidator
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.json_schema import find_violations
 from choir_common.wire.config import MailSecurity
 from choir_common.wire.model import JsonObject
 from tests.service.agent.mail_account import (
@@ -56,9 +56,7 @@ async def receive(workspace: Workspace, context: CallContext, **asked: object) -
     """Read mail as the arbiter would: the arguments fit the schema."""
     tool = EmailReceiveTool(workspace)
     arguments: JsonObject = {**asked}  # type: ignore[dict-item]
-    assert not InputValidator({"receive": tool.manifest.llm.parameters}).faults(
-        "receive", arguments
-    )
+    assert not find_violations(tool.manifest.llm.parameters, arguments)
     return (await tool.run(context, arguments)).output
 
 

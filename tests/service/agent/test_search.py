@@ -207,7 +207,7 @@ async def test_a_directory_swapped_while_it_is_searched_never_leads_out(
     )
     own = OwnChildProcesses()
     own.pids.add(swapper.pid)
-    tool = FsSearchTool(place.workspace, ProgramRunner(place.root, "/tmp", own))
+    tool = FsSearchTool(place.workspace, ProgramRunner(place.root, "/tmp", own=own))
     searched = 0
     try:
         # the path as it was resolved and locked, before all this

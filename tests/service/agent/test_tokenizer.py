@@ -2,13 +2,13 @@
 
 from choir_agent.budgets.token_budget import TokenBudget
 from choir_agent.credentials.child_processes import OwnChildProcesses
-from choir_agent.log.session_state import SessionState
 from choir_agent.models.metered_model import MeteredModel
 from choir_agent.models.model import Completion
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
+from tests.support.agent_fakes import EmptySession, settings_with
 
 MODEL = ModelConfig(model="m", endpoint="http://nowhere")
 SENTENCE = "The agent proposes, the control plane decides, the log remembers. "
@@ -40,19 +40,25 @@ async def test_texts_are_counted_exactly_and_the_child_is_gone() -> None:
     assert not own.starting
 
 
+class RecordingCounter:
+    """The real tokenizer; records the lengths of the prompts that it counted."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+        self._tokenizer = Tokenizer(OwnChildProcesses())
+
+    async def count(self, *texts: str) -> tuple[int, ...] | None:
+        self.lengths.append(len(texts[0]))
+        return await self._tokenizer.count(*texts)
+
+
 async def test_what_a_provider_does_not_count_is_counted_offline_until_the_prompt_has_grown() -> (
     None
 ):
-    asked: list[int] = []
-    tokenizer = Tokenizer(OwnChildProcesses())
-
-    async def count(*texts: str) -> tuple[int, ...] | None:
-        asked.append(len(texts[0]))
-        return await tokenizer.count(*texts)
-
-    purse = TokenBudget(SessionState, Budgets)
+    counter = RecordingCounter()
+    purse = TokenBudget(EmptySession(), settings_with(Budgets()))
     meter = TokenEstimator()
-    metered = MeteredModel(Uncounting(), purse, meter, count)
+    metered = MeteredModel(Uncounting(), budget=purse, estimator=meter, counter=counter)
     for times in (200, 210, 400):
         prompt = Prompt((SENTENCE.encode() * times,), b"")
         meter.asked("edge", len(SENTENCE) * times)
@@ -60,4 +66,4 @@ async def test_what_a_provider_does_not_count_is_counted_offline_until_the_promp
             meter.counted("edge", thought.prompt_tokens)
         assert 13 * times <= thought.prompt_tokens <= 13 * times * 1.3
         assert thought.completion_tokens >= 2
-    assert asked == [len(SENTENCE) * 200, len(SENTENCE) * 400]
+    assert counter.lengths == [len(SENTENCE) * 200, len(SENTENCE) * 400]

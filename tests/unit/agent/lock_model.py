@@ -21,7 +21,7 @@ class Table(Protocol):
     """What is checked."""
 
     @property
-    def holding(self) -> dict[int, Claim]: ...
+    def granted(self) -> dict[int, Claim]: ...
 
     @property
     def waiting(self) -> dict[int, Claim]: ...
@@ -53,17 +53,17 @@ class World:
 
     def copied_table(self) -> Table:
         """Return a table of its own to go on with."""
-        claims = (*self.table.holding.values(), *self.table.waiting.values())
+        claims = (*self.table.granted.values(), *self.table.waiting.values())
         # claims never change, so copies may share them
         return copy.deepcopy(self.table, {id(claim): claim for claim in claims})
 
     def key(self) -> tuple[object, ...]:
         """Return what makes two worlds the same: not the tickets, but their order."""
         order = {ticket: place for place, ticket in enumerate(sorted({*self.tickets} - {0}))}
-        held = self.table.holding
+        granted = self.table.granted
         return (
             tuple(order.get(ticket, -1) for ticket in self.tickets),
-            tuple(ticket in held for ticket in self.tickets),
+            tuple(ticket in granted for ticket in self.tickets),
             self.choices,
             _renamed(self.table.shape(), order),
         )
@@ -89,7 +89,7 @@ class Explored:
 
     def deadlocks(self) -> list[World]:
         """Return the states in which somebody waits and nobody can end."""
-        return [one for one in self.worlds if one.table.waiting and not one.table.holding]
+        return [one for one in self.worlds if one.table.waiting and not one.table.granted]
 
     def starved(self) -> list[int]:
         """Return the callers that may never get their locks although every holder ends."""
@@ -109,7 +109,7 @@ class Explored:
                 ended = {
                     number
                     for number in lasting
-                    if self.worlds[number].tickets[other] not in self.worlds[number].table.holding
+                    if self.worlds[number].tickets[other] not in self.worlds[number].table.granted
                 }
                 reaching = self._leading_to(ended, lasting)
                 lasting = {n for n in lasting if any(way in reaching for way in self.ways[n])}
@@ -160,7 +160,7 @@ def _steps(world: World, callers: tuple[Caller, ...]) -> Iterator[World]:
             yield _changed(world, table, number, claim.ticket, choice)
         if ticket:
             table = world.copied_table()
-            claim = table.holding.get(ticket) or table.waiting[ticket]
+            claim = table.granted.get(ticket) or table.waiting[ticket]
             table.release(claim)
             yield _changed(world, table, number, 0, -1)
 
@@ -172,7 +172,7 @@ def _changed(world: World, table: Table, number: int, ticket: int, choice: int) 
 
 
 def _collides(world: World, callers: tuple[Caller, ...]) -> bool:
-    holders = [Asked(one.ticket, one.owner, one.locks) for one in world.table.holding.values()]
+    holders = [Asked(one.ticket, one.owner, one.locks) for one in world.table.granted.values()]
     return any(
         one.barred_by(other, excused=True) and other.barred_by(one, excused=True)
         for place, one in enumerate(holders)

@@ -3,8 +3,8 @@
 import tracemalloc
 
 from choir_agent.log.session_log import RecentIds, SessionLog
-from choir_common.clock import SystemClock
 from choir_common.wire.events import Reply, UserMessageStarted
+from tests.support.agent_fakes import silent_log
 from tests.unit.agent.told_session import ToldSession
 
 KEPT = 50_000
@@ -19,7 +19,7 @@ def say(log: SessionLog, number: int) -> None:
 
 
 def test_a_thousand_durable_messages_leave_no_more_than_the_bound() -> None:
-    log = SessionLog("ses", SystemClock(), lambda _: None, str, kept_bytes=KEPT)
+    log = silent_log(kept_bytes=KEPT)
     written = 0
     for number in range(1_000):
         before = len(log.entries)
@@ -35,7 +35,7 @@ def test_a_thousand_durable_messages_leave_no_more_than_the_bound() -> None:
 
 
 def test_what_control_has_not_stored_yet_stays_whatever_its_size() -> None:
-    log = SessionLog("ses", SystemClock(), lambda _: None, str, kept_bytes=1)
+    log = silent_log(kept_bytes=1)
     for number in range(10):
         say(log, number)
     log.drop_durable(4)
@@ -46,10 +46,10 @@ def test_what_control_has_not_stored_yet_stays_whatever_its_size() -> None:
 
 
 def test_a_restored_tail_is_cut_to_the_same_bound() -> None:
-    log = SessionLog("ses", SystemClock(), lambda _: None, str)
+    log = silent_log()
     for number in range(100):
         say(log, number)
-    again = SessionLog("ses", SystemClock(), lambda _: None, str, kept_bytes=KEPT)
+    again = silent_log(kept_bytes=KEPT)
     again.restore([entry.event() for entry in log.entries], log.head)
     assert sum(len(entry.wire) for entry in again.entries) <= KEPT
     assert again.head == log.head and again.state == log.state

@@ -28,7 +28,7 @@ from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import EventPayload, ModelOutput
-from tests.support.token_counter import no_token_count
+from tests.support.agent_fakes import NoTokenCounter, settings_with
 
 BUDGETS = Budgets(total_session_tokens=10_000, max_tool_calls_per_session=3, max_core_jobs=0)
 MODEL = ModelConfig(model="m", endpoint="http://x", max_completion_tokens=500)
@@ -82,7 +82,7 @@ class SlowModel:
 
 def test_a_reservation_beyond_what_is_left_is_refused_and_says_how_to_go_on() -> None:
     session = Session()
-    purse = TokenBudget(lambda: session.state, lambda: BUDGETS)
+    purse = TokenBudget(session, settings_with(BUDGETS))
     with purse.reserve(6_000):
         with pytest.raises(TokenBudgetExceeded) as refused, purse.reserve(4_001):
             pass
@@ -95,8 +95,10 @@ def test_a_reservation_beyond_what_is_left_is_refused_and_says_how_to_go_on() ->
 
 async def test_many_calls_at_once_cannot_overshoot_together() -> None:
     session, model = Session(), SlowModel(prompt_tokens=500, completion_tokens=500)
-    purse = TokenBudget(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, TokenEstimator(), no_token_count)
+    purse = TokenBudget(session, settings_with(BUDGETS))
+    metered = MeteredModel(
+        model, budget=purse, estimator=TokenEstimator(), counter=NoTokenCounter()
+    )
 
     async def call() -> bool:
         try:
@@ -118,8 +120,10 @@ async def test_many_calls_at_once_cannot_overshoot_together() -> None:
 
 async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> None:
     session, model = Session(), SlowModel()
-    purse = TokenBudget(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, TokenEstimator(), no_token_count)
+    purse = TokenBudget(session, settings_with(BUDGETS))
+    metered = MeteredModel(
+        model, budget=purse, estimator=TokenEstimator(), counter=NoTokenCounter()
+    )
 
     async def call() -> None:
         async with metered.complete(MODEL, None, PROMPT) as thought:
@@ -143,7 +147,10 @@ async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
     session, model = Session(), SlowModel()
     model.may_answer.set()
     metered = MeteredModel(
-        model, TokenBudget(lambda: session.state, lambda: BUDGETS), TokenEstimator(), no_token_count
+        model,
+        budget=TokenBudget(session, settings_with(BUDGETS)),
+        estimator=TokenEstimator(),
+        counter=NoTokenCounter(),
     )
     async with metered.complete(MODEL, None, PROMPT) as thought:
         session.spend(thought)
@@ -157,8 +164,8 @@ async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
 
 async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt() -> None:
     session, model, meter = Session(), SlowModel(), TokenEstimator()
-    purse = TokenBudget(lambda: session.state, lambda: BUDGETS)
-    metered = MeteredModel(model, purse, meter, no_token_count)
+    purse = TokenBudget(session, settings_with(BUDGETS))
+    metered = MeteredModel(model, budget=purse, estimator=meter, counter=NoTokenCounter())
     meter.asked("edge", 1_000)
     meter.counted("edge", 100)
 

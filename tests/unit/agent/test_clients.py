@@ -26,7 +26,7 @@ class Maker:
     def __init__(self) -> None:
         self.made: list[Recorded] = []
 
-    async def make(self, endpoint: str, key: str | None) -> Recorded:
+    async def create(self, endpoint: str, key: str | None) -> Recorded:
         await asyncio.sleep(0)
         self.made.append(Recorded(endpoint, key))
         return self.made[-1]
@@ -34,7 +34,7 @@ class Maker:
 
 async def test_edge_and_core_alternate_without_a_new_client() -> None:
     maker = Maker()
-    clients = ClientPool(maker.make)
+    clients = ClientPool(maker)
 
     async def call(endpoint: str) -> None:
         async with clients.borrow(endpoint, "k"):
@@ -48,7 +48,7 @@ async def test_edge_and_core_alternate_without_a_new_client() -> None:
 
 async def test_the_client_used_longest_ago_is_closed_first() -> None:
     maker = Maker()
-    clients = ClientPool(maker.make, kept=2)
+    clients = ClientPool(maker, max_clients=2)
     for endpoint in ("a", "b", "a", "c"):
         async with clients.borrow(endpoint, None):
             pass
@@ -61,7 +61,7 @@ async def test_the_client_used_longest_ago_is_closed_first() -> None:
 
 async def test_a_changed_key_takes_the_next_call_and_the_running_one_goes_on() -> None:
     maker = Maker()
-    clients = ClientPool(maker.make, kept=1)
+    clients = ClientPool(maker, max_clients=1)
     async with clients.borrow("a", "old") as old:
         async with clients.borrow("a", "new") as new:
             assert old is not new

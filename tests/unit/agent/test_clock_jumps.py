@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 
 from choir_agent.lanes.core_job import CoreJobRunner
-from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import SessionState
-from choir_agent.skills.shapes import schema_violations
 from choir_common.clock import SteadyClock
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreStarted, CoreStopped, EventPayload, ModelOutput
+from tests.support.agent_fakes import SilentStatus, settings_with, silent_log
 
 ALLOWED_S = 3_600  # by default
 
@@ -46,7 +44,7 @@ class Worked:
     thoughts: int = 0
 
     def __post_init__(self) -> None:
-        self.log = SessionLog("ses", self.clock, lambda _: None, str)
+        self.log = silent_log("ses", self.clock)
         started = CoreStarted(job_id="j", job_name="worker", call_id="c", dm="d", task_spec="work")
         self.log.append("edge", started)
 
@@ -59,7 +57,7 @@ class Worked:
         if isinstance(payload, CoreStopped):
             self.ended.append(payload)
 
-    def abandon(self, *_: str) -> None:
+    def close_open_calls(self, *_: str) -> None:
         return
 
     def leave(self, *_: str) -> None:
@@ -80,10 +78,16 @@ class Worked:
 
     async def outcome(self) -> str:
         (job,) = self.state.jobs
-        current = SimpleNamespace(settings=SimpleNamespace(budgets=Budgets()))
-        await CoreJobRunner(
-            job, self, self, self, lambda: current, self.clock, schema_violations, lambda *_: None
-        ).run()  # type: ignore[arg-type]
+        runner = CoreJobRunner(
+            job,
+            arbiter=self,  # type: ignore[arg-type]
+            model=self,  # type: ignore[arg-type]
+            skills=self,  # type: ignore[arg-type]
+            settings=settings_with(Budgets()),
+            clock=self.clock,
+            status=SilentStatus(),
+        )
+        await runner.run()
         (ended,) = self.ended
         return ended.outcome
 

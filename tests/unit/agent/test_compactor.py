@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from choir_agent.budgets.token_budget import TokenBudget
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.compactor import Compactor
-from choir_agent.compaction.line_selection import HEADING
+from choir_agent.compaction.event_lines import HEADING
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.session_log import SessionLog
 from choir_agent.models.metered_model import MeteredModel
@@ -21,6 +21,7 @@ from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.settings import CurrentSettings
 from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.redactor import Redactor
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.events import (
     CompactionRequested,
@@ -29,7 +30,7 @@ from choir_common.wire.events import (
     parse_payload,
 )
 from choir_common.wire.request_templates import FeatureFlags
-from tests.support.token_counter import no_token_count
+from tests.support.agent_fakes import NoTokenCounter, UnderscoreNames
 from tests.unit.agent.told_session import StillClock, ToldSession
 
 GOOD = orjson.dumps({"memory_delta": {"summary_update": "so far"}}).decode()
@@ -76,18 +77,29 @@ class World(ToldSession):
         self.features = FeatureFlags()
         self.memory = WorkingMemory()
         self.assembler = PromptAssembler(
-            self.memory, StaticPrompts("edge", "core"), lambda name: name
+            self.memory, StaticPrompts("edge", "core"), UnderscoreNames()
         )
-        purse = TokenBudget(lambda: self.state, lambda: self.budgets)
+        purse = TokenBudget(self, self)
         asker = CompactionModel(
-            MeteredModel(self.model, purse, self.memory.token_estimator, no_token_count),
-            self._current,
+            MeteredModel(
+                self.model,
+                budget=purse,
+                estimator=self.memory.token_estimator,
+                counter=NoTokenCounter(),
+            ),
+            self,
         )
-        self.compactor = Compactor(self, self.memory, self.assembler, asker, self._current)
+        self.compactor = Compactor(
+            committer=self,
+            memory=self.memory,
+            assembler=self.assembler,
+            model=asker,
+            settings=self,
+        )
         listeners = EventListeners()
-        listeners.add(self.memory.on_event)
-        listeners.add(self.compactor.on_event)
-        self.log = SessionLog("ses", StillClock(), listeners.tell, str)
+        listeners.add(self.memory)
+        listeners.add(self.compactor)
+        self.log = SessionLog("ses", clock=StillClock(), listener=listeners, redactor=Redactor())
 
     def commit(self, lane: str, payload: EventPayload, *, more_follows: bool = False) -> int:
         return self.append(lane, payload)
@@ -105,7 +117,7 @@ class World(ToldSession):
         for number in range(begin, begin + turns):
             self.turn(number)
 
-    def _current(self) -> CurrentSettings:
+    def current(self) -> CurrentSettings:
         model = ModelConfig(model="m", endpoint="http://127.0.0.1:1/v1")
         return CurrentSettings(
             AgentSettings(

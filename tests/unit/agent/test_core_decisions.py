@@ -18,7 +18,6 @@ from choir_agent.lanes.core_job_moves import (
 )
 from choir_agent.lanes.turn_moves import CallModel, RunTools
 from choir_agent.log.session_state import CallStage, CallState, JobState
-from choir_agent.skills.shapes import schema_violations
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreStarted, ModelOutput, ToolCall, ToolConstraints
 from choir_common.wire.model import JsonObject
@@ -50,7 +49,7 @@ def job(schema: JsonObject | None = None, time_budget_ms: int = 0, **fields: obj
 
 
 def move(state: JobState, budgets: Budgets | None = None, now: datetime = NOW) -> object:
-    return next_core_move(state, budgets or Budgets(), now, schema_violations)
+    return next_core_move(state, budgets or Budgets(), now)
 
 
 @pytest.mark.parametrize(
@@ -124,15 +123,13 @@ def test_a_briefing_cannot_ask_for_more_time_than_there_is() -> None:
     ],
 )
 def test_a_result_may_stand_in_a_code_fence(text: str, result: JsonObject) -> None:
-    assert parse_job_result(text, SHAPE, schema_violations) == JobResult(result)
+    assert parse_job_result(text, SHAPE) == JobResult(result)
 
 
 def test_a_result_that_is_no_object_is_kept_as_a_value() -> None:
-    assert parse_job_result("[1, 2]", {"type": "array"}, schema_violations) == JobResult(
-        {"value": [1, 2]}
-    )
+    assert parse_job_result("[1, 2]", {"type": "array"}) == JobResult({"value": [1, 2]})
 
 
 @pytest.mark.parametrize("text", ["", "n is 1", 'Here it is: {"n": 1}', "[]", '{"m": 1}'])
 def test_words_around_or_instead_of_the_asked_shape_are_a_misfit(text: str) -> None:
-    assert isinstance(parse_job_result(text, SHAPE, schema_violations), InvalidResult)
+    assert isinstance(parse_job_result(text, SHAPE), InvalidResult)

@@ -44,7 +44,6 @@ from choir_agent.log.session_state import (
     load_state,
     state_digest,
 )
-from choir_agent.skills.shapes import schema_violations
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import (
     Cancelled,
@@ -199,7 +198,7 @@ class Session:
                 assert_never(move)
 
     def move_job(self, job: JobState) -> None:
-        move = next_core_move(job, BUDGETS, self.now, schema_violations)
+        move = next_core_move(job, BUDGETS, self.now)
         match move:
             case CallModel():
                 self.think(job.lane, job)
@@ -354,7 +353,7 @@ class Session:
             elif self.state.jobs:
                 job = self.state.jobs[0]
                 self.abandon(job.lane, job)
-                move = next_core_move(job, BUDGETS, self.now, schema_violations)
+                move = next_core_move(job, BUDGETS, self.now)
                 assert isinstance(move, EndJob)
                 self.stop(job, move.outcome)
             elif self.state.due:

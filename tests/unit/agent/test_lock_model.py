@@ -34,7 +34,7 @@ class PartialTable:
         self._parts: dict[int, list[Claim]] = {}
 
     @property
-    def holding(self) -> dict[int, Claim]:
+    def granted(self) -> dict[int, Claim]:
         return {ticket: self._claims[ticket] for ticket in self._parts if self._has_all(ticket)}
 
     @property
@@ -72,21 +72,21 @@ class PartialTable:
 class ReadersFirstTable(CheckedTable):
     """Twin: no writer preference; only holders stand in the way."""
 
-    def _obstacle_of_new(self, claim: Claim) -> Claim | None:
+    def _claim_blocking_new(self, claim: Claim) -> Claim | None:
         return self._granted_index.find_conflict(claim, dirty=True)
 
-    def _obstacle(self, claim: Claim) -> Claim | None:
+    def _blocking_claim(self, claim: Claim) -> Claim | None:
         return self._granted_index.find_conflict(claim, dirty=True)
 
 
 class BoundlessReadsTable(CheckedTable):
     """Control case: the edge's reads pass callers that wait for the workspace, even without a core job."""
 
-    def _obstacle_of_new(self, claim: Claim) -> Claim | None:
+    def _claim_blocking_new(self, claim: Claim) -> Claim | None:
         before = self._waiting_index.find_conflict(claim, dirty=True)
         return before or self._granted_index.find_conflict(claim, dirty=True)
 
-    def _obstacle(self, claim: Claim) -> Claim | None:
+    def _blocking_claim(self, claim: Claim) -> Claim | None:
         return self._granted_index.find_conflict(claim, dirty=True) or self._waiting_index.earlier(
             claim, dirty=True
         )
@@ -95,7 +95,7 @@ class BoundlessReadsTable(CheckedTable):
 class BlindTable(CheckedTable):
     """Control case: a dirty read of the workspace sees no lock at all."""
 
-    def _obstacle_of_new(self, claim: Claim) -> Claim | None:
+    def _claim_blocking_new(self, claim: Claim) -> Claim | None:
         return None if claim.may_read_dirty else super()._claim_blocking_new(claim)
 
 

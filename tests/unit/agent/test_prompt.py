@@ -26,6 +26,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.memory_recall import REMINDERS_HEADING, Reminder
 from choir_common.wire.model import JsonObject
+from tests.support.agent_fakes import NoToolNames
 from tests.unit.agent.told_session import TOOL, StillClock, ToldSession
 
 
@@ -319,7 +320,7 @@ def test_words_that_ended_a_turn_without_the_model_are_told_to_it() -> None:
 
 
 def test_names_and_arguments_no_provider_takes_back_are_made_harmless() -> None:
-    session = ToldSession(lambda name: None)
+    session = ToldSession(NoToolNames())
     session.ask(1)
     session.think("t1", "", calls=(ToolCall(call_id="c", tool="weird name.é", arguments="{not"),))
     function = read(session.edge())[2]["tool_calls"][0]["function"]  # type: ignore[index, call-overload]

@@ -4,13 +4,11 @@ import copy
 
 import pytest
 
-from choir_agent.tools.builtin.propose_config_change import MANIFEST as CONFIG
-from choir_agent.tools.builtin.propose_repo_change import MANIFEST as REPO
-from choir_agent.tools.builtin.propose_skill import MANIFEST as SKILL
+from choir_agent.tools.builtin.propose import CONFIG_MANIFEST, REPO_MANIFEST, SKILL_MANIFEST
 from choir_agent.tools.builtin.propose_tool import MANIFEST as TOOL
 from choir_agent.tools.proposals.validation import validate_config_patch, validate_tool_proposal
-from choir_agent.tools.schemas import InputValidator
 from choir_agent.tools.tool import ToolFailed
+from choir_common.json_schema import SchemaValidator
 from choir_common.wire.model import JsonObject
 
 KNOWN = ("choir.fs.read", "weather.today")
@@ -26,7 +24,9 @@ GOOD: JsonObject = {
     "behaviour": "Ask the weather service for the place and return what it says.",
     "reason": "The user asks every day.",
 }
-SCHEMAS = InputValidator({m.name: m.llm.parameters for m in (TOOL, SKILL, CONFIG, REPO)})
+TOOL_SCHEMA = SchemaValidator(TOOL.llm.parameters)
+CONFIG_SCHEMA = SchemaValidator(CONFIG_MANIFEST.llm.parameters)
+REPO_SCHEMA = SchemaValidator(REPO_MANIFEST.llm.parameters)
 
 
 def propose(*changes: tuple[str, object]) -> str:
@@ -43,7 +43,7 @@ def propose(*changes: tuple[str, object]) -> str:
             place = place[step]
         assert isinstance(place, dict)
         place[last] = value
-    faults = SCHEMAS.faults(TOOL.name, arguments)
+    faults = TOOL_SCHEMA.violations(arguments)
     if faults:
         raise ToolFailed("invalid_arguments", str(faults))
     manifest = arguments["manifest"]
@@ -116,7 +116,7 @@ def test_a_proposal_that_is_no_tool_or_carries_a_program_is_refused(
 def test_settings_that_may_change_while_an_agent_runs_can_be_proposed(
     patch: JsonObject, what: str
 ) -> None:
-    assert not SCHEMAS.faults(CONFIG.name, {"patch": patch, "reason": "because"})
+    assert not CONFIG_SCHEMA.violations({"patch": patch, "reason": "because"})
     assert validate_config_patch(patch, "main") == what
 
 
@@ -161,7 +161,7 @@ def test_nothing_that_says_who_may_talk_or_where_data_goes_can_be_proposed(
 
 
 def test_proposals_hold_no_locks_and_never_pass_for_harmless() -> None:
-    for manifest in (TOOL, SKILL, CONFIG):
+    for manifest in (TOOL, SKILL_MANIFEST, CONFIG_MANIFEST):
         assert not manifest.runtime.locks and not manifest.runtime.secret_resources
         assert manifest.runtime.side_effect == "write" and manifest.runtime.idempotent
 
@@ -179,5 +179,5 @@ def test_proposals_hold_no_locks_and_never_pass_for_harmless() -> None:
 )
 def test_a_branch_is_named_whole_and_with_its_whole_commit(branch: str, commit: str) -> None:
     good: JsonObject = {"branch": "proposal/ses_1/x-2", "commit": "a" * 40, "reason": "because"}
-    assert not SCHEMAS.faults(REPO.name, good)
-    assert SCHEMAS.faults(REPO.name, {**good, "branch": branch, "commit": commit})
+    assert not REPO_SCHEMA.violations(good)
+    assert REPO_SCHEMA.violations({**good, "branch": branch, "commit": commit})

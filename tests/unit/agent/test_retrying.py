@@ -9,9 +9,9 @@ from choir_agent.models.model import Completion, ModelFailed, NoModelResponse
 from choir_agent.models.openai_sdk import OpenAiClient
 from choir_agent.models.retrying_model import RETRIES, RetryingModel
 from choir_agent.prompt.prompt_assembler import Prompt
-from choir_agent.settings import CurrentSettings
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.request_templates import FeatureFlags
+from tests.support.agent_fakes import FixedSettings
 from tests.support.ports import free_port
 
 CONFIG = ModelConfig(model="m", endpoint="http://127.0.0.1:1/v1")
@@ -46,7 +46,7 @@ def retrying(model: FailingModel, features: FeatureFlags = FeatureFlags()) -> Re
         event_window=50,
         features=features,
     )
-    return RetryingModel(model, lambda: CurrentSettings(settings))
+    return RetryingModel(model, FixedSettings(settings))
 
 
 async def test_a_call_without_an_answer_is_tried_again_until_there_is_one() -> None:

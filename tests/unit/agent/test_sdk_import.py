@@ -5,10 +5,10 @@ import sys
 
 PROBE = """
 import sys
-from choir_agent.models.sdk_import import import_sparingly
-sdk = import_sparingly("choir_agent.models.openai_sdk")
+from choir_agent.models.sdk_import import import_client_class
+client_class = import_client_class()
 assert not [name for name in sys.modules if name.startswith("openai.types")]
-sdk.SdkClient("http://127.0.0.1:1/v1", None)
+client_class("http://127.0.0.1:1/v1", None)
 from openai.types.chat import ChatCompletion
 assert "choices" in ChatCompletion.model_fields
 import openai
@@ -18,11 +18,11 @@ print("ok")
 
 CHANGED = """
 import sys
-import choir_agent.models.sdk_import as sparing
-sparing.CATALOGUE = ("openai._models",)
-sdk = sparing.import_sparingly("choir_agent.models.openai_sdk")
+from choir_agent.models import sdk_import
+sdk_import.STUBBED_MODULES = ("openai._models",)
+client_class = sdk_import.import_client_class()
 assert "openai.types.chat" in sys.modules
-sdk.SdkClient("http://127.0.0.1:1/v1", None)
+client_class("http://127.0.0.1:1/v1", None)
 print("ok")
 """
 

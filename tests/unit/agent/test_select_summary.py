@@ -1,6 +1,6 @@
 """A summary made without a model: lines of what was said, within bounds, and nothing that a tool returned."""
 
-from choir_agent.compaction.line_selection import HEADING, MAX_LINE, select_summary
+from choir_agent.compaction.event_lines import HEADING, MAX_LINE, select_summary
 from choir_agent.log.committed_event import CommittedEvent
 from choir_common.wire.events import (
     EventPayload,

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_agent.log.session_log import SessionLog
-from choir_common.clock import SystemClock
 from choir_common.errors import InvalidRequest
 from choir_common.eventlog.chain import LogHead, find_break
 from choir_common.wire.events import ToolResultCommitted, UserMessageStarted
+from tests.support.agent_fakes import silent_log
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -23,7 +22,7 @@ def user_msg(number: int) -> UserMessageStarted:
 
 @given(output=st.dictionaries(st.text(), json_values, max_size=4))
 def test_any_json_a_tool_gives_back_becomes_an_event_that_verifies(output: dict) -> None:  # type: ignore[type-arg]
-    log = SessionLog("ses", SystemClock(), lambda payload: None, str)
+    log = silent_log()
     result = ToolResultCommitted(
         turn_id="t", call_id="c", tool="x", status="success", output=output
     )
@@ -33,11 +32,11 @@ def test_any_json_a_tool_gives_back_becomes_an_event_that_verifies(output: dict)
 
 
 def test_a_tail_that_does_not_fit_the_head_is_refused() -> None:
-    log = SessionLog("ses", SystemClock(), lambda payload: None, str)
+    log = silent_log()
     for number in range(3):
         log.append("edge", user_msg(number))
     events = [entry.event() for entry in log.entries]
-    again = SessionLog("ses", SystemClock(), lambda payload: None, str)
+    again = silent_log()
     with pytest.raises(InvalidRequest):
         again.restore(events, LogHead(2, events[1].hash))
     with pytest.raises(InvalidRequest):
@@ -48,7 +47,7 @@ def test_a_tail_that_does_not_fit_the_head_is_refused() -> None:
 
 
 def test_batches_are_bounded_by_bytes_and_hold_at_least_one_event() -> None:
-    log = SessionLog("ses", SystemClock(), lambda payload: None, str)
+    log = silent_log()
     for number in range(10):
         log.append("edge", user_msg(number))
     assert [entry.rev for entry in log.events_after(7, 100, 10_000)] == [8, 9, 10]

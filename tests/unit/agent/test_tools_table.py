@@ -4,12 +4,11 @@ from pathlib import Path
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
-from choir_agent.log.session_log import SessionLog
 from choir_agent.tools.manifest import RuntimeView, ToolManifest
 from choir_agent.tools.workspace import Workspace
 from choir_agent.toolset import build_toolset
-from choir_common.clock import SystemClock
 from choir_common.wire.rpc import AgentStartParameters
+from tests.support.agent_fakes import silent_log
 
 README = Path(__file__).parents[3] / "services/agent/README.md"
 HEAD = (
@@ -42,9 +41,16 @@ async def test_the_table_of_tools_is_what_the_registry_holds(tmp_path: Path) -> 
         endpoint=f"unix://{tmp_path}/s", workspace=str(tmp_path), choir_dir=str(tmp_path),
     )  # fmt: skip
     control, workspace = ControlClient(boot), Workspace(tmp_path)
-    session_log = SessionLog("s", SystemClock(), lambda _: None, str)
+    session_log = silent_log("s")
     git = GitAccess(str(tmp_path), tmp_path)
-    toolset = build_toolset(control, workspace, session_log, str(tmp_path), tmp_path, git)
+    toolset = build_toolset(
+        control=control,
+        workspace=workspace,
+        session_log=session_log,
+        tmp_dir=str(tmp_path),
+        choir_dir=tmp_path,
+        git=git,
+    )
     wanted = [*HEAD, *(row(manifest) for manifest in toolset.registry.manifests())]
     found = [line for line in README.read_text().splitlines() if line.startswith("| ")]
     table = "\n".join(wanted)

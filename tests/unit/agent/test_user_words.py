@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.log.session_log import RecentIds, SessionLog
+from choir_agent.log.session_log import RecentIds
 from choir_agent.prompt.event_messages import user_text
 from choir_agent.tools.builtin.message_send import MessageSendTool
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
-from choir_common.clock import SystemClock
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.events import Reply, UserMessageStarted
 from choir_common.wire.model import JsonObject
+from tests.support.agent_fakes import silent_log
 
 CONTEXT = CallContext(call_id="call_1", lane="edge", turn_id="turn_1", dm="console")
 
@@ -98,6 +98,6 @@ async def test_only_files_below_send_leave(
 
 async def test_a_call_that_a_crash_cut_off_sends_once(send: Callable[..., MessageSendTool]) -> None:
     [reply] = (await run(send(), text="Hello.")).events
-    log = SessionLog("ses_1", SystemClock(), lambda _: None, str)
+    log = silent_log("ses_1")
     log.append("edge", reply)
     assert (await run(send(log.sent_call_ids), text="Hello.")).events == ()

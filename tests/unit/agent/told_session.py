@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 
 from choir_agent.log.session_log import MAX_DURABLE_BYTES, SessionLog
 from choir_agent.log.session_state import SessionState
-from choir_agent.prompt.event_messages import ToolNameResolver
+from choir_agent.prompt.event_messages import ToolNames
 from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.redactor import Redactor
 from choir_common.wire.events import (
     CoreStarted,
     EventPayload,
@@ -20,6 +21,7 @@ from choir_common.wire.events import (
     UserMessageStarted,
 )
 from choir_common.wire.model import JsonObject
+from tests.support.agent_fakes import UnderscoreNames
 
 TOOL = "choir.fs.read"
 
@@ -39,13 +41,19 @@ class ToldSession:
 
     def __init__(
         self,
-        model_name: ToolNameResolver = lambda name: name.replace(".", "_"),
+        tool_names: ToolNames = UnderscoreNames(),  # noqa: B008 - it has no state
         kept_bytes: int = MAX_DURABLE_BYTES,
     ) -> None:
         self.memory = WorkingMemory()
-        self.log = SessionLog("ses", StillClock(), self.memory.on_event, str, kept_bytes)
+        self.log = SessionLog(
+            "ses",
+            clock=StillClock(),
+            listener=self.memory,
+            redactor=Redactor(),
+            kept_bytes=kept_bytes,
+        )
         self.assembler = PromptAssembler(
-            self.memory, StaticPrompts(edge="be kind", core="be deep"), model_name
+            self.memory, StaticPrompts(edge="be kind", core="be deep"), tool_names
         )
 
     @property

@@ -1,11 +1,9 @@
 """Client for human approval of tool calls.
 
-Called by `arbiter` when the ruling is Ask; `lanes/decisions` passes on the signal that a decision was made.
 See docs/design/approvals.md.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Literal
 
 import structlog
@@ -34,11 +32,11 @@ class ApprovalClient:
         self._early: dict[str, None] = {}
         self._pending: dict[str, asyncio.Event] = {}
         """By call id, from the moment that control reports no decision yet, or too many open requests."""
-        self._when_pending: Callable[[], None] | None = None
+        self._wakeup = asyncio.Event()
 
-    def on_pending(self, tell: Callable[[], None]) -> None:
-        """Register a callback for each call that begins to wait for a human."""
-        self._when_pending = tell
+    def wake_on_pending(self, wakeup: asyncio.Event) -> None:
+        """Set this event whenever a call begins to wait for a human."""
+        self._wakeup = wakeup
 
     def is_pending(self, call_id: str) -> bool:
         """Return whether a call waits for a human who has not decided, as far as is known."""
@@ -101,5 +99,4 @@ class ApprovalClient:
         if why:
             log.warning("cannot ask for approval; trying again", reason=why)
         self._pending[call_id] = decided
-        if self._when_pending is not None:
-            self._when_pending()
+        self._wakeup.set()

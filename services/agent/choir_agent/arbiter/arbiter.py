@@ -1,13 +1,12 @@
 """The arbiter: appends events, and takes tool calls through check, rule, lock, commit, execute and result.
 
-Called by the lanes, which change nothing without it. Tools run in `execute`; `replication` makes the log
-durable. See docs/design/arbiter.md.
+The lanes change nothing without it. See docs/design/arbiter.md.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -33,7 +32,7 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import CallStage, CallState, SessionState
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.availability import is_switched_off, unavailable_tools
 from choir_agent.tools.tool import CallContext
@@ -85,13 +84,14 @@ class Arbiter:
 
     def __init__(
         self,
+        *,
         session_log: SessionLog,
         replication: LogReplicator,
         policy: ToolPolicy,
         workspace: Workspace,
         locks: LockManager,
         approvals: ApprovalClient,
-        current: Callable[[], CurrentSettings],
+        settings: SettingsSource,
         snapshots: SnapshotWriter,
         failure_hints: FailureHints,
     ) -> None:
@@ -101,12 +101,12 @@ class Arbiter:
         self._workspace = workspace
         self._locks = locks
         self._approvals = approvals
-        self._current = current
+        self._settings = settings
         self._snapshots = snapshots
-        self._past = failure_hints
+        self._failure_hints = failure_hints
         self._leaves_open = False
         self._parking = ""
-        self._artifacts = ArtifactStore(workspace, session_log.redact)
+        self._artifacts = ArtifactStore(workspace, session_log.redactor)
 
     @property
     def state(self) -> SessionState:
@@ -133,16 +133,16 @@ class Arbiter:
         """Whether interrupted work is now left to the next epoch."""
         return self._leaves_open
 
-    def on_approval_wait(self, tell: Callable[[], None]) -> None:
-        """Register a callback for each call that begins to wait for a human."""
-        self._approvals.on_pending(tell)
+    def wake_on_approval_wait(self, wakeup: asyncio.Event) -> None:
+        """Set this event whenever a call begins to wait for a human."""
+        self._approvals.wake_on_pending(wakeup)
 
     def is_waiting_for_human(self, turn_id: str) -> bool:
         """Return whether every open call of a turn or job waits for a human's decision."""
         work = self.state.find_work(turn_id)
         calls = work.calls if work is not None else ()
-        left = [one.call.call_id for one in calls if one.stage is not CallStage.DONE]
-        return bool(left) and all(map(self._approvals.is_pending, left))
+        open_ids = [state.call.call_id for state in calls if state.stage is not CallStage.DONE]
+        return bool(open_ids) and all(map(self._approvals.is_pending, open_ids))
 
     @contextlib.contextmanager
     def parking_turn(self, turn_id: str) -> Iterator[None]:
@@ -194,8 +194,8 @@ class Arbiter:
         checked = check_call(call, self._policy.registry, self._workspace, lane, self._hidden())
         if isinstance(checked, RefuseCall):
             return checked
-        beside = self._policy.extra_locks(checked.tool.manifest, lane)
-        return replace(checked, locks=(*checked.locks, *beside))
+        extra = self._policy.extra_locks(checked.tool.manifest, lane)
+        return replace(checked, locks=(*checked.locks, *extra))
 
     async def _run_call(
         self, lane: str, turn_id: str, state: CallState, checked: CheckedCall | RefuseCall
@@ -227,18 +227,20 @@ class Arbiter:
     ) -> JsonObject | None:
         if isinstance(checked, RefuseCall):
             return None
-        settings, tool = self._current().settings, checked.tool.manifest
+        settings, tool = self._settings.current().settings, checked.tool.manifest
         if is_switched_off(tool.name, settings):
             message = f"{tool.name} is switched off in config.json (features)."
             return {"code": "switched_off", "message": message}
-        moment = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
-        return self._policy.refusal(tool, moment)
+        context = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
+        return self._policy.refusal(tool, context)
 
     def _hidden(self) -> frozenset[str]:
-        return unavailable_tools(self._policy.registry.manifests(), self._current().settings)
+        return unavailable_tools(
+            self._policy.registry.manifests(), self._settings.current().settings
+        )
 
     def _refuse(self, lane: str, turn_id: str, call: ToolCall, error: JsonObject) -> None:
-        budgets, work = self._current().settings.budgets, self.state.find_work(turn_id)
+        budgets, work = self._settings.current().settings.budgets, self.state.find_work(turn_id)
         # The first refusal for the budget also records that it is exhausted: then the turn asks the
         # user.
         if work is not None and tool_call_refusal(self.state, budgets) is not None:
@@ -265,9 +267,9 @@ class Arbiter:
             self._close(lane, turn_id, call, NOT_APPROVED[decision])
 
     async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> None:
-        async with contextlib.AsyncExitStack() as held:
+        async with contextlib.AsyncExitStack() as locks:
             with tracing_spans.wait_span("locks", call.call_id, lane):
-                await held.enter_async_context(self._locks.hold(lane, permit.locks))
+                await locks.enter_async_context(self._locks.hold(lane, permit.locks))
             # Check again: while the call waited, a job may have started or a skill may have moved on.
             forbidden = self._forbidden(lane, turn_id, permit)
             if forbidden is not None:
@@ -301,7 +303,7 @@ class Arbiter:
                 await self._replication.durable(rev)
             context = self._context(lane, turn_id, call, permit)
             outcome = await execute_call(permit, context, self._artifacts)
-            outcome = await self._past.beside(call.tool, call.call_id, outcome)
+            outcome = await self._failure_hints.beside(call.tool, call.call_id, outcome)
         except asyncio.CancelledError:
             # Close the call here, while its locks are still held.
             if not self._leaves_open:
@@ -310,7 +312,7 @@ class Arbiter:
         self._close(lane, turn_id, call, outcome, (time.perf_counter() - began) * 1000)
 
     def _context(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> CallContext:
-        current, work = self._current(), self.state.find_work(turn_id)
+        current, work = self._settings.current(), self.state.find_work(turn_id)
         return CallContext(
             call_id=call.call_id,
             lane=lane,

@@ -2,8 +2,7 @@
 
 Check of a proposed call (tool, arguments, locks), and the ruling on it.
 
-Called by `arbiter` before anything else happens with a call: first `check`, in a thread because
-it resolves
+Called by `arbiter` before anything else happens with a call: first `check`, in a thread because it resolves
 paths in the file system; then `rule_on_call`, which is pure and runs in the model's order.
 """
 

@@ -4,13 +4,13 @@ Used around every model call: of a turn, a core job or a compaction. The tokens 
 state; this module tracks calls in flight only, so that concurrent calls cannot exceed the budget together.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from choir_agent.budgets.limits import TOKENS, BudgetName, budget_question, limit_of
-from choir_agent.log.session_state import SessionState
+from choir_agent.log.session_state import SessionStateSource
+from choir_agent.settings import SettingsSource
 from choir_common.errors import ChoirError
-from choir_common.wire.config import Budgets
 
 
 class TokenBudgetExceeded(ChoirError):
@@ -26,9 +26,9 @@ class TokenBudgetExceeded(ChoirError):
 class TokenBudget:
     """Token reservations of one session."""
 
-    def __init__(self, state: Callable[[], SessionState], budgets: Callable[[], Budgets]) -> None:
-        self._state = state
-        self._budgets = budgets
+    def __init__(self, session: SessionStateSource, settings: SettingsSource) -> None:
+        self._session = session
+        self._settings = settings
         self._reserved = 0
 
     @property
@@ -43,7 +43,7 @@ class TokenBudget:
         Commit the event with the real usage inside the context: reserved tokens then become spent tokens
         without a gap. Raises TokenBudgetExceeded if the budget does not allow the reservation.
         """
-        state, budgets = self._state(), self._budgets()
+        state, budgets = self._session.state, self._settings.current().settings.budgets
         if state.spent.tokens + self._reserved + estimate > limit_of(TOKENS, state, budgets):
             raise TokenBudgetExceeded(TOKENS, budget_question(TOKENS, state, budgets))
         self._reserved += estimate

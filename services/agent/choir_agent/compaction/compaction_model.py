@@ -1,12 +1,10 @@
-"""Model calls that return one JSON object, without tools. Called by `compact` and `session_summary`.
-
-Backoff for models that fail to compact. Pure. Used by `compact`.
+"""Model calls of compaction, which return one JSON object, and the backoff for models that fail at it.
 
 Each failed attempt costs tokens. After a few in a row the model is skipped for a growing number of
 compactions, which select lines instead.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -18,26 +16,30 @@ from choir_agent.models.metered_model import MeteredModel
 from choir_agent.models.model import Completion, ModelRequestRejected, model_for_lane, model_id
 from choir_agent.prompt.event_messages import system_message
 from choir_agent.prompt.prompt_assembler import Prompt
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 
 log = structlog.get_logger("choir.agent.compaction")
+
+MAX_FAILURES = 3
+"""Consecutive failures after which events are folded without the model."""
+MAX_SKIPS = 32
 
 
 class CompactionModel:
     """Client for the model calls of compaction, within the session's budget."""
 
-    def __init__(self, model: MeteredModel, current: Callable[[], CurrentSettings]) -> None:
+    def __init__(self, model: MeteredModel, settings: SettingsSource) -> None:
         self._model = model
-        self._current = current
+        self._settings = settings
         self._without_json_mode: set[str] = set()
 
     def origin(self, lane: str) -> str:
         """Return the identifier of a lane's model."""
-        return model_id(model_for_lane(self._current().settings, lane))
+        return model_id(model_for_lane(self._settings.current().settings, lane))
 
     def context_window(self, lane: str) -> int:
         """Return the context window of a lane's model, in tokens."""
-        return model_for_lane(self._current().settings, lane).context_window
+        return model_for_lane(self._settings.current().settings, lane).context_window
 
     @asynccontextmanager
     async def ask(
@@ -59,7 +61,7 @@ class CompactionModel:
     async def _thought(
         self, stack: AsyncExitStack, lane: str, messages: tuple[bytes, ...]
     ) -> Completion:
-        now = self._current()
+        now = self._settings.current()
         model = model_for_lane(now.settings, lane)
         key, origin = now.secret(model.secret), model_id(model)
         wanted = now.settings.features.json_mode
@@ -85,13 +87,8 @@ def user_message(text: str) -> bytes:
 
 def correction(answer: str, fault: str) -> tuple[bytes, bytes]:
     """Render the model's own answer and the request to correct it."""
-    said = orjson.dumps({"role": "assistant", "content": answer})
-    return said, user_message(f"That cannot be used: {fault} Answer again with the whole object.")
-
-
-MAX_FAILURES = 3
-"""Consecutive failures after which events are folded without the model."""
-MAX_SKIPS = 32
+    own = orjson.dumps({"role": "assistant", "content": answer})
+    return own, user_message(f"That cannot be used: {fault} Answer again with the whole object.")
 
 
 @dataclass(slots=True)

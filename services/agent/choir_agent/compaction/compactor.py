@@ -1,14 +1,11 @@
 """Compactor: folds a lane's old events into its reference summary while the lane continues.
 
-Registered for all committed events; `run` is a task of the agent. A single event, `memory_compacted`,
-changes summary and window together. A failure changes nothing and is retried when the window has grown.
-After a few consecutive failures (`backoff`), lines are selected without the model (`select`).
-`shrink` is
-for a prompt that is too long.
+A single event, `memory_compacted`, changes summary and window together. A failure changes nothing and is
+retried when the window has grown. After a few consecutive failures (`ModelBackoff`), lines are selected
+without the model. `shrink` is for a prompt that is too long.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Protocol
@@ -24,13 +21,12 @@ from choir_agent.compaction.compaction_plan import (
     fold_through,
     window_limits,
 )
-from choir_agent.compaction.event_lines import event_hashes, render_event_lines
-from choir_agent.compaction.line_selection import select_summary
+from choir_agent.compaction.event_lines import event_hashes, render_event_lines, select_summary
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE, SessionState
 from choir_agent.models.model import Completion, ModelFailed
 from choir_agent.prompt.prompt_assembler import PromptAssembler
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.memory_delta import (
     InvalidDelta,
@@ -106,17 +102,18 @@ class Compactor:
 
     def __init__(
         self,
+        *,
         committer: EventCommitter,
         memory: WorkingMemory,
         assembler: PromptAssembler,
-        asker: CompactionModel,
-        current: Callable[[], CurrentSettings],
+        model: CompactionModel,
+        settings: SettingsSource,
     ) -> None:
         self._committer = committer
         self._memory = memory
         self._assembler = assembler
-        self._asker = asker
-        self._current = current
+        self._model = model
+        self._settings = settings
         self._instructions = CompactionInstructions.read()
         self._wake = asyncio.Event()
         self._changed_lanes: set[str] = set()
@@ -207,7 +204,7 @@ class Compactor:
         job = self._plan(lane, why)
         if job is None:
             return False
-        backoff = self._backoffs.setdefault(self._asker.origin(lane), ModelBackoff())
+        backoff = self._backoffs.setdefault(self._model.origin(lane), ModelBackoff())
         # A requested compaction always tries the model.
         if why != "asked" and backoff.consume_skip():
             self._select(job)
@@ -235,7 +232,9 @@ class Compactor:
     def _wait_for_growth(self, lane: str, factor: int = 1) -> None:
         window = self._memory.window(lane)
         if window is not None:
-            grown = factor * max(1, self._current().settings.event_window // RETRY_GROWTH_DIVISOR)
+            grown = factor * max(
+                1, self._settings.current().settings.event_window // RETRY_GROWTH_DIVISOR
+            )
             self._retry_at[lane] = window.count + grown
 
     def _plan(self, lane: str, why: CompactionReason) -> CompactionTask | None:
@@ -248,7 +247,7 @@ class Compactor:
         return CompactionTask(lane, window, through, tuple(window.events(through)), before)
 
     async def _fold(self, job: CompactionTask) -> bool:
-        context = self._asker.context_window(job.lane)
+        context = self._model.context_window(job.lane)
         room = max_summary_bytes(context)
         instructions = self._instructions.for_lane(job.lane, room)
         # Outputs may be long; do not block the event loop.
@@ -257,7 +256,7 @@ class Compactor:
         material = f"The summary so far:\n{before}\n\nThe events:\n{lines}"
         further: tuple[bytes, ...] = ()
         for _ in range(ATTEMPTS):
-            async with self._asker.ask(job.lane, instructions, material, *further) as thought:
+            async with self._model.ask(job.lane, instructions, material, *further) as thought:
                 fault = self._commit(job, thought, room)
             if not fault:
                 return True
@@ -295,7 +294,7 @@ class Compactor:
         """Fold events without a model: the summary gets selected lines; the log stays complete."""
         if self._memory.window(job.lane) is not job.window:
             return  # the job has ended
-        room = max_summary_bytes(self._asker.context_window(job.lane))
+        room = max_summary_bytes(self._model.context_window(job.lane))
         summary = select_summary(job.before, job.events, room)
         through = max(job.through_rev, job.window.through_rev)
         log.warning("events folded without a model", lane=job.lane, through_rev=through)
@@ -325,11 +324,11 @@ class Compactor:
         self._committer.commit(lane, compacted)
 
     def _limits(self, lane: str) -> WindowLimits:
-        settings = self._current().settings
+        settings = self._settings.current().settings
         return window_limits(
             settings.event_window,
             settings.compaction_threshold,
-            self._memory.token_estimator.size_of(lane, self._asker.context_window(lane)),
+            self._memory.token_estimator.size_of(lane, self._model.context_window(lane)),
             self._assembler.fixed_size(self._committer.state, lane),
         )
 

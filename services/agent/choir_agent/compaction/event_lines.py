@@ -1,10 +1,14 @@
-"""Text form of events, as input for the model that summarizes them. Pure.
+"""Text form of events for compaction, with and without a model. Pure.
 
-Called by `compact` and `session_summary`. Each event is one JSON object per line, so that its content
-cannot imitate another event. Outputs that a lane's prompts must not show are omitted here too.
+As input for a model, each event is one JSON object per line, so that its content cannot imitate another
+event. Outputs that a lane's prompts must not show are omitted here too.
+
+Without a model, `select_summary` keeps the beginning of each message as one line: only texts of the user and
+the agent, and instructions. Tool results stay in the log, where the hash at the start of each line leads.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import orjson
 
@@ -15,6 +19,7 @@ from choir_agent.working_memory.memory_delta import SHORT_HASH_LENGTH
 from choir_common.wire.events import (
     InjectedInstruction,
     ModelOutput,
+    ReferenceSummary,
     Reply,
     ReportBegun,
     ToolResultCommitted,
@@ -23,6 +28,8 @@ from choir_common.wire.events import (
 from choir_common.wire.model import JsonObject
 
 TEXT_LIMITS = (8_000, 4_000, 2_000, 1_000, 400, 150)
+HEADING = "Selected lines of what was said, cut short, each behind the hash of its event:"
+MAX_LINE = 240
 
 
 def render_event_lines(
@@ -33,14 +40,14 @@ def render_event_lines(
     With `with_recalled=False`, results of memory queries are omitted: a recalled text must not be stored
     again.
     """
-    told = [
+    rendered = [
         (event, _event_texts(event, lane))
         for event in events
         if with_recalled or not _is_recalled(event)
     ]
     text = ""
     for longest in TEXT_LIMITS:
-        text = "\n".join(_line(event, parts, longest) for event, parts in told)
+        text = "\n".join(_line(event, parts, longest) for event, parts in rendered)
         if len(text.encode()) <= room:
             return text
     # If even the shortest form is too long, keep the end: the newest events matter most.
@@ -59,8 +66,8 @@ def _is_recalled(event: CommittedEvent) -> bool:
 
 def _event_texts(event: CommittedEvent, lane: str) -> dict[str, str]:
     match event.payload:
-        case UserMessageStarted() as said:
-            return {"user": user_text(said)}
+        case UserMessageStarted() as message:
+            return {"user": user_text(message)}
         case ModelOutput() as output:
             calls = "; ".join(f"{call.tool} {call.arguments}" for call in output.tool_calls)
             return {"assistant": output.text, **({"calls": calls} if calls else {})}
@@ -88,3 +95,41 @@ def _shortened(text: str, longest: int) -> str:
         return text
     head = longest * 2 // 3
     return f"{text[:head]} […] {text[-(longest - head) :]}"
+
+
+def select_summary(
+    before: ReferenceSummary, events: Sequence[CommittedEvent], room: int
+) -> ReferenceSummary:
+    """Return the summary with lines of the events added; the oldest lines are dropped to fit `room`."""
+    written, _, selected = before.summary.partition(HEADING)
+    earlier = [line for line in selected.splitlines() if line]
+    lines = [*earlier, *filter(None, map(_selected_line, events))]
+    while lines:
+        summary = _with_text(before, "\n".join([written.rstrip(), HEADING, *lines]).strip())
+        if len(summary.model_dump_json().encode()) <= room:
+            return summary
+        lines = lines[max(1, len(lines) // 10) :]
+    return before
+
+
+def _with_text(before: ReferenceSummary, text: str) -> ReferenceSummary:
+    update: dict[str, Any] = {"summary": text}
+    return before.model_copy(update=update)
+
+
+def _selected_line(event: CommittedEvent) -> str:
+    match event.payload:
+        case UserMessageStarted() as message:
+            sent = f" ({message.sent})" if message.sent else ""
+            author, text = f"user{sent}", message.text
+        case InjectedInstruction(text=text):
+            author = "instruction"
+        case ModelOutput(text=text) | Reply(text=text):
+            author = "agent"
+        case _:
+            return ""
+    flat = " ".join(text.split())
+    if not flat:
+        return ""
+    shortened = flat if len(flat) <= MAX_LINE else flat[: MAX_LINE - 1] + "…"
+    return f"{event.hash[:SHORT_HASH_LENGTH]} {author}: {shortened}"

@@ -1,10 +1,9 @@
 """Summary of a session, made as the last step of an orderly shutdown.
 
-Called by `app`, which puts the result into `session_stopped`; it becomes part of long-term memory.
+The result goes into `session_stopped` and becomes part of long-term memory.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -16,7 +15,7 @@ from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.event_lines import render_event_lines
 from choir_agent.log.session_state import EDGE_LANE, SessionState
 from choir_agent.models.model import ModelFailed
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.memory_delta import extract_json
 from choir_agent.working_memory.working_memory import WorkingMemory
@@ -55,11 +54,11 @@ class SessionSummarizer:
     """Producer of this session's summary."""
 
     def __init__(
-        self, memory: WorkingMemory, asker: CompactionModel, current: Callable[[], CurrentSettings]
+        self, memory: WorkingMemory, model: CompactionModel, settings: SettingsSource
     ) -> None:
         self._memory = memory
-        self._asker = asker
-        self._current = current
+        self._model = model
+        self._settings = settings
         texts = files("choir_agent.compaction")
         self._instructions = texts.joinpath("session.md").read_text("utf-8").strip()
 
@@ -68,14 +67,14 @@ class SessionSummarizer:
 
         A shutdown never fails because of a missing summary.
         """
-        timeout_s = self._current().settings.summary_timeout_ms / 1000
+        timeout_s = self._settings.current().settings.summary_timeout_ms / 1000
         if not state.turns_done or not timeout_s:
             return None
         try:
             async with asyncio.timeout(timeout_s):
-                room = self._asker.context_window(EDGE_LANE)
+                room = self._model.context_window(EDGE_LANE)
                 material = summary_input(state, self._memory.window(EDGE_LANE), room)
-                async with self._asker.ask(EDGE_LANE, self._instructions, material) as thought:
+                async with self._model.ask(EDGE_LANE, self._instructions, material) as thought:
                     return parse_summary(thought.text)
         except TimeoutError:
             log.warning("no summary of the session", reason=f"no answer within {timeout_s:g} s")

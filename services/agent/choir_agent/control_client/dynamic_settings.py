@@ -1,12 +1,12 @@
 """Current settings and secrets of the agent, replaced as a whole when control has newer ones.
 
-Built by `app`; read at the start of each model call. A heartbeat response or a signal announces a new
-version.
+Read at the start of each model call. A heartbeat response or a signal announces a new version.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 import structlog
 
@@ -23,8 +23,11 @@ log = structlog.get_logger("choir.agent.settings")
 RETRY_S = 2.0
 
 
-async def _ignore(_: CurrentSettings) -> None:
-    """Ignore new settings."""
+class SettingsListener(Protocol):
+    """Receiver of each new version of the settings."""
+
+    async def apply_settings(self, current: CurrentSettings) -> None:
+        """Apply new settings; must not raise."""
 
 
 class DynamicSettings:
@@ -32,17 +35,17 @@ class DynamicSettings:
 
     def __init__(
         self,
+        *,
         control: ControlClient,
         redactor: Redactor,
+        listener: SettingsListener,
         version: int,
         settings: AgentSettings,
-        on_change: Callable[[CurrentSettings], Awaitable[None]] = _ignore,
     ) -> None:
-        """Start from the settings in control's hello; `adopt` receives later versions and must not
-        raise."""
+        """Start from the version and settings in control's response to INIT_HELLO."""
         self._control = control
         self._redactor = redactor
-        self._adopt = on_change
+        self._listener = listener
         self.version = version
         self._current = CurrentSettings(settings)
         self._newer = asyncio.Event()
@@ -93,7 +96,7 @@ class DynamicSettings:
 
     async def _swap(self, settings: AgentSettings) -> None:
         self._current = await self._with_secrets(settings)
-        await self._adopt(self._current)
+        await self._listener.apply_settings(self._current)
 
     async def _with_secrets(self, settings: AgentSettings) -> CurrentSettings:
         names = secret_names(settings)

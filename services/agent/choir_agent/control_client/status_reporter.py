@@ -4,7 +4,7 @@ Started by `app`. Reports are for display only; a short turn sends none.
 """
 
 import asyncio
-from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
@@ -15,16 +15,20 @@ from choir_common.wire.rpc import StatusReport
 log = structlog.get_logger("choir.agent.status")
 
 INTERVAL_S = 1.0
-StatusDescriber = Callable[[str, str], StatusReport]
-"""Takes a lane and its state; returns the complete report."""
+
+
+class StatusDescriber(Protocol):
+    """Builder of complete status reports."""
+
+    def describe(self, lane: str, state: str) -> StatusReport: ...
 
 
 class StatusReporter:
     """Tracker of each lane's newest state; sends changes to control."""
 
-    def __init__(self, control: ControlClient, describe: StatusDescriber) -> None:
+    def __init__(self, control: ControlClient, describer: StatusDescriber) -> None:
         self._control = control
-        self._describe = describe
+        self._describer = describer
         self._newest: dict[str, str] = {}
         self._ended: set[str] = set()
         self._reported: dict[str, StatusReport] = {}
@@ -47,7 +51,7 @@ class StatusReporter:
                 await self._report(lane, state)
 
     async def _report(self, lane: str, state: str) -> None:
-        report = self._describe(lane, state)
+        report = self._describer.describe(lane, state)
         if self._reported.get(lane) == report:
             return
         try:
@@ -56,6 +60,6 @@ class StatusReporter:
         except ChoirError as error:
             log.info("status not reported", reason=error.message)
         if lane in self._ended and self._newest.get(lane) == state:
-            for kept in (self._newest, self._reported):
-                kept.pop(lane, None)
+            self._newest.pop(lane, None)
+            self._reported.pop(lane, None)
             self._ended.discard(lane)

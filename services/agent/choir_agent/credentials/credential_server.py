@@ -15,7 +15,6 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,8 +133,9 @@ REQUEST_TIMEOUT_S = 5.0
 class CredentialServer:
     """Server that returns the current credential to git's helper."""
 
-    def __init__(self, credential: Callable[[], GitCredential | None]) -> None:
-        self._credential = credential
+    def __init__(self) -> None:
+        self.credential: GitCredential | None = None
+        """The identity to answer with; None refuses every request."""
         self._server: asyncio.Server | None = None
 
     async def open(self, path: Path) -> None:
@@ -168,6 +168,6 @@ class CredentialServer:
         question = b""
         while len(question) <= MAX_REQUEST_BYTES and (part := await reader.read(MAX_REQUEST_BYTES)):
             question += part
-        answer = respond_to_request(question.decode(), self._credential())
+        answer = respond_to_request(question.decode(), self.credential)
         log.info("asked for a git credential", given=bool(answer.text), refusal=answer.refusal)
         return answer

@@ -1,7 +1,6 @@
 """Git access of an agent: configuration in a private directory, credentials served from memory.
 
-Built by `app`, which passes it the settings at startup and on each change; tools that run programs add its
-environment. Tokens are served by `door`, private keys by `ssh_agent`.
+Tools that run programs add its environment. `credential_server` serves tokens, `ssh_agent` private keys.
 """
 
 import asyncio
@@ -41,8 +40,7 @@ class GitAccess:
         self._home = home
         self.own_children = OwnChildProcesses()
         self._directory: Path | None = None
-        self._credential: GitCredential | None = None
-        self._door = CredentialServer(lambda: self._credential)
+        self._credential_server = CredentialServer()
         self._ssh_agent: SshAgent | None = None
         self._key: str | None = None
         self._generation = 0
@@ -66,23 +64,23 @@ class GitAccess:
 
     async def close(self) -> None:
         """Stop all helpers and delete the private directory."""
-        self._environment, self._credential = NO_ENVIRONMENT, None
-        await self._door.close()
+        self._environment, self._credential_server.credential = NO_ENVIRONMENT, None
+        await self._credential_server.close()
         await self._end_ssh_agent()
         if self._directory is not None:
             await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
     async def _adopt(self, identity: GitIdentityConfig | None, secret: str | None) -> None:
         if identity is None:
-            self._environment, self._credential = NO_ENVIRONMENT, None
+            self._environment, self._credential_server.credential = NO_ENVIRONMENT, None
             await self._use_key(None)
             return
         if self._directory is None:
             self._directory = await asyncio.to_thread(self._make_directory)
-            await self._door.open(self._directory / "door")
+            await self._credential_server.open(self._directory / "door")
         key = secret if secret and is_private_key(secret) else None
         # Replace both at once: a request must not combine one identity with the token of another.
-        self._credential = GitCredential(identity, None if key else secret)
+        self._credential_server.credential = GitCredential(identity, None if key else secret)
         await self._use_key(key)
         helper = _helper_command(self._directory)
         await asyncio.to_thread(self._write, self._directory, identity, helper)

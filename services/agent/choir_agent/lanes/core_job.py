@@ -1,11 +1,10 @@
 """One core job, from the point where the log left it to its single terminal event.
 
-Run by `jobs` in its own task; calls `think` and the arbiter's `use`. Like a turn it has no state besides
-the log: it reads the folded state, makes the next move, and repeats.
+Each job runs in its own task. Like a turn it has no state besides the log: it reads the folded state, makes
+the next move, and repeats.
 """
 
 import asyncio
-from collections.abc import Callable
 from datetime import datetime
 from typing import assert_never
 
@@ -19,19 +18,19 @@ from choir_agent.lanes.core_job_moves import (
     CompleteJob,
     EndJob,
     RequestCorrection,
-    ResultValidator,
     WaitForInfo,
     end_for_time_limit,
     next_core_move,
     time_left,
 )
 from choir_agent.lanes.core_states import FINAL_STATES, CoreState, CoreTrigger, next_core_state
+from choir_agent.lanes.lane_status import LaneStateRecorder
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_moves import CallModel, RunTools
 from choir_agent.log.session_state import JobState
 from choir_agent.models.model import ModelFailed
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock, SteadyClock
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreOutcome, CoreStopped, InjectedInstruction
@@ -54,24 +53,23 @@ class CoreJobRunner:
     def __init__(
         self,
         job: JobState,
+        *,
         arbiter: Arbiter,
-        thinker: ModelCaller,
+        model: ModelCaller,
         skills: SkillStepper,
-        current: Callable[[], CurrentSettings],
+        settings: SettingsSource,
         clock: Clock,
-        validate: ResultValidator,
-        on_state: Callable[[str, CoreState], None],
+        status: LaneStateRecorder,
     ) -> None:
         self._id = job.turn_id
         self._lane = job.lane
         self._arbiter = arbiter
-        self._thinker = thinker
+        self._model = model
         self._skills = skills
-        self._current = current
+        self._settings = settings
         # Time is measured from the job's start event; a changed system clock must not end the job.
         self._time = SteadyClock(clock)
-        self._validate = validate
-        self._on_state = on_state
+        self._status = status
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.state = CoreState.IDLE
@@ -103,17 +101,17 @@ class CoreJobRunner:
             with tracing_spans.lane_span(self._lane, self._id):
                 await self._run_with_time_limit(job)
         except asyncio.CancelledError:
-            left = self._job()
-            if left is None or not left.cancelled:
+            job = self._job()
+            if job is None or not job.cancelled:
                 raise
-            self._end(left, EndJob("cancelled", ""))
+            self._end(job, EndJob("cancelled", ""))
         except Exception as error:
             # Outermost frame of the job: a bug ends the job; only an error from control ends the agent.
-            left = self._job()
-            if is_session_over(error) or left is None:
+            job = self._job()
+            if is_session_over(error) or job is None:
                 raise
-            log.exception("a core job broke", job=left.name)
-            self._end(left, EndJob("error", INTERNAL_ERROR_TEXT))
+            log.exception("a core job broke", job=job.name)
+            self._end(job, EndJob("error", INTERNAL_ERROR_TEXT))
 
     async def _run_with_time_limit(self, job: JobState) -> None:
         left = time_left(job, self._budgets(), self._now())
@@ -121,16 +119,16 @@ class CoreJobRunner:
             async with asyncio.timeout(max(0.0, left.total_seconds())) as limit:
                 await self._make_moves()
         except TimeoutError:
-            late = self._job()
+            unfinished = self._job()
             # A TimeoutError from inside the job is not the end of its time.
-            if late is None or not limit.expired():
+            if unfinished is None or not limit.expired():
                 raise
-            self._end(late, end_for_time_limit(late, self._budgets()))
+            self._end(unfinished, end_for_time_limit(unfinished, self._budgets()))
 
     async def _make_moves(self) -> None:
         self._move(CoreTrigger.LOAD)
         while (job := self._job()) is not None:
-            move = next_core_move(job, self._budgets(), self._now(), self._validate)
+            move = next_core_move(job, self._budgets(), self._now())
             match move:
                 case CallModel():
                     await self._think(job)
@@ -158,26 +156,26 @@ class CoreJobRunner:
             return
         self._move(CoreTrigger.CALL_MODEL)
         try:
-            await self._thinker.think(job)
+            await self._model.think(job)
         except TokenBudgetExceeded as error:
             self._end(job, EndJob("budget_exceeded", error.message))
         except ModelFailed as error:
             log.warning("the model gave a job no answer", job=job.name, reason=error.message)
-            self._end(job, EndJob("error", self._thinker.explain(error)))
+            self._end(job, EndJob("error", self._model.explain(error, self._lane)))
 
     async def _await_info(self, job: JobState) -> None:
         log.info("a core job needs something", job=job.name)
         try:
             async with asyncio.timeout(INFO_TIMEOUT_S):
-                while (wait_span := self._job()) is not None and wait_span.needs is not None:
+                while (job_now := self._job()) is not None and job_now.needs is not None:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
             self._tell(NO_INFO_TEXT)
 
     def _tell(self, text: str) -> None:
-        told = InjectedInstruction(target=self._lane, turn_id=self._id, text=text, by="session")
-        self._arbiter.commit(self._lane, told)
+        injected = InjectedInstruction(target=self._lane, turn_id=self._id, text=text, by="session")
+        self._arbiter.commit(self._lane, injected)
 
     def _end(self, job: JobState, end: EndJob) -> None:
         self._arbiter.close_open_calls(self._lane, self._id)
@@ -209,7 +207,7 @@ class CoreJobRunner:
         return next((job for job in self._arbiter.state.jobs if job.turn_id == self._id), None)
 
     def _budgets(self) -> Budgets:
-        return self._current().settings.budgets
+        return self._settings.current().settings.budgets
 
     def _now(self) -> datetime:
         return self._time.now()
@@ -220,4 +218,38 @@ class CoreJobRunner:
             log.info(
                 "lane state", lane=self._lane, state=self.state, before=before, trigger=trigger
             )
-            self._on_state(self._lane, self.state)
+            ended = self.state in FINAL_STATES
+            self._status.record_state(self._lane, self.state, ended=ended)
+
+
+class CoreJobFactory:
+    """Factory of the runners of core jobs."""
+
+    def __init__(
+        self,
+        *,
+        arbiter: Arbiter,
+        model: ModelCaller,
+        skills: SkillStepper,
+        settings: SettingsSource,
+        clock: Clock,
+        status: LaneStateRecorder,
+    ) -> None:
+        self._arbiter = arbiter
+        self._model = model
+        self._skills = skills
+        self._settings = settings
+        self._clock = clock
+        self._status = status
+
+    def create(self, job: JobState) -> CoreJobRunner:
+        """Return a runner for an open job of the log."""
+        return CoreJobRunner(
+            job,
+            arbiter=self._arbiter,
+            model=self._model,
+            skills=self._skills,
+            settings=self._settings,
+            clock=self._clock,
+            status=self._status,
+        )

@@ -1,18 +1,16 @@
 """Tasks of the open core jobs, within the lifetime of the edge lane.
 
-Entered by `edge` and registered for all committed events: CoreStarted starts a job, an injection wakes it,
-and Cancelled cancels it. Each job runs in `core`.
+CoreStarted starts a job, an injection wakes it, and Cancelled cancels it.
 """
 
 import asyncio
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.lanes.core_job import CoreJobRunner
+from choir_agent.lanes.core_job import CoreJobFactory, CoreJobRunner
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import JobState, core_lane
 from choir_common.wire.events import Cancelled, CoreStarted, InjectedInstruction
@@ -20,15 +18,14 @@ from choir_common.wire.events import Cancelled, CoreStarted, InjectedInstruction
 log = structlog.get_logger("choir.agent.jobs")
 
 SESSION_LANE = "session"
-CoreJobFactory = Callable[[JobState], CoreJobRunner]
 
 
 class CoreJobManager:
     """The running core jobs; leaving the context interrupts them."""
 
-    def __init__(self, arbiter: Arbiter, make_job: CoreJobFactory) -> None:
+    def __init__(self, arbiter: Arbiter, factory: CoreJobFactory) -> None:
         self._arbiter = arbiter
-        self._make_job = make_job
+        self._factory = factory
         self._group: asyncio.TaskGroup | None = None
         self._running: dict[str, CoreJobRunner] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,9 +81,9 @@ class CoreJobManager:
         if self._group is None or job.turn_id in self._running:
             # Before `__aenter__` a new job is left to it; after `__aexit__` no job starts any more.
             return
-        core = self._make_job(job)
-        task = self._group.create_task(core.run(), name=job.lane)
-        self._running[job.turn_id] = core
+        runner = self._factory.create(job)
+        task = self._group.create_task(runner.run(), name=job.lane)
+        self._running[job.turn_id] = runner
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: self._running.pop(job.turn_id, None))

@@ -1,16 +1,10 @@
 """The next move of an open core job, decided from the folded state alone. Pure.
 
-Called by `core` repeatedly until the job has ended. A job that a crash interrupted is resumed by the same
-decision.
-
-Parser for a core job's result, which is the model's final text. Pure.
-
-Called by `core_moves`. With an `output_schema` the text must be valid JSON for it; a code fence around it
-is accepted.
+A job that a crash interrupted is resumed by the same decision. The job's result is the model's final text.
+With an `output_schema` the text must be valid JSON for it; a code fence around it is accepted.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -19,13 +13,14 @@ from pydantic import JsonValue
 
 from choir_agent.lanes.turn_moves import CallModel, RunTools
 from choir_agent.log.session_state import CallStage, JobState
+from choir_common.json_schema import find_violations
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreOutcome
 from choir_common.wire.model import JsonObject
 
-ResultValidator = Callable[[JsonObject, JsonValue], tuple[str, ...]]
-"""Takes a schema and a value; returns the violations as text."""
-
+MAX_RESUMES = 3
+"""Crashes without a step in between; at this number the job itself is taken for the cause."""
+MAX_CORRECTIONS = 2
 _FENCE = re.compile(r"\A```[a-z]*\n(.*)\n```\Z", re.DOTALL)
 
 
@@ -43,29 +38,22 @@ class InvalidResult:
     why: str
 
 
-def parse_job_result(
-    text: str, schema: JsonObject | None, validate: ResultValidator
-) -> JobResult | InvalidResult:
+def parse_job_result(text: str, schema: JsonObject | None) -> JobResult | InvalidResult:
     """Return the parsed result; without a schema, the text itself."""
-    words = text.strip()
-    if not words:
+    text = text.strip()
+    if not text:
         return InvalidResult("it is empty.")
     if schema is None:
-        return JobResult({"text": words})
-    fenced = _FENCE.match(words)
+        return JobResult({"text": text})
+    fenced = _FENCE.match(text)
     try:
-        value: JsonValue = orjson.loads(fenced.group(1) if fenced else words)
+        value: JsonValue = orjson.loads(fenced.group(1) if fenced else text)
     except orjson.JSONDecodeError as error:
         return InvalidResult(f"it is not JSON ({error}); nothing may stand around the JSON.")
-    faults = validate(schema, value)
+    faults = find_violations(schema, value)
     if faults:
         return InvalidResult(f"{'; '.join(faults)}.")
     return JobResult(value if isinstance(value, dict) else {"value": value})
-
-
-MAX_RESUMES = 3
-"""Crashes without a step in between; at this number the job itself is taken for the cause."""
-MAX_CORRECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +86,11 @@ class EndJob:
 CoreJobMove = CallModel | RunTools | WaitForInfo | CompleteJob | RequestCorrection | EndJob
 
 
-def next_core_move(
-    job: JobState, budgets: Budgets, now: datetime, validate: ResultValidator
-) -> CoreJobMove:
+def next_core_move(job: JobState, budgets: Budgets, now: datetime) -> CoreJobMove:
     """Return the next move of an open job; `now` is timezone-aware UTC."""
-    ended = _must_end(job, budgets, now)
-    if ended is not None:
-        return ended
+    end = _must_end(job, budgets, now)
+    if end is not None:
+        return end
     # Open calls first: after a crash they are resumed before anything else.
     if any(call.stage is not CallStage.DONE for call in job.calls):
         if job.proposed > budgets.per_job_max_tool_calls:
@@ -118,7 +104,7 @@ def next_core_move(
     if job.needs is not None:
         return WaitForInfo()
     if job.output is not None and not job.output.tool_calls and not job.news:
-        return _move_for_result(job, job.output.text, validate)
+        return _move_for_result(job, job.output.text)
     # Checked after the result: a job that has its result needs no further step.
     if job.steps >= budgets.per_job_max_steps:
         limit = budgets.per_job_max_steps
@@ -164,17 +150,17 @@ def _must_end(job: JobState, budgets: Budgets, now: datetime) -> EndJob | None:
     return None
 
 
-def _move_for_result(job: JobState, text: str, validate: ResultValidator) -> CoreJobMove:
-    read = parse_job_result(text, job.briefing.output_schema, validate)
-    if isinstance(read, JobResult):
-        return CompleteJob(read.result)
-    return _move_for_invalid_result(job, read)
+def _move_for_result(job: JobState, text: str) -> CoreJobMove:
+    parsed = parse_job_result(text, job.briefing.output_schema)
+    if isinstance(parsed, JobResult):
+        return CompleteJob(parsed.result)
+    return _move_for_invalid_result(job, parsed)
 
 
-def _move_for_invalid_result(job: JobState, misfit: InvalidResult) -> CoreJobMove:
+def _move_for_invalid_result(job: JobState, invalid: InvalidResult) -> CoreJobMove:
     if job.corrections >= MAX_CORRECTIONS:
-        return EndJob("error", f"Its result does not have the asked shape: {misfit.why}")
+        return EndJob("error", f"Its result does not have the asked shape: {invalid.why}")
     return RequestCorrection(
-        f"Your result does not have the asked shape: {misfit.why} "
+        f"Your result does not have the asked shape: {invalid.why} "
         "Answer again with the whole result, corrected."
     )

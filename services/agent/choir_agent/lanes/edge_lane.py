@@ -1,14 +1,11 @@
 """The edge lane: takes the user's messages one at a time and answers each in a turn.
 
-`receive` passes signals to it, and it listens to all committed events; the turn itself runs in `turn`.
-When
-idle it first reports outcomes of core jobs and decisions, then takes the next message. The core jobs run
-inside its `run` and end before it does. See docs/design/lanes.md.
+It listens to all committed events. When idle it first reports outcomes of core jobs and decisions, then takes
+the next message. The core jobs run inside its `run` and end before it does. See docs/design/lanes.md.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from datetime import datetime
 
 import structlog
@@ -18,14 +15,15 @@ from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import parse_grant
 from choir_agent.control_client.control_client import is_session_over
 from choir_agent.lanes.core_job_manager import CoreJobManager
-from choir_agent.lanes.edge_states import EdgeState, EdgeTrigger, next_edge_state
+from choir_agent.lanes.edge_states import EdgeStateTracker, EdgeTrigger
+from choir_agent.lanes.lane_status import LaneStateRecorder
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_runner import TurnRunner
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE, DueReport, TurnState
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
 from choir_common.ids import new_id
 from choir_common.wire.events import (
@@ -42,7 +40,6 @@ from choir_common.wire.time_zones import format_sent_line
 
 log = structlog.get_logger("choir.agent.edge")
 
-EDGE_LANE = EDGE_LANE
 # Control stores messages until they are taken up; a longer queue here would only use memory.
 MAX_QUEUED_MESSAGES = 1_000
 
@@ -52,20 +49,22 @@ class EdgeLane:
 
     def __init__(
         self,
+        *,
         arbiter: Arbiter,
-        thinker: ModelCaller,
+        model: ModelCaller,
         jobs: CoreJobManager,
         skills: SkillStepper,
-        reminding: ReminderLookup,
-        current: Callable[[], CurrentSettings],
+        reminders: ReminderLookup,
+        settings: SettingsSource,
         clock: Clock,
-        on_state: Callable[[EdgeState], None],
+        status: LaneStateRecorder,
     ) -> None:
         self._arbiter = arbiter
         self._jobs = jobs
-        self._current = current
+        self._settings = settings
         self._clock = clock
-        self._on_state = on_state
+        self._status = status
+        self._state = EdgeStateTracker(status)
         self._waiting: deque[UserMessageSignal] = deque()
         self._wake = asyncio.Event()
         self._queue_has_space = asyncio.Event()
@@ -76,10 +75,14 @@ class EdgeLane:
         self._parked_to_recheck = 0
         """Number of parked turns to resume before anything else, because a human has decided on
         something."""
-        self.state = EdgeState.IDLE
-        arbiter.on_approval_wait(self._wake.set)
+        arbiter.wake_on_approval_wait(self._wake)
         self._turns = TurnRunner(
-            EDGE_LANE, arbiter, thinker, skills, reminding, current, self._move
+            arbiter=arbiter,
+            model=model,
+            skills=skills,
+            reminders=reminders,
+            settings=settings,
+            state=self._state,
         )
 
     async def queue_message(self, message: UserMessageSignal) -> None:
@@ -106,6 +109,7 @@ class EdgeLane:
     async def run(self) -> None:
         """Finish an interrupted turn, then report and answer until `stop` is called."""
         structlog.contextvars.bind_contextvars(lane=EDGE_LANE)
+        self._status.record_state(EDGE_LANE, self._state.state)
         async with self._jobs:
             while not self._stopping:
                 if self._arbiter.state.turn is not None:
@@ -116,7 +120,7 @@ class EdgeLane:
         # A suspended session makes its reports after the resume; one that ends must send them now.
         if not self._arbiter.state.has_open_work:
             self._report_without_model()
-        self._move(EdgeTrigger.TERMINATE)
+        self._state.move(EdgeTrigger.TERMINATE)
 
     def inject(self, injection: InjectSignal, signal: int) -> None:
         """Add the user's text to what the model reads at its next safe point.
@@ -202,7 +206,7 @@ class EdgeLane:
         return next(iter(state.parked), None)
 
     def _begin(self, message: UserMessageSignal) -> None:
-        budgets = self._current().settings.budgets
+        budgets = self._settings.current().settings.budgets
         grant = parse_grant(message.text, self._arbiter.state, budgets)
         if grant is not None:
             # Commit the grant first: after a crash in between, the message is delivered again and
@@ -223,7 +227,7 @@ class EdgeLane:
         self._message_traceparent = message.traceparent
 
     def _sent(self, sent_at: datetime | None) -> str:
-        settings = self._current().settings
+        settings = self._settings.current().settings
         if sent_at is None or not settings.features.message_times:
             return ""
         return format_sent_line(sent_at, self._clock.now(), settings.timezone)
@@ -238,13 +242,13 @@ class EdgeLane:
             self._begin_report(due)
             turn = self._arbiter.state.turn
             if turn is not None:
-                told = Reply(turn_id=turn.turn_id, dm=due.dm, text=due.brief, kind="report")
-                self._arbiter.commit(EDGE_LANE, told)
+                reply = Reply(turn_id=turn.turn_id, dm=due.dm, text=due.brief, kind="report")
+                self._arbiter.commit(EDGE_LANE, reply)
 
     async def _run_turn(self) -> None:
         opened = self._arbiter.state.turn
         report = opened is not None and opened.subject is not None
-        self._move(EdgeTrigger.REPORT if report else EdgeTrigger.USER_MESSAGE)
+        self._state.move(EdgeTrigger.REPORT if report else EdgeTrigger.USER_MESSAGE)
         self._turn_task = asyncio.create_task(self._run_spanned(opened))
         try:
             parks = await self._wait_for_end_or_park(self._turn_task)
@@ -254,17 +258,19 @@ class EdgeLane:
             await asyncio.wait({self._turn_task})
             raise
         turn, self._turn_task = self._turn_task, None
-        left = self._arbiter.state.turn
+        unfinished = self._arbiter.state.turn
         error = None if turn.cancelled() else turn.exception()
         if error is not None:
-            self._after_error(error, left)
-        elif left is not None and parks and not left.cancelled:
-            self._move(EdgeTrigger.PARK)
-            self._arbiter.commit(EDGE_LANE, TurnParked(turn_id=left.turn_id))
-            log.info("a turn is put aside: it waits for a human", turn_id=left.turn_id)
+            self._after_error(error, unfinished)
+        elif unfinished is None:
+            return
+        elif parks and not unfinished.cancelled:
+            self._state.move(EdgeTrigger.PARK)
+            self._arbiter.commit(EDGE_LANE, TurnParked(turn_id=unfinished.turn_id))
+            log.info("a turn is put aside: it waits for a human", turn_id=unfinished.turn_id)
         # Neither finished nor suspended: close it, so that the message gets its reply.
-        elif left is not None and (left.cancelled or not self._arbiter.is_suspending):
-            self._turns.cancel(left)
+        elif unfinished.cancelled or not self._arbiter.is_suspending:
+            self._turns.cancel(unfinished)
 
     async def _wait_for_end_or_park(self, turn: asyncio.Task[None]) -> bool:
         """Wait for the end of a turn; return whether it was interrupted so that it can be parked."""
@@ -295,18 +301,13 @@ class EdgeLane:
         )
 
     async def _run_spanned(self, turn: TurnState | None) -> None:
-        brought_by, self._message_traceparent = self._message_traceparent, None
-        with tracing_spans.lane_span(EDGE_LANE, turn.turn_id if turn else "", brought_by):
+        traceparent, self._message_traceparent = self._message_traceparent, None
+        with tracing_spans.lane_span(EDGE_LANE, turn.turn_id if turn else "", traceparent):
             await self._turns.run_turn()
 
-    def _after_error(self, error: BaseException, left: TurnState | None) -> None:
+    def _after_error(self, error: BaseException, turn: TurnState | None) -> None:
         # Outermost frame of the lane: a bug ends its turn; only an error from control ends the agent.
-        if left is None or not isinstance(error, Exception) or is_session_over(error):
+        if turn is None or not isinstance(error, Exception) or is_session_over(error):
             raise error
-        log.error("a turn broke", turn_id=left.turn_id, exc_info=error)
-        self._turns.close_after_error(left)
-
-    def _move(self, trigger: EdgeTrigger) -> None:
-        before, self.state = self.state, next_edge_state(self.state, trigger)
-        log.info("lane state", lane=EDGE_LANE, state=self.state, before=before, trigger=trigger)
-        self._on_state(self.state)
+        log.error("a turn broke", turn_id=turn.turn_id, exc_info=error)
+        self._turns.close_after_error(turn)

@@ -1,6 +1,6 @@
-"""States of the edge lane, as a transition table. Pure.
+"""States of the edge lane as a transition table, and the tracker of the current state.
 
-Tracked by `edge`. A cancelled turn or an exhausted budget ends the turn but not the lane: the user gets a
+A cancelled turn or an exhausted budget ends the turn but not the lane: the user gets a
 reply (FINALIZING) and the lane is idle again. Only shutdown and fatal errors terminate the lane.
 """
 
@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+import structlog
+
+from choir_agent.lanes.lane_status import LaneStateRecorder
+from choir_agent.log.session_state import EDGE_LANE
 from choir_common.errors import Conflict
+
+log = structlog.get_logger("choir.agent.edge")
 
 
 class EdgeState(StrEnum):
@@ -79,3 +85,17 @@ def next_edge_state(state: EdgeState, trigger: EdgeTrigger) -> EdgeState:
     if following is None:
         raise Conflict(f"The edge lane cannot {trigger} in {state}.")
     return following
+
+
+class EdgeStateTracker:
+    """The current state of the edge lane; reports each change."""
+
+    def __init__(self, recorder: LaneStateRecorder) -> None:
+        self._recorder = recorder
+        self.state = EdgeState.IDLE
+
+    def move(self, trigger: EdgeTrigger) -> None:
+        """Change the state; raises Conflict for a transition that is not in the table."""
+        before, self.state = self.state, next_edge_state(self.state, trigger)
+        log.info("lane state", lane=EDGE_LANE, state=self.state, before=before, trigger=trigger)
+        self._recorder.record_state(EDGE_LANE, self.state)

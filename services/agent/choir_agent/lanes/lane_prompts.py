@@ -1,15 +1,13 @@
 """Prompts of the lanes: chooses the visible tools and the note on the current skill step.
 
-Called by `think`; the prompt is built in `prompt/assemble`. The edge lane's tools do not change while jobs
-run, so that the prompt's prefix stays cacheable; the arbiter's policy refuses what is not allowed.
+The edge lane's tools do not change while jobs run, so that the prompt's prefix stays cacheable; the arbiter's
+policy refuses what is not allowed.
 """
 
-from collections.abc import Callable
-
-from choir_agent.log.session_state import EDGE_LANE, JobState, SessionState
+from choir_agent.log.session_state import JobState, SessionState, SessionStateSource, TurnState
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_agent.skills.current_step import allowed_tools, render_step_input, render_step_note
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.availability import unavailable_tools
@@ -22,34 +20,30 @@ class LanePrompts:
 
     def __init__(
         self,
-        state: Callable[[], SessionState],
+        *,
+        session: SessionStateSource,
         assembler: PromptAssembler,
         registry: ToolRegistry,
         skills: SkillRegistry,
-        current: Callable[[], CurrentSettings],
+        settings: SettingsSource,
     ) -> None:
-        self._state = state
+        self._session = session
         self._assembler = assembler
         self._registry = registry
         self._skills = skills
-        self._current = current
+        self._settings = settings
 
-    def edge_prompt(self, history: HistoryFormat) -> Prompt:
-        """Return the edge lane's prompt."""
-        state = self._state()
-        tools = self._tools(EDGE_LANE, self._allowed(state, EDGE_LANE, None))
-        note, handed = self._note(state, EDGE_LANE)
-        return self._assembler.edge(state, tools, note, history, handed)
-
-    def core_prompt(self, job: JobState, history: HistoryFormat) -> Prompt:
-        """Return the prompt of an open core job."""
-        state = self._state()
-        tools = self._tools(job.lane, self._allowed(state, job.lane, job))
-        note, handed = self._note(state, job.lane)
-        return self._assembler.core(state, job.name, tools, note, history, handed)
+    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> Prompt:
+        """Return the prompt of the edge lane's turn, or of an open core job."""
+        state, job = self._session.state, work if isinstance(work, JobState) else None
+        tools = self._tools(work.lane, self._allowed(state, work.lane, job))
+        note, step_input = self._note(state, work.lane)
+        if job is None:
+            return self._assembler.edge(state, tools, note, history, step_input)
+        return self._assembler.core(state, job.name, tools, note, history, step_input)
 
     def _tools(self, lane: str, allowed: frozenset[str] | None) -> bytes:
-        hidden = unavailable_tools(self._registry.manifests(), self._current().settings)
+        hidden = unavailable_tools(self._registry.manifests(), self._settings.current().settings)
         return self._registry.view(lane, allowed, hidden)
 
     def _allowed(

@@ -1,37 +1,55 @@
-"""Status report of a lane: its state, its skill's step and its remaining budgets. Pure.
-
-Called by `app` for REPORT_STATUS.
-"""
+"""Status reports of the lanes: state, step of the skill, remaining budgets, failure of the model."""
 
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from choir_agent.budgets.limits import CALLS, TOKENS, remaining_of
 from choir_agent.lanes.core_job_moves import time_left
-from choir_agent.log.session_state import EDGE_LANE, JobState, SessionState
+from choir_agent.log.session_state import EDGE_LANE, JobState, SessionState, SessionStateSource
+from choir_agent.models.failure_messages import OutageTracker
+from choir_agent.models.model import model_name_for_lane
+from choir_agent.settings import SettingsSource
+from choir_common.clock import Clock
 from choir_common.wire.config import Budgets
-from choir_common.wire.rpc import ModelFailure, StatusReport
+from choir_common.wire.rpc import StatusReport
 
 
-def lane_status(
-    lane: str,
-    lane_state: str,
-    state: SessionState,
-    budgets: Budgets,
-    now: datetime,
-    model_failure: ModelFailure | None = None,
-) -> StatusReport:
-    """Return the status report of a lane; `now` is timezone-aware UTC."""
-    skill = state.skill_of(lane)
-    return StatusReport(
-        lane=lane,
-        state=lane_state,
-        skill=skill.skill if skill is not None else None,
-        step=skill.state if skill is not None else None,
-        budget_remaining=_edge_left(state, budgets)
-        if lane == EDGE_LANE
-        else _job_left(lane, state, budgets, now),
-        model_failure=model_failure,
-    )
+class LaneStateRecorder(Protocol):
+    """Receiver of the lanes' states, for reports to control."""
+
+    def record_state(self, lane: str, state: str, *, ended: bool = False) -> None: ...
+
+
+class LaneStatusDescriber:
+    """Builder of status reports from the log and the current settings."""
+
+    def __init__(
+        self,
+        *,
+        session: SessionStateSource,
+        settings: SettingsSource,
+        outages: OutageTracker,
+        clock: Clock,
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._outages = outages
+        self._clock = clock
+
+    def describe(self, lane: str, state: str) -> StatusReport:
+        """Return the complete report of a lane that is in this state."""
+        settings, session = self._settings.current().settings, self._session.state
+        budgets, skill = settings.budgets, session.skill_of(lane)
+        return StatusReport(
+            lane=lane,
+            state=state,
+            skill=skill.skill if skill is not None else None,
+            step=skill.state if skill is not None else None,
+            budget_remaining=_edge_left(session, budgets)
+            if lane == EDGE_LANE
+            else _job_left(lane, session, budgets, self._clock.now()),
+            model_failure=self._outages.of(model_name_for_lane(settings, lane)),
+        )
 
 
 def _edge_left(state: SessionState, budgets: Budgets) -> dict[str, int]:

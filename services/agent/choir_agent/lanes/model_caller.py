@@ -1,14 +1,11 @@
 """One model call of a lane, including the wait for a rate limit, compaction and rewritten history.
 
-Called by `turn` and `core`; calls `models/metered`, and the arbiter, which records the output.
-
-Cache of the history format that each model accepts.
-
-Used by `think`. Not stored: after a restart a refusal costs one more request.
+The history format that each model accepts is learned from refused requests. It is not stored: after a restart
+a refusal costs one more request.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import structlog
 
@@ -30,14 +27,20 @@ from choir_agent.models.model import (
 from choir_agent.models.provider_fields import has_fields
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_assembler import Prompt
-from choir_agent.settings import CurrentSettings
-from choir_common.clock import SystemClock
+from choir_agent.settings import CurrentSettings, SettingsSource
+from choir_agent.tools.registry import ToolRegistry
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
-from choir_common.redactor import Redactor
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput, Reply, ToolCall
 from choir_common.wire.provider_fields import ProviderFields
+
+log = structlog.get_logger("choir.agent.think")
+
+MAX_RATE_LIMIT_WAIT_S = 120.0
+MAX_COMPACTIONS = 3
+"""Maximum number of compactions. Each folds about half of a lane's turns; if the prompt is still too
+long after that, a single message is."""
 
 
 class HistoryFormatCache:
@@ -56,43 +59,41 @@ class HistoryFormatCache:
         self._formats[history.origin] = history
 
 
-log = structlog.get_logger("choir.agent.think")
+class PromptSource(Protocol):
+    """Builder of the prompt for a turn or a core job."""
 
-MAX_RATE_LIMIT_WAIT_S = 120.0
-MAX_COMPACTIONS = 3
-"""Maximum number of compactions. Each folds about half of a lane's turns; if the prompt is still too
-long after that, a single message is."""
+    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> Prompt: ...
 
 
-async def _cannot_shrink() -> bool:
-    return False
+class WindowShrinker(Protocol):
+    """Compaction of a lane whose prompt is too long."""
+
+    async def shrink(self, lane: str) -> bool:
+        """Make the lane's prompts shorter now; return whether they are."""
 
 
 class ModelCaller:
-    """Model calls of one lane."""
+    """Model calls of all lanes."""
 
     def __init__(
         self,
-        lane: str,
+        *,
         arbiter: Arbiter,
         model: MeteredModel,
-        make_prompt: Callable[[HistoryFormat], Prompt],
-        canonical: Callable[[str], str | None],
-        current: Callable[[], CurrentSettings],
-        shrink: Callable[[], Awaitable[bool]] = _cannot_shrink,
-        histories: HistoryFormatCache | None = None,
-        outages: OutageTracker | None = None,
+        prompts: PromptSource,
+        tools: ToolRegistry,
+        settings: SettingsSource,
+        shrinker: WindowShrinker,
+        outages: OutageTracker,
     ) -> None:
-        """Connect a lane to its model; `shrink` compacts the lane and returns whether it became shorter."""
-        self._lane = lane
         self._arbiter = arbiter
         self._model = model
-        self._make_prompt = make_prompt
-        self._canonical = canonical
-        self._current = current
-        self._shrink = shrink
-        self._histories = histories or HistoryFormatCache()
-        self._outages = outages or OutageTracker(SystemClock(), Redactor())
+        self._prompts = prompts
+        self._tools = tools
+        self._settings = settings
+        self._shrinker = shrinker
+        self._outages = outages
+        self._histories = HistoryFormatCache()
 
     async def think(self, work: TurnState | JobState) -> None:
         """Call the model and record its output.
@@ -103,11 +104,13 @@ class ModelCaller:
         try:
             await self._think(work)
         except ModelFailed as error:
-            settings = self._current().settings
-            name = model_name_for_lane(settings, self._lane)
-            self._outages.record_failure(error, name, model_for_lane(settings, self._lane))
+            settings = self._settings.current().settings
+            name = model_name_for_lane(settings, work.lane)
+            self._outages.record_failure(error, name, model_for_lane(settings, work.lane))
             raise
-        self._outages.record_success(model_name_for_lane(self._current().settings, self._lane))
+        self._outages.record_success(
+            model_name_for_lane(self._settings.current().settings, work.lane)
+        )
 
     async def _think(self, work: TurnState | JobState) -> None:
         waited, shrinks = False, 0
@@ -117,42 +120,42 @@ class ModelCaller:
             except RateLimited as error:
                 # The second rate limit is final, so that the user gets a reply.
                 if waited:
-                    said = f"{error.message}, also after waiting"
-                    raise ModelFailed(said, cause="rate") from error
+                    text = f"{error.message}, also after waiting"
+                    raise ModelFailed(text, cause="rate") from error
                 waited = True
                 await self._wait(work, error)
             except ContextOverflow as error:
-                log.info("the prompt is too long", lane=self._lane, reason=error.message)
-                if shrinks == MAX_COMPACTIONS or not await self._shrink():
+                log.info("the prompt is too long", lane=work.lane, reason=error.message)
+                if shrinks == MAX_COMPACTIONS or not await self._shrinker.shrink(work.lane):
                     raise
                 shrinks += 1
             except TokenBudgetExceeded as error:
                 self._record_exhausted(work, error)
                 raise
 
-    def explain(self, error: ModelFailed) -> str:
-        """Return a message for the user about a failure of this lane's model."""
-        settings = self._current().settings
-        name = model_name_for_lane(settings, self._lane)
-        return failure_reply(error, name, model_for_lane(settings, self._lane))
+    def explain(self, error: ModelFailed, lane: str) -> str:
+        """Return a message for the user about a failure of a lane's model."""
+        settings = self._settings.current().settings
+        name = model_name_for_lane(settings, lane)
+        return failure_reply(error, name, model_for_lane(settings, lane))
 
     async def _ask(self, work: TurnState | JobState) -> None:
         """Send the request; if the provider refuses it, try other formats of the history."""
-        now = self._current()
-        usual = self._histories.of(model_for_lane(now.settings, self._lane))
-        refused = self._make_prompt(usual)
+        now = self._settings.current()
+        usual = self._histories.of(model_for_lane(now.settings, work.lane))
+        refused = self._prompts.prompt_for(work, usual)
         try:
             return await self._send(work, now, refused, usual.origin)
         except ModelRequestRejected as error:
             first = error
         tried = [refused.messages]
         for history in usual.alternatives(first.message, self._arbiter.state.rev):
-            prompt = self._make_prompt(history)
+            prompt = self._prompts.prompt_for(work, history)
             # This format changes nothing in this history.
             if prompt.messages in tried:
                 continue
             log.info("a request was refused; asking again with the history rewritten",
-                     lane=self._lane, reason=first.message, with_fields=history.with_fields,
+                     lane=work.lane, reason=first.message, with_fields=history.with_fields,
                      plain_through=history.plain_through)  # fmt: skip
             try:
                 await self._send(work, now, prompt, history.origin)
@@ -167,35 +170,35 @@ class ModelCaller:
     ) -> None:
         # No await between the prompt and this line: it is the revision that the prompt was made at.
         read_rev = self._arbiter.state.rev
-        model = model_for_lane(now.settings, self._lane)
-        key, lane = now.secret(model.secret), self._lane
-        async with self._model.complete(model, key, prompt, lane) as thought:
+        model = model_for_lane(now.settings, work.lane)
+        key = now.secret(model.secret)
+        async with self._model.complete(model, key, prompt, work.lane) as thought:
             # Inside the context, so that the reservation ends when the usage is charged.
             self._record(work, thought, read_rev, origin)
 
     async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:
         wait_s = error.retry_after_s
         if wait_s is None:
-            wait_s = self._current().settings.rate_limit_retry_ms / 1000
+            wait_s = self._settings.current().settings.rate_limit_retry_ms / 1000
         if wait_s > MAX_RATE_LIMIT_WAIT_S:
-            said = f"{error.message} and asks to wait {wait_s:.0f} s"
-            raise ModelFailed(said, cause="rate") from error
-        log.info("rate limited; waiting", lane=self._lane, wait_s=wait_s)
+            text = f"{error.message} and asks to wait {wait_s:.0f} s"
+            raise ModelFailed(text, cause="rate") from error
+        log.info("rate limited; waiting", lane=work.lane, wait_s=wait_s)
         # Read the current state: another wait of the same work may have sent the notice already.
         if not (self._arbiter.state.find_work(work.turn_id) or work).noticed:
             text = (
                 f"The model provider limits my requests; I try again in {max(1, round(wait_s))} s."
             )
             notice = Reply(turn_id=work.turn_id, dm=work.dm, text=text, kind="notice")
-            self._arbiter.commit(self._lane, notice)
+            self._arbiter.commit(work.lane, notice)
         await asyncio.sleep(wait_s)
 
     def _record_exhausted(self, work: TurnState | JobState, error: TokenBudgetExceeded) -> None:
         """Record once that the budget is exhausted; the lane's closing reply asks the user for more."""
-        budgets = self._current().settings.budgets
+        budgets = self._settings.current().settings.budgets
         event = exhausted_event(error.budget, self._arbiter.state, budgets, work.dm)
         if event is not None:
-            self._arbiter.commit(self._lane, event)
+            self._arbiter.commit(work.lane, event)
 
     def _record(
         self, work: TurnState | JobState, thought: Completion, read_rev: int, origin: str
@@ -204,7 +207,7 @@ class ModelCaller:
             ToolCall(
                 # Providers repeat their ids, and a call_id is an idempotency key: make our own.
                 call_id=new_id("call"),
-                tool=self._canonical(call.name) or call.name,
+                tool=self._tools.canonical(call.name) or call.name,
                 arguments=call.arguments,
             )
             for call in thought.calls
@@ -223,7 +226,7 @@ class ModelCaller:
             provider_fields=_provider_fields(thought, origin),
         )
         # The next event follows at once (a tool request or the reply): send both in one heartbeat.
-        self._arbiter.commit(self._lane, output, more_follows=True)
+        self._arbiter.commit(work.lane, output, more_follows=True)
 
 
 def _provider_fields(thought: Completion, origin: str) -> ProviderFields | None:

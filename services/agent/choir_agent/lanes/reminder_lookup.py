@@ -1,11 +1,11 @@
 """Reminders from memory for a user's message, fetched before the model reads it.
 
-Called by `turn` as it begins; memory is queried through control's host tools. Reminders are optional: if
-the query fails or exceeds its deadline, the message is answered without them.
+Memory is queried through control's host tools. Reminders are optional: if the query fails or exceeds its
+deadline, the message is answered without them.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.log.session_state import EDGE_LANE, TurnState
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Fenced, Unauthorized
@@ -39,10 +39,11 @@ class ReminderLookup:
 
     def __init__(
         self,
+        *,
         control: ControlClient,
         arbiter: Arbiter,
         memory: WorkingMemory,
-        current: Callable[[], CurrentSettings],
+        settings: SettingsSource,
         clock: Clock,
     ) -> None:
         self._clock = clock
@@ -50,7 +51,7 @@ class ReminderLookup:
         self._control = control
         self._arbiter = arbiter
         self._memory = memory
-        self._current = current
+        self._settings = settings
 
     async def remind(self) -> None:
         """Commit what memory returns for the message, if anything.
@@ -58,43 +59,47 @@ class ReminderLookup:
         Raises Fenced or Unauthorized if the session is no longer ours.
         """
         turn = self._arbiter.state.turn
-        budget = self._current().settings.reminder_tokens
-        words = self._words(turn)
+        budget = self._settings.current().settings.reminder_tokens
+        query = self._query_text(turn)
         now = self._clock.monotonic()
-        if not budget or turn is None or not words or now < self._empty_until:
+        if not budget or turn is None or not query or now < self._empty_until:
             return
-        found = await self._ask(words, max(budget, 50))
-        if found is not None and found.empty:
+        reply = await self._ask(query, max(budget, 50))
+        if reply is not None and reply.empty:
             self._empty_until = now + EMPTY_MEMORY_PAUSE_S
-        elif found is not None and (news := self._not_shown(found.reminders)):
+        elif reply is not None and (reminders := self._not_shown(reply.reminders)):
             # Not urgent, hence `more_follows`: replicated together with the next event.
-            reminded = RemindersAdded(turn_id=turn.turn_id, reminders=news, receipts=found.receipts)
-            self._arbiter.commit(EDGE_LANE, reminded, more_follows=True)
+            event = RemindersAdded(
+                turn_id=turn.turn_id, reminders=reminders, receipts=reply.receipts
+            )
+            self._arbiter.commit(EDGE_LANE, event, more_follows=True)
 
     def _not_shown(self, reminders: Sequence[Reminder]) -> tuple[Reminder, ...]:
         """Drop reminders from earlier sessions if the prompt already has their text as a carried event."""
         window, carried = self._memory.window(EDGE_LANE), self._arbiter.state.carried_from
         return tuple(
-            one
-            for one in reminders
-            if window is None or one.session_id not in carried or not window.contains_text(one.text)
+            reminder
+            for reminder in reminders
+            if window is None
+            or reminder.session_id not in carried
+            or not window.contains_text(reminder.text)
         )
 
-    def _words(self, turn: TurnState | None) -> str:
+    def _query_text(self, turn: TurnState | None) -> str:
         """Return the text of the user's message; empty once the model has begun to answer."""
         if turn is None or turn.reminded or turn.steps or turn.cancelled:
             return ""
         window = self._memory.window(EDGE_LANE)
-        said = window.turns[-1].head.payload if window and window.turns else None
-        if not isinstance(said, UserMessageStarted) or said.turn_id != turn.turn_id:
+        message = window.turns[-1].head.payload if window and window.turns else None
+        if not isinstance(message, UserMessageStarted) or message.turn_id != turn.turn_id:
             return ""
-        return f"{said.text}\n{said.reply_to}".strip()[:MAX_TEXT]
+        return f"{message.text}\n{message.reply_to}".strip()[:MAX_TEXT]
 
-    async def _ask(self, words: str, budget: int) -> Reminders | None:
+    async def _ask(self, query: str, budget: int) -> Reminders | None:
         window = self._memory.window(EDGE_LANE)
         known = window.reminder_document_ids[-MAX_KNOWN_DOCUMENTS:] if window else ()
-        asked: JsonObject = {"text": words, "known": [*known], "budget_tokens": budget}
-        request = HostToolRequest(tool_name=HOST_TOOL, call_id=new_id("call"), input=asked)
+        arguments: JsonObject = {"text": query, "known": [*known], "budget_tokens": budget}
+        request = HostToolRequest(tool_name=HOST_TOOL, call_id=new_id("call"), input=arguments)
         try:
             async with asyncio.timeout(DEADLINE_S):
                 answer = await self._control.use_host_tool(request, DEADLINE_S)

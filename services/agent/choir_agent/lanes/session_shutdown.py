@@ -1,20 +1,20 @@
 """Orderly shutdown of a session: the open turn, the session summary, the last events.
 
-Called by `app`, which then sends TERMINATE to control. Every step has a time limit. A turn that exceeds it,
-and core jobs, are left open: the session is suspended and its next epoch resumes them.
+Every step has a time limit. A turn that exceeds it, and core jobs, are left open: the session is suspended
+and its next epoch resumes them.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.compaction.session_summary import SessionSummary
+from choir_agent.compaction.session_summary import SessionSummarizer, SessionSummary
 from choir_agent.lanes.core_job_manager import SESSION_LANE
 from choir_agent.lanes.edge_lane import EdgeLane
 from choir_agent.log.log_replicator import LogReplicator
+from choir_agent.settings import AgentProcessSettings
 from choir_common.wire.events import SessionStopped, SessionSuspended
 
 log = structlog.get_logger("choir.agent.ending")
@@ -30,31 +30,32 @@ class StopRequest:
     """Whether there is time for a session summary."""
 
 
-SessionSummarizer = Callable[[], Awaitable[SessionSummary | None]]
-
-
 class SessionShutdown:
     """Shutdown sequence of a session, started by a stop request."""
 
     def __init__(
         self,
+        *,
         arbiter: Arbiter,
         replication: LogReplicator,
         edge: EdgeLane,
-        summarise: SessionSummarizer,
-        flush_grace_s: float,
+        summarizer: SessionSummarizer,
+        settings: AgentProcessSettings,
     ) -> None:
         self._arbiter = arbiter
         self._replication = replication
         self._edge = edge
-        self._summarise = summarise
-        self._flush_grace_s = flush_grace_s
+        self._summarizer = summarizer
+        self._settings = settings
         self._stops: asyncio.Queue[StopRequest] = asyncio.Queue(maxsize=100)
 
-    def ask(self, request: StopRequest) -> None:
-        """Request a stop; a later request may shorten a shutdown in progress."""
-        if not self._stops.full():
-            self._stops.put_nowait(request)
+    def request_stop(self, reason: str) -> None:
+        """Request a stop for a reason that leaves time for a summary."""
+        self._request(StopRequest(reason, self._settings.stop_grace_s))
+
+    def request_stop_by_sigterm(self) -> None:
+        """Request a stop without a summary: the runtime kills the process soon after SIGTERM."""
+        self._request(StopRequest("SIGTERM", self._settings.sigterm_grace_s, with_summary=False))
 
     async def end(self, lane: asyncio.Task[None]) -> tuple[str, bool]:
         """Wait for a stop request and end the session; return its reason and whether the log was
@@ -66,13 +67,18 @@ class SessionShutdown:
         if self._arbiter.state.has_open_work:
             log.info("stopped with open work; the next start goes on with it")
             return request.reason, await self._flush(SessionSuspended(reason=request.reason))
-        summary = await self._sum_up(last)
+        summary = await self._summarize(last)
         stopped = SessionStopped(reason=request.reason)
         if summary is not None:
             stopped = SessionStopped(
                 reason=request.reason, summary=summary.text, topics=summary.topics
             )
         return request.reason, await self._flush(stopped)
+
+    def _request(self, request: StopRequest) -> None:
+        # A later request may shorten a shutdown in progress.
+        if not self._stops.full():
+            self._stops.put_nowait(request)
 
     async def _end_lane(self, lane: asyncio.Task[None], request: StopRequest) -> StopRequest:
         """Wait for the end of the lane's turn, at most for the grace period of the newest request."""
@@ -92,28 +98,28 @@ class SessionShutdown:
                 await asyncio.wait({lane})
         return request
 
-    async def _sum_up(self, request: StopRequest) -> SessionSummary | None:
+    async def _summarize(self, request: StopRequest) -> SessionSummary | None:
         if not request.with_summary:
             return None
-        summing = asyncio.ensure_future(self._summarise())
+        summing = asyncio.ensure_future(self._summarizer.summarize(self._arbiter.state))
         # Any further stop request means that there is no time for the summary.
-        hurry = asyncio.create_task(self._stops.get())
+        next_stop = asyncio.create_task(self._stops.get())
         try:
-            await asyncio.wait({summing, hurry}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({summing, next_stop}, return_when=asyncio.FIRST_COMPLETED)
             return summing.result() if summing.done() else None
         except Exception:
             # Outermost frame of the summary: a failure here must not fail the shutdown.
             log.exception("the summary of the session broke")
             return None
         finally:
-            for task in (summing, hurry):
+            for task in (summing, next_stop):
                 task.cancel()
 
     async def _flush(self, end: SessionStopped | SessionSuspended) -> bool:
         """Commit the last event and wait until it is durable; return whether that succeeded in time."""
         last = self._arbiter.commit(SESSION_LANE, end)
         try:
-            async with asyncio.timeout(self._flush_grace_s):
+            async with asyncio.timeout(self._settings.flush_grace_s):
                 await self._replication.durable(last)
         except TimeoutError:
             log.error("could not flush the log in time", last_rev=last)

@@ -1,23 +1,18 @@
-"""Dispatcher of control's signals to lanes, jobs and the shutdown.
+"""Dispatcher of control's signals to lanes, jobs and the shutdown, and the handler for humans' decisions.
 
-Called by `app` with the signals from `control/follow`. A signal that the log already contains is
-skipped:
-it was sent again because of a crash.
-
-Handler for humans' decisions: wakes a waiting call, or records the decision on a proposal as an event.
-
-Called by `receive`. A decision may arrive before the tool result that contains its proposal; it is
-buffered.
+A signal that the log already contains is skipped: it was sent again because of a crash. A decision may arrive
+before the tool result that contains its proposal; it is buffered.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import assert_never
 
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
+from choir_agent.control_client.dynamic_settings import DynamicSettings
 from choir_agent.lanes.core_job_manager import CoreJobManager
 from choir_agent.lanes.edge_lane import EdgeLane
+from choir_agent.lanes.session_shutdown import SessionShutdown
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE
 from choir_common.wire.events import ApprovalDecided, CompactionRequested, ToolResultCommitted
@@ -36,16 +31,16 @@ MAX_BUFFERED_DECISIONS = 100
 
 
 class DecisionHandler:
-    """Buffer of decisions that have no place in the log yet."""
+    """Handler for decisions: wakes a waiting call, or records the decision on a proposal as an event."""
 
     def __init__(self, arbiter: Arbiter, approvals: ApprovalClient) -> None:
         self._arbiter = arbiter
         self._approvals = approvals
         self._early: dict[str, ApprovalResolvedSignal] = {}
 
-    def take_up(self, decision: ApprovalResolvedSignal) -> None:
+    def handle(self, decision: ApprovalResolvedSignal) -> None:
         """Apply a decision; repeated signals have no effect."""
-        if self._approvals.resolve(decision.approval_id) or self._told(decision):
+        if self._approvals.resolve(decision.approval_id) or self._record(decision):
             return
         # No call or proposal matches yet. If its call ended in the meantime, none ever will: hence the
         # limit.
@@ -60,17 +55,20 @@ class DecisionHandler:
         early = self._early.pop(str(event.payload.output.get("approval_id")), None)
         if early is not None:
             # Defer: all listeners must receive this event before another one is committed.
-            asyncio.get_running_loop().call_soon(self._told, early)
+            asyncio.get_running_loop().call_soon(self._record, early)
 
-    def _told(self, decision: ApprovalResolvedSignal) -> bool:
+    def _record(self, decision: ApprovalResolvedSignal) -> bool:
         proposals = self._arbiter.state.proposals
-        found = next((p for p in proposals if p.approval_id == decision.approval_id), None)
-        if found is None:
+        proposal = next((p for p in proposals if p.approval_id == decision.approval_id), None)
+        if proposal is None:
             return False
-        decided = ApprovalDecided(
-            approval_id=found.approval_id, status=decision.status, what=found.what, dm=found.dm
+        event = ApprovalDecided(
+            approval_id=proposal.approval_id,
+            status=decision.status,
+            what=proposal.what,
+            dm=proposal.dm,
         )
-        self._arbiter.commit(EDGE_LANE, decided)
+        self._arbiter.commit(EDGE_LANE, event)
         return True
 
 
@@ -79,19 +77,20 @@ class SignalDispatcher:
 
     def __init__(
         self,
+        *,
         arbiter: Arbiter,
         edge: EdgeLane,
         jobs: CoreJobManager,
         decisions: DecisionHandler,
-        renew_settings: Callable[[], None],
-        stop: Callable[[str], None],
+        settings: DynamicSettings,
+        shutdown: SessionShutdown,
     ) -> None:
         self._arbiter = arbiter
         self._edge = edge
         self._jobs = jobs
         self._decisions = decisions
-        self._renew_settings = renew_settings
-        self._stop = stop
+        self._settings = settings
+        self._shutdown = shutdown
 
     async def receive(self, signal: Signal) -> None:
         """Handle a signal; blocks only while the message queue is full."""
@@ -102,18 +101,18 @@ class SignalDispatcher:
                 await self._edge.queue_message(signal.body)
             case InjectSignal() | CancelSignal() | CompactSignal():
                 if signal.seq > self._arbiter.state.last_signal:
-                    self._handle(signal.body, signal.seq)
+                    self._apply(signal.body, signal.seq)
             case ApprovalResolvedSignal():
-                self._decisions.take_up(signal.body)
+                self._decisions.handle(signal.body)
                 self._edge.recheck_parked_turns()
             case ConfigChangedSignal():
-                self._renew_settings()
+                self._settings.mark_stale()
             case ShutdownSignal():
-                self._stop(signal.body.reason)
+                self._shutdown.request_stop(signal.body.reason)
             case _:
                 assert_never(signal.body)
 
-    def _handle(self, body: InjectSignal | CancelSignal | CompactSignal, seq: int) -> None:
+    def _apply(self, body: InjectSignal | CancelSignal | CompactSignal, seq: int) -> None:
         match body:
             case InjectSignal():
                 self._edge.inject(body, seq)

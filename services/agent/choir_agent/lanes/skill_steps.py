@@ -1,12 +1,10 @@
 """Automatic steps of a lane's skill, taken before the model is called.
 
-Called by `turn` and `core`; `skills.engine` decides.
+`skill_engine` decides; this module commits its decisions.
 """
 
-from collections.abc import Callable
-
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_agent.skills.skill_engine import (
     SkillEvent,
     due_skill_events,
@@ -19,19 +17,17 @@ from choir_agent.skills.skill_registry import SkillRegistry
 class SkillStepper:
     """Automatic events of skills: ends and errors that follow from a skill's own rules."""
 
-    def __init__(
-        self, arbiter: Arbiter, skills: SkillRegistry, current: Callable[[], CurrentSettings]
-    ) -> None:
+    def __init__(self, arbiter: Arbiter, skills: SkillRegistry, settings: SettingsSource) -> None:
         self._arbiter = arbiter
         self._skills = skills
-        self._current = current
+        self._settings = settings
 
     def settle(self, lane: str, turn_id: str) -> bool:
         """Commit due skill events; return whether there were any: then read the state again."""
         skill = self._arbiter.state.skill_of(lane)
         if skill is None:
             return False
-        retries = self._current().settings.budgets.skill_step_retries
+        retries = self._settings.current().settings.budgets.skill_step_retries
         return self._commit(lane, due_skill_events(self._skills.of(skill), skill, retries, turn_id))
 
     def cancel(self, lane: str, turn_id: str) -> None:

@@ -1,10 +1,8 @@
 """One turn: from a user's message, or a due report, to exactly one closing reply.
 
-Called by `edge`; calls `think` and the arbiter's `use`. The loop has no state besides the log: it reads the
-folded state, makes the next move, and repeats.
+The loop has no state besides the log: it reads the folded state, makes the next move, and repeats.
 """
 
-from collections.abc import Callable
 from typing import assert_never
 
 import structlog
@@ -12,7 +10,7 @@ import structlog
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import BudgetName, budget_question, exhausted_budget
 from choir_agent.budgets.token_budget import TokenBudgetExceeded
-from choir_agent.lanes.edge_states import EdgeTrigger
+from choir_agent.lanes.edge_states import EdgeStateTracker, EdgeTrigger
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
 from choir_agent.lanes.skill_steps import SkillStepper
@@ -25,9 +23,9 @@ from choir_agent.lanes.turn_moves import (
     TurnLimitReached,
     next_turn_move,
 )
-from choir_agent.log.session_state import CallState, TurnState
+from choir_agent.log.session_state import EDGE_LANE, CallState, TurnState
 from choir_agent.models.model import ModelFailed
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import Reply, ReplyKind
 
@@ -41,25 +39,24 @@ class TurnRunner:
 
     def __init__(
         self,
-        lane: str,
+        *,
         arbiter: Arbiter,
-        thinker: ModelCaller,
+        model: ModelCaller,
         skills: SkillStepper,
-        reminding: ReminderLookup,
-        current: Callable[[], CurrentSettings],
-        move: Callable[[EdgeTrigger], None],
+        reminders: ReminderLookup,
+        settings: SettingsSource,
+        state: EdgeStateTracker,
     ) -> None:
-        self._lane = lane
         self._arbiter = arbiter
-        self._thinker = thinker
+        self._model = model
         self._skills = skills
-        self._reminding = reminding
-        self._current = current
-        self._move = move
+        self._reminders = reminders
+        self._settings = settings
+        self._state = state
 
     async def run_turn(self) -> None:
         """Make moves until the open turn has its closing reply; each iteration begins at a safe point."""
-        await self._reminding.remind()
+        await self._reminders.remind()
         while (turn := self._arbiter.state.turn) is not None:
             move = next_turn_move(turn, self._budgets())
             match move:
@@ -86,8 +83,8 @@ class TurnRunner:
         """Close the turn because the user cancelled it."""
         # Kind `error`, not `notice`: only an answer or an error closes a message for control and
         # channels.
-        self._arbiter.close_open_calls(self._lane, turn.turn_id)
-        self._skills.cancel(self._lane, turn.turn_id)
+        self._arbiter.close_open_calls(EDGE_LANE, turn.turn_id)
+        self._skills.cancel(EDGE_LANE, turn.turn_id)
         self._close(turn, EdgeTrigger.CANCEL, "error", "Cancelled.")
 
     def close_after_error(self, turn: TurnState) -> None:
@@ -96,26 +93,28 @@ class TurnRunner:
         self._close(turn, EdgeTrigger.CANCEL, "error", text)
 
     async def _think(self, turn: TurnState) -> None:
-        if self._skills.settle(self._lane, turn.turn_id):
+        if self._skills.settle(EDGE_LANE, turn.turn_id):
             return
-        self._move(EdgeTrigger.CALL_MODEL)
+        self._state.move(EdgeTrigger.CALL_MODEL)
         try:
-            await self._thinker.think(turn)
+            await self._model.think(turn)
         except TokenBudgetExceeded as error:
             self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
         except ModelFailed as error:
             log.warning("the model gave no answer", turn_id=turn.turn_id, reason=error.message)
-            self._close(turn, EdgeTrigger.MODEL_ERROR, "error", self._thinker.explain(error))
+            self._close(
+                turn, EdgeTrigger.MODEL_ERROR, "error", self._model.explain(error, EDGE_LANE)
+            )
 
     async def _use(self, turn: TurnState, calls: tuple[CallState, ...]) -> None:
         # A spawn returns at once, so the lane is not shown as waiting for a tool.
         if all(state.call.tool == SPAWN_TOOL for state in calls):
-            self._move(EdgeTrigger.SPAWN)
-            await self._arbiter.run_calls(self._lane, turn.turn_id, calls)
+            self._state.move(EdgeTrigger.SPAWN)
+            await self._arbiter.run_calls(EDGE_LANE, turn.turn_id, calls)
             return
-        self._move(EdgeTrigger.TOOL_PROPOSAL)
-        await self._arbiter.run_calls(self._lane, turn.turn_id, calls)
-        self._move(EdgeTrigger.TOOL_RESULT)
+        self._state.move(EdgeTrigger.TOOL_PROPOSAL)
+        await self._arbiter.run_calls(EDGE_LANE, turn.turn_id, calls)
+        self._state.move(EdgeTrigger.TOOL_RESULT)
 
     def _exhausted(self) -> BudgetName | None:
         return exhausted_budget(self._arbiter.state, self._budgets())
@@ -125,16 +124,16 @@ class TurnRunner:
         self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
 
     def _close(self, turn: TurnState, trigger: EdgeTrigger, kind: ReplyKind, text: str) -> None:
-        self._arbiter.close_open_calls(self._lane, turn.turn_id)
-        self._move(trigger)
+        self._arbiter.close_open_calls(EDGE_LANE, turn.turn_id)
+        self._state.move(trigger)
         if turn.subject is not None:
             # A report is always sent: with the prepared text if the model wrote none.
             text = text if kind == "answer" else turn.brief
             kind = "report"
         reply = Reply(turn_id=turn.turn_id, dm=turn.dm, text=text, kind=kind, answers=turn.inbox_id)
-        self._arbiter.commit(self._lane, reply)
-        self._move(EdgeTrigger.DELIVERED)
+        self._arbiter.commit(EDGE_LANE, reply)
+        self._state.move(EdgeTrigger.DELIVERED)
         log.info("turn closed", turn_id=turn.turn_id, kind=kind, steps=turn.steps)
 
     def _budgets(self) -> Budgets:
-        return self._current().settings.budgets
+        return self._settings.current().settings.budgets

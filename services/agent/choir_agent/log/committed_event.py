@@ -1,13 +1,10 @@
-"""A committed event as the agent's listeners receive it: parsed, with its place in the log.
+"""Committed events as the agent's listeners receive them: parsed, with their position in the log.
 
-Distribution of committed events to listeners, in the order of their registration.
-
-`app` connects it to `session_log`. A listener that is added after the log was restored receives new events
-only.
+A listener that is added after the log was restored receives new events only.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from choir_common.wire.events import CarriedEvent, EventPayload, parse_carried_payload
 
@@ -30,20 +27,24 @@ def original_of(event: CommittedEvent, carried: CarriedEvent) -> CommittedEvent:
     )
 
 
-Listener = Callable[[CommittedEvent], None]
+class EventListener(Protocol):
+    """Receiver of committed events."""
+
+    def on_event(self, event: CommittedEvent) -> None:
+        """Handle an event; must not block."""
 
 
 class EventListeners:
-    """Synchronous listeners for committed events; none of them may block."""
+    """Distributor of committed events to listeners, in the order of their registration."""
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        self._listeners: list[EventListener] = []
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: EventListener) -> None:
         """Register `listener` for all later events."""
         self._listeners.append(listener)
 
-    def tell(self, event: CommittedEvent) -> None:
+    def on_event(self, event: CommittedEvent) -> None:
         """Pass an event to every listener."""
         for listener in self._listeners:
-            listener(event)
+            listener.on_event(event)

@@ -3,8 +3,7 @@
 Fold of core job and proposal events, and the fallback text of reports. Pure.
 
 Called by `fold`. A job that ends or needs information leaves a `DuePeriod`: a report that the edge lane owes
-the
-user until a reply has closed it. See docs/design/lanes.md.
+the user until a reply has closed it. See docs/design/lanes.md.
 """
 
 from dataclasses import replace

@@ -5,7 +5,7 @@ unchanged, so that control sees it either as new or as a repetition.
 """
 
 import asyncio
-from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
@@ -24,28 +24,36 @@ MAX_EVENTS = 500
 MAX_BYTES = 600_000
 
 
+class HeartbeatSettings(Protocol):
+    """The settings that heartbeats depend on; control announces newer ones in its responses."""
+
+    @property
+    def version(self) -> int: ...
+
+    def heartbeat_interval_s(self) -> float: ...
+
+    def mark_stale(self) -> None: ...
+
+
 class LogReplicator:
     """The only writer of this session's durable log."""
 
     def __init__(
         self,
+        *,
         control: ControlClient,
         session_log: SessionLog,
+        settings: HeartbeatSettings,
         clock: Clock,
         agent_id: str,
         epoch: int,
-        config_version: Callable[[], int],
-        interval_s: Callable[[], float],
-        on_new_config: Callable[[], None],
     ) -> None:
         self._control = control
         self._log = session_log
         self._clock = clock
         self._agent_id = agent_id
         self._epoch = epoch
-        self._config_version = config_version
-        self._interval_s = interval_s
-        self._on_new_config = on_new_config
+        self._settings = settings
         # The restored log came from control, so it is durable.
         self._durable_head = session_log.head
         self._max_bytes = MAX_BYTES
@@ -71,7 +79,7 @@ class LogReplicator:
         """
         while True:
             self._log.has_new_events.clear()
-            # `grew` is cleared first: an event after that sets it again, so none is missed.
+            # Cleared first: an event after that sets it again, so none is missed.
             if self._durable_head.rev == self._log.head.rev:
                 await self._wait_for_growth()
                 self._log.has_new_events.clear()
@@ -79,7 +87,7 @@ class LogReplicator:
 
     async def _wait_for_growth(self) -> None:
         try:
-            async with asyncio.timeout(self._interval_s()):
+            async with asyncio.timeout(self._settings.heartbeat_interval_s()):
                 await self._log.has_new_events.wait()
         except TimeoutError:
             return
@@ -97,9 +105,7 @@ class LogReplicator:
                 log.warning("heartbeat refused for good", code=error.code, reason=error.message)
                 raise
             except TooLarge:
-                # `next_edge_state` returns at least one event, so halving always ends in a batch that cannot
-                # be
-                # smaller.
+                # A batch has at least one event, so halving ends at a batch that cannot be smaller.
                 self._max_bytes = max(self._max_bytes // 2, 1)
                 batch = self._next_batch()
                 log.warning("control finds the heartbeat too large", events=len(batch))
@@ -110,8 +116,8 @@ class LogReplicator:
         if failures:
             log.info("heartbeats are acknowledged again", failures=failures)
         self._acknowledge(batch, answer.ack_rev)
-        if answer.config_version_latest != self._config_version():
-            self._on_new_config()
+        if answer.config_version_latest != self._settings.version:
+            self._settings.mark_stale()
 
     def _next_batch(self) -> tuple[LogEntry, ...]:
         return self._log.events_after(self._durable_head.rev, MAX_EVENTS, self._max_bytes)
@@ -123,7 +129,7 @@ class LogReplicator:
             epoch=self._epoch,
             base_rev=self._durable_head.rev,
             new_rev=new.rev,
-            config_version=self._config_version(),
+            config_version=self._settings.version,
             hash_prev=self._durable_head.hash,
             hash_new=new.hash,
             timestamp=format_log_time(self._clock.now()),

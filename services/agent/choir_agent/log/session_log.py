@@ -1,26 +1,23 @@
 """In-memory event log of the session: the newest events, linked by hash, and the state of the whole log.
 
-Appended to by `arbiter` only. `replication` reads the events that are not durable yet, waits on `grew`, and
-releases durable events; the memory tool reads `entries`. Events are stored as their wire bytes. Durable
-events beyond `kept_bytes` are dropped, so memory use does not grow with the session: control stores all
-events.
-
-Bounded set of ids that drops the oldest. Used by `session_log`.
+Only the arbiter appends to it. Events are stored as their wire bytes. Durable events beyond `kept_bytes` are
+dropped, so memory use does not grow with the session: control stores all events.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import orjson
 
-from choir_agent.log.committed_event import CommittedEvent
+from choir_agent.log.committed_event import CommittedEvent, EventListener
 from choir_agent.log.json_scrubbing import needs_scrubbing, scrub_json
 from choir_agent.log.session_fold import apply_event
 from choir_agent.log.session_state import SessionState
 from choir_common.clock import Clock
 from choir_common.errors import InvalidRequest
 from choir_common.eventlog.chain import LogHead, find_break, head_of, link_event
+from choir_common.redactor import Redactor
 from choir_common.wire.events import (
     Event,
     EventPayload,
@@ -79,25 +76,25 @@ class LogEntry:
 class SessionLog:
     """The authoritative event log while the agent runs; Postgres has its durable copy.
 
-    `tell` receives each event in order, including those of the restored tail. `clean` removes secret
-    values
-    from a text, so that no event contains one.
+    `listener` receives each event in order, including those of the restored tail. `redactor` removes secret
+    values, so that no event contains one.
     """
 
     def __init__(
         self,
         session_id: str,
+        *,
         clock: Clock,
-        on_event: Callable[[CommittedEvent], None],
-        clean: Callable[[str], str],
+        listener: EventListener,
+        redactor: Redactor,
         kept_bytes: int = MAX_DURABLE_BYTES,
     ) -> None:
         self._session_id = session_id
         self._kept_bytes = kept_bytes
         self._bytes = 0
         self._clock = clock
-        self._tell = on_event
-        self.redact = clean
+        self._listener = listener
+        self.redactor = redactor
         self.entries: list[LogEntry] = []
         """The newest events, without gaps, up to the head."""
         self.head = LogHead()
@@ -132,7 +129,7 @@ class SessionLog:
         InvalidRequest if the payload cannot be written as JSON, even after scrubbing.
         """
         # Redact before linking: the hash must cover the text that is stored.
-        payload = _redacted_payload(payload, self.redact)
+        payload = _redacted_payload(payload, self.redactor)
         event = link_event(self.head, self._session_id, lane, payload, self._clock.now())
         self._store(event, payload)
         if not more_follows:
@@ -179,19 +176,19 @@ class SessionLog:
                 self.sent_call_ids.add(call_id)
             case _:
                 pass
-        self._tell(committed)
+        self._listener.on_event(committed)
 
 
-def _redacted_payload(payload: EventPayload, clean: Callable[[str], str]) -> EventPayload:
+def _redacted_payload(payload: EventPayload, redactor: Redactor) -> EventPayload:
     raw = render_payload(payload)
     try:
         text = orjson.dumps(raw).decode()
     except (orjson.JSONEncodeError, TypeError):
         text = ""
-    if text and not needs_scrubbing(text) and clean(text) == text:
+    if text and not needs_scrubbing(text) and redactor.redact(text) == text:
         return payload
     # Validate the cleaned text again, so that the event in memory equals the stored event.
-    return type(payload).model_validate_json(clean(_scrubbed(raw).decode()))
+    return type(payload).model_validate_json(redactor.redact(_scrubbed(raw).decode()))
 
 
 def _scrubbed(raw: JsonObject) -> bytes:

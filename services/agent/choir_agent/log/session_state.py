@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from typing import Protocol
 
 import orjson
 from pydantic import TypeAdapter
@@ -107,6 +108,11 @@ class TurnState(WorkState):
     """Text of a report turn if the model fails."""
     skill: SkillState | None = None
     """The skill of a parked turn; while the turn is parked, the lane is in no skill."""
+
+    @property
+    def lane(self) -> str:
+        """The lane of its events."""
+        return EDGE_LANE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,3 +281,10 @@ def load_state(dumped: JsonObject) -> SessionState:
 def state_digest(state: SessionState) -> str:
     """Return a hash of the state: equal logs give equal hashes (GUARANTEES 3)."""
     return hashlib.sha256(orjson.dumps(dump_state(state), option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+class SessionStateSource(Protocol):
+    """Access to the folded state of the log, which is replaced with each event."""
+
+    @property
+    def state(self) -> SessionState: ...

@@ -1,11 +1,11 @@
 """Pool of HTTP clients, one for each endpoint and key, limited to the most recently used.
 
-Called by `openai_model`. The edge lane and core jobs alternate between models, and a key may change during
-a call: a client in use is never closed, and a changed key applies to the next call.
+The edge lane and core jobs alternate between models, and a key may change during a call: a client in use is
+never closed, and a changed key applies to the next call.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,6 +23,12 @@ class CompletionClient(Protocol):
     async def close(self) -> None: ...
 
 
+class ClientFactory(Protocol):
+    """Factory of clients."""
+
+    async def create(self, endpoint: str, api_key: str | None) -> CompletionClient: ...
+
+
 @dataclass(slots=True, eq=False)
 class _PooledClient:
     client: CompletionClient
@@ -34,11 +40,11 @@ class ClientPool:
 
     def __init__(
         self,
-        make: Callable[[str, str | None], Awaitable[CompletionClient]],
-        kept: int = MAX_CLIENTS,
+        factory: ClientFactory,
+        max_clients: int = MAX_CLIENTS,
     ) -> None:
-        self._make = make
-        self._kept = kept
+        self._factory = factory
+        self._max_clients = max_clients
         # Ordered by last use.
         self._clients: dict[tuple[str, str | None], _PooledClient] = {}
         self._making = asyncio.Lock()
@@ -46,36 +52,36 @@ class ClientPool:
     @asynccontextmanager
     async def borrow(self, endpoint: str, api_key: str | None) -> AsyncIterator[CompletionClient]:
         """Yield the client for an endpoint and key; it stays open for the duration of the context."""
-        kept = await self._find(endpoint, api_key)
-        kept.users += 1
+        pooled = await self._find(endpoint, api_key)
+        pooled.users += 1
         try:
-            yield kept.client
+            yield pooled.client
         finally:
-            kept.users -= 1
+            pooled.users -= 1
             await self._close_surplus()
 
     async def close(self) -> None:
         """Close all clients."""
         clients, self._clients = self._clients, {}
-        for kept in clients.values():
-            await kept.client.close()
+        for pooled in clients.values():
+            await pooled.client.close()
 
     async def _find(self, endpoint: str, api_key: str | None) -> _PooledClient:
-        wanted = (endpoint, api_key)
+        key = (endpoint, api_key)
         async with self._making:
-            kept = self._clients.pop(wanted, None)
-            if kept is None:
-                kept = _PooledClient(await self._make(endpoint, api_key))
-            self._clients[wanted] = kept
-        return kept
+            pooled = self._clients.pop(key, None)
+            if pooled is None:
+                pooled = _PooledClient(await self._factory.create(endpoint, api_key))
+            self._clients[key] = pooled
+        return pooled
 
     async def _close_surplus(self) -> None:
-        surplus = len(self._clients) - self._kept
+        surplus = len(self._clients) - self._max_clients
         # Never close the last used client: it is the most likely to be used again.
         older = list(self._clients.items())[:-1]
-        idle = [wanted for wanted, kept in older if kept.users == 0]
+        idle = [key for key, pooled in older if pooled.users == 0]
         # Remove before the first await: a concurrent caller then gets a new client, never one that is
         # closing.
-        closing = [self._clients.pop(wanted) for wanted in idle[: max(0, surplus)]]
-        for kept in closing:
-            await kept.client.close()
+        closing = [self._clients.pop(key) for key in idle[: max(0, surplus)]]
+        for pooled in closing:
+            await pooled.client.close()

@@ -3,9 +3,10 @@
 Used by the lanes and by compaction for every model call.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Protocol
 
 import structlog
 
@@ -19,23 +20,32 @@ from choir_common.wire.config import ModelConfig
 
 log = structlog.get_logger("choir.agent.model")
 
-TokenCounter = Callable[[str, str], Awaitable[tuple[int, ...] | None]]
-"""Counts the tokens of a prompt and of its completion (`tokenizer`)."""
-
 DEFAULT_COMPLETION_TOKENS = 2_000
 """Tokens reserved for a completion without a configured limit."""
+
+
+class TokenCounter(Protocol):
+    """Offline tokenizer."""
+
+    async def count(self, *texts: str) -> tuple[int, ...] | None:
+        """Return the number of tokens of each text, or None if they cannot be counted."""
 
 
 class MeteredModel:
     """A model that charges each call to the session's budget."""
 
     def __init__(
-        self, model: ChatModel, purse: TokenBudget, meter: TokenEstimator, count: TokenCounter
+        self,
+        model: ChatModel,
+        *,
+        budget: TokenBudget,
+        estimator: TokenEstimator,
+        counter: TokenCounter,
     ) -> None:
         self._model = model
-        self._purse = purse
-        self._meter = meter
-        self._count = count
+        self._budget = budget
+        self._estimator = estimator
+        self._counter = counter
 
     @asynccontextmanager
     async def complete(
@@ -44,11 +54,10 @@ class MeteredModel:
         """Yield the model's output; commit the event with its usage inside the context.
 
         A lane's prompt is estimated from the provider's count of the lane's last prompt. Raises
-        TokenBudgetExceeded
-        before any call is made, and all errors of the model.
+        TokenBudgetExceeded before any call is made, and all errors of the model.
         """
-        asked = self._meter.tokens(lane, prompt_size(prompt))
-        with self._purse.reserve(
+        asked = self._estimator.tokens(lane, prompt_size(prompt))
+        with self._budget.reserve(
             asked + (settings.max_completion_tokens or DEFAULT_COMPLETION_TOKENS)
         ):
             with tracing_spans.chat_span(settings, lane) as span:
@@ -80,11 +89,11 @@ class MeteredModel:
         """Count what the provider did not count: otherwise such usage would be unlimited."""
         size, said = prompt_size(prompt), _said(thought)
         counts: tuple[int, ...] | None = None
-        if self._meter.needs_count(lane, size):
+        if self._estimator.needs_count(lane, size):
             sent = b"".join((*prompt.messages, prompt.tools)).decode("utf-8", "replace")
-            counts = await self._count(sent, said)
+            counts = await self._counter.count(sent, said)
         if counts is not None:
-            self._meter.record_tokenized(lane, size)
+            self._estimator.record_tokenized(lane, size)
         prompt_tokens, said_tokens = counts or (asked, len(said) // BYTES_PER_TOKEN)
         return replace(
             thought,

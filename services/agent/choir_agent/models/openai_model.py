@@ -1,30 +1,36 @@
 """Model adapter for OpenAI-compatible endpoints.
 
-Called by `metered`; uses `clients`. The SDK is imported at the first call, in a thread: an idle agent stays
-small, and no heartbeat is delayed by the import.
+The SDK is imported at the first call, in a thread: an idle agent stays small, and no heartbeat is delayed by
+the import.
 """
 
 import asyncio
 import time
-from typing import Protocol, cast
 
 from choir_agent.models.client_pool import ClientPool, CompletionClient
 from choir_agent.models.completion_codec import read_response, render_request
 from choir_agent.models.model import Completion, ModelFailed
-from choir_agent.models.sdk_import import import_without_types
+from choir_agent.models.sdk_import import import_client_class
 from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import ModelConfig
 
 
-class _Sdk(Protocol):
-    def SdkClient(self, endpoint: str, api_key: str | None) -> CompletionClient: ...  # noqa: N802 - a class
+class OpenAiClientFactory:
+    """Factory of clients based on the openai SDK, which it imports at the first call."""
+
+    async def create(self, endpoint: str, api_key: str | None) -> CompletionClient:
+        """Return a client; runs in a thread, because the import takes 0.3 s."""
+        return await asyncio.to_thread(self._create, endpoint, api_key)
+
+    def _create(self, endpoint: str, api_key: str | None) -> CompletionClient:
+        return import_client_class()(endpoint, api_key)
 
 
 class OpenAiModel:
     """The configured models, each through the client for its endpoint and key."""
 
     def __init__(self) -> None:
-        self._clients = ClientPool(_make_client)
+        self._clients = ClientPool(OpenAiClientFactory())
 
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
         """Post the prompt and parse the response; raises RateLimited or ModelFailed."""
@@ -46,13 +52,3 @@ class OpenAiModel:
     async def close(self) -> None:
         """Close the connections to the providers."""
         await self._clients.close()
-
-
-async def _make_client(endpoint: str, api_key: str | None) -> CompletionClient:
-    return await asyncio.to_thread(_build_client, endpoint, api_key)
-
-
-def _build_client(endpoint: str, api_key: str | None) -> CompletionClient:
-    # The only import of the SDK, lazy: see models/openai_sdk.py.
-    sdk = cast(_Sdk, import_without_types("choir_agent.models.openai_sdk"))
-    return sdk.SdkClient(endpoint, api_key)

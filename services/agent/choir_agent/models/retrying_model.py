@@ -7,13 +7,12 @@ billed. Rate limits are handled in `lanes/think`, which notifies the user.
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import structlog
 
 from choir_agent.models.model import ChatModel, Completion, NoModelResponse
 from choir_agent.prompt.prompt_assembler import Prompt
-from choir_agent.settings import CurrentSettings
+from choir_agent.settings import SettingsSource
 from choir_common.wire.config import ModelConfig
 
 log = structlog.get_logger("choir.agent.model")
@@ -26,10 +25,10 @@ LONGEST_PAUSE_S = 30.0
 class RetryingModel:
     """A model that retries calls without a response, with growing pauses."""
 
-    def __init__(self, model: ChatModel, current: Callable[[], CurrentSettings]) -> None:
+    def __init__(self, model: ChatModel, settings: SettingsSource) -> None:
         """Wrap a model; the first pause is `rate_limit_retry_ms`, and each pause doubles the one before."""
         self._model = model
-        self._current = current
+        self._settings = settings
 
     async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
         """Return the model's output.
@@ -37,7 +36,7 @@ class RetryingModel:
         Raises NoModelResponse if the last retry got no response either, and all other errors of the model at
         once.
         """
-        now = self._current().settings
+        now = self._settings.current().settings
         pause_s = now.rate_limit_retry_ms / 1000
         retries = RETRIES if now.features.model_retries else 0
         for retry in range(1, retries + 1):

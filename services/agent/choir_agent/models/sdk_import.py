@@ -1,18 +1,21 @@
 """Import of the openai SDK without its response types, which Choir does not use.
 
-Called by `openai_model` for the import of `openai_sdk`. The response types are hundreds of pydantic models:
-12 MB and 0.3 s in every agent, for calls that `post` does not make. During the import, empty classes
-replace them; afterwards the replacements are removed, so that a later import gets the real types.
+The response types are hundreds of pydantic models: 12 MB and 0.3 s in every agent, for calls that `post` does
+not make. During the import, empty classes replace them; afterwards the replacements are removed, so that a
+later import gets the real types. An import hook is the only way: the SDK itself imports its types eagerly.
 """
 
-import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import structlog
+
+if TYPE_CHECKING:
+    from choir_agent.models.openai_sdk import OpenAiClient
 
 log = structlog.get_logger("choir.agent.model")
 
@@ -31,9 +34,9 @@ class _StubModule(ModuleType):
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = type(name, (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
-        setattr(self, name, made)
-        return made
+        stub = type(name, (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
+        setattr(self, name, stub)
+        return stub
 
 
 class _StubFinder(MetaPathFinder, Loader):
@@ -53,25 +56,31 @@ class _StubFinder(MetaPathFinder, Loader):
         pass
 
 
-def _forget(which: Callable[[str], bool]) -> None:
-    for module in [module for module in sys.modules if which(module)]:
-        del sys.modules[module]
-
-
-def import_without_types(name: str) -> ModuleType:
-    """Import the module `name`, which imports the SDK; on failure import the complete SDK."""
+def import_client_class() -> "type[OpenAiClient]":
+    """Return the client class, which imports the SDK; on failure import the complete SDK."""
     if SDK in sys.modules:
-        return importlib.import_module(name)
+        return _import_client()
     finder = _StubFinder()
     sys.meta_path.insert(0, finder)
     try:
-        return importlib.import_module(name)
+        return _import_client()
     except (ImportError, AttributeError, TypeError) as error:
         log.warning("the SDK needs its types to load; loading it whole", reason=str(error))
-        _forget(lambda module: module == SDK or module.startswith(f"{SDK}."))
+        _forget(name for name in sys.modules if name == SDK or name.startswith(f"{SDK}."))
         sys.meta_path.remove(finder)
-        return importlib.import_module(name)
+        return _import_client()
     finally:
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
-        _forget(lambda module: isinstance(sys.modules[module], _StubModule))
+        _forget(name for name, module in sys.modules.items() if isinstance(module, _StubModule))
+
+
+def _import_client() -> "type[OpenAiClient]":
+    from choir_agent.models.openai_sdk import OpenAiClient  # noqa: PLC0415 - time and memory, see above
+
+    return OpenAiClient
+
+
+def _forget(names: Iterable[str]) -> None:
+    for name in list(names):
+        del sys.modules[name]

@@ -6,7 +6,8 @@ appears only in tool messages and as quotations.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import orjson
 
@@ -29,8 +30,13 @@ from choir_common.wire.memory_recall import REMINDERS_HEADING, Reminder
 from choir_common.wire.model import JsonObject
 from choir_common.wire.provider_fields import ProviderFields
 
-ToolNameResolver = Callable[[str], str | None]
-"""Maps a tool's canonical name to the name that the model knows; None for an unknown tool."""
+
+class ToolNames(Protocol):
+    """Names of tools as the model knows them."""
+
+    def model_name(self, name: str) -> str | None:
+        """Return the model's name for a canonical name, or None for an unknown tool."""
+
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
@@ -117,7 +123,7 @@ USED_TOOLS = "(used tools)"
 def step_messages(
     events: Sequence[CommittedEvent],
     lane: str,
-    model_name: ToolNameResolver,
+    tool_names: ToolNames,
     history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
 ) -> list[bytes]:
     """Render the events of one step; each result directly follows its call, whatever came in between."""
@@ -129,10 +135,10 @@ def step_messages(
             case ModelOutput() as output:
                 fields = history.fields_of(event.rev, output.provider_fields)
                 if output.tool_calls and history.is_text_only(event.rev, output.provider_fields):
-                    messages += _plain(output, results, lane, model_name)
+                    messages += _plain(output, results, lane, tool_names)
                     continue
                 ids = _ids(output, fields)
-                messages.append(_assistant(output, ids, fields, model_name))
+                messages.append(_assistant(output, ids, fields, tool_names))
                 for call, own in zip(output.tool_calls, ids, strict=True):
                     messages.append(_tool(own, results.get(call.call_id), lane))
             case Reply(text=text):
@@ -218,14 +224,14 @@ def _assistant(
     output: ModelOutput,
     ids: Sequence[str],
     fields: ProviderFields | None,
-    model_name: ToolNameResolver,
+    tool_names: ToolNames,
 ) -> bytes:
     message: JsonObject = {"role": "assistant", "content": output.text}
     if output.tool_calls:
         # Some providers refuse an empty text next to calls; all accept null.
         message["content"] = output.text or None
         message["tool_calls"] = [
-            _call(call, own, beside, model_name)
+            _call(call, own, beside, tool_names)
             for call, own, beside in zip(
                 output.tool_calls, ids, _call_fields(output, fields), strict=True
             )
@@ -233,12 +239,10 @@ def _assistant(
     return orjson.dumps(message if fields is None else {**message, **fields.message})
 
 
-def _call(
-    call: ToolCall, call_id: str, fields: JsonObject, model_name: ToolNameResolver
-) -> JsonObject:
+def _call(call: ToolCall, call_id: str, fields: JsonObject, tool_names: ToolNames) -> JsonObject:
     beside = fields.get("function")
     function = beside if isinstance(beside, dict) else {}
-    written = {"name": _name(call, model_name), "arguments": _arguments(call)}
+    written = {"name": _name(call, tool_names), "arguments": _arguments(call)}
     return {**fields, "id": call_id, "type": "function", "function": {**function, **written}}
 
 
@@ -258,19 +262,19 @@ def _plain(
     output: ModelOutput,
     results: Mapping[str, ToolResultCommitted],
     lane: str,
-    model_name: ToolNameResolver,
+    tool_names: ToolNames,
 ) -> list[bytes]:
     """Render calls and results as text, for a model that refuses calls without its own fields."""
     told = [PLAIN_CALLS]
     for call in output.tool_calls:
         content = _result_text(results.get(call.call_id), lane)
-        told.append(quote(f"{_name(call, model_name)} {_arguments(call)}\n{content}"))
+        told.append(quote(f"{_name(call, tool_names)} {_arguments(call)}\n{content}"))
     said = {"role": "assistant", "content": output.text or USED_TOOLS}
     return [orjson.dumps(said), orjson.dumps({"role": "user", "content": "\n\n".join(told)})]
 
 
-def _name(call: ToolCall, model_name: ToolNameResolver) -> str:
-    known = model_name(call.tool)
+def _name(call: ToolCall, tool_names: ToolNames) -> str:
+    known = tool_names.model_name(call.tool)
     return known or _NOT_IN_A_NAME.sub("_", call.tool)[:MAX_NAME] or "unknown"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from choir_agent.log.session_state import EDGE_LANE, SessionState, core_lane
 from choir_agent.prompt.event_messages import (
-    ToolNameResolver,
+    ToolNames,
     head_messages,
     step_messages,
     system_message,
@@ -43,13 +43,11 @@ class _Rendered:
 class PromptAssembler:
     """Prompt builder: instructions and identity, reference summary, window, and notes at the end."""
 
-    def __init__(
-        self, memory: WorkingMemory, static: StaticPrompts, model_name: ToolNameResolver
-    ) -> None:
+    def __init__(self, memory: WorkingMemory, static: StaticPrompts, tool_names: ToolNames) -> None:
         self._memory = memory
         self._edge = system_message(static.edge)
         self._core = system_message(static.core)
-        self._model_name = model_name
+        self._tool_names = tool_names
         self._rendered: dict[str, dict[int, _Rendered]] = {}
         self._summaries: dict[str, tuple[LaneSummary, list[bytes]]] = {}
         self._tools: dict[str, int] = {}
@@ -141,7 +139,7 @@ class PromptAssembler:
         # A step only grows; the bytes that were sent do not change.
         if known is not None and (known.events, known.history) == (len(step.events), history):
             return known
-        messages = step_messages(step.events, lane, self._model_name, history)
+        messages = step_messages(step.events, lane, self._tool_names, history)
         return _Rendered(len(step.events), history, messages)
 
     def _fixed_head(self, window: LaneWindow) -> list[bytes]:

@@ -1,14 +1,12 @@
 """Rules for moving between the states of a skill. Pure.
 
 Called by the skill tools (`start_skill`, `rule_on_transition`) and by the lanes before each model call
-(`settle`). The
-model proposes, the engine decides, the arbiter appends; nothing here runs a tool or waits.
+(`settle`). The model proposes, the engine decides, the arbiter appends; nothing here runs a tool or waits.
 
 A crash may interrupt a lane between any two events. Each event names the call that caused it and the state
-keeps that id, so a call that runs again finds its own id, returns the same result and moves nothing. The
-end of a skill is not part of any call: `settle` sees the terminal state and ends the skill,
-however often
-it is called.
+keeps that id, so a call that runs again finds its own id, returns the same result and moves nothing. The end
+of a skill is not part of any call: `settle` sees the terminal state and ends the skill, however often it is
+called.
 """
 
 from dataclasses import dataclass
@@ -18,8 +16,8 @@ import orjson
 
 from choir_agent.log.session_state import SkillState
 from choir_agent.skills.current_step import ToolNameInPrompt, refusal_error
-from choir_agent.skills.shapes import schema_violations
 from choir_agent.skills.skill_spec import CANCEL, ERROR, SkillSpec, StateSpec
+from choir_common.json_schema import find_violations
 from choir_common.wire.events import SkillStarted, SkillStopped, SkillTransitioned
 from choir_common.wire.model import JsonObject
 
@@ -187,7 +185,7 @@ def _unfit(what: str, schema: JsonObject | None, value: JsonObject) -> list[str]
     size = len(orjson.dumps(value))
     if size > MAX_STEP_INPUT_BYTES:
         return [f"{what}: {size} bytes of JSON, of at most {MAX_STEP_INPUT_BYTES}"]
-    return [f"{what}: {fault}" for fault in schema_violations(schema, value)]
+    return [f"{what}: {fault}" for fault in find_violations(schema, value)]
 
 
 def _arrived(skill: SkillState, turn_id: str) -> SkillStopped:

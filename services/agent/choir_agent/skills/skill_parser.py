@@ -14,9 +14,9 @@ import re
 from collections.abc import Collection, Mapping, Set
 from typing import NoReturn
 
-from choir_agent.skills.shapes import schema_fault
 from choir_agent.skills.skill_spec import START_TOOL, SkillSpec, StateSpec, Transition
 from choir_common.errors import InvalidRequest
+from choir_common.json_schema import find_schema_fault
 from choir_common.wire.model import JsonObject
 
 
@@ -237,7 +237,7 @@ def _schema(where: str, value: object) -> JsonObject | None:
         return None
     if not isinstance(value, dict):
         raise InvalidSkill(where, f"must be a JSON Schema as an object, not {_kind(value)}")
-    fault = schema_fault(value)
+    fault = find_schema_fault(value)
     if fault is not None:
         raise InvalidSkill(where, f"is not a valid JSON Schema: {fault}")
     return value

@@ -5,10 +5,11 @@ the startup: an agent never runs with a part of its skills.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
+from typing import Protocol
 
 import orjson
 
@@ -21,7 +22,12 @@ SKILL_DIRECTORIES = ("skills/global", "skills", "skills/agent")
 """Directories below /choir, in order: each overrides skills of the same name in earlier ones and
 built-in skills."""
 MAX_SKILLS = 500
-Source = tuple[str, Callable[[], bytes]]
+
+
+class SkillSource(Protocol):
+    """A skill file: on disk, or shipped in this package."""
+
+    def read_bytes(self) -> bytes: ...
 
 
 class SkillRegistry:
@@ -73,12 +79,14 @@ def load_skills(choir_dir: Path, known_tools: Collection[str]) -> SkillRegistry:
     return SkillRegistry(loaded.values())
 
 
-def _read_all(sources: Iterator[Source], known_tools: Collection[str]) -> dict[str, SkillSpec]:
+def _read_all(
+    sources: Iterator[tuple[str, SkillSource]], known_tools: Collection[str]
+) -> dict[str, SkillSpec]:
     found: dict[str, SkillSpec] = {}
     named: dict[str, str] = {}
-    for source, read in sources:
+    for source, file in sources:
         try:
-            spec = parse_skill(read(), known_tools)
+            spec = parse_skill(file.read_bytes(), known_tools)
         except InvalidSkill as error:
             raise StartupError(f"The skill {source} does not fit. {error.message}.") from error
         except OSError as error:
@@ -93,13 +101,13 @@ def _read_all(sources: Iterator[Source], known_tools: Collection[str]) -> dict[s
     return found
 
 
-def _built_in() -> Iterator[Source]:
+def _built_in() -> Iterator[tuple[str, SkillSource]]:
     shipped = files("choir_agent.skills").joinpath("builtin")
     for file in sorted(shipped.iterdir(), key=lambda file: file.name):
-        yield file.name, file.read_bytes
+        yield file.name, file
 
 
-def _on_disk(directory: Path) -> Iterator[Source]:
+def _on_disk(directory: Path) -> Iterator[tuple[str, SkillSource]]:
     try:
         paths = sorted(path for path in directory.iterdir() if path.suffix == ".json")
     except FileNotFoundError:
@@ -107,4 +115,4 @@ def _on_disk(directory: Path) -> Iterator[Source]:
     except OSError as error:
         raise StartupError(f"Cannot list the skills in {directory}: {error.strerror}.") from error
     for path in paths:
-        yield str(path), path.read_bytes
+        yield str(path), path

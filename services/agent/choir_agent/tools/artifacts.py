@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import orjson
@@ -21,6 +20,7 @@ from choir_agent.log.json_scrubbing import scrub_json
 from choir_agent.tools.staging import ARTIFACTS
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_common.redactor import Redactor
 from choir_common.wire.model import JsonObject
 
 log = structlog.get_logger("choir.agent.tools")
@@ -40,16 +40,16 @@ class _ArtifactFile:
 
 
 class ArtifactStore:
-    """The artifact files of one workspace; `clean` redacts secret values from a text."""
+    """The artifact files of one workspace, without secret values."""
 
     def __init__(
         self,
         workspace: Workspace,
-        clean: Callable[[str], str],
+        redactor: Redactor,
         max_total_bytes: int = MAX_TOTAL_BYTES,
     ) -> None:
         self._workspace = workspace
-        self._clean = clean
+        self._redactor = redactor
         self._max_total_bytes = max_total_bytes
 
     def keep(self, output: JsonObject) -> str | None:
@@ -70,9 +70,11 @@ class ArtifactStore:
     def _cleaned(self, value: JsonValue) -> JsonValue:
         match value:
             case str():
-                return self._clean(value)
+                return self._redactor.redact(value)
             case dict():
-                return {self._clean(key): self._cleaned(item) for key, item in value.items()}
+                return {
+                    self._redactor.redact(key): self._cleaned(item) for key, item in value.items()
+                }
             case list():
                 return [self._cleaned(item) for item in value]
         return value

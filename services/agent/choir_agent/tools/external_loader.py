@@ -13,13 +13,13 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from choir_agent.skills.shapes import schema_fault
 from choir_agent.tools import sandbox_exec
 from choir_agent.tools.external_tool import TIMEOUT_MARGIN_MS, ExternalTool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_common.errors import StartupError
+from choir_common.json_schema import find_schema_fault
 from choir_common.wire.tool_manifest import ToolManifestFile
 from choir_common.wire.validation_messages import error_messages
 
@@ -90,7 +90,7 @@ def _load(path: Path, top: Path, children: ProgramRunner) -> ExternalTool:
         raise _InvalidManifest("llm.name: names in `choir.` are Choir's own")
     if read.llm.parameters.get("type") != "object":
         raise _InvalidManifest("llm.parameters: must be a schema of type object")
-    fault = schema_fault(read.llm.parameters)
+    fault = find_schema_fault(read.llm.parameters)
     if fault:
         raise _InvalidManifest(f"llm.parameters: {fault}")
     executable = _executable(path, top, read.runtime.exec_path)

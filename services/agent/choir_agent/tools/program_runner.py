@@ -9,10 +9,11 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools import sandbox_exec
@@ -46,6 +47,12 @@ class Program:
     """The only paths it may read, unless empty; relative ones are relative to `cwd`."""
 
 
+class GitEnvironment(Protocol):
+    """Access to the agent's git identity."""
+
+    def environment(self) -> Mapping[str, str]: ...
+
+
 class ProgramRunner:
     """Runs programs for tools and tracks their process ids."""
 
@@ -54,13 +61,17 @@ class ProgramRunner:
         workspace: Path,
         tmp_dir: str,
         own: OwnChildProcesses | None = None,
-        git_environment: Callable[[], Mapping[str, str]] = dict,
+        git: GitEnvironment | None = None,
     ) -> None:
-        """Set where programs run; `own` are the agent's own child processes, which are never orphans."""
+        """Set where programs run.
+
+        `own` are the agent's own child processes, which are never orphans. `git` is for programs that may use
+        the agent's git identity.
+        """
         self._workspace = workspace
         self._tmp_dir = tmp_dir
         self._own = own or OwnChildProcesses()
-        self._git_environment = git_environment
+        self._git = git
         self._running: dict[int, str] = {}
         self._starting = 0
         self._setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
@@ -107,7 +118,7 @@ class ProgramRunner:
             "TERM": "dumb",
             "TMPDIR": self._tmp_dir,
             CALL_ID: program.call_id,
-            **(self._git_environment() if program.with_git else {}),
+            **(self._git.environment() if self._git and program.with_git else {}),
             **program.environment,
         }
 

@@ -6,10 +6,8 @@ names contain them, too.
 """
 
 import hashlib
-import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Protocol, cast
 
 import orjson
 
@@ -18,19 +16,12 @@ from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.model_view import model_name, model_view
 from choir_agent.tools.tool import Tool
 from choir_common.errors import StartupError
+from choir_common.json_schema import SchemaValidator
 from choir_common.wire.model import JsonObject
 
 # A lane's view is needed at every model call; there are few distinct skill states and job
 # constraints.
 MAX_VIEWS = 64
-
-
-class _Schemas(Protocol):
-    def faults(self, name: str, arguments: JsonObject) -> list[str]: ...
-
-
-class _SchemasModule(Protocol):
-    def Schemas(self, parameters: Mapping[str, JsonObject]) -> _Schemas: ...  # noqa: N802 - a class
 
 
 class ToolRegistry:
@@ -42,7 +33,7 @@ class ToolRegistry:
         self._canonical |= {model_name(name): name for name in self._tools}
         if len(self._canonical) != 2 * len(tools):
             raise StartupError("Two tools have names that a model could not tell apart.")
-        self._schemas: _Schemas | None = None
+        self._validators: dict[str, SchemaValidator] = {}
         self._views: dict[tuple[bool, frozenset[str] | None, frozenset[str]], bytes] = {}
         manifests = [self._tools[name].manifest for name in sorted(self._tools)]
         self.manifest_hash = hashlib.sha256(
@@ -105,13 +96,12 @@ class ToolRegistry:
         return sorted(map(model_name, shown))
 
     def faults(self, name: str, arguments: JsonObject) -> list[str]:
-        """Return the schema violations of a call as texts. The first call loads the validator, which
-        takes time."""
-        if self._schemas is None:
-            # schemas.py has the reason for the late import; checks run in a thread, so nothing
-            # waits for it.
-            module = cast(_SchemasModule, importlib.import_module("choir_agent.tools.schemas"))
-            self._schemas = module.Schemas(
-                {name: tool.manifest.llm.parameters for name, tool in self._tools.items()}
-            )
-        return self._schemas.faults(name, arguments)
+        """Return the schema violations of a call as texts.
+
+        Blocks: the first call imports the validator library, so the arbiter calls this in a thread.
+        """
+        validator = self._validators.get(name)
+        if validator is None:
+            parameters = self._tools[name].manifest.llm.parameters
+            validator = self._validators[name] = SchemaValidator(parameters, root="input")
+        return [*validator.violations(arguments)]

@@ -1,8 +1,7 @@
 """Token estimates before a call, from bytes and from the count of the lane's last prompt.
 
-Used by `compaction` for the size of a window, and by `metered` to reserve budget. See
-docs/decisions/0013
-for the rules of counting.
+Used by `compaction` for the size of a window, and by `metered` to reserve budget. See docs/decisions/0013 for
+the rules of counting.
 """
 
 from typing import Protocol

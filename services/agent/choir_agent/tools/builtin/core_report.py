@@ -4,10 +4,9 @@ Called by the arbiter for core jobs. After `need_info` the job pauses until the 
 answer; the pause follows from the state that this event creates.
 """
 
-from collections.abc import Callable
 from typing import get_args
 
-from choir_agent.log.session_state import JobState, SessionState
+from choir_agent.log.session_state import JobState, SessionStateSource
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.wire.events import CoreReported, CoreReportKind
@@ -46,12 +45,12 @@ class CoreReportTool:
 
     manifest = MANIFEST
 
-    def __init__(self, state: Callable[[], SessionState]) -> None:
-        self._state = state
+    def __init__(self, session: SessionStateSource) -> None:
+        self._session = session
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Record the report; raises ToolFailed if the job has ended in the meantime."""
-        work = self._state().find_work(context.turn_id)
+        work = self._session.state.find_work(context.turn_id)
         if not isinstance(work, JobState):
             raise ToolFailed("no_such_job", "Only a running core job can report.")
         kind = next(kind for kind in KINDS if kind == arguments["kind"])

@@ -6,17 +6,17 @@ that a crash interrupted does not start a second job.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import orjson
 
 from choir_agent.budgets.limits import core_job_refusal
 from choir_agent.locks.claim import EDGE_EFFECTS
-from choir_agent.log.session_state import SessionState
-from choir_agent.skills.shapes import schema_fault
+from choir_agent.log.session_state import SessionState, SessionStateSource
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.clock import Clock
+from choir_common.json_schema import find_schema_fault
 from choir_common.wire.config import AgentSettings, Budgets
 from choir_common.wire.events import ContextBundle, CoreStarted, ToolConstraints, Verbosity
 from choir_common.wire.model import JsonObject
@@ -95,16 +95,16 @@ class CoreSpawnTool:
     manifest = MANIFEST
 
     def __init__(
-        self, state: Callable[[], SessionState], tools_of_jobs: Iterable[str], clock: Clock
+        self, session: SessionStateSource, tools_of_jobs: Iterable[str], clock: Clock
     ) -> None:
         """Create the tool; `tools_of_jobs` are the canonical names of all tools that core jobs may use."""
-        self._state = state
+        self._session = session
         self._clock = clock
         self._tools_of_jobs = {name.replace(".", "_"): name for name in tools_of_jobs}
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Start the job; raises ToolFailed if that is not allowed."""
-        state, job_id = self._state(), f"job_{context.call_id.removeprefix('call_')}"
+        state, job_id = self._session.state, f"job_{context.call_id.removeprefix('call_')}"
         name = str(arguments["job_name"])
         output: JsonObject = {"job_name": name, "job_id": job_id, "status": "started"}
         # An open job, or one that has ended since: its report is due only after this turn.
@@ -147,7 +147,7 @@ class CoreSpawnTool:
             raise ToolFailed("too_large", message)
         schema = arguments.get("output_schema")
         wanted = schema if isinstance(schema, dict) and schema else None
-        fault = None if wanted is None else schema_fault(wanted)
+        fault = None if wanted is None else find_schema_fault(wanted)
         if fault is not None:
             raise ToolFailed("bad_schema", f"output_schema is no JSON Schema: {fault}")
         if wanted is not None and len(orjson.dumps(wanted)) > MAX_BUNDLE_BYTES:

@@ -5,7 +5,7 @@ unread.
 """
 
 from choir_agent.tools.mail.account import mail_account
-from choir_agent.tools.mail.loading import load_imap
+from choir_agent.tools.mail.loading import open_mailbox
 from choir_agent.tools.mail.requests import FOLDER, parse_folder, parse_query
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
@@ -51,8 +51,7 @@ class EmailCheckTool:
         account = mail_account(context)
         since_given = "since_uid" in arguments or "since_date" in arguments
         query = parse_query({**arguments, "unread": not since_given})
-        imap = await load_imap()
-        mailbox = imap.Mailbox(account, parse_folder(arguments))
+        mailbox = await open_mailbox(account, parse_folder(arguments))
         output = await mailbox.list(query, LIMIT)
         return ToolOutput(
             output, f"{output['count']} messages fit, {output['unread_in_folder']} are unread"

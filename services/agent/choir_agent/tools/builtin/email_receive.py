@@ -5,7 +5,7 @@ call sets `mark_read`. Attachments are saved in `.choirtmp/recv/` under safe fil
 """
 
 from choir_agent.tools.mail.account import mail_account
-from choir_agent.tools.mail.loading import load_imap
+from choir_agent.tools.mail.loading import open_mailbox
 from choir_agent.tools.mail.requests import (
     FOLDER,
     MessageRequest,
@@ -78,8 +78,7 @@ class EmailReceiveTool:
         """List messages or read one; raises ToolFailed with the server's error."""
         account = mail_account(context)
         query = parse_query(arguments)
-        imap = await load_imap()
-        mailbox = imap.Mailbox(account, parse_folder(arguments))
+        mailbox = await open_mailbox(account, parse_folder(arguments))
         uid = parse_int(arguments, "uid")
         if uid is None:
             limit = parse_int(arguments, "limit") or DEFAULT_LIMIT

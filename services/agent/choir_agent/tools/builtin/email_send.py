@@ -5,7 +5,7 @@ Message-ID is derived from the call's id, so that a duplicate is recognisable.
 """
 
 from choir_agent.tools.mail.account import mail_account
-from choir_agent.tools.mail.loading import load_smtp
+from choir_agent.tools.mail.loading import send_mail
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_agent.tools.workspace import Workspace
@@ -75,8 +75,7 @@ class EmailSendTool:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Send the mail; raises ToolFailed with the server's error, or if the outcome is unknown."""
         account = mail_account(context)
-        smtp = await load_smtp()
-        output = await smtp.deliver(account, self._workspace, context.call_id, arguments)
+        output = await send_mail(account, self._workspace, context.call_id, arguments)
         recipients = output["recipients"]
         count = len(recipients) if isinstance(recipients, list) else 0
         return ToolOutput(output, f"sent to {count} recipients")

@@ -4,10 +4,8 @@ Called by the arbiter without locks, after the commitment is durable. The host a
 call_id.
 """
 
-from collections.abc import Callable
-
 from choir_agent.control_client.control_client import ControlClient
-from choir_agent.log.session_state import SessionState
+from choir_agent.log.session_state import SessionStateSource
 from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
@@ -48,13 +46,13 @@ class MemoryUpsertTool:
 
     manifest = MANIFEST
 
-    def __init__(self, control: ControlClient, state: Callable[[], SessionState]) -> None:
+    def __init__(self, control: ControlClient, session: SessionStateSource) -> None:
         self._control = control
-        self._state = state
+        self._session = session
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Write the document; raises ToolFailed with the host's error."""
-        work = self._state().find_work(context.turn_id)
+        work = self._session.state.find_work(context.turn_id)
         # Not an argument of the model: a web page may have persuaded it to write.
         outside = work is not None and work.read_outside
         given: JsonObject = {**arguments, "outside": True} if outside else arguments

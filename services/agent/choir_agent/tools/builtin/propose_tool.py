@@ -1,10 +1,9 @@
 """`choir.propose.tool`: propose a new tool to a human.
 
-Called by the arbiter without locks; nothing is executed. Submits through `proposals.submit`. A
-human who approves the proposal writes the tool and registers it.
+Nothing is executed. A human who approves the proposal writes the tool and registers it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
@@ -102,16 +101,16 @@ class ProposeToolTool:
 
     manifest = MANIFEST
 
-    def __init__(self, control: ControlClient, known: Callable[[], Collection[str]]) -> None:
+    def __init__(self, control: ControlClient, known_tools: Collection[str]) -> None:
         self._control = control
-        self._known = known
+        self._known_tools = known_tools
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Submit the proposal; raises ToolFailed for an invalid manifest."""
         manifest = arguments["manifest"]
         if not isinstance(manifest, dict):
             raise ToolFailed("bad_input", "manifest is an object.")
-        name = validate_tool_proposal(manifest, str(arguments["behaviour"]), self._known())
+        name = validate_tool_proposal(manifest, str(arguments["behaviour"]), self._known_tools)
         return await submit_proposal(
             self._control, context, "tool", f"the new tool {name}", arguments
         )

@@ -45,8 +45,7 @@ class Mailbox:
     def __init__(self, account: MailAccount, folder: str) -> None:
         self._account = account
         self._folder = folder
-        self._client: imaplib.IMAP4 | None = None
-        self._cancelled = False
+        self._socket = _SocketCloser()
 
     async def list(self, query: MailQuery, limit: int) -> JsonObject:
         """Count the messages that match the query and summarise the newest of them."""
@@ -64,14 +63,14 @@ class Mailbox:
         try:
             return await asyncio.shield(visit)
         except asyncio.CancelledError:
-            self._close_socket()
+            self._socket.close()
             # A thread cannot be cancelled; closing its socket makes it fail soon.
             await asyncio.wait({visit}, timeout=CANCEL_TIMEOUT_S)
             raise
 
     def _blocking(self, work: Callable[[BaseMailBox], T], read_only: bool) -> T:
         with _explained(self._account.imap, self._folder):
-            box = _MailboxConnection(self._account.imap, self._register_client)
+            box = _MailboxConnection(self._account.imap, self._socket)
             try:
                 self._log_in(box)
                 box.folder.set(self._folder, readonly=read_only)
@@ -85,17 +84,6 @@ class Mailbox:
             box.login(user, password, initial_folder=None)
         else:
             box.login_utf8(user, password, initial_folder=None)
-
-    def _register_client(self, client: imaplib.IMAP4) -> None:
-        self._client = client
-        if self._cancelled:
-            self._close_socket()
-
-    def _close_socket(self) -> None:
-        self._cancelled = True
-        if self._client is not None:
-            with contextlib.suppress(OSError):
-                self._client.sock.shutdown(socket.SHUT_RDWR)
 
     def _list(self, box: BaseMailBox, query: MailQuery, limit: int) -> JsonObject:
         status = box.folder.status(self._folder, ["MESSAGES", "UNSEEN", "UIDNEXT", "UIDVALIDITY"])
@@ -135,48 +123,69 @@ class Mailbox:
         return {"folder": self._folder, **told}
 
 
+class _SocketCloser:
+    """Closes the socket of a client from another thread, also one that is opened later."""
+
+    def __init__(self) -> None:
+        self._client: imaplib.IMAP4 | None = None
+        self._cancelled = False
+
+    def register(self, client: imaplib.IMAP4) -> None:
+        """Set the client whose socket is open now."""
+        self._client = client
+        if self._cancelled:
+            self.close()
+
+    def close(self) -> None:
+        """Shut down the socket, now or as soon as there is one."""
+        self._cancelled = True
+        if self._client is not None:
+            with contextlib.suppress(OSError):
+                self._client.sock.shutdown(socket.SHUT_RDWR)
+
+
 class _ImapClient(imaplib.IMAP4):
-    """An IMAP client that passes itself to `show` when its socket is open.
+    """An IMAP client that registers itself with `closer` when its socket is open.
 
     The constructor already talks to the server, so a cancelled call needs the socket before it
     returns.
     """
 
-    def __init__(self, server: MailServer, show: Callable[[imaplib.IMAP4], None]) -> None:
-        self._show = show
+    def __init__(self, server: MailServer, closer: _SocketCloser) -> None:
+        self._closer = closer
         super().__init__(server.host, server.port, RESPONSE_TIMEOUT_S)
 
     def open(self, host: str = "", port: int = 143, timeout: float | None = None) -> None:
         super().open(host, port, timeout)
-        self._show(self)
+        self._closer.register(self)
 
 
 class _ImapTlsClient(imaplib.IMAP4_SSL):
     """The same over TLS from the start."""
 
-    def __init__(self, server: MailServer, show: Callable[[imaplib.IMAP4], None]) -> None:
-        self._show = show
+    def __init__(self, server: MailServer, closer: _SocketCloser) -> None:
+        self._closer = closer
         context = ssl.create_default_context()
         super().__init__(server.host, server.port, ssl_context=context, timeout=RESPONSE_TIMEOUT_S)
 
     def open(self, host: str = "", port: int | None = 993, timeout: float | None = None) -> None:
         super().open(host, port, timeout)
-        self._show(self)
+        self._closer.register(self)
 
 
 class _MailboxConnection(BaseMailBox):
     """A mailbox connection with the account's security setting."""
 
-    def __init__(self, server: MailServer, show: Callable[[imaplib.IMAP4], None]) -> None:
-        self._server, self._show = server, show
+    def __init__(self, server: MailServer, closer: _SocketCloser) -> None:
+        self._server, self._closer = server, closer
         super().__init__()
 
     def _get_mailbox_client(self) -> imaplib.IMAP4:
         match self._server.security:
             case "tls":
-                return _ImapTlsClient(self._server, self._show)
+                return _ImapTlsClient(self._server, self._closer)
             case "starttls":
-                client = _ImapClient(self._server, self._show)
+                client = _ImapClient(self._server, self._closer)
                 try:
                     client.starttls(ssl.create_default_context())
                 except BaseException:
@@ -185,7 +194,7 @@ class _MailboxConnection(BaseMailBox):
                     raise
                 return client
             case "none":
-                return _ImapClient(self._server, self._show)
+                return _ImapClient(self._server, self._closer)
 
 
 def _leave(box: BaseMailBox) -> None:

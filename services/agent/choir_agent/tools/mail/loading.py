@@ -1,46 +1,40 @@
-"""Import the mail libraries when a mail tool is first used: they take 5 MB of memory.
+"""Late import of the mail libraries: they take 5 MB, and most agents use no mail.
 
-Called by the mail tools; the only importer of `smtp` and `imap`. The import runs in a thread so
-that it does not delay a heartbeat.
+The import runs in a thread, so that it does not delay a heartbeat.
 """
 
 import asyncio
-import importlib
-from typing import Protocol, cast
+from typing import TYPE_CHECKING
 
 from choir_agent.tools.mail.account import MailAccount
-from choir_agent.tools.mail.requests import MailQuery, MessageRequest
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.model import JsonObject
 
-
-class Smtp(Protocol):
-    """The module `smtp`."""
-
-    async def deliver(
-        self, account: MailAccount, workspace: Workspace, call_id: str, arguments: JsonObject
-    ) -> JsonObject: ...
+if TYPE_CHECKING:
+    from choir_agent.tools.mail.imap import Mailbox
 
 
-class Mailbox(Protocol):
-    """The class `UpdateQueue` of the module `imap`."""
-
-    async def list(self, query: MailQuery, limit: int) -> JsonObject: ...
-
-    async def fetch(self, workspace: Workspace, extract: MessageRequest) -> JsonObject: ...
+async def open_mailbox(account: MailAccount, folder: str) -> "Mailbox":
+    """Return a mailbox; it connects at its first use."""
+    mailbox_class = await asyncio.to_thread(_import_mailbox)
+    return mailbox_class(account, folder)
 
 
-class Imap(Protocol):
-    """The module `imap`."""
+async def send_mail(
+    account: MailAccount, workspace: Workspace, call_id: str, arguments: JsonObject
+) -> JsonObject:
+    """Send a mail; raises the errors of `smtp.send_mail`."""
+    await asyncio.to_thread(_import_smtp)
+    from choir_agent.tools.mail import smtp  # noqa: PLC0415 - memory, see above
 
-    def Mailbox(self, account: MailAccount, folder: str) -> Mailbox: ...  # noqa: N802 - a class
+    return await smtp.send_mail(account, workspace, call_id, arguments)
 
 
-async def load_smtp() -> Smtp:
-    """Return the module `smtp`."""
-    return cast(Smtp, await asyncio.to_thread(importlib.import_module, f"{__package__}.smtp"))
+def _import_mailbox() -> "type[Mailbox]":
+    from choir_agent.tools.mail.imap import Mailbox  # noqa: PLC0415 - memory, see above
+
+    return Mailbox
 
 
-async def load_imap() -> Imap:
-    """Return the module `imap`."""
-    return cast(Imap, await asyncio.to_thread(importlib.import_module, f"{__package__}.imap"))
+def _import_smtp() -> None:
+    import choir_agent.tools.mail.smtp  # noqa: F401, PLC0415 - memory, see above

@@ -19,9 +19,9 @@ from collections.abc import Collection
 import orjson
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from choir_agent.skills.shapes import schema_fault
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.tool import ToolFailed
+from choir_common.json_schema import find_schema_fault
 from choir_common.wire.config import Config, ModelConfig, VoiceProfileConfig, VoiceSettings
 from choir_common.wire.model import JsonObject
 from choir_common.wire.proposable_settings import PROPOSABLE, SELF, is_proposable, patch_leaves
@@ -90,7 +90,7 @@ def _check_parameters(parameters: object, runtime: JsonObject) -> None:
     where = "manifest.llm.parameters"
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         raise ToolFailed("bad_input", f'{where}: a JSON Schema with "type": "object" is needed.')
-    fault = schema_fault(parameters)
+    fault = find_schema_fault(parameters)
     if fault is not None:
         raise ToolFailed("bad_input", f"{where} is not a valid JSON Schema: {fault}")
     locks = runtime.get("locks", [])

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from choir_common.json_schema import find_schema_fault
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.skill_file import SkillFile
 from choir_common.wire.tool_manifest import ToolManifestFile
@@ -22,7 +23,6 @@ MAX_IDENTITY_BYTES = 200_000
 MAX_DOCKERFILE_BYTES = 100_000
 IMAGE_TOOLS_DIR = PurePosixPath("/choir/tools")
 MAX_FAULTS_PER_FILE = 5
-MAX_FAULT_CHARS = 300
 W = TypeVar("W", bound=WireModel)
 
 
@@ -74,21 +74,9 @@ def _parse(tree: RepositoryTree, path: str, shape: type[W], most: int) -> W | st
 def _schema_faults(path: str, **schemas: JsonObject | None) -> Iterator[str]:
     """Yield the faults of the JSON Schemas in a file, by their place in it."""
     for field, schema in schemas.items():
-        fault = None if schema is None else _find_schema_fault(schema)
+        fault = None if schema is None else find_schema_fault(schema)
         if fault is not None:
             yield f"{path}: {field.replace('__', '.')}: not a JSON Schema: {fault}"
-
-
-def _find_schema_fault(schema: JsonObject) -> str | None:
-    """Return why a JSON Schema is invalid, or None."""
-    import jsonschema_rs  # noqa: PLC0415 - 6 MB, needed only once a repository is checked
-
-    try:
-        # offline: a repository's schema must not make us read files or addresses
-        jsonschema_rs.Draft202012Validator(schema, offline=True)
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        return str(error).splitlines()[0][:MAX_FAULT_CHARS]
-    return None
 
 
 def _tool_faults(tree: RepositoryTree, compiles: bool) -> Iterator[str]:
