@@ -16,22 +16,22 @@ class _Progress:
     """Printer of a line for every change of a child's phase."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[str, int]] = {}
+        self._shown: dict[str, tuple[str, int]] = {}
 
     def show(self, state: StackState) -> None:
         for name, child in state.children.items():
             now = (child.phase, child.restarts)
-            if self._told.get(name) != now and child.phase != "waiting":
-                self._told[name] = now
+            if self._shown.get(name) != now and child.phase != "waiting":
+                self._shown[name] = now
                 note = f": {child.note}" if child.note else ""
                 sys.stderr.write(f"{name} {child.phase}{note}\n")
-        if self._told.get("") != (state.phase, 0):
-            self._told[""] = (state.phase, 0)
+        if self._shown.get("") != (state.phase, 0):
+            self._shown[""] = (state.phase, 0)
             sys.stderr.write(f"stack {state.phase}; model: {state.model}\n")
 
 
 async def _run() -> None:
-    await run_until_signal(Stack(LocalSettings.load(), _Progress().show))
+    await run_until_signal(Stack(LocalSettings.load(), _Progress()))
 
 
 def main() -> int:

@@ -17,8 +17,7 @@ from choir_local.home import Home
 from choir_local.launch import open_log
 from choir_local.log_tail import read_log_tail
 from choir_local.settings import LocalSettings
-from choir_local.stack import OnChange
-from choir_local.stack_state import StackState, read_state
+from choir_local.stack_state import StackObserver, StackState, read_state
 
 READY_WITHIN = timedelta(minutes=3)  # initdb on a slow disk, and the first import of every service
 POLL_S = 0.05
@@ -26,7 +25,7 @@ POLL_S = 0.05
 
 async def start_detached(
     settings: LocalSettings,
-    on_change: OnChange | None = None,
+    observer: StackObserver | None = None,
     within: timedelta = READY_WITHIN,
 ) -> StackState:
     """Start a stack that outlives this process; return its state once everything is ready.
@@ -44,8 +43,8 @@ async def start_detached(
             state = _state_of(home, process.pid)
             if state is not None and state != shown:
                 shown = state
-                if on_change is not None:
-                    on_change(state)
+                if observer is not None:
+                    observer.show(state)
             if state is not None and state.phase == "ready":
                 return state
             if process.poll() is not None:

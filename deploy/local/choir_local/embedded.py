@@ -1,8 +1,7 @@
 """Base class of embedded servers that can run without a supervisor; shared by Postgres and NATS.
 
 `database.reach` and tests start servers directly; the supervisor uses `prepare` and `command` of the
-same
-ones.
+same ones.
 """
 
 import signal
@@ -41,6 +40,15 @@ class EmbeddedServer(ABC):
     async def is_ready(self, pid: int) -> bool:
         """Return whether the server with this pid is ready."""
 
+    async def prepare_command(self) -> Command:
+        """Prepare the server and return the command to start. Raises StartupError."""
+        await self.prepare()
+        return self.command()
+
+    async def is_alive(self, pid: int) -> bool:
+        """Return whether the running server with this pid still answers."""
+        return await self.is_ready(pid)
+
     @property
     def pid(self) -> int | None:
         """Return the pid of the server that `start` started."""
@@ -56,7 +64,7 @@ class EmbeddedServer(ABC):
         process = await launch(self.command(), log)
         self._process = process
         try:
-            await wait_ready(self.name, process, self.is_ready, self.ready_within, log)
+            await wait_ready(self.name, process, self, self.ready_within, log)
         except BaseException:
             await self.stop()
             raise

@@ -9,19 +9,24 @@ from asyncio.subprocess import Process
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol
 
-from choir_local.running import Ready
+
+class LivenessCheck(Protocol):
+    """Check of a running child."""
+
+    async def is_alive(self, pid: int) -> bool:
+        """Return whether the child with this pid still answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivenessProbe:
-    """Liveness check of a child.
+    """How often a child is checked, and how many failures count as a hang.
 
     Failed probes are counted instead of seconds: after a suspend of the machine or a pause of the supervisor,
     elapsed time is no evidence about the children.
     """
 
-    answers: Ready
     every: timedelta = timedelta(seconds=5)
     failures: int = 3
     """Number of consecutive failures after which the child counts as hung."""
@@ -33,30 +38,30 @@ class ReplacementBudget:
 
     most: int = 3
     within: timedelta = timedelta(minutes=10)
-    _taken: deque[float] = field(default_factory=deque)
+    _times: deque[float] = field(default_factory=deque)
 
     def try_use(self) -> bool:
         """Use one replacement; return False when all of the last `within` are used up."""
         now = time.monotonic()
-        while self._taken and now - self._taken[0] > self.within.total_seconds():
-            self._taken.popleft()
-        if len(self._taken) >= self.most:
+        while self._times and now - self._times[0] > self.within.total_seconds():
+            self._times.popleft()
+        if len(self._times) >= self.most:
             return False
-        self._taken.append(now)
+        self._times.append(now)
         return True
 
 
-async def wait_for_hang(process: Process, probe: LivenessProbe) -> bool:
+async def wait_for_hang(process: Process, check: LivenessCheck, probe: LivenessProbe) -> bool:
     """Return True once the child fails its probes, False once it has ended."""
-    ended = asyncio.ensure_future(process.wait())
-    failed = 0
+    exit_task = asyncio.ensure_future(process.wait())
+    failures = 0
     try:
-        while failed < probe.failures:
-            await asyncio.wait((ended,), timeout=probe.every.total_seconds())
-            if ended.done():
+        while failures < probe.failures:
+            await asyncio.wait((exit_task,), timeout=probe.every.total_seconds())
+            if exit_task.done():
                 return False
             # only consecutive failures count
-            failed = 0 if await probe.answers(process.pid) else failed + 1
-        return not ended.done()
+            failures = 0 if await check.is_alive(process.pid) else failures + 1
+        return not exit_task.done()
     finally:
-        ended.cancel()
+        exit_task.cancel()

@@ -1,14 +1,13 @@
 """Record of the real model of the last start: `data/model.json`.
 
-Written at each start with a real model: by `EmbeddedStack`, and in containers by
-`deploy/docker/prepare.py`. Without
-it, a key that was once set in the environment could be missing unnoticed, and the scripted rehearsal model
-would answer in place of the real one.
+Written at each start with a real model: by `Stack`, and in containers by
+`deploy/docker/prepare.py`. Without it, a key that was once set in the environment could be missing
+unnoticed, and the scripted rehearsal model would answer in place of the real one.
 """
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import Config, ModelConfig
@@ -22,9 +21,9 @@ DEFAULT_MODEL = "default"
 class ModelRecord(BaseModel):
     """The real model of the last start, and whether its user declined to store its key."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
-    description: str
+    description: str = Field(alias="words")
     """Description of the model for users."""
     config: ModelConfig
     keep_declined: bool = False
@@ -41,7 +40,7 @@ def read_record(path: Path) -> ModelRecord | None:
 
 def write_record(path: Path, record: ModelRecord) -> None:
     """Replace the record. Raises OSError."""
-    write_private(path, record.model_dump_json(indent=1))
+    write_private(path, record.model_dump_json(indent=1, by_alias=True))
 
 
 def record_choice(path: Path, choice: ModelChoice) -> None:
@@ -63,20 +62,20 @@ def find_missing_model(
 
     Return None if the rehearsal model was requested, with a score or CHOIR_MODEL_SOURCE.
     """
-    asked_for = settings.score is not None or settings.model_source == "rehearsal"
-    return None if asked_for or not choice.rehearsal else read_record(path)
+    is_requested = settings.score is not None or settings.model_source == "rehearsal"
+    return None if is_requested or not choice.rehearsal else read_record(path)
 
 
 def rehearsal_replaces_model_error(record: ModelRecord) -> StartupError:
     """Return the error for a start in which the rehearsal model would replace the real one."""
     name = record.config.secret
-    mend = (
+    remedy = (
         f"Set its key again, in the environment or for good with `choirctl secret set {name}`"
         if name
         else "Make it reachable again"
     )
     return StartupError(
-        f"The last start here was with {record.description}, which cannot be had now. {mend}, or add "
+        f"The last start here was with {record.description}, which cannot be had now. {remedy}, or add "
         "`models.default` to config.json. The scripted rehearsal model does not answer in its place; "
         "CHOIR_MODEL_SOURCE=rehearsal starts that on purpose."
     )
@@ -95,8 +94,8 @@ def configured_model(config: Config | None, settings: LocalSettings) -> ModelCho
         own = config.models.get(first.defaults.llm) if first else None
     if own is None:
         return None
-    words = f"{own.model} at {own.endpoint} (config.json)"
-    return ModelChoice(own, words, secrets=environment_keys(settings))
+    description = f"{own.model} at {own.endpoint} (config.json)"
+    return ModelChoice(own, description, secrets=environment_keys(settings))
 
 
 def uses_default(config: Config) -> bool:

@@ -61,42 +61,47 @@ class EmbeddedPostgres(EmbeddedServer):
     ready_within = timedelta(minutes=2)  # crash recovery after a long run replays the log first
     stop_within = timedelta(seconds=15)
 
-    def __init__(self, places: PostgresPaths, password: str) -> None:
-        super().__init__(places.log)
-        self._places = places
+    def __init__(
+        self, paths: PostgresPaths, password: str, *, reset_password: bool = False
+    ) -> None:
+        """`reset_password` gives an existing cluster this password at the first start."""
+        super().__init__(paths.log)
+        self._paths = paths
         self._password = password
+        self._reset_password = reset_password
         self._cluster: Cluster | None = None
 
     @property
     def dsn(self) -> str:
         """Return the DSN of the database `choir`, without the password."""
-        return f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._places.socket_dir}"
+        return f"postgresql://{SUPERUSER}@/{DATABASE}?host={self._paths.socket_dir}"
 
-    async def prepare(self, *, reset_password: bool = False) -> None:
-        """Create the cluster or check the existing one; `reset_password` sets a new password.
+    async def prepare(self) -> None:
+        """Create the cluster or check the existing one.
 
         Raises StartupError, with nothing changed, if the data directory is unsuitable or in use.
         """
-        places = self._places
-        check_socket_path(places.socket_dir / f"{SOCKET_FILE}.lock")
-        found = read_major_version(places.data_dir)
+        paths = self._paths
+        check_socket_path(paths.socket_dir / f"{SOCKET_FILE}.lock")
+        version = read_major_version(paths.data_dir)
         if self._cluster is None:
-            binaries = await asyncio.to_thread(find_postgres_binaries, places.binaries, found)
+            binaries = await asyncio.to_thread(find_postgres_binaries, paths.binaries, version)
             identity = await asyncio.to_thread(unprivileged_identity)
-            self._cluster = Cluster(places.data_dir, binaries, identity)
-        if found is None:
-            places.data_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._cluster = Cluster(paths.data_dir, binaries, identity)
+        if version is None:
+            paths.data_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             await self._cluster.create(self._password)
         else:
-            check_major_version(places.data_dir, found, self._cluster.binaries)
-            await release_directory(places.data_dir)
-            self._cluster.change_owner(places.data_dir)
-            if reset_password:
+            check_major_version(paths.data_dir, version, self._cluster.binaries)
+            await release_directory(paths.data_dir)
+            self._cluster.change_owner(paths.data_dir)
+            if self._reset_password:
                 await self._cluster.set_password(self._password)
+        self._reset_password = False
         self._prepare_sockets(self._cluster)
 
     def _prepare_sockets(self, cluster: Cluster) -> None:
-        directory = self._places.socket_dir
+        directory = self._paths.socket_dir
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
         cluster.change_owner(directory)
@@ -108,15 +113,15 @@ class EmbeddedPostgres(EmbeddedServer):
         if self._cluster is None:
             raise RuntimeError("prepare() comes before command()")
         settings = _settings(
-            self._places.socket_dir,
+            self._paths.socket_dir,
             self._cluster.binaries.major,
-            max_locks_per_transaction(self._places.data_dir),
+            max_locks_per_transaction(self._paths.data_dir),
         )
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         return Command(
             argv=(
                 self._cluster.binaries.program("postgres"),
-                *("-D", str(self._places.data_dir), "-p", str(PORT)),
+                *("-D", str(self._paths.data_dir), "-p", str(PORT)),
                 *options,
             ),
             env=clean_environment(TZ="UTC"),
@@ -127,7 +132,7 @@ class EmbeddedPostgres(EmbeddedServer):
     async def is_ready(self, pid: int) -> bool:
         """Return whether the server with this pid accepts connections."""
         try:
-            lines = (self._places.data_dir / "postmaster.pid").read_text().splitlines()
+            lines = (self._paths.data_dir / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
         return len(lines) >= 8 and lines[0] == str(pid) and lines[-1].strip() == "ready"

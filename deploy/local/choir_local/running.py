@@ -3,8 +3,8 @@
 import asyncio
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Protocol
 
 from choir_common.errors import StartupError
 from choir_local.child_log import ChildLog
@@ -13,21 +13,25 @@ from choir_local.log_tail import read_log_tail
 POLL_FIRST_S = 0.005
 POLL_MOST_S = 0.05
 
-Ready = Callable[[int], Awaitable[bool]]
-"""Returns whether the child with this pid is ready; called repeatedly."""
+
+class ReadinessCheck(Protocol):
+    """Check of a starting child; called repeatedly."""
+
+    async def is_ready(self, pid: int) -> bool:
+        """Return whether the child with this pid is ready."""
 
 
 async def wait_ready(
-    name: str, process: Process, ready: Ready, within: timedelta, log: ChildLog
+    name: str, process: Process, check: ReadinessCheck, within: timedelta, log: ChildLog
 ) -> None:
-    """Return when `ready` returns True.
+    """Return when `check` reports that the child is ready.
 
     Raises StartupError with the end of `log` if the child ends first or `within` has passed.
     """
     pause = POLL_FIRST_S
     try:
         async with asyncio.timeout(within.total_seconds()):
-            while not await ready(process.pid):
+            while not await check.is_ready(process.pid):
                 if process.returncode is not None:
                     await log.wait_complete()
                     raise StartupError(

@@ -1,18 +1,19 @@
 """Table of the children: the processes of the embedded stack, with their settings and secrets.
 
-Used by `EmbeddedStack`, run by `Supervisor`. A service gets its settings as `CHOIR_*` variables, and only
-the secrets
-it needs, as one JSON object on its standard input.
+Used by `Stack`, run by `Supervisor`. A service gets its settings as `CHOIR_*` variables, and only the
+secrets it needs, as one JSON object on its standard input.
 """
 
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
+from typing import ClassVar
 
 import orjson
 
@@ -28,7 +29,6 @@ from choir_local.liveness import LivenessProbe
 from choir_local.model_choice import ModelChoice
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres
-from choir_local.running import Ready
 from choir_local.settings import LocalSettings
 from choir_local.stack_secrets import (
     NATS_TOKEN,
@@ -40,15 +40,20 @@ from choir_local.stack_secrets import (
 from choir_local.supervisor import ChildSpec
 
 POSTGRES = "postgres"
-ASK_S = 5.0
-PROBE_WITHIN_S = 10.0  # a busy machine answers late; a hung process does not answer at all
+READY_REQUEST_S = 5.0
+ALIVE_REQUEST_S = 10.0  # a busy machine answers late; a hung process does not answer at all
 DEGRADED_AFTER_S = 10.0
+# Variables that control's git needs: the user's ssh-agent, proxy and certificates. Agents do not get them.
+GIT_VARIABLES = (
+    *("SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"),
+    *("ALL_PROXY", "all_proxy"),
+)
 PYTHON = (sys.executable, "-P", "-m")  # -P: the working directory is not searched for modules
 
 
-@dataclass(slots=True)
-class StackParts:
-    """Inputs for building the children."""
+@dataclass(frozen=True, slots=True)
+class StackSetup:
+    """What one start of the stack has chosen: servers, model, addresses and secrets."""
 
     home: Home
     settings: LocalSettings
@@ -61,19 +66,28 @@ class StackParts:
     http_port: int
     configured_postgres: PostgresAddress | None = None
     """Address of the database in config.json; if set, no server is run here."""
-    postgres_prepared: bool = False
 
     @property
     def postgres_dsn(self) -> str:
         """Return the database's DSN for the services, without the password."""
-        found = self.configured_postgres
-        return found.dsn if found else self.postgres.dsn
+        address = self.configured_postgres
+        return address.dsn if address else self.postgres.dsn
+
+    @property
+    def nats_token(self) -> str:
+        """Return the bus's token."""
+        return self.secrets.values[NATS_TOKEN]
+
+    @property
+    def operator_token(self) -> str:
+        """Return the operator token of control and the gateway."""
+        return self.secrets.values[OPERATOR_TOKEN]
 
     @property
     def postgres_password(self) -> str:
         """Return the database's password."""
-        found = self.configured_postgres
-        return found.password if found else self.secrets.values[POSTGRES_ADMIN]
+        address = self.configured_postgres
+        return address.password if address else self.secrets.values[POSTGRES_ADMIN]
 
     def named_secrets(self) -> dict[str, str]:
         """Return the current secrets in secrets.json, without the stack's own.
@@ -89,253 +103,267 @@ class StackParts:
         return {name: value for name, value in values.items() if name not in STACK_SECRETS}
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceSpec:
-    """One of Choir's own processes."""
+class HttpProgram(ABC):
+    """Child that answers /livez and a readiness path over HTTP."""
 
-    name: str
-    module: str
-    depends_on: tuple[str, ...]
-    endpoint: Callable[[StackParts], str]
-    """Address where it answers /livez and /readyz."""
-    env: Callable[[StackParts], Mapping[str, str]]
-    secrets: Callable[[StackParts], JsonObject]
-    stops_before: tuple[str, ...] = ()
-    ready_within: timedelta = timedelta(seconds=60)
-    stop_within: timedelta = timedelta(seconds=10)
-    source: str = ""
+    ready_path: ClassVar[str] = "/readyz"
+
+    def __init__(self, setup: StackSetup) -> None:
+        self._setup = setup
+        self._unready_since: dict[int, float] = {}
+
+    @property
+    @abstractmethod
+    def endpoint(self) -> str:
+        """Return the address where it answers."""
+
+    @abstractmethod
+    async def prepare_command(self) -> Command:
+        """Return the command to start."""
+
+    async def is_ready(self, pid: int) -> bool:
+        """Request the readiness path and expect status 200.
+
+        A service that answers but stays unready (no Chromium, a channel out of reach) counts as started
+        after a while: the others must work, and `choirctl status` shows what is missing.
+        """
+        response = await send_probe(self.endpoint, self.ready_path, READY_REQUEST_S)
+        if response is None:
+            return False
+        if response.status == HTTPStatus.OK:
+            return True
+        since = self._unready_since.setdefault(pid, time.monotonic())
+        return time.monotonic() - since > DEGRADED_AFTER_S
+
+    async def is_alive(self, pid: int) -> bool:
+        """Request /livez, which only requires a working process."""
+        response = await send_probe(self.endpoint, "/livez", ALIVE_REQUEST_S)
+        return response is not None and response.status == HTTPStatus.OK
+
+
+class RehearsalProgram(HttpProgram):
+    """The rehearsal model."""
+
+    ready_path = "/livez"
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address of the socket that the supervisor listens on."""
+        return self._setup.rehearsal_url.removesuffix("/v1")
+
+    async def prepare_command(self) -> Command:
+        """Return the command to start."""
+        score, fd = self._setup.settings.score, self._setup.rehearsal_fd
+        options = ("--score", str(score.absolute())) if score else ()
+        # The supervisor owns the listening socket, so the address stays the same across restarts.
+        return Command((*PYTHON, "choir_local.rehearsal", "--fd", str(fd), *options), fds=(fd,))
+
+
+class ServiceProgram(HttpProgram):
+    """One of Choir's own services."""
+
+    name: ClassVar[str]
+    module: ClassVar[str]
+    depends_on: ClassVar[tuple[str, ...]]
+    stops_before: ClassVar[tuple[str, ...]] = ()
+    ready_within: ClassVar[timedelta] = timedelta(seconds=60)
+    stop_within: ClassVar[timedelta] = timedelta(seconds=10)
+    source: ClassVar[str] = ""
     """Name of its log; defaults to its own name."""
 
+    @property
+    def endpoint(self) -> str:
+        """Return the address of the health endpoints."""
+        return f"{UNIX}{self._setup.home.sockets / f'{self.name}.sock'}"
 
-def build_children(parts: StackParts, services: Sequence[ServiceSpec]) -> tuple[ChildSpec, ...]:
+    def settings(self) -> dict[str, str]:
+        """Return the variables of this service alone."""
+        return {}
+
+    def secrets(self) -> JsonObject:
+        """Return the object for the standard input: the bus's token, which every service needs."""
+        return {"nats_token": self._setup.nats_token}
+
+    async def prepare_command(self) -> Command:
+        """Return the command to start, with the newest secrets."""
+        env = clean_environment(**{**_shared_settings(self._setup), **self.settings()})
+        stdin = orjson.dumps(self.secrets())
+        return Command((*PYTHON, self.module), env, stdin, death_signal=signal.SIGTERM)
+
+
+class MemoryProgram(ServiceProgram):
+    """The memory service."""
+
+    name = "memory"
+    module = "choir_memory"
+    depends_on = (POSTGRES, "nats")
+
+    def settings(self) -> dict[str, str]:
+        """Return the variables of this service alone."""
+        return {"CHOIR_POSTGRES_DSN": self._setup.postgres_dsn}
+
+    def secrets(self) -> JsonObject:
+        """Return the tokens, and what config.json says about embedding and memory."""
+        config_file, values = self._setup.home.config_file, self._setup.named_secrets()
+        return {
+            **super().secrets(),
+            "postgres_password": self._setup.postgres_password,
+            **embedding_settings(config_file, values),
+            **memory_settings(config_file, values),
+        }
+
+
+class BrowserProgram(ServiceProgram):
+    """The browser service."""
+
+    name = "browser"
+    module = "choir_browser"
+    depends_on = ("nats",)
+
+
+class ControlProgram(ServiceProgram):
+    """Control."""
+
+    name = "control"
+    module = "choir_control"
+    source = "choird"  # the log is named after the program
+    depends_on = (POSTGRES, "nats")
+    # Agents complete their turn and write a summary (45 s at most), users receive the last replies, and
+    # sessions are archived when they end.
+    stops_before = ("gateway", "memory", "browser", "rehearsal")
+    stop_within = timedelta(seconds=65)
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address of the host socket."""
+        return f"{UNIX}{self._setup.home.control_socket}"
+
+    def settings(self) -> dict[str, str]:
+        """Return the variables of this service alone."""
+        setup = self._setup
+        rehearsal = {"CHOIR_REHEARSAL_URL": setup.rehearsal_url} if setup.model.rehearsal else {}
+        return {
+            "CHOIR_POSTGRES_DSN": setup.postgres_dsn,
+            **rehearsal,
+            **{name: os.environ[name] for name in GIT_VARIABLES if name in os.environ},
+            "CHOIR_HTTP_PORT": str(setup.http_port),
+            "CHOIR_GATEWAY_SOCKET": str(setup.home.gateway_socket),
+            "CHOIR_DEFAULT_MODEL": setup.model.config.model_dump_json(),
+        }
+
+    def secrets(self) -> JsonObject:
+        """Return the tokens and all named secrets."""
+        values = self._setup.named_secrets()
+        # from the environment, not the file: reading the file again must not lose it
+        supplied = {n: v for n, v in self._setup.model.secrets.items() if values.get(n) != v}
+        return {
+            **super().secrets(),
+            "postgres_password": self._setup.postgres_password,
+            "operator_token": self._setup.operator_token,
+            "secrets": {**values},
+            "supplied": {**supplied},
+        }
+
+
+class GatewayProgram(ServiceProgram):
+    """The gateway."""
+
+    name = "gateway"
+    module = "choir_gateway"
+    depends_on = ("nats",)
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address of its Unix socket."""
+        return f"{UNIX}{self._setup.home.gateway_socket}"
+
+    def settings(self) -> dict[str, str]:
+        """Return the variables of this service alone."""
+        return {"CHOIR_GATEWAY_SOCKET": str(self._setup.home.gateway_socket)}
+
+    def secrets(self) -> JsonObject:
+        """Return the tokens of the bots; other secrets are not passed to the gateway."""
+        names = gateway_secrets(self._setup.home.config_file)
+        values = self._setup.named_secrets()
+        tokens: JsonObject = {name: values[name] for name in sorted(names) if name in values}
+        operator: JsonObject = {"operator_token": self._setup.operator_token}
+        return {**super().secrets(), **operator, "secrets": tokens}
+
+
+SERVICES: tuple[type[ServiceProgram], ...] = (
+    MemoryProgram,
+    BrowserProgram,
+    ControlProgram,
+    GatewayProgram,
+)
+
+
+def build_children(
+    setup: StackSetup, services: Sequence[type[ServiceProgram]]
+) -> tuple[ChildSpec, ...]:
     """Return the whole table."""
-    rehearsal = (_rehearsal(parts),) if parts.model.rehearsal else ()
-    own_postgres = (_postgres(parts),) if parts.configured_postgres is None else ()
+    rehearsal = (_rehearsal(setup),) if setup.model.rehearsal else ()
+    own_postgres = (_postgres(setup),) if setup.configured_postgres is None else ()
     return (
         *own_postgres,
-        _nats(parts),
+        _nats(setup),
         *rehearsal,
-        *(_service(parts, service) for service in services),
+        *(_service(setup, program(setup)) for program in services),
     )
 
 
-def _postgres(parts: StackParts) -> ChildSpec:
-    async def command() -> Command:
-        # A newly created password is not the one that an existing cluster has.
-        lost = POSTGRES_ADMIN in parts.secrets.created and not parts.postgres_prepared
-        await parts.postgres.prepare(reset_password=lost)
-        parts.postgres_prepared = True
-        return parts.postgres.command()
-
+def _postgres(setup: StackSetup) -> ChildSpec:
+    postgres = setup.postgres
     return ChildSpec(
-        name=POSTGRES,
-        command=command,
-        ready=parts.postgres.is_ready,
-        ready_within=parts.postgres.ready_within,
-        stop_signal=parts.postgres.stop_signal,
-        stop_within=parts.postgres.stop_within,
+        POSTGRES,
+        postgres,
+        ready_within=postgres.ready_within,
+        stop_signal=postgres.stop_signal,
+        stop_within=postgres.stop_within,
     )
 
 
-def _nats(parts: StackParts) -> ChildSpec:
-    async def command() -> Command:
-        await parts.nats.prepare()
-        return parts.nats.command()
-
-    nats = parts.nats
+def _nats(setup: StackSetup) -> ChildSpec:
     return ChildSpec(
         "nats",
-        command,
-        nats.is_ready,
-        ready_within=nats.ready_within,
-        probe=LivenessProbe(nats.is_ready),
-        stop_within=nats.stop_within,
+        setup.nats,
+        ready_within=setup.nats.ready_within,
+        probe=LivenessProbe(),
+        stop_within=setup.nats.stop_within,
     )
 
 
-def _rehearsal(parts: StackParts) -> ChildSpec:
-    score = parts.settings.score
-    options = ("--score", str(score.absolute())) if score else ()
-
-    async def command() -> Command:
-        # The supervisor owns the listening socket, so the address stays the same across restarts.
-        fd = parts.rehearsal_fd
-        argv = (*PYTHON, "choir_local.rehearsal", "--fd", str(fd), *options)
-        return Command(argv, fds=(fd,))
-
-    endpoint = parts.rehearsal_url.removesuffix("/v1")
+def _rehearsal(setup: StackSetup) -> ChildSpec:
     return ChildSpec(
         "rehearsal",
-        command,
-        _answers(endpoint, "/livez"),
-        probe=LivenessProbe(_lives(endpoint)),
+        RehearsalProgram(setup),
+        probe=LivenessProbe(),
         stop_within=timedelta(seconds=4),
     )
 
 
-def _service(parts: StackParts, service: ServiceSpec) -> ChildSpec:
-    async def command() -> Command:
-        env = clean_environment(**{**_shared_settings(parts), **service.env(parts)})
-        stdin = orjson.dumps(service.secrets(parts))
-        return Command((*PYTHON, service.module), env, stdin, death_signal=signal.SIGTERM)
-
+def _service(setup: StackSetup, program: ServiceProgram) -> ChildSpec:
+    depends_on = program.depends_on
+    if setup.configured_postgres is not None:  # a database elsewhere is no child of this stack
+        depends_on = tuple(name for name in depends_on if name != POSTGRES)
     return ChildSpec(
-        name=service.name,
-        command=command,
-        ready=_answers(service.endpoint(parts), "/readyz"),
-        ready_within=service.ready_within,
-        probe=LivenessProbe(_lives(service.endpoint(parts))),
-        depends_on=_run_here(parts, service.depends_on),
-        stops_before=service.stops_before,
-        stop_within=service.stop_within,
-        source=service.source,
+        program.name,
+        program,
+        ready_within=program.ready_within,
+        probe=LivenessProbe(),
+        depends_on=depends_on,
+        stops_before=program.stops_before,
+        stop_within=program.stop_within,
+        source=program.source,
     )
 
 
-def _run_here(parts: StackParts, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the children among these names that this stack runs itself."""
-    return tuple(name for name in names if name != POSTGRES or parts.configured_postgres is None)
-
-
-def _shared_settings(parts: StackParts) -> dict[str, str]:
+def _shared_settings(setup: StackSetup) -> dict[str, str]:
     """Return the settings of every service; the caller's CHOIR_ and OTEL_ variables are passed on."""
-    passed = {n: value for n, value in os.environ.items() if n.startswith(("CHOIR_", "OTEL_"))}
-    return passed | {
-        "CHOIR_HOME": str(parts.home.root),
-        "CHOIR_LOG_LEVEL": parts.settings.log_level,
-        "CHOIR_NATS_URL": parts.nats.url,
+    inherited = {n: value for n, value in os.environ.items() if n.startswith(("CHOIR_", "OTEL_"))}
+    return inherited | {
+        "CHOIR_HOME": str(setup.home.root),
+        "CHOIR_LOG_LEVEL": setup.settings.log_level,
+        "CHOIR_NATS_URL": setup.nats.url,
         "CHOIR_SECRETS_FILE": "/dev/stdin",
     }
-
-
-def _answers(endpoint: str, path: str) -> Ready:
-    """Return a check that requests `path` and expects status 200.
-
-    A service that answers but stays unready (no Chromium, a channel out of reach) counts as started after a
-    while: the others must work, and `choirctl status` shows what is missing.
-    """
-    unready_since: dict[int, float] = {}
-
-    async def ready(pid: int) -> bool:
-        heard = await send_probe(endpoint, path, ASK_S)
-        if heard is None:
-            return False
-        if heard.status == HTTPStatus.OK:
-            return True
-        since = unready_since.setdefault(pid, time.monotonic())
-        return time.monotonic() - since > DEGRADED_AFTER_S
-
-    return ready
-
-
-def _lives(endpoint: str) -> Ready:
-    """Return a check that requests /livez, which only requires a working process."""
-
-    async def lives(_: int) -> bool:
-        heard = await send_probe(endpoint, "/livez", PROBE_WITHIN_S)
-        return heard is not None and heard.status == HTTPStatus.OK
-
-    return lives
-
-
-def _health_socket(name: str) -> Callable[[StackParts], str]:
-    return lambda parts: f"{UNIX}{parts.home.sockets / f'{name}.sock'}"
-
-
-def _bus_secrets(parts: StackParts) -> JsonObject:
-    return {"nats_token": parts.secrets.values[NATS_TOKEN]}
-
-
-def _database_secrets(parts: StackParts) -> JsonObject:
-    return {**_bus_secrets(parts), "postgres_password": parts.postgres_password}
-
-
-def _memory_secrets(parts: StackParts) -> JsonObject:
-    config_file, named = parts.home.config_file, parts.named_secrets()
-    told = {**embedding_settings(config_file, named), **memory_settings(config_file, named)}
-    return {**_database_secrets(parts), **told}
-
-
-def _gateway_secrets(parts: StackParts) -> JsonObject:
-    """Return the bots' tokens; other secrets are not passed to the gateway."""
-    named = gateway_secrets(parts.home.config_file)
-    values = parts.named_secrets()
-    tokens: JsonObject = {name: values[name] for name in sorted(named) if name in values}
-    operator: JsonObject = {"operator_token": parts.secrets.values[OPERATOR_TOKEN]}
-    return {**_bus_secrets(parts), **operator, "secrets": tokens}
-
-
-def _control_secrets(parts: StackParts) -> JsonObject:
-    named = parts.named_secrets()
-    # from the environment, not the file: reading the file again must not lose it
-    found = {n: v for n, v in parts.model.secrets.items() if named.get(n) != v}
-    return {
-        **_database_secrets(parts),
-        "operator_token": parts.secrets.values[OPERATOR_TOKEN],
-        "secrets": {**named},
-        "supplied": {**found},
-    }
-
-
-def _postgres_env(parts: StackParts) -> dict[str, str]:
-    return {"CHOIR_POSTGRES_DSN": parts.postgres_dsn}
-
-
-# Variables that control's git needs: the user's ssh-agent, proxy and certificates. Agents do not get them.
-FOR_GIT = (
-    *("SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"),
-    *("ALL_PROXY", "all_proxy"),
-)
-
-
-def _control_env(parts: StackParts) -> dict[str, str]:
-    rehearsal = {"CHOIR_REHEARSAL_URL": parts.rehearsal_url} if parts.model.rehearsal else {}
-    return {
-        **_postgres_env(parts),
-        **rehearsal,
-        **{name: os.environ[name] for name in FOR_GIT if name in os.environ},
-        "CHOIR_HTTP_PORT": str(parts.http_port),
-        "CHOIR_GATEWAY_SOCKET": str(parts.home.gateway_socket),
-        "CHOIR_DEFAULT_MODEL": parts.model.config.model_dump_json(),
-    }
-
-
-SERVICES = (
-    ServiceSpec(
-        name="memory",
-        module="choir_memory",
-        depends_on=("postgres", "nats"),
-        endpoint=_health_socket("memory"),
-        env=_postgres_env,
-        secrets=_memory_secrets,
-    ),
-    ServiceSpec(
-        name="browser",
-        module="choir_browser",
-        depends_on=("nats",),
-        endpoint=_health_socket("browser"),
-        env=lambda parts: {},
-        secrets=_bus_secrets,
-    ),
-    ServiceSpec(
-        name="control",
-        module="choir_control",
-        source="choird",  # the log is named after the program
-        depends_on=("postgres", "nats"),
-        endpoint=lambda parts: f"{UNIX}{parts.home.control_socket}",
-        env=_control_env,
-        secrets=_control_secrets,
-        # Agents complete their turn and write a summary (45 s at most), users receive the last replies, and
-        # sessions are archived when they end.
-        stops_before=("gateway", "memory", "browser", "rehearsal"),
-        stop_within=timedelta(seconds=65),
-    ),
-    ServiceSpec(
-        name="gateway",
-        module="choir_gateway",
-        depends_on=("nats",),
-        endpoint=lambda parts: f"{UNIX}{parts.home.gateway_socket}",
-        env=lambda parts: {"CHOIR_GATEWAY_SOCKET": str(parts.home.gateway_socket)},
-        secrets=_gateway_secrets,
-    ),
-)

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import psutil
@@ -31,20 +31,25 @@ from choir_local.model_record import (
 )
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres, PostgresPaths
-from choir_local.services import SERVICES, ServiceSpec, StackParts, build_children
+from choir_local.services import SERVICES, ServiceProgram, StackSetup, build_children
 from choir_local.settings import LocalSettings
 from choir_local.sockets import check_socket_path, listen
 from choir_local.stack_lock import is_locked, lock_home
 from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN, load_or_create_secrets
-from choir_local.stack_state import ChildState, Phase, StackState, read_state, write_state
+from choir_local.stack_state import (
+    ChildState,
+    Phase,
+    StackObserver,
+    StackState,
+    read_state,
+    write_state,
+)
 from choir_local.supervisor import Supervisor
 
 LOOPBACK = "127.0.0.1"
 PREDECESSORS_WITHIN = timedelta(seconds=20)
 CLOCK_SLACK_S = 2.0
 LONGEST_AGENT_SOCKET = f"agents/{'a' * 41}/choir.sock"
-
-OnChange = Callable[[StackState], None]
 
 
 class Stack:
@@ -53,15 +58,15 @@ class Stack:
     def __init__(
         self,
         settings: LocalSettings,
-        on_change: OnChange | None = None,
-        services: Sequence[ServiceSpec] = SERVICES,
+        observer: StackObserver | None = None,
+        services: Sequence[type[ServiceProgram]] = SERVICES,
     ) -> None:
-        """`on_change` is called with the state whenever it changes."""
         self.home = Home(settings.home.expanduser().absolute())
         self._settings = settings
-        self._on_change = on_change
+        self._observer = observer
         self._services = services
         self._supervisor: Supervisor | None = None
+        self._setup: StackSetup | None = None
         self._stop_wanted = False
         self._http_port = settings.http_port
         self.ready = asyncio.Event()
@@ -105,44 +110,49 @@ class Stack:
             self._http_port = int(free.getsockname()[1])
         rehearsal = listen(LOOPBACK, self._settings.rehearsal_port, "CHOIR_REHEARSAL_PORT")
         with rehearsal:
-            parts = await self._make_parts(rehearsal)
-            if not parts.model.rehearsal:
+            self._setup = await self._make_setup(rehearsal)
+            if not self._setup.model.rehearsal:
                 rehearsal.close()
-            self._supervisor = self._supervise(parts)
-            self._describe(parts)
+            self._supervisor = self._make_supervisor(self._setup)
+            self._publish_addresses(self._setup)
             # the stop may have been requested before there was a supervisor
             if self._stop_wanted:
                 return
-            await self._supervisor.run(lambda: self._become_ready(parts))
+            await self._supervisor.run()
 
-    def _supervise(self, parts: StackParts) -> Supervisor:
+    def _make_supervisor(self, setup: StackSetup) -> Supervisor:
         # output of third-party servers is redacted only here
         redactor = Redactor()
-        redactor.add_secrets(parts.secrets.values.values())
+        redactor.add_secrets(setup.secrets.values.values())
         return Supervisor(
-            build_children(parts, self._services),
-            self.home.logs,
-            self._children_changed,
-            redactor,
-            LogLimitsReader(self.home.config_file),
+            build_children(setup, self._services),
+            logs=self.home.logs,
+            observer=self,
+            redactor=redactor,
+            limits=LogLimitsReader(self.home.config_file),
         )
 
-    async def _make_parts(self, rehearsal: socket.socket) -> StackParts:
+    async def _make_setup(self, rehearsal: socket.socket) -> StackSetup:
         home, settings = self.home, self._settings
         secrets = load_or_create_secrets(home.secrets_file)
         rehearsal_url = f"http://{LOOPBACK}:{rehearsal.getsockname()[1]}/v1"
         model = await self._choose_model(secrets.values, rehearsal_url)
-        places = PostgresPaths(
+        paths = PostgresPaths(
             home.data / "postgres",
             home.postgres_sockets,
             home.logs / "postgres.log",
             settings.pg_bin,
         )
-        return StackParts(
+        return StackSetup(
             home=home,
             settings=settings,
             secrets=secrets,
-            postgres=EmbeddedPostgres(places, secrets.values[POSTGRES_ADMIN]),
+            postgres=EmbeddedPostgres(
+                paths,
+                secrets.values[POSTGRES_ADMIN],
+                # A newly created password is not the one that an existing cluster has.
+                reset_password=POSTGRES_ADMIN in secrets.created,
+            ),
             nats=EmbeddedNats(
                 home.data / "nats",
                 home.logs / "nats.log",
@@ -171,30 +181,33 @@ class Stack:
             raise rehearsal_replaces_model_error(missing)
         return choice
 
-    def _become_ready(self, parts: StackParts) -> None:
+    def all_ready(self) -> None:
+        """Record the model and publish the addresses; called by the supervisor."""
+        if self._setup is None:
+            raise RuntimeError("the supervisor runs only with a setup")
         # only a help for the next start: a failure must not prevent this one
         with contextlib.suppress(OSError):
-            record_choice(self.home.model_file, parts.model)
-        self._describe(parts)
+            record_choice(self.home.model_file, self._setup.model)
+        self._publish_addresses(self._setup)
         self._set_phase("ready")
         self.ready.set()
 
-    def _describe(self, parts: StackParts) -> None:
+    def _publish_addresses(self, setup: StackSetup) -> None:
         """Publish the addresses; the bus has one only after its start."""
         endpoints = {
             "control": f"unix://{self.home.control_socket}",
             "control_http": self._http_address(),
             "gateway": f"unix://{self.home.gateway_socket}",
-            "postgres": parts.postgres_dsn,
-            "nats": parts.nats.url,
+            "postgres": setup.postgres_dsn,
+            "nats": setup.nats.url,
             **(
-                {"rehearsal": parts.rehearsal_url.removesuffix("/v1")}
-                if parts.model.rehearsal
+                {"rehearsal": setup.rehearsal_url.removesuffix("/v1")}
+                if setup.model.rehearsal
                 else {}
             ),
         }
         self._change(
-            self.state.model_copy(update={"endpoints": endpoints, "model": parts.model.description})
+            self.state.model_copy(update={"endpoints": endpoints, "model": setup.model.description})
         )
 
     def _http_address(self) -> str:
@@ -202,7 +215,8 @@ class Stack:
         tls = uses_tls(settings.tls, settings.tls_cert, settings.http_host)
         return client_url(settings.http_host, self._http_port, tls=tls)
 
-    def _children_changed(self, children: dict[str, ChildState]) -> None:
+    def children_changed(self, children: dict[str, ChildState]) -> None:
+        """Publish the states of the children; called by the supervisor."""
         stopping = any(child.phase == "stopping" for child in children.values())
         phase: Phase = "stopping" if stopping else self.state.phase
         self._change(self.state.model_copy(update={"children": children, "phase": phase}))
@@ -215,14 +229,14 @@ class Stack:
         # A full disk must not stop the stack: the file is only for other readers.
         with contextlib.suppress(OSError):
             write_state(self.home.state_file, state)
-        if self._on_change is not None:
-            self._on_change(state)
+        if self._observer is not None:
+            self._observer.show(state)
 
 
 async def run_until_signal(stack: Stack) -> None:
     """Run `stack` until SIGINT or SIGTERM; a second signal kills what still runs.
 
-    Raises StartupError as `EmbeddedStack.run` does.
+    Raises StartupError as `Stack.run` does.
     """
     loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
@@ -238,14 +252,14 @@ async def run_until_signal(stack: Stack) -> None:
 @contextlib.asynccontextmanager
 async def running_stack(
     settings: LocalSettings,
-    on_change: OnChange | None = None,
-    services: Sequence[ServiceSpec] = SERVICES,
+    observer: StackObserver | None = None,
+    services: Sequence[type[ServiceProgram]] = SERVICES,
 ) -> AsyncIterator[Stack]:
     """Run a stack during the block, which begins when everything is ready.
 
-    Raises StartupError as `EmbeddedStack.run` does.
+    Raises StartupError as `Stack.run` does.
     """
-    stack = Stack(settings, on_change, services)
+    stack = Stack(settings, observer, services)
     running = asyncio.create_task(stack.run())
     waiting = asyncio.create_task(stack.ready.wait())
     try:
@@ -301,9 +315,9 @@ async def wait_for_old_children(state: StackState | None) -> None:
     """
     children = [c for c in state.children.values() if c.pid is not None] if state else []
     deadline = time.monotonic() + PREDECESSORS_WITHIN.total_seconds()
-    while left := [process for child in children for process in _alive(child)]:
+    while remaining := [process for child in children for process in _alive(child)]:
         if time.monotonic() > deadline:
-            for process in left:
+            for process in remaining:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
             return
@@ -315,10 +329,7 @@ def _alive(child: ChildState) -> list[psutil.Process]:
     try:
         process = psutil.Process(child.pid)
         # psutil computes it from the boot time, which clock corrections shift slightly.
-        same = (
-            child.process_started_at is None
-            or abs(process.create_time() - child.process_started_at) < CLOCK_SLACK_S
-        )
+        same = child.born is None or abs(process.create_time() - child.born) < CLOCK_SLACK_S
         # In a container without an init, a process that has ended stays a zombie.
         ended = process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -1,7 +1,7 @@
 """State of the stack in `run/stack.json`: written by the supervisor, read by choirctl and tests."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import Field, ValidationError
 
@@ -16,7 +16,7 @@ class ChildState(WireModel):
 
     phase: Phase = "waiting"
     pid: int | None = None
-    process_started_at: float | None = None
+    born: float | None = None
     """Start time of the process by the kernel (Unix seconds); distinguishes a reused pid."""
     restarts: int = 0
     since: AwareTime
@@ -45,6 +45,13 @@ class StackState(WireModel):
     """Description of the model in use."""
     children: dict[str, ChildState] = Field(default_factory=dict)
     """Children by name, in the order of their start."""
+
+
+class StackObserver(Protocol):
+    """Receiver of the stack's progress."""
+
+    def show(self, state: StackState) -> None:
+        """Take the state; called whenever it changes. Must not raise."""
 
 
 def write_state(path: Path, state: StackState) -> None:

@@ -1,10 +1,9 @@
 """Supervisor that starts children in order, restarts them, and stops them in reverse order.
 
-Used by `EmbeddedStack` with a table of `ChildSpec`. A child that dies is restarted alone: those that depend
-on it keep
-running and reconnect. If one fails its first start, all are stopped and the reason is raised. Processes that
-agents or control leave behind become children of the supervisor (`orphans`) and are killed before control is
-started again.
+Used by `Stack` with a table of `ChildSpec`. A child that dies is restarted alone: those that depend on it
+keep running and reconnect. If one fails its first start, all are stopped and the reason is raised.
+Processes that agents or control leave behind become children of the supervisor (`orphans`) and are killed
+before control is started again.
 """
 
 import asyncio
@@ -12,22 +11,23 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import psutil
 
+from choir_common.backoff import Backoff
 from choir_common.errors import StartupError
 from choir_common.logs.retention import LogLimitsSource
 from choir_common.redactor import Redactor
 from choir_local.child_log import ChildLog
 from choir_local.launch import Command, launch
-from choir_local.liveness import LivenessProbe, ReplacementBudget, wait_for_hang
+from choir_local.liveness import LivenessCheck, LivenessProbe, ReplacementBudget, wait_for_hang
 from choir_local.orphans import OrphanReaper, adopting_orphans
-from choir_local.running import Ready, stop_child, wait_ready
+from choir_local.running import ReadinessCheck, stop_child, wait_ready
 from choir_local.stack_state import ChildState, Phase
 
 FIRST_PAUSE_S = 0.1
@@ -39,17 +39,32 @@ STABLE_S = 1.0
 T = TypeVar("T")
 
 
+class ChildProgram(ReadinessCheck, LivenessCheck, Protocol):
+    """Program of a child: how it starts, and whether it is ready and alive."""
+
+    async def prepare_command(self) -> Command:
+        """Prepare what the child needs and return its command; called before every start.
+
+        Raises StartupError if the child cannot be started now.
+        """
+
+
+class SupervisorObserver(Protocol):
+    """Receiver of the supervisor's progress."""
+
+    def children_changed(self, children: dict[str, ChildState]) -> None:
+        """Take the states of all children; called whenever one changes."""
+
+    def all_ready(self) -> None:
+        """React to the first time that all children are ready; called once."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
     """A row of the table of children."""
 
     name: str
-    command: Callable[[], Awaitable[Command]]
-    """Called before every start, so it may prepare what the child needs.
-
-    Raises StartupError if the child cannot be started now.
-    """
-    ready: Ready
+    program: ChildProgram
     ready_within: timedelta = timedelta(seconds=30)
     probe: LivenessProbe | None = None
     """Liveness check while it runs; a hung child is killed and restarted."""
@@ -69,18 +84,18 @@ class Supervisor:
     def __init__(
         self,
         children: Sequence[ChildSpec],
+        *,
         logs: Path,
-        report: Callable[[dict[str, ChildState]], None],
+        observer: SupervisorObserver,
         redactor: Redactor | None = None,
         limits: LogLimitsSource | None = None,
     ) -> None:
-        """`report` is called with all states whenever one changes; the other parameters are for the logs."""
         self._stop = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._kill_now = asyncio.Event()
         self._failure: StartupError | None = None
-        self._report = report
+        self._observer = observer
         self._orphans = OrphanReaper()
-        self._keepers = {
+        self._runners = {
             child.name: _ChildRunner(
                 child,
                 ChildLog(logs / f"{child.source or child.name}.log", redactor, limits),
@@ -91,30 +106,30 @@ class Supervisor:
 
     def stop(self) -> None:
         """Request a stop of all children; a second call kills them."""
-        (self._hurry if self._stop.is_set() else self._stop).set()
+        (self._kill_now if self._stop.is_set() else self._stop).set()
 
-    async def run(self, on_ready: Callable[[], None]) -> None:
-        """Run the children until `stop`; `on_ready` is called once, when all are ready.
+    async def run(self) -> None:
+        """Run the children until `stop`.
 
         Raises StartupError if a child fails its first start.
         """
         with adopting_orphans():
             reaping = asyncio.create_task(self._reap_orphans())
             try:
-                await self._keep_all(on_ready)
+                await self._run_children()
             finally:
                 reaping.cancel()
         if self._failure is not None:
             raise self._failure
 
-    async def _keep_all(self, on_ready: Callable[[], None]) -> None:
+    async def _run_children(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for keeper in self._keepers.values():
-                tasks.create_task(keeper.keep())
-            for keeper in self._keepers.values():
-                await self.run_unless_stopped(keeper.was_ready.wait())
+            for runner in self._runners.values():
+                tasks.create_task(runner.run())
+            for runner in self._runners.values():
+                await self.run_unless_stopped(runner.was_ready.wait())
             if not self._stop.is_set():
-                on_ready()
+                self._observer.all_ready()
 
     async def _reap_orphans(self) -> None:
         while True:
@@ -126,11 +141,11 @@ class Supervisor:
         return await self._orphans.end_strays(self._launched())
 
     def _launched(self) -> set[int]:
-        return {pid for keeper in self._keepers.values() if (pid := keeper.state.pid) is not None}
+        return {pid for runner in self._runners.values() if (pid := runner.state.pid) is not None}
 
     def changed(self) -> None:
-        """Report the states; called by a keeper whose state changed."""
-        self._report({name: keeper.state for name, keeper in self._keepers.items()})
+        """Report the states; called by a runner whose state changed."""
+        self._observer.children_changed({name: it.state for name, it in self._runners.items()})
 
     def fail(self, error: StartupError) -> None:
         """Stop all because of `error`; the first error is the one that is raised."""
@@ -145,7 +160,7 @@ class Supervisor:
     @property
     def kill_requested(self) -> asyncio.Event:
         """Return the event that is set when there is no time for a clean stop."""
-        return self._hurry
+        return self._kill_now
 
     async def run_unless_stopped(self, work: Coroutine[object, object, T]) -> T | None:
         """Return the result of `work`, or None if the stop comes first."""
@@ -154,13 +169,13 @@ class Supervisor:
     async def dependencies_ready(self, child: ChildSpec) -> None:
         """Wait until all dependencies of `child` were ready once, or until the stop."""
         for name in child.depends_on:
-            await self.run_unless_stopped(self._keepers[name].was_ready.wait())
+            await self.run_unless_stopped(self._runners[name].was_ready.wait())
 
     async def dependents_stopped(self, child: ChildSpec) -> None:
         """Wait until all children that depend on `child` have ended."""
-        for keeper in self._keepers.values():
-            if child.name in (*keeper.child.depends_on, *keeper.child.stops_before):
-                await keeper.ended.wait()
+        for runner in self._runners.values():
+            if child.name in (*runner.child.depends_on, *runner.child.stops_before):
+                await runner.ended.wait()
 
 
 class _ChildRunner:
@@ -172,11 +187,11 @@ class _ChildRunner:
         self.ended = asyncio.Event()
         self._log = log
         self._supervisor = supervisor
-        self._pause_s = 0.0
+        self._backoff = Backoff(FIRST_PAUSE_S, MAX_PAUSE_S, jitter=0.0)
         self._replacements = ReplacementBudget()
         self.state = ChildState(since=_now(), log=str(self._log.path))
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Start the child again and again until the supervisor stops."""
         try:
             await self._supervisor.dependencies_ready(self.child)
@@ -184,7 +199,10 @@ class _ChildRunner:
                 await self._run_once()
                 if not self._supervisor.stopping:
                     self._count_restart()
-                    await self._supervisor.run_unless_stopped(asyncio.sleep(self._pause_s))
+                    # short for a child that was killed once, longer for one that keeps failing
+                    await self._supervisor.run_unless_stopped(
+                        asyncio.sleep(self._backoff.pause_s())
+                    )
             self._set("stopped", note="", pid=None)
         finally:
             self.ended.set()
@@ -194,7 +212,9 @@ class _ChildRunner:
         """Start the child and wait until it has ended."""
         self._set("starting")
         try:
-            command = await self._supervisor.run_unless_stopped(_as_coroutine(self.child.command()))
+            command = await self._supervisor.run_unless_stopped(
+                self.child.program.prepare_command()
+            )
             if command is None:
                 return
             process = await launch(command, self._log)
@@ -202,7 +222,7 @@ class _ChildRunner:
             self._handle_failed_start(error)
             return
         try:
-            self._set("starting", pid=process.pid, born=_born(process.pid))
+            self._set("starting", pid=process.pid, born=_created_at(process.pid))
             await self._serve(process)
         finally:
             await self._end(process)
@@ -212,7 +232,7 @@ class _ChildRunner:
         child, supervisor = self.child, self._supervisor
         try:
             await supervisor.run_unless_stopped(
-                wait_ready(child.name, process, child.ready, child.ready_within, self._log)
+                wait_ready(child.name, process, child.program, child.ready_within, self._log)
             )
         except StartupError as error:
             self._handle_failed_start(error)
@@ -224,12 +244,12 @@ class _ChildRunner:
         self.was_ready.set()
         await supervisor.run_unless_stopped(self._wait_until_exit(process))
         if asyncio.get_running_loop().time() - started > STABLE_S:
-            self._pause_s = 0.0
+            self._backoff.reset()
 
     async def _wait_until_exit(self, process: Process) -> None:
         """Return once the child has ended; kill it if it hangs."""
         probe = self.child.probe
-        while probe is not None and await wait_for_hang(process, probe):
+        while probe is not None and await wait_for_hang(process, self.child.program, probe):
             if self._replacements.try_use():
                 self._set("ready", note="it did not answer any more, and was killed")
                 process.kill()
@@ -264,8 +284,6 @@ class _ChildRunner:
         note = self.state.note or f"ended with code {self.state.last_exit}"
         self.state = self.state.model_copy(update={"restarts": self.state.restarts + 1})
         self._set("restarting", note=note)
-        # Short for a child that was killed once, and longer each time for one that keeps failing.
-        self._pause_s = min(max(self._pause_s * 2, FIRST_PAUSE_S), MAX_PAUSE_S)
 
     def _set(self, phase: Phase, **more: str | float | None) -> None:
         changes = {"phase": phase, "since": _now(), **more}
@@ -283,16 +301,12 @@ async def _first(work: Coroutine[object, object, T], event: asyncio.Event) -> T 
             return task.result()
         return None
     finally:
-        for each in (task, waiter):
-            each.cancel()
+        task.cancel()
+        waiter.cancel()
         await asyncio.gather(task, waiter, return_exceptions=True)
 
 
-async def _as_coroutine(work: Awaitable[T]) -> T:
-    return await work
-
-
-def _born(pid: int) -> float | None:
+def _created_at(pid: int) -> float | None:
     try:
         return psutil.Process(pid).create_time()
     except psutil.Error:

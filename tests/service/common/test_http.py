@@ -190,7 +190,7 @@ STUBBORN = """
 import asyncio, time
 from choir_common.http.listen import stop_on_signals
 async def main():
-    stop = stop_on_signals(within_s=0.5)
+    stop = stop_on_signals(timeout_s=0.5)
     print("up", flush=True)
     await stop.wait()
     {rest}

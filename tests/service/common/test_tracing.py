@@ -17,12 +17,12 @@ import asyncio, sys
 import httpx2
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import NotFound
-from choir_common.http.service_app import Readiness, make_service_app
-from choir_common.tracing import exporting
-from choir_common.wire.messages import Nothing
+from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.tracing import export_spans
+from choir_common.wire.messages import Empty
 
 async def answer(request):
-    return Nothing()
+    return Empty()
 
 async def refuse(request):
     raise NotFound("a very private reason")
@@ -31,14 +31,14 @@ async def check():
     return []
 
 async def main(url, token):
-    app = make_service_app("t", "1", Readiness(check))
+    app = make_service_app("t", "1", ReadinessCheck(check))
     async with Bus(url, token, "t") as bus, bus.serve(
-        "t", "0.0.1", Endpoint("choir.t.good", Nothing, answer), Endpoint("choir.t.bad", Nothing, refuse)
+        "t", "0.0.1", Endpoint("choir.t.good", Empty, answer), Endpoint("choir.t.bad", Empty, refuse)
     ):
         @app.get("/things/{name}")
         async def things(name: str):
-            await bus.ask("choir.t.good", Nothing(), Nothing, 5)
-            await bus.ask("choir.t.bad", Nothing(), Nothing, 5)
+            await bus.request("choir.t.good", Empty(), Empty, 5)
+            await bus.request("choir.t.bad", Empty(), Empty, 5)
 
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://t") as client:
@@ -48,7 +48,7 @@ async def main(url, token):
             )
             assert answer_.status_code == 404, answer_.text
 
-with exporting("choir-test", sys.argv[3] or None):
+with export_spans("choir-test", sys.argv[3] or None):
     asyncio.run(main(sys.argv[1], sys.argv[2]))
 print("sdk" if "opentelemetry.sdk.trace" in sys.modules else "no sdk")
 """

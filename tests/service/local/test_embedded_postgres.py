@@ -103,8 +103,7 @@ async def test_a_lock_file_whose_pid_belongs_to_another_program_is_no_hindrance(
 async def test_a_lost_password_is_set_anew(server: EmbeddedPostgres, root: Path) -> None:
     await ask(server, "CREATE TABLE kept (id int)")
     await server.stop()
-    again = EmbeddedPostgres(places(root), "another")
-    await again.prepare(reset_password=True)
+    again = EmbeddedPostgres(places(root), "another", reset_password=True)
     await again.start()
     try:
         assert await ask(again, "SELECT count(*) FROM kept", "another") == 0

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -54,11 +54,14 @@ class Table:
     states: dict[str, ChildState]
     phases: list[tuple[str, str]]
 
-    def report(self, states: dict[str, ChildState]) -> None:
+    def children_changed(self, states: dict[str, ChildState]) -> None:
         for name, state in states.items():
             if name not in self.states or self.states[name].phase != state.phase:
                 self.phases.append((name, state.phase))
         self.states = dict(states)
+
+    def all_ready(self) -> None:
+        """Nothing follows."""
 
     async def reaches(self, name: str, phase: str, restarts: int = 0) -> ChildState:
         async with asyncio.timeout(90):
@@ -69,22 +72,42 @@ class Table:
                 await asyncio.sleep(0.005)
 
 
+async def answering(_: int) -> bool:
+    return True
+
+
+@dataclass
+class FakeProgram:
+    """A program whose command and answers a test decides."""
+
+    command: Callable[[], Awaitable[Command]]
+    ready: Callable[[int], Awaitable[bool]] = answering
+    alive: Callable[[int], Awaitable[bool]] = answering
+
+    async def prepare_command(self) -> Command:
+        return await self.command()
+
+    async def is_ready(self, pid: int) -> bool:
+        return await self.ready(pid)
+
+    async def is_alive(self, pid: int) -> bool:
+        return await self.alive(pid)
+
+
 def child(name: str, argv: tuple[str, ...] = SLEEP, **more: object) -> ChildSpec:
     async def command() -> Command:
         return Command(argv)
 
-    async def ready(_: int) -> bool:
-        return True
-
-    return ChildSpec(name, command, more.pop("ready", ready), **more)  # type: ignore[arg-type]
+    program = FakeProgram(command, more.pop("ready", answering), more.pop("alive", answering))  # type: ignore[arg-type]
+    return ChildSpec(name, program, **more)  # type: ignore[arg-type]
 
 
 async def run_table(
     home: Path, *children: ChildSpec
 ) -> tuple[Table, Supervisor, asyncio.Task[None]]:
     table = Table({}, [])
-    supervisor = Supervisor(children, home / "logs", table.report)
-    return table, supervisor, asyncio.create_task(supervisor.run(lambda: None))
+    supervisor = Supervisor(children, logs=home / "logs", observer=table)
+    return table, supervisor, asyncio.create_task(supervisor.run())
 
 
 async def test_children_start_after_and_stop_before_what_they_depend_on(home: Path) -> None:
@@ -118,17 +141,16 @@ async def test_a_child_that_dies_is_started_again(home: Path) -> None:
     assert table.states["mortal"].pid is None
 
 
-async def answering(_: int) -> bool:
-    return True
+QUICK_PROBE = LivenessProbe(every=timedelta(milliseconds=20))
 
 
-def hanging_file(path: Path) -> LivenessProbe:
-    """Return a quick probe that fails while `path` is there."""
+def is_missing(path: Path) -> Callable[[int], Awaitable[bool]]:
+    """Return a check that fails while `path` is there."""
 
-    async def answers(_: int) -> bool:
+    async def alive(_: int) -> bool:
         return not path.exists()
 
-    return LivenessProbe(answers, every=timedelta(milliseconds=20))
+    return alive
 
 
 async def test_a_child_that_stops_answering_is_killed_and_started_again(home: Path) -> None:
@@ -138,9 +160,11 @@ async def test_a_child_that_stops_answering_is_killed_and_started_again(home: Pa
         hangs.unlink(missing_ok=True)
         return Command(SLEEP)
 
-    steady = child("steady", probe=LivenessProbe(answering, every=timedelta(milliseconds=20)))
+    steady = child("steady", probe=QUICK_PROBE)
     table, supervisor, running = await run_table(
-        home, ChildSpec("hanging", command, answering, probe=hanging_file(hangs)), steady
+        home,
+        ChildSpec("hanging", FakeProgram(command, alive=is_missing(hangs)), probe=QUICK_PROBE),
+        steady,
     )
     first = await table.reaches("hanging", "ready")
     hangs.touch()
@@ -155,7 +179,9 @@ async def test_a_child_that_stops_answering_is_killed_and_started_again(home: Pa
 async def test_a_child_that_hangs_again_and_again_is_left_alone_and_it_is_said(home: Path) -> None:
     hangs = home / "hangs"
     hangs.touch()
-    table, supervisor, running = await run_table(home, child("hanging", probe=hanging_file(hangs)))
+    table, supervisor, running = await run_table(
+        home, child("hanging", alive=is_missing(hangs), probe=QUICK_PROBE)
+    )
     state = await table.reaches("hanging", "ready", restarts=3)
     async with asyncio.timeout(60):
         while "too often" not in table.states["hanging"].note:
@@ -185,7 +211,9 @@ time.sleep(60)
     async def ready(_: int) -> bool:
         return tool_file.exists()
 
-    table, supervisor, running = await run_table(home, ChildSpec("control", command, ready))
+    table, supervisor, running = await run_table(
+        home, ChildSpec("control", FakeProgram(command, ready))
+    )
     state = await table.reaches("control", "ready")
     assert state.pid is not None
     tools.append(psutil.Process(int(tool_file.read_text())))
@@ -289,7 +317,9 @@ async def test_standard_input_reaches_the_child_as_a_file(home: Path) -> None:
     async def heard(_: int) -> bool:
         return "heard" in (home / "logs" / "ear.log").read_text()
 
-    table, supervisor, running = await run_table(home, ChildSpec("ear", command, heard))
+    table, supervisor, running = await run_table(
+        home, ChildSpec("ear", FakeProgram(command, heard))
+    )
     await table.reaches("ear", "ready")
     supervisor.stop()
     await running

@@ -75,14 +75,16 @@ async def open_database(
     home.make()
     with lock_home(home):
         secrets = load_or_create_secrets(home.secrets_file)
-        places = PostgresPaths(
+        paths = PostgresPaths(
             home.data / "postgres",
             home.postgres_sockets,
             home.logs / "postgres.log",
             settings.pg_bin,
         )
-        server = EmbeddedPostgres(places, secrets.values[POSTGRES_ADMIN])
-        await server.prepare(reset_password=POSTGRES_ADMIN in secrets.created)
+        # A newly created password is not the one that an existing cluster has.
+        server = EmbeddedPostgres(
+            paths, secrets.values[POSTGRES_ADMIN], reset_password=POSTGRES_ADMIN in secrets.created
+        )
         await server.start()
         try:
             yield _reached(home, settings)

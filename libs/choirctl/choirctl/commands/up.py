@@ -122,7 +122,7 @@ class UpCommand:
             state = asyncio.run(
                 wait_until_ready(self.local, progress.show)
                 if runs
-                else start_detached(self.settings, progress.show)
+                else start_detached(self.settings, progress)
             )
         finally:
             progress.close()
@@ -152,7 +152,7 @@ class UpCommand:
             return choice.dm is not None and await self.chat(console, choice.dm)
 
         try:
-            was_ready = asyncio.run(run_in_foreground(self.settings, progress.show, when_ready))
+            was_ready = asyncio.run(run_in_foreground(self.settings, progress, when_ready))
         finally:
             progress.close()
         console.print("Choir has stopped.")

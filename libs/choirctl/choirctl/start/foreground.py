@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from choir_local.settings import LocalSettings
 from choir_local.stack import Stack
-from choir_local.stack_state import StackState
+from choir_local.stack_state import StackObserver, StackState
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -15,14 +15,14 @@ OnReady = Callable[[StackState], Awaitable[bool]]
 
 
 async def run_in_foreground(
-    settings: LocalSettings, on_change: Callable[[StackState], None], on_ready: OnReady
+    settings: LocalSettings, observer: StackObserver, on_ready: OnReady
 ) -> bool:
     """Run the stack until it is stopped; return False if that happened before it was ready.
 
     A second signal kills the processes that still run. Raises StartupError (in a group) if the stack does
     not start.
     """
-    stack = Stack(settings, on_change)
+    stack = Stack(settings, observer)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, stack.stop)

@@ -24,13 +24,13 @@ class SpooledFile(SentFile):
     """A file that was copied to the spool."""
 
     size: int = Field(ge=0)
-    path: str = Field(pattern=r"^[0-9a-f]{64}/\d{1,3}$")
+    place: str = Field(pattern=r"^[0-9a-f]{64}/\d{1,3}$")
     """Path of the copy, relative to the spool."""
 
     @property
     def event_hash(self) -> str:
         """Return the hash of the event that sent the file."""
-        return self.path.partition("/")[0]
+        return self.place.partition("/")[0]
 
 
 _FILES: TypeAdapter[tuple[SpooledFile, ...]] = TypeAdapter(tuple[SpooledFile, ...])
@@ -81,12 +81,12 @@ class FileSpool:
             except OSError as error:
                 problems.append(f"{file.name} could not be sent: {error.strerror or error}.")
                 continue
-            spooled.append(SpooledFile(**file.model_dump(), size=size, path=relative_path))
+            spooled.append(SpooledFile(**file.model_dump(), size=size, place=relative_path))
         return SpoolResult(tuple(spooled), tuple(problems))
 
     def path_of(self, file: SpooledFile) -> Path:
         """Return the path of a copy."""
-        return self._root / file.path
+        return self._root / file.place
 
     def drop(self, event_hash: str) -> None:
         """Remove an event's copies; blocks."""
