@@ -4,6 +4,7 @@ import orjson
 
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.model_view import compact_schema, model_view
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 
 SCHEMA: JsonObject = {
@@ -48,7 +49,7 @@ def test_only_bounds_are_left_out() -> None:
 def test_a_tool_is_a_function_with_a_name_without_dots() -> None:
     tool = ToolManifest(
         LlmView("t.look", "Looks.", {"type": "object", "properties": {}}),
-        RuntimeView(timeout_ms=1, side_effect="none", idempotent=True),
+        RuntimeView(timeout_ms=1, side_effect="none", idempotent=True, source=TOOL_OUTPUT),
     )
     (written,) = orjson.loads(model_view([tool]))
     function = {"name": "t_look", "description": "Looks.", "parameters": tool.llm.parameters}

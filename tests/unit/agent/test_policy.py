@@ -9,6 +9,7 @@ from choir_agent.skills.skill_spec import SkillSpec, StateSpec, Transition
 from choir_agent.tools.manifest import Lanes, LlmView, RuntimeView, SideEffect, ToolManifest
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreStarted, ToolConstraints
 from choir_common.wire.model import JsonObject
@@ -29,6 +30,7 @@ class Stub:
             timeout_ms=1,
             side_effect=side_effect,
             idempotent=True,
+            source=TOOL_OUTPUT,
             lanes=lanes,
             during_jobs=during_jobs,
             in_skills=in_skills,

@@ -9,6 +9,7 @@ from choir_agent.tools.manifest import Lanes, LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.registry import MAX_VIEWS, ToolRegistry
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_common.errors import StartupError
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 
 
@@ -23,7 +24,9 @@ class Named:
 
 
 def make_tool(name: str, lanes: Lanes = "both", *, in_skills: bool = False) -> Named:
-    runtime = RuntimeView(1_000, "none", idempotent=True, lanes=lanes, in_skills=in_skills)
+    runtime = RuntimeView(
+        1_000, "none", idempotent=True, source=TOOL_OUTPUT, lanes=lanes, in_skills=in_skills
+    )
     return Named(ToolManifest(LlmView(name, f"{name}.", {"type": "object"}), runtime))
 
 

@@ -7,6 +7,7 @@ from choir_agent.credentials.git_access import GitAccess
 from choir_agent.tools.manifest import RuntimeView, ToolManifest
 from choir_agent.tools.workspace import Workspace
 from choir_agent.toolset import build_toolset
+from choir_common.eventlog.tool_results import output_source
 from choir_common.wire.rpc import AgentStartParameters
 from tests.support.agent_fakes import silent_log
 
@@ -54,9 +55,15 @@ async def test_the_table_of_tools_is_what_the_registry_holds(tmp_path: Path) -> 
     wanted = [*HEAD, *(row(manifest) for manifest in toolset.registry.manifests())]
     found = [line for line in README.read_text().splitlines() if line.startswith("| ")]
     table = "\n".join(wanted)
+    other_sources = [
+        manifest.name
+        for manifest in toolset.registry.manifests()
+        if manifest.runtime.source != output_source(manifest.name, {})
+    ]
     await control.close()
     workspace.close()
     missing = [line for line in wanted if line not in [*found, HEAD[1]]]
     assert not missing, f"services/agent/README.md should hold this table:\n{table}"
     stale = [line for line in found if line.startswith("| `choir.") and line not in wanted]
     assert not stale
+    assert not other_sources, "give these tools a row in SOURCE_BY_TOOL (eventlog/tool_results.py)"

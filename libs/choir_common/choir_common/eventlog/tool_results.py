@@ -1,13 +1,12 @@
-"""Detection of failed tool results, and the text that identifies a failure. Pure.
+"""Interpretation of tool results: the text of a failure, and the source of an output. Pure.
 
-Used by the agent, which looks for known failures, and by memory, which stores them: both must get the same
-text.
-
-Which tools return text from outside, such as web pages and mail. Pure.
-
-Used by the agent's fold and by memory, which must agree: a note that an agent writes after it read a page
-is trusted no more than the page. See docs/design/security.md.
+The agent and memory read the same events and must agree: on the text by which known failures are found, and
+on how far a result is trusted. A note that an agent writes after it read a page is trusted no more than the
+page. See docs/design/security.md.
 """
+
+from dataclasses import dataclass
+from typing import Literal
 
 from choir_common.wire.events import ToolStatus
 from choir_common.wire.model import JsonObject
@@ -16,9 +15,77 @@ MAX_FAILURE_CHARS = 600
 """Characters. The beginning and the end of a long message are kept: where it failed, and why."""
 SEEN_BEFORE = "seen_before"
 """Key in a failed call's output under which the agent puts remembered failures."""
-# Choir's own tools for memory, jobs and skills: the agent handles their failures at once; they are not
-# remembered.
-_EXCLUDED_TOOLS = ("choir.memory.", "choir.core.", "choir.skill.", "choir.propose.")
+ORIGIN = "origin"
+"""Key in the output of an external tool whose manifest states another origin than `tool`."""
+
+OutputOrigin = Literal["choir", "jobs", "tool", "web"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSource:
+    """Origin and trust of a tool's output."""
+
+    origin: OutputOrigin
+    trust: int
+    """From 0 (none) to 100 (full); texts that rest on several sources get the lowest."""
+
+
+OWN_OUTPUT = OutputSource("choir", 50)
+"""Choir's own text about the agent's actions; it adds no source to a turn."""
+JOB_OUTPUT = OutputSource("jobs", 30)
+"""Reports of core jobs, which may repeat text from outside."""
+TOOL_OUTPUT = OutputSource("tool", 30)
+"""Files, programs and services."""
+OUTSIDE_OUTPUT = OutputSource("web", 10)
+"""Text that outsiders wrote, such as web pages and mail."""
+
+# Events contain the name of a tool, not its manifest. A test compares this table with the manifests.
+SOURCE_BY_TOOL = {
+    **dict.fromkeys(
+        (
+            "choir.core.cancel",
+            "choir.core.inject",
+            "choir.core.report",
+            "choir.core.spawn",
+            "choir.memory.compact",
+            "choir.memory.query",
+            "choir.memory.upsert",
+            "choir.propose.config_change",
+            "choir.propose.repo_change",
+            "choir.propose.skill",
+            "choir.propose.tool",
+            "choir.skill.start",
+            "choir.skill.transition",
+        ),
+        OWN_OUTPUT,
+    ),
+    "choir.core.list": JOB_OUTPUT,
+    **dict.fromkeys(
+        (
+            "choir.email.check",
+            "choir.email.receive",
+            "choir.email.send",
+            "choir.web.browse",
+            "choir.web.search",
+        ),
+        OUTSIDE_OUTPUT,
+    ),
+}
+
+
+def output_source(tool: str, output: JsonObject) -> OutputSource:
+    """Return the source of a result; an external tool's result may only lower its own trust."""
+    known = SOURCE_BY_TOOL.get(tool)
+    if known is not None:
+        return known
+    return OUTSIDE_OUTPUT if output.get(ORIGIN) == OUTSIDE_OUTPUT.origin else TOOL_OUTPUT
+
+
+def record_source(tool: str, output: JsonObject, source: OutputSource) -> JsonObject:
+    """Return the output with its origin, if that does not follow from the tool's name."""
+    if output_source(tool, output) == source:
+        return output
+    return {**output, ORIGIN: source.origin}
 
 
 def failure_text(tool: str, status: ToolStatus, output: JsonObject) -> str | None:
@@ -26,34 +93,31 @@ def failure_text(tool: str, status: ToolStatus, output: JsonObject) -> str | Non
 
     A command with an exit code other than 0 has failed, although the tool that ran it succeeded.
     """
-    if tool.startswith(_EXCLUDED_TOOLS):
+    # The agent handles the failures of Choir's own tools at once; they are not remembered.
+    if output_source(tool, output).origin in ("choir", "jobs"):
         return None
     exit_code = output.get("exit_code")
     if status == "error":
-        said = " ".join(str(output[name]) for name in ("code", "message") if output.get(name))
+        text = " ".join(str(output[name]) for name in ("code", "message") if output.get(name))
     elif status == "success" and isinstance(exit_code, int) and exit_code != 0:
         streams = (output.get("stderr"), output.get("stdout"))
-        words = next((text for text in map(_text, streams) if text.strip()), "")
-        said = f"exit code {exit_code}: {words.strip()}"
+        stream = next((it for it in map(_text, streams) if it.strip()), "")
+        text = f"exit code {exit_code}: {stream.strip()}"
     else:
         return None
-    return _truncate_middle(said)
+    return _truncate_middle(text)
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _truncate_middle(said: str) -> str:
-    said = said.replace("\x00", "").strip()
+def _truncate_middle(text: str) -> str:
+    text = text.replace("\x00", "").strip()
     half = MAX_FAILURE_CHARS // 2
-    return said if len(said) <= MAX_FAILURE_CHARS else f"{said[:half]} … {said[-half:]}"
+    return text if len(text) <= MAX_FAILURE_CHARS else f"{text[:half]} … {text[-half:]}"
 
 
-OUTSIDE_TOOL_PREFIXES = ("choir.web.", "choir.email.")
-"""Name prefixes of these tools."""
-
-
-def returns_outside_text(tool: str) -> bool:
-    """Return whether this tool returns text that outsiders wrote."""
-    return tool.startswith(OUTSIDE_TOOL_PREFIXES)
+def returns_outside_text(tool: str, output: JsonObject) -> bool:
+    """Return whether outsiders wrote the text of a result."""
+    return output_source(tool, output) == OUTSIDE_OUTPUT

@@ -45,6 +45,8 @@ class RuntimeSection(WireModel):
     side_effect: Literal["none", "read", "write", "external"]
     idempotent: bool
     """Whether a call may be repeated under its call_id if a crash hid its outcome."""
+    origin: Literal["tool", "web"] = "tool"
+    """`web`: outsiders wrote its output, so what the agent notes afterwards gets the trust of a page."""
     exec_path: str | None = None
     """Relative to the manifest, or below /choir; default: the file with the manifest's name."""
     locks: tuple[LockTemplate, ...] = ()

@@ -15,6 +15,7 @@ from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolRefused
 from choir_agent.tools.truncate import fits_limit, truncate_output
 from choir_common.errors import ChoirError, Fenced, Unauthorized
+from choir_common.eventlog.tool_results import record_source
 from choir_common.wire.events import EventPayload, Exposure, ToolStatus
 from choir_common.wire.model import JsonObject
 
@@ -104,5 +105,6 @@ async def _fit_outcome(
         # The full output stays accessible, also if it is masked.
         reference = await asyncio.to_thread(artifacts.keep, output)
         output = truncate_output(output, runtime.max_output)
+    output = record_source(permit.tool.manifest.name, output, runtime.source)
     masked = runtime.prompt_mask and status == "success"
     return CallOutcome(status, output, events, runtime.exposure, masked, reference)

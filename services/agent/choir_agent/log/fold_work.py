@@ -48,7 +48,7 @@ def apply_work_event(work: W, payload: WorkPayload) -> W:
         case ToolCallCommitted():
             return _with_stage(work, payload.call_id, CallStage.COMMITTED)
         case ToolResultCommitted():
-            outside = work.read_outside or returns_outside_text(payload.tool)
+            outside = work.read_outside or returns_outside_text(payload.tool, payload.output)
             return _with_stage(replace(work, read_outside=outside), payload.call_id, CallStage.DONE)
         case _:
             assert_never(payload)

@@ -19,6 +19,7 @@ from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolM
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_common.errors import StartupError
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, TOOL_OUTPUT
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.tool_manifest import ToolManifestFile
 from choir_common.wire.validation_messages import error_messages
@@ -129,6 +130,7 @@ def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
             timeout_ms=runtime.timeout_ms + TIMEOUT_MARGIN_MS,
             side_effect=runtime.side_effect,
             idempotent=runtime.idempotent,
+            source=OUTSIDE_OUTPUT if runtime.origin == "web" else TOOL_OUTPUT,
             locks=tuple(LockTemplate(lock.resource, lock.mode) for lock in runtime.locks),
             needs_approval=runtime.needs_approval,
             lanes=runtime.lanes,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from choir_agent.credentials.tool_secrets import SecretResource
+from choir_common.eventlog.tool_results import OutputSource
 from choir_common.wire.events import Exposure
 from choir_common.wire.model import JsonObject
 
@@ -37,6 +38,8 @@ class RuntimeView:
     side_effect: SideEffect
     idempotent: bool
     """Whether a call may be run again when a crash left its outcome unknown."""
+    source: OutputSource
+    """Origin and trust of its output."""
     host: bool = False
     """Whether control runs it on the host's side."""
     locks: tuple[LockTemplate, ...] = ()

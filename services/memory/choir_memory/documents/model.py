@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID, uuid5
 
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, TOOL_OUTPUT
 from choir_common.wire.memory_sessions import Origin, UnitKind
 from choir_common.wire.model import JsonObject
 from choir_memory.text.tokens import document_tokens
@@ -22,8 +23,8 @@ LinkKind = Literal["evidence", "supersedes", "mentions", "rolls_up"]
 __all__ = ["Grain", "KnowledgeKind", "LinkKind", "Origin", "Tier", "UnitKind"]
 
 TRUST: Mapping[Origin, int] = {
-    "web": 10,
-    "tool": 30,
+    "web": OUTSIDE_OUTPUT.trust,
+    "tool": TOOL_OUTPUT.trust,
     "agent": 50,
     "user": 70,
     "operator": 90,

@@ -54,6 +54,8 @@ class OpenFailure:
     unit_rev: int
     tries: int = 1
     steps: list[str] = field(default_factory=list)
+    outside: bool = False
+    """Whether outsiders wrote the text of the failure; states of older versions lack it."""
 
 
 @dataclass(slots=True)
@@ -81,7 +83,10 @@ class FailureTracker:
         tried = self._following.asked.pop(result.call_id, result.tool)
         said = failure_text(result.tool, result.status, result.output)
         if said is not None and result.exposure == "both":
-            self._failed(result, OpenFailure(result.tool, said, tried, at, unit_rev))
+            outside = returns_outside_text(result.tool, result.output)
+            self._failed(
+                result, OpenFailure(result.tool, said, tried, at, unit_rev, outside=outside)
+            )
         elif said is None and result.status == "success":
             self._succeeded(result, tried)
 
@@ -102,6 +107,7 @@ class FailureTracker:
             if before.tool == attempt.tool and _alike(before.tried, attempt.tried):
                 # keep the latest attempt; what was done before it did not help
                 before.said, before.tried, before.steps = attempt.said, attempt.tried, []
+                before.outside = before.outside or attempt.outside
                 before.tries += 1
                 return
         if turns.get(result.turn_id) is None:
@@ -123,7 +129,7 @@ class FailureTracker:
         self.ended.append(
             EndedFailure(
                 attempt.tool, attempt.said, attempt.tried, attempt.at, end, tuple(steps),
-                attempt.unit_rev, returns_outside_text(attempt.tool),
+                attempt.unit_rev, attempt.outside or returns_outside_text(attempt.tool, {}),
             )
         )  # fmt: skip
 

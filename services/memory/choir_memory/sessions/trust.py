@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from choir_common.eventlog.tool_results import returns_outside_text
+from choir_common.eventlog.tool_results import OWN_OUTPUT, output_source
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.model import JsonObject
 from choir_memory.documents.model import TRUST
@@ -18,10 +18,6 @@ from choir_memory.text.questions import content_terms
 
 TRUST_WITHOUT_OUTSIDE_SOURCES = TRUST["agent"]
 """Trust of users and agent in turns that read nothing from outside."""
-OWN_TOOLS = ("choir.memory.", "choir.core.", "choir.skill.", "choir.propose.")
-"""Tools with results that Choir itself generates about the agent's actions."""
-OWN_TOOLS_WITH_OUTSIDE_TEXT = ("choir.core.list",)
-"""Exceptions: their results repeat reports of jobs, which may contain outside text."""
 MEMORY_QUERY = "choir.memory.query"
 MAX_SUPPORTING_UNITS = 3
 """Maximum units that may support one sentence; words from more of them could be combined to something
@@ -56,9 +52,8 @@ def trust_of_result(result: ToolResultCommitted) -> int | None:
         return None
     if result.tool == MEMORY_QUERY:
         return _least_recalled(result.output)
-    if result.tool.startswith(OWN_TOOLS) and result.tool not in OWN_TOOLS_WITH_OUTSIDE_TEXT:
-        return None
-    return TRUST["web" if returns_outside_text(result.tool) else "tool"]
+    source = output_source(result.tool, result.output)
+    return None if source == OWN_OUTPUT else source.trust
 
 
 def split_by_trust(text: str, sources: Sequence[TrustSource], least: int) -> list[TrustedPart]:

@@ -270,7 +270,7 @@ class UnitSplitter:
         self.troubles.answer(said, event.at, run.first_rev)
         run.lines.append(render_result(said))
         run.chars += len(run.lines[-1])
-        run.outside = run.outside or returns_outside_text(said.tool)
+        run.outside = run.outside or returns_outside_text(said.tool, said.output)
         if said.call_id in run.pending:
             run.pending.remove(said.call_id)
         if said.tool not in run.tools:

@@ -7,6 +7,7 @@ and its budgets are not reset. Changes that a cancelled job has already made rem
 from choir_agent.log.session_state import JobState, SessionState, SessionStateSource
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.eventlog.tool_results import JOB_OUTPUT, OWN_OUTPUT
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import Cancelled, InjectedInstruction
 from choir_common.wire.model import JsonObject
@@ -21,7 +22,12 @@ LIST_MANIFEST = ToolManifest(
         parameters={"type": "object", "properties": {}, "additionalProperties": False},
     ),
     RuntimeView(
-        timeout_ms=10_000, side_effect="none", idempotent=True, lanes="edge", during_jobs=True
+        source=JOB_OUTPUT,
+        timeout_ms=10_000,
+        side_effect="none",
+        idempotent=True,
+        lanes="edge",
+        during_jobs=True,
     ),
 )
 
@@ -77,7 +83,12 @@ INJECT_MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        timeout_ms=10_000, side_effect="none", idempotent=True, lanes="edge", during_jobs=True
+        source=OWN_OUTPUT,
+        timeout_ms=10_000,
+        side_effect="none",
+        idempotent=True,
+        lanes="edge",
+        during_jobs=True,
     ),
 )
 
@@ -125,7 +136,12 @@ CANCEL_MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        timeout_ms=10_000, side_effect="none", idempotent=True, lanes="edge", during_jobs=True
+        source=OWN_OUTPUT,
+        timeout_ms=10_000,
+        side_effect="none",
+        idempotent=True,
+        lanes="edge",
+        during_jobs=True,
     ),
 )
 

@@ -9,6 +9,7 @@ from typing import get_args
 from choir_agent.log.session_state import JobState, SessionStateSource
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.wire.events import CoreReported, CoreReportKind
 from choir_common.wire.model import JsonObject
 
@@ -35,7 +36,12 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        timeout_ms=10_000, side_effect="none", idempotent=True, lanes="core", in_skills=True
+        source=OWN_OUTPUT,
+        timeout_ms=10_000,
+        side_effect="none",
+        idempotent=True,
+        lanes="core",
+        in_skills=True,
     ),
 )
 

@@ -16,6 +16,7 @@ from choir_agent.log.session_state import SessionState, SessionStateSource
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_common.clock import Clock
+from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.config import AgentSettings, Budgets
 from choir_common.wire.events import ContextBundle, CoreStarted, ToolConstraints, Verbosity
@@ -79,6 +80,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=OWN_OUTPUT,
         timeout_ms=10_000,
         side_effect="none",
         idempotent=True,

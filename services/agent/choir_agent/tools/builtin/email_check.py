@@ -9,6 +9,7 @@ from choir_agent.tools.mail.loading import open_mailbox
 from choir_agent.tools.mail.requests import FOLDER, parse_folder, parse_query
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT
 from choir_common.wire.model import JsonObject
 
 LIMIT = 10
@@ -33,6 +34,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=OUTSIDE_OUTPUT,
         timeout_ms=60_000,
         side_effect="read",
         idempotent=True,

@@ -16,6 +16,7 @@ from choir_agent.tools.mail.requests import (
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT
 from choir_common.wire.model import JsonObject
 
 DEFAULT_LIMIT = 20
@@ -56,6 +57,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=OUTSIDE_OUTPUT,
         timeout_ms=120_000,
         # It may save files in the workspace and mark messages as read.
         side_effect="write",

@@ -9,6 +9,7 @@ from choir_agent.tools.mail.loading import send_mail
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT
 from choir_common.wire.model import JsonObject
 
 # Longer than the timeouts in `smtp`, which knows whether something was sent.
@@ -55,6 +56,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=OUTSIDE_OUTPUT,
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
         # Servers do not deduplicate by Message-ID: a repetition sends a second mail.

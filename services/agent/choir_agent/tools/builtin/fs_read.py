@@ -18,6 +18,7 @@ from choir_agent.tools.file_lines import (
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 
 MAX_BYTES = 60_000
@@ -55,6 +56,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=TOOL_OUTPUT,
         timeout_ms=15_000,
         side_effect="none",
         idempotent=True,

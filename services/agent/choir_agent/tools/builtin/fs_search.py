@@ -20,6 +20,7 @@ from choir_agent.tools.ripgrep import MatchCollector, find_ripgrep
 from choir_agent.tools.streams import OutputCapture
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 
 SEARCH_TIMEOUT_S = 30.0
@@ -64,6 +65,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=TOOL_OUTPUT,
         # Longer than ripgrep's own timeout, after which the matches so far are returned.
         timeout_ms=int(SEARCH_TIMEOUT_S * 1000) + 5_000,
         side_effect="none",

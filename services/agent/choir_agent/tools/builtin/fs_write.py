@@ -11,6 +11,7 @@ from choir_agent.tools.file_lines import content_hash, split_lines
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 
 MAX_FILE_BYTES = 20_000_000
@@ -46,6 +47,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=TOOL_OUTPUT,
         timeout_ms=15_000,
         side_effect="write",
         # Appending or inserting twice differs from doing it once.

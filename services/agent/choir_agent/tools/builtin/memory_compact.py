@@ -6,6 +6,7 @@ concurrently with the lane.
 
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.wire.events import CompactionRequested
 from choir_common.wire.model import JsonObject
 
@@ -20,6 +21,7 @@ MANIFEST = ToolManifest(
         parameters={"type": "object", "properties": {}, "additionalProperties": False},
     ),
     RuntimeView(
+        source=OWN_OUTPUT,
         timeout_ms=5_000,
         side_effect="none",
         idempotent=True,

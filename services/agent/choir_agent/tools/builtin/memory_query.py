@@ -25,6 +25,7 @@ from choir_agent.working_memory.log_search import (
 from choir_agent.working_memory.memory_delta import SHORT_HASH_LENGTH
 from choir_agent.working_memory.memory_results import render_memory_hits
 from choir_agent.working_memory.stored_log_client import StoredLogClient
+from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.ids import NAME_PATTERN
 from choir_common.wire.model import JsonObject
 
@@ -87,7 +88,9 @@ MANIFEST = ToolManifest(
             "additionalProperties": False,
         },
     ),
-    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="none", idempotent=True, host=True),
+    RuntimeView(
+        source=OWN_OUTPUT, timeout_ms=TIMEOUT_MS, side_effect="none", idempotent=True, host=True
+    ),
 )
 
 

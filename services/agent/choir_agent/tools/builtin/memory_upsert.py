@@ -9,6 +9,7 @@ from choir_agent.log.session_state import SessionStateSource
 from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.wire.events import MemoryWriteCommitted
 from choir_common.wire.model import JsonObject
 
@@ -37,7 +38,9 @@ MANIFEST = ToolManifest(
             "additionalProperties": False,
         },
     ),
-    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True, host=True),
+    RuntimeView(
+        source=OWN_OUTPUT, timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True, host=True
+    ),
 )
 
 

@@ -12,6 +12,7 @@ from choir_agent.tools import staging
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.attachments import ANY_MIME, MAX_FILES, AttachmentKind, SentFile
 from choir_common.wire.config import FileLimits
 from choir_common.wire.events import Reply
@@ -59,6 +60,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=TOOL_OUTPUT,
         timeout_ms=10_000,
         # Like a reply at the end of a turn: the returned event is sent, once per call.
         side_effect="none",

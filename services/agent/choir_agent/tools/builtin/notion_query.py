@@ -10,6 +10,7 @@ from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.notion.api import NotionClient, notion_service
 from choir_agent.tools.notion.pages import NotionPages
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 
 TIMEOUT_MS = 120_000
@@ -56,6 +57,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=TOOL_OUTPUT,
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
         # Creating a page twice makes two pages.

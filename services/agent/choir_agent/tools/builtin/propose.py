@@ -13,6 +13,7 @@ from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit_proposal
 from choir_agent.tools.proposals.validation import reject_code, validate_config_patch
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.wire.model import JsonObject
 
 SKILL_MANIFEST = ToolManifest(
@@ -33,7 +34,7 @@ SKILL_MANIFEST = ToolManifest(
             "additionalProperties": False,
         },
     ),
-    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
+    RuntimeView(source=OWN_OUTPUT, timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
 )
 
 
@@ -78,7 +79,7 @@ CONFIG_MANIFEST = ToolManifest(
             "additionalProperties": False,
         },
     ),
-    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
+    RuntimeView(source=OWN_OUTPUT, timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
 )
 
 
@@ -129,7 +130,7 @@ REPO_MANIFEST = ToolManifest(
             "additionalProperties": False,
         },
     ),
-    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
+    RuntimeView(source=OWN_OUTPUT, timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
 )
 
 REPO_NEXT_STEPS = "What is proposed is pushed: remove your clone from the workspace now."

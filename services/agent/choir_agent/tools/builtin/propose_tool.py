@@ -10,6 +10,7 @@ from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.proposals.submit import TIMEOUT_MS, submit_proposal
 from choir_agent.tools.proposals.validation import validate_tool_proposal
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.wire.model import JsonObject
 
 # Same patterns as in ToolManifestFile, repeated so that the model sees them in the schema.
@@ -92,7 +93,7 @@ MANIFEST = ToolManifest(
             "additionalProperties": False,
         },
     ),
-    RuntimeView(timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
+    RuntimeView(source=OWN_OUTPUT, timeout_ms=TIMEOUT_MS, side_effect="write", idempotent=True),
 )
 
 

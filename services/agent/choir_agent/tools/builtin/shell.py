@@ -9,6 +9,7 @@ from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolM
 from choir_agent.tools.program_runner import PATH, Program, ProgramRunner
 from choir_agent.tools.streams import OutputCapture
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 
 DEFAULT_TIMEOUT_MS = 120_000
@@ -37,6 +38,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=TOOL_OUTPUT,
         # Longer than the longest timeout that a call may request, which ends the command in an
         # orderly way.
         timeout_ms=MAX_TIMEOUT_MS + 10_000,

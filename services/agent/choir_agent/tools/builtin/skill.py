@@ -19,6 +19,7 @@ from choir_agent.skills.skill_spec import CANCEL, START_TOOL, TRANSITION_TOOL
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.tool import CallContext, ToolOutput, ToolRefused
+from choir_common.eventlog.tool_results import OWN_OUTPUT
 from choir_common.wire.model import JsonObject
 
 START_MANIFEST = ToolManifest(
@@ -38,7 +39,9 @@ START_MANIFEST = ToolManifest(
             "additionalProperties": False,
         },
     ),
-    RuntimeView(timeout_ms=5_000, side_effect="none", idempotent=True, during_jobs=True),
+    RuntimeView(
+        source=OWN_OUTPUT, timeout_ms=5_000, side_effect="none", idempotent=True, during_jobs=True
+    ),
 )
 
 
@@ -106,7 +109,12 @@ TRANSITION_MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        timeout_ms=5_000, side_effect="none", idempotent=True, during_jobs=True, in_skills=True
+        source=OWN_OUTPUT,
+        timeout_ms=5_000,
+        side_effect="none",
+        idempotent=True,
+        during_jobs=True,
+        in_skills=True,
     ),
 )
 

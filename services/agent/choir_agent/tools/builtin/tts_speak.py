@@ -28,6 +28,7 @@ from choir_agent.tools.atomic_file import AtomicFile
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.config import VoiceBinding
 from choir_common.wire.model import JsonObject
 
@@ -65,6 +66,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=TOOL_OUTPUT,
         # The request, one wait, and the request again.
         timeout_ms=int((2 * TIMEOUT_S + MAX_RETRY_WAIT_S) * 1000) + 5_000,
         # Every call costs money.

@@ -7,6 +7,7 @@ from choir_agent.control_client.control_client import ControlClient
 from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT
 from choir_common.wire.model import JsonObject
 
 TIMEOUT_MS = 120_000
@@ -66,6 +67,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=OUTSIDE_OUTPUT,
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
         # Opening some links has an effect (confirm, unsubscribe).

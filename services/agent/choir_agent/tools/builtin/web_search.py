@@ -18,6 +18,7 @@ from choir_agent.tools.api_client import (
 )
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
+from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT
 from choir_common.wire.model import JsonObject
 
 TIMEOUT_S = 30.0
@@ -55,6 +56,7 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
+        source=OUTSIDE_OUTPUT,
         timeout_ms=int(TIMEOUT_S * 1000) + 5_000,
         side_effect="read",
         idempotent=True,
