@@ -3,8 +3,7 @@
 `launch.py` runs this file as a script (`python -I -S child_start.py …`), so it imports only the standard
 library. It runs between fork and exec because `preexec_fn` may deadlock in a process with threads.
 
-Arguments: parent pid, death signal, identity (`same`, `mapped:UID:GID` or `lowered:UID:GID`), then
-the
+Arguments: parent pid, death signal, identity (`same`, `mapped:UID:GID` or `lowered:UID:GID`), then the
 program and its arguments; without a program it only tests the identity.
 """
 

@@ -1,7 +1,6 @@
-"""Base class of embedded servers that can run without a supervisor; shared by Postgres and NATS.
+"""Base class of embedded servers, which also run without a supervisor; shared by Postgres and NATS.
 
-`database.reach` and tests start servers directly; the supervisor uses `prepare` and `command` of the
-same ones.
+`database.connection` and tests start servers directly; the supervisor uses `prepare_command`.
 """
 
 import signal

@@ -1,4 +1,4 @@
-"""Selection of the model for `default`. Called by `EmbeddedStack` at every start.
+"""Selection of the model for `default`. Called by `Stack` at every start.
 
 The first available of: a score (rehearsal model), an OpenRouter key, an OpenAI key, a local Ollama with a
 model that supports tools, the rehearsal model. A key may be in the environment or in secrets.json.

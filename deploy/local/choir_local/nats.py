@@ -1,6 +1,6 @@
 """Embedded nats-server: loopback only, with a token, and JetStream that fsyncs.
 
-Used by `EmbeddedStack` and tests. Postgres has all data that must survive; the bus only transports it.
+Used by `Stack` and tests. Postgres has all data that must survive; the bus only transports it.
 """
 
 import asyncio

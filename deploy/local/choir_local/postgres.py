@@ -1,6 +1,6 @@
 """Embedded PostgreSQL server: Unix socket only, durable, ends with its parent process.
 
-Used by `EmbeddedStack`, `database.reach` and tests. `postgres_cluster` creates and checks the data directory.
+Used by `Stack`, `database.connection` and tests. `postgres_cluster` creates and checks the data directory.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Secrets of a local installation: reads `secrets.json` and creates what is missing.
 
-Called by `EmbeddedStack`. Services receive the values they need only on their standard input.
+Called by `Stack`. Services receive the values they need only on their standard input.
 """
 
 import os

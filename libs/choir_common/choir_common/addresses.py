@@ -1,4 +1,4 @@
-"""Patterns for addresses in settings, and the message for each. Used by `settings` and `wire.faults`."""
+"""Patterns for addresses in settings, and the message for each."""
 
 HOST_AND_PORT_PATTERN = r"^\S+:\d{1,5}$"
 WEB_ADDRESS_PATTERN = r"^https?://\S+$"

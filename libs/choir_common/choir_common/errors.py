@@ -1,14 +1,14 @@
 """The error hierarchy of Choir. Each HTTP route, bus endpoint and command renders it in its own format.
 
   ChoirError                     500 internal
-  ├── InvalidRequest                   400 bad_input          the caller must change the request
+  ├── InvalidRequest             400 bad_input          the caller must change the request
   ├── Unauthorized               401 unauthorized       no or wrong token
   ├── Forbidden                  403 forbidden          known, but not allowed
   ├── NotFound                   404 not_found
   ├── Conflict                   409 conflict           the state does not allow it
   │   └── Fenced                 409 fenced             an old epoch or a fork: the agent must stop
   ├── TooLarge                   413 too_large
-  ├── RequestTimeout                    408 too_slow           the request did not arrive in time
+  ├── RequestTimeout             408 too_slow           the request did not arrive in time
   ├── RateLimited                429 rate_limited       retry after `retry_after_s`
   ├── Unavailable                503 unavailable        a dependency is down: nothing happened, retry
   │   └── OutcomeUnknown         503 outcome_unknown    it may have happened: retry with the same key

@@ -1,13 +1,7 @@
-"""Hard deadline for process shutdown. Used by `http.listen` after a stop signal.
+"""Hard deadline for process shutdown, and preservation of cancellations that a library swallows.
 
 Everything that matters is durable before it is acknowledged, so a forced exit loses no more than a kill. A
 process that never exits would block its successor.
-
-Preservation of task cancellations that a library swallows. Used around calls of asyncpg and nats-py.
-
-Before Python 3.12 `asyncio.wait_for` drops a cancellation that arrives together with its result, and a
-connection that breaks at that time replaces the cancellation by its own error. A loop that retries after
-errors would then never end.
 """
 
 import asyncio
@@ -58,7 +52,12 @@ def _places(tasks: Iterable[asyncio.Task[object]]) -> Iterable[str]:
 
 @contextlib.contextmanager
 def preserve_cancellation() -> Iterator[None]:
-    """Raise CancelledError at the end of the block if this task was cancelled during it."""
+    """Raise CancelledError at the end of the block if this task was cancelled during it.
+
+    For calls of asyncpg and nats-py. Before Python 3.12 `asyncio.wait_for` drops a cancellation that arrives
+    together with its result, and a connection that breaks at that time replaces the cancellation by its own
+    error. A loop that retries after errors would then never end.
+    """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     try:

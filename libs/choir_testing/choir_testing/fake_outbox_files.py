@@ -1,4 +1,4 @@
-"""In-memory fake of `clients.outbox_files`."""
+"""In-memory fake of `clients.control`."""
 
 import contextlib
 from collections.abc import AsyncIterator

@@ -3,7 +3,7 @@
 Built by app.py. Bus requests are handled by `contexts.rooms`, blobs come from `blobs.shelf`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -16,7 +16,7 @@ from choir_browser.pages.chromium_program import find_chromium
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
-from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.http.service_app import make_service_app
 from choir_common.wire.browser import BrowseRequest, BrowseResponse, CloseContext
 from choir_common.wire.messages import Empty
 from choir_common.wire.operator import ComponentStatus
@@ -50,7 +50,7 @@ def make_http_app(
     bus: Bus, shelf: BlobStore, keeper: EngineManager, chromium: Path | None
 ) -> FastAPI:
     """Build the HTTP app with /livez, /readyz and the blob route."""
-    readiness = ReadinessCheck(_readiness(bus, keeper, chromium))
+    readiness = BrowserReadiness(bus, keeper, chromium)
     app = make_service_app("Choir browser", VERSION, readiness)
 
     @app.get("/v1/blobs/{blob_id}", response_class=StreamingResponse)
@@ -63,17 +63,22 @@ def make_http_app(
     return app
 
 
-def _readiness(
-    bus: Bus, keeper: EngineManager, chosen: Path | None
-) -> Callable[[], Awaitable[Sequence[ComponentStatus]]]:
-    async def check() -> Sequence[ComponentStatus]:
-        return (
-            ComponentStatus(name="nats", ok=not bus.failure_reason, detail=bus.failure_reason),
-            # A missing Chromium is no failure of this service: browse requests report it.
-            ComponentStatus(name="chromium", ok=True, detail=_chromium_state(keeper, chosen)),
-        )
+class BrowserReadiness:
+    """The readiness check of the browser service."""
 
-    return check
+    def __init__(self, bus: Bus, keeper: EngineManager, chromium: Path | None) -> None:
+        self._bus = bus
+        self._keeper = keeper
+        self._chromium = chromium
+
+    async def check(self) -> Sequence[ComponentStatus]:
+        """Return the state of the bus and of Chromium."""
+        nats, chromium = self._bus.failure_reason, _chromium_state(self._keeper, self._chromium)
+        return (
+            ComponentStatus(name="nats", ok=not nats, detail=nats),
+            # A missing Chromium is no failure of this service: browse requests report it.
+            ComponentStatus(name="chromium", ok=True, detail=chromium),
+        )
 
 
 def _chromium_state(keeper: EngineManager, chosen: Path | None) -> str:

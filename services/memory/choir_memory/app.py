@@ -17,7 +17,7 @@ from choir_common.bus.client import Bus, Endpoint
 from choir_common.clients.control import NatsMemorySettingsClient
 from choir_common.clock import SystemClock
 from choir_common.http.listen import serve
-from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.http.service_app import make_service_app
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_settings import MemoryServiceConfig
@@ -124,8 +124,7 @@ class MemoryService:
     async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
         """Serve until `stop` is set; raises StartupError (in an exception group) when the service
         cannot start."""
-        readiness = ReadinessCheck(self._health.check)
-        http = make_service_app(SERVICE, VERSION, readiness, metrics=self._metrics)
+        http = make_service_app(SERVICE, VERSION, self._health, metrics=self._metrics)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(http, sockets, stop))
             work = tasks.create_task(self._work())

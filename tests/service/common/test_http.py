@@ -17,7 +17,7 @@ from choir_common.errors import Conflict, StartupError
 from choir_common.http import sse
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_tcp, bind_unix, serve
-from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.http.service_app import make_service_app
 from choir_common.http.sse_read import parse_events
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
 from choir_common.shutdown_deadline import EXIT_CODE
@@ -25,11 +25,13 @@ from choir_common.wire.operator import ComponentStatus
 from tests.support.ports import free_port
 
 
-def make_app() -> FastAPI:
-    async def check() -> list[ComponentStatus]:
+class UnreadyPostgres:
+    async def check(self) -> list[ComponentStatus]:
         return [ComponentStatus(name="postgres", ok=False, detail="refuses connections")]
 
-    app = make_service_app("test", "1", ReadinessCheck(check), max_body_bytes=1000)
+
+def make_app() -> FastAPI:
+    app = make_service_app("test", "1", UnreadyPostgres(), max_body_bytes=1000)
 
     @app.post("/echo")
     async def echo(request: Request) -> dict[str, int]:

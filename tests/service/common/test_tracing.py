@@ -17,7 +17,7 @@ import asyncio, sys
 import httpx2
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import NotFound
-from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.http.service_app import make_service_app
 from choir_common.tracing import export_spans
 from choir_common.wire.messages import Empty
 
@@ -27,11 +27,12 @@ async def answer(request):
 async def refuse(request):
     raise NotFound("a very private reason")
 
-async def check():
-    return []
+class Readiness:
+    async def check(self):
+        return []
 
 async def main(url, token):
-    app = make_service_app("t", "1", ReadinessCheck(check))
+    app = make_service_app("t", "1", Readiness())
     async with Bus(url, token, "t") as bus, bus.serve(
         "t", "0.0.1", Endpoint("choir.t.good", Empty, answer), Endpoint("choir.t.bad", Empty, refuse)
     ):

@@ -1,4 +1,4 @@
-"""Parser of the directives for the rehearsal model in a user message. Pure. Used by `choose`.
+"""Parser of the directives for the rehearsal model in a user message. Pure. Used by `answers`.
 
 For manual use and measurements, with and without a score:
     #tools=N                    call a cheap tool N times in a row, one call per model call

@@ -1,4 +1,4 @@
-"""Conversion of job directives to tool calls, and of their results to text. Pure. Used by `choose`."""
+"""Conversion of job directives to tool calls, and of their results to text. Pure. Used by `answers`."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Answers to requests for compactions and session summaries. Pure. Used by `choose`.
+"""Answers to requests for compactions and session summaries. Pure. Used by `answers`.
 
 The answer quotes the user's last messages, so that a summary stays short in a long session.
 """

@@ -1,4 +1,4 @@
-"""Generator of minimal values for a JSON Schema, with harmless text. Pure. Used by `choose`."""
+"""Generator of minimal values for a JSON Schema, with harmless text. Pure. Used by `answers`."""
 
 from pydantic import JsonValue
 

@@ -1,6 +1,6 @@
 """State of a conversation, derived from the messages of a chat request. Pure.
 
-Called by `app` with the parsed body; used by `choose`, `directives` and `template`.
+Called by `app` with the parsed body; used by `answers`, `directives` and `template`.
 """
 
 import re

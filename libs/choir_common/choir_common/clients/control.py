@@ -1,10 +1,6 @@
-"""Client of control over NATS; used by the gateway.
+"""Clients of control over NATS and HTTP: messages and presses, sent files, the memory service's settings.
 
-Download of outbound attachments from control over HTTP; used by the gateway, which uploads them.
-
-Control keeps a copy from the moment the message is durable until it is delivered.
-
-Client for the memory service's configuration, read from control over NATS; used by memory.
+Control keeps a copy of a sent file from the moment the message is durable until it is delivered.
 """
 
 import contextlib

@@ -1,6 +1,4 @@
-"""Client of the gateway over NATS; used by control's outbox.
-
-Download of users' attachments from the gateway over HTTP; used by control.
+"""Clients of the gateway: deliveries over NATS, and users' attachments over HTTP.
 
 Control puts the files into a workspace. The bot's token never leaves the gateway, which requests the file
 from the channel and streams the bytes.

@@ -1,7 +1,4 @@
-"""Conversion of a `session_events` row to an event. Used by control and by the backup check.
-
-Verification of the hashes that remain of an erased log. Used by control and by the backup check.
-"""
+"""Stored logs: conversion of a `session_events` row, and verification of what remains of an erased log."""
 
 from typing import Any, Protocol
 

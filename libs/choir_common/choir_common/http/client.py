@@ -1,7 +1,4 @@
-"""HTTP client factory: Unix sockets and TCP behind one function.
-
-Stream a file from another service's HTTP endpoint. Used by the clients that move files.
-"""
+"""HTTP client factory for Unix sockets and TCP, and streaming of a file from another service."""
 
 import contextlib
 import ssl

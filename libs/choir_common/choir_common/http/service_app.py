@@ -1,20 +1,17 @@
 """Factory of the FastAPI app on which every service mounts its routers.
 
-Called by each `app.py`. Adds problem documents for every error, a limit on the received body, `/livez` (the
-process runs), `/readyz` (it can work; otherwise 503 with the reasons), and request metrics.
-
-Classification of errors as lost connections. Used by `service_app`.
-
-The clients of Postgres, NATS and HTTP translate the errors they know. This handles the ones they miss while
-the other side, or this process, is shutting down.
+Adds problem documents for every error, a limit on the received body, `/livez` (the process runs), `/readyz`
+(it can work; otherwise 503 with the reasons), and request metrics. The clients of Postgres, NATS and HTTP
+translate the errors they know; lost connections that they miss, while the other side or this process is
+shutting down, are recognized here.
 """
 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import httpx2
 import structlog
@@ -40,19 +37,6 @@ from choir_common.tracing import server_span
 from choir_common.wire.operator import ComponentStatus
 from choir_common.wire.validation_messages import error_message, error_path
 
-_CLOSED = ("the handler is closed", "the client has been closed")
-"""Texts of the plain RuntimeErrors that uvloop and the HTTP client raise for a closed transport."""
-
-
-def is_lost_connection(error: BaseException) -> bool:
-    """Return whether an error means that the peer went away, so that a retry may succeed."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(is_lost_connection(each) for each in error.exceptions)
-    if isinstance(error, RuntimeError):
-        return any(words in str(error) for words in _CLOSED)
-    return isinstance(error, ConnectionError | TimeoutError | EOFError | httpx2.TransportError)
-
-
 log = structlog.get_logger("choir.http")
 
 # Enough for a few megabytes over a slow connection.
@@ -67,14 +51,15 @@ NO_FRAMEWORK_TELEMETRY: TelemetryConfig = {
     "operation_spans": False,
     "auto_configure": False,
 }
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+CLOSED_TRANSPORT = ("the handler is closed", "the client has been closed")
+"""Texts of the plain RuntimeErrors that uvloop and the HTTP client raise for a closed transport."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadinessCheck:
+class ReadinessCheck(Protocol):
     """The readiness check of a service."""
 
-    check: Callable[[], Awaitable[Sequence[ComponentStatus]]]
+    async def check(self) -> Sequence[ComponentStatus]:
+        """Return the state of each part that the service needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +118,7 @@ def make_service_app(
     if own_metrics:
 
         @app.get("/metrics", include_in_schema=False)
-        async def figures() -> Response:
+        async def render_metrics() -> Response:
             """Return this process's metrics for Prometheus."""
             return Response(counts.render(), headers={"Content-Type": CONTENT_TYPE})
 
@@ -154,11 +139,11 @@ class RequestMetrics:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        started_at = time.perf_counter()
 
-        async def noted(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             if message["type"] == "http.response.start":
-                seconds = time.perf_counter() - began
+                seconds = time.perf_counter() - started_at
                 status = message["status"]
                 route = _template(scope)
                 self._metrics.count_request(scope["method"], route, status, seconds)
@@ -172,7 +157,7 @@ class RequestMetrics:
             if name in TRACE_HEADERS
         }
         with server_span(scope["method"], "http", headers) as span:
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_and_count)
 
 
 class BodyLimit:
@@ -191,7 +176,7 @@ class BodyLimit:
         self._app = app
         self._max = max_bytes
         self._within_s = within_s
-        self._larger = tuple((each, re.compile(each.path)) for each in large_bodies)
+        self._large_bodies = tuple((route, re.compile(route.path)) for route in large_bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -200,36 +185,36 @@ class BodyLimit:
         if "\0" in scope["path"]:  # no id contains one, and Postgres rejects it
             await problem_response(NotFound("No path holds a NUL."))(scope, receive, send)
             return
-        most, within_s = self._limits(scope)
-        error = TooLarge(f"The body is larger than {most} bytes.")
+        max_bytes, within_s = self._limits(scope)
+        error = TooLarge(f"The body is larger than {max_bytes} bytes.")
         for name, value in scope["headers"]:
-            if name == b"content-length" and (not value.isdigit() or int(value) > most):
+            if name == b"content-length" and (not value.isdigit() or int(value) > max_bytes):
                 await problem_response(error)(scope, receive, send)
                 return
-        seen, whole = 0, False
-        until = asyncio.get_running_loop().time() + within_s
+        received, complete = 0, False
+        deadline = asyncio.get_running_loop().time() + within_s
 
-        async def counted() -> Message:
-            nonlocal seen, whole
-            if whole:  # the next message is the disconnect, which has no deadline
+        async def receive_within_limits() -> Message:
+            nonlocal received, complete
+            if complete:  # the next message is the disconnect, which has no deadline
                 return await receive()
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
                 raise RequestTimeout(f"The body did not arrive within {within_s:g} s.") from None
-            whole = not message.get("more_body", False)
-            seen += len(message.get("body", b""))
-            if seen > most:
+            complete = not message.get("more_body", False)
+            received += len(message.get("body", b""))
+            if received > max_bytes:
                 raise error
             return message
 
-        await self._app(scope, counted, send)
+        await self._app(scope, receive_within_limits, send)
 
     def _limits(self, scope: Scope) -> tuple[int, float]:
-        for each, path in self._larger:
-            if scope["method"] == each.method and path.fullmatch(scope["path"]):
-                return each.max_bytes, each.within_s
+        for route, path in self._large_bodies:
+            if scope["method"] == route.method and path.fullmatch(scope["path"]):
+                return route.max_bytes, route.within_s
         return self._max, self._within_s
 
 
@@ -270,6 +255,15 @@ def _connection_lost() -> OutcomeUnknown:
         "repeating it under the same key is safe.",
         retry_after_s=2.0,
     )
+
+
+def is_lost_connection(error: BaseException) -> bool:
+    """Return whether an error means that the peer went away, so that a retry may succeed."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_lost_connection(member) for member in error.exceptions)
+    if isinstance(error, RuntimeError):
+        return any(text in str(error) for text in CLOSED_TRANSPORT)
+    return isinstance(error, ConnectionError | TimeoutError | EOFError | httpx2.TransportError)
 
 
 class _FrameworkError(InvalidRequest):

@@ -1,8 +1,6 @@
 """Server-sent events (SSE): the parser.
 
-Used by the agent (signals), `choirctl chat` and the gateway. The writer is `sse`; the parser is a
-separate
-module so that a reader need not import a web framework.
+The writer is `sse`; the parser is a separate module so that a reader need not import a web framework.
 """
 
 from collections.abc import AsyncIterator

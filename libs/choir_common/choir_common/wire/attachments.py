@@ -1,7 +1,7 @@
 """Metadata of files in messages: name, type, size and reference, never the content.
 
-A user's file goes from the gateway over HTTP to control (`clients.gateway_files`) and into the agent's
-workspace. An agent's file goes from control's copy to the gateway (`clients.outbox_files`).
+A user's file goes from the gateway over HTTP to control (`clients.gateway`) and into the agent's
+workspace. An agent's file goes from control's copy to the gateway (`clients.control`).
 """
 
 from typing import Annotated, Literal

@@ -1,7 +1,4 @@
-"""Memories that are added to a user's message without a request: preferences, facts, earlier messages.
-
-Remembered tool failures (error memory).
-"""
+"""Memories that are added without a request: reminders for a user's message, hints for a failed tool."""
 
 from typing import Literal
 

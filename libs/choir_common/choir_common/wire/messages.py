@@ -99,7 +99,7 @@ class OutboundMessage(WireModel):
     """The outcome of an earlier delivery is unknown; a channel without deduplication must mark the
     message."""
     attachments: tuple[Attachment, ...] = Field(default=(), max_length=MAX_FILES)
-    """Files in order; `clients.outbox_files` returns their content until this message is delivered."""
+    """Files in order; `clients.control` returns their content until this message is delivered."""
     buttons: tuple[Button, ...] = ()
     """One row of buttons below the text."""
     reply_to: str | None = None

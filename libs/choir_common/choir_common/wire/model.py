@@ -1,7 +1,4 @@
-"""Base class of all wire models, and the small types they share.
-
-Type of JSON objects whose schema is defined elsewhere, such as a tool's input and output.
-"""
+"""Base class of all wire models, and the small types they share."""
 
 from datetime import datetime
 from typing import Annotated

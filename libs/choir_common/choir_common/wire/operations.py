@@ -1,9 +1,4 @@
-"""Operations that take longer than a request: status and progress (`/v1/operations`).
-
-Workspaces in the operator API: view and reset.
-
-The model and voice of an agent, and the configured alternatives: read and changed over `/v1`.
-"""
+"""Parts of the operator API: long operations, workspaces, and choices of a model."""
 
 from typing import Literal
 

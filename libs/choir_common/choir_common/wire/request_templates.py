@@ -1,8 +1,7 @@
-"""Additions to model requests, and feature flags; parts of `config`.
+"""Parts of `config`: additions to model requests, feature flags, and budgets.
 
-Budgets: hard limits for sessions, turns and core jobs.
-
-Part of `config.json`. Control computes an agent's limits and the agent enforces them.
+Budgets are hard limits for sessions, turns and core jobs. Control computes an agent's limits and the agent
+enforces them.
 """
 
 import re

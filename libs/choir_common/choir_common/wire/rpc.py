@@ -1,15 +1,8 @@
-"""The eight verbs of the agent protocol, `POST /rpc/<verb>` from agent to control.
+"""The eight verbs of the agent protocol, `POST /rpc/<verb>` from agent to control, and an agent's start.
 
-Session and token are in headers (`X-Choir-Session-Id`, `Authorization: Bearer`), never in the body. See
-docs/design/protocol.md.
-
-Start parameters of an agent process, passed on standard input as one JSON line.
-
-Standard input is used because a token there is visible in no environment, argument list or file.
-
-Search in a running session's stored log: the host tool `choir.log.search`.
-
-The agent uses it for events it no longer has in memory; control runs it.
+Session and token are in headers (`X-Choir-Session-Id`, `Authorization: Bearer`), never in the body. The
+start parameters are one JSON line on standard input: a token there is visible in no environment, argument
+list or file. See docs/design/protocol.md.
 """
 
 from typing import Literal

@@ -1,8 +1,6 @@
-"""Events of a session's lifecycle: start, resumption, end, snapshots and carried events.
+"""Events of a session's lifecycle: start, resumption, end, snapshots, summaries and carried events.
 
 Re-exported by `events`, which adds the events of the work itself.
-
-Summaries of sessions and of lanes' older events; parts of `events`.
 """
 
 from typing import Literal

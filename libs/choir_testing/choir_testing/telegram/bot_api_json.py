@@ -1,4 +1,4 @@
-"""Bot API JSON of the fake Telegram's messages. Used by `methods`, `media` and `user`."""
+"""Bot API JSON of the fake Telegram's messages. Used by `methods`, `files` and `user`."""
 
 from pydantic import JsonValue
 

@@ -1,6 +1,6 @@
 """Arguments of one Bot API call: query, form, JSON or multipart, as Telegram accepts them.
 
-`server` calls `parse_arguments`; `methods` gets each argument from `ParsedArguments`.
+`server` calls `read_arguments`; `methods` gets each argument from `Arguments`.
 """
 
 import json

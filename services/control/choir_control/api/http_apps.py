@@ -21,7 +21,7 @@ from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.api.operator.authentication import MetricsAuthentication, OperatorAuthentication
 from choir_control.api.operator.console import LARGE_BODIES, console_routes
 from choir_control.api.operator.database_timeout import DatabaseTimeoutMiddleware
-from choir_control.api.readiness import ReadinessChecks
+from choir_control.api.readiness import CompleteReadiness, ReadinessChecks
 from choir_control.api.rpc.app import RpcApp
 from choir_control.api.rpc.rate_limits import HEARTBEAT_LIMIT, SessionRateLimiter
 from choir_control.api.rpc.routes import make_rpc_router
@@ -92,7 +92,7 @@ def make_host_app(
     secrets: SecretStore,
 ) -> FastAPI:
     """Return the application of the host endpoint: agents' endpoints, operator API, console and metrics."""
-    app = make_agent_app(version, ReadinessCheck(readiness.all_statuses), endpoints, LARGE_BODIES)
+    app = make_agent_app(version, CompleteReadiness(readiness), endpoints, LARGE_BODIES)
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)
     operators = APIRouter(dependencies=[Depends(authentication), Depends(OPERATOR_TOKEN)])

@@ -44,8 +44,8 @@ class ReadinessChecks:
         """Report control as ready from now on."""
         self._is_started = True
 
-    async def required_statuses(self) -> Sequence[ComponentStatus]:
-        """Return the status of the components that control cannot work without."""
+    async def check(self) -> Sequence[ComponentStatus]:
+        """Return the status of the components that control cannot work without: its readiness."""
         detail = "" if self._is_started else "it is still starting"
         own = ComponentStatus(name="control", ok=self._is_started, detail=detail)
         others = await asyncio.gather(
@@ -58,7 +58,7 @@ class ReadinessChecks:
     async def all_statuses(self) -> Sequence[ComponentStatus]:
         """Return the status of every component."""
         needed, *others = await asyncio.gather(
-            self.required_statuses(),
+            self.check(),
             _run_check("memory", self._check_memory),
             _run_check("gateway", self._check_gateway),
             _run_check("browser", self._check_browser),
@@ -107,6 +107,17 @@ class ReadinessChecks:
         except httpx2.HTTPError:
             return "!it does not answer; it may be restarting"
         return "" if answer.is_success else f"!HTTP {answer.status_code}"
+
+
+class CompleteReadiness:
+    """Readiness check that covers every component, for operators."""
+
+    def __init__(self, checks: ReadinessChecks) -> None:
+        self._checks = checks
+
+    async def check(self) -> Sequence[ComponentStatus]:
+        """Return the status of every component."""
+        return await self._checks.all_statuses()
 
 
 async def _run_check(name: str, check: Callable[[], Awaitable[str]]) -> ComponentStatus:

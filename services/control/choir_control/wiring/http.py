@@ -11,7 +11,6 @@ from choir_common.clients.memory import (
     NatsSessionMemoryClient,
 )
 from choir_common.clock import SystemClock
-from choir_common.http.service_app import ReadinessCheck
 from choir_control import VERSION
 from choir_control.agents.sessions.handshake import HandshakeService
 from choir_control.api.bus import make_bus_endpoints
@@ -53,9 +52,7 @@ class HttpServices:
             metrics=log.metrics,
             limits=SessionRateLimiter(SystemClock()),
         )
-        self.agent_app = make_agent_app(
-            VERSION, ReadinessCheck(self.readiness.required_statuses), endpoints
-        )
+        self.agent_app = make_agent_app(VERSION, self.readiness, endpoints)
         self.host_app = make_host_app(
             version=VERSION,
             readiness=self.readiness,

@@ -13,7 +13,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import InvalidRequest, Unauthorized
 from choir_common.http.openapi import OPERATOR_TOKEN
-from choir_common.http.service_app import ReadinessCheck, make_service_app
+from choir_common.http.service_app import make_service_app
 from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
@@ -72,7 +72,7 @@ def make_gateway_app(
     app = make_service_app(
         "Choir gateway",
         VERSION,
-        ReadinessCheck(_readiness(bus, registry)),
+        GatewayReadiness(bus, registry),
         max_body_bytes=MAX_BODY_BYTES,
         large_bodies=large_body_routes(console.spool.limits.file_bytes),
     )
@@ -130,13 +130,14 @@ def _admit_control(token: str | None) -> Callable[[Request], Awaitable[None]]:
     return refuse
 
 
-def _readiness(
-    bus: Bus, registry: ChannelRegistry
-) -> Callable[[], Awaitable[Sequence[ComponentStatus]]]:
-    async def check() -> Sequence[ComponentStatus]:
-        return (
-            ComponentStatus(name="nats", ok=not bus.failure_reason, detail=bus.failure_reason),
-            *registry.state(),
-        )
+class GatewayReadiness:
+    """The readiness check of the gateway."""
 
-    return check
+    def __init__(self, bus: Bus, registry: ChannelRegistry) -> None:
+        self._bus = bus
+        self._registry = registry
+
+    async def check(self) -> Sequence[ComponentStatus]:
+        """Return the state of the bus and of each channel."""
+        nats = self._bus.failure_reason
+        return (ComponentStatus(name="nats", ok=not nats, detail=nats), *self._registry.state())
