@@ -81,8 +81,8 @@ def stand_in_control(home: Path, code: str) -> tuple[str, ...]:
     script = f"""
 import asyncio, os, sys
 from pathlib import Path
-from choir_control.runtimes.port import LaunchSpec
-from choir_control.runtimes.process.runtime import ProcessRuntime
+from choir_control.agents.runtimes.port import LaunchSpec
+from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 async def main():
     home = Path({str(home)!r})
     for part in ('ws', 'choir', 's'):

@@ -201,8 +201,8 @@ async def test_the_environment_of_an_agent_that_hardened_itself_is_closed_to_its
 ):
     """The same user, even root without capabilities, cannot read the process that holds the token."""
     code = """
-from choir_agent.process_startup import harden
-harden()
+from choir_agent.process_startup import harden_process
+harden_process()
 spy = "import os; print(open(f'/proc/{os.getppid()}/environ', 'rb').read())"
 tool = subprocess.run([sys.executable, '-I', '-c', spy], capture_output=True, text=True)
 report({'code': tool.returncode, 'said': tool.stderr.strip().splitlines()[-1:]})

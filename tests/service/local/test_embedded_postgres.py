@@ -176,10 +176,10 @@ async def test_a_data_directory_in_use_is_not_served_twice(
 HOST = """
 import asyncio, sys
 from pathlib import Path
-from choir_local.postgres import EmbeddedPostgres, PostgresPlaces
+from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 async def main():
     root = Path(sys.argv[1])
-    server = EmbeddedPostgres(PostgresPlaces(root / "d", root / "s", root / "log"), "pw")
+    server = EmbeddedPostgres(PostgresPaths(root / "d", root / "s", root / "log"), "pw")
     await server.start()
     print(server.pid, flush=True)
     await asyncio.sleep(600)
