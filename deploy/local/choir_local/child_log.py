@@ -1,5 +1,7 @@
 """Log of one child: a new pipe for each of its processes, and one file for all of them."""
 
+import json
+import os
 from pathlib import Path
 
 from choir_common.logs.file import LogFile
@@ -8,6 +10,7 @@ from choir_common.logs.retention import LogLimitsSource
 from choir_common.redactor import Redactor
 
 SETTLED_S = 1.0
+TAIL_BYTES = 4096
 
 
 class ChildLog:
@@ -46,3 +49,24 @@ class ChildLog:
         if self._pump is not None:
             self._pump.close()
         self._file.close()
+
+
+def read_log_tail(log: Path, lines: int = 4) -> str:
+    """Return the last `lines` lines of `log` joined in one line, or "" if there are none."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return " | ".join(_message(line.strip()) for line in text.splitlines()[-lines:] if line.strip())
+
+
+def _message(line: str) -> str:
+    """Return the message of a JSON log line."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return line
+    return str(value.get("message", line)) if isinstance(value, dict) else line

@@ -13,9 +13,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_local.child_log import read_log_tail
 from choir_local.home import Home
 from choir_local.launch import open_log
-from choir_local.log_tail import read_log_tail
 from choir_local.settings import LocalSettings
 from choir_local.stack_state import StackObserver, StackState, read_state
 

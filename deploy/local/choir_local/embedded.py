@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from choir_local.child_log import ChildLog
-from choir_local.launch import Command, launch
-from choir_local.running import stop_child, wait_ready
+from choir_local.launch import Command, launch, stop_child, wait_ready
 
 
 class EmbeddedServer(ABC):

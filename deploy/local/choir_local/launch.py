@@ -1,7 +1,7 @@
-"""Start of one child process in its own session, with a clean environment, tied to the parent's life.
+"""Start, readiness wait and stop of one child process, which is tied to the parent's life.
 
-Called by `EmbeddedServer` and `Supervisor`. The child runs `child_start` first, which then executes the
-program. Every caller must `wait()` for its children.
+A child gets a session of its own and a clean environment. It runs `child_start` first, which then executes
+the program. Every caller must `wait()` for its children.
 """
 
 import asyncio
@@ -13,11 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
+from choir_common.errors import StartupError
 from choir_local import child_start
-from choir_local.child_log import ChildLog
+from choir_local.child_log import ChildLog, read_log_tail
 from choir_local.process_user import SAME_USER, ProcessUser
 
+FIRST_POLL_S = 0.005
+MAX_POLL_S = 0.05
 PIPE_ROOM = 60_000  # bytes; a Linux pipe takes 64 KiB before a writer blocks
 INHERITED = (
     *("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
@@ -106,3 +110,48 @@ async def _spawn(command: Command, output: int) -> Process:
         )
     finally:
         os.close(read_end)
+
+
+class ReadinessCheck(Protocol):
+    """Check of a starting child; called repeatedly."""
+
+    async def is_ready(self, pid: int) -> bool:
+        """Return whether the child with this pid is ready."""
+
+
+async def wait_ready(
+    name: str, process: Process, check: ReadinessCheck, within: timedelta, log: ChildLog
+) -> None:
+    """Return when `check` reports that the child is ready.
+
+    Raises StartupError with the end of `log` if the child ends first or `within` has passed.
+    """
+    pause = FIRST_POLL_S
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            while not await check.is_ready(process.pid):
+                if process.returncode is not None:
+                    await log.wait_complete()
+                    raise StartupError(
+                        f"{name} ended with code {process.returncode} before it was ready. "
+                        f"It said: {read_log_tail(log.path) or 'nothing'} (log: {log.path})"
+                    )
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.3, MAX_POLL_S)
+    except TimeoutError as error:
+        raise StartupError(
+            f"{name} was not ready within {within.total_seconds():g} s. "
+            f"It said last: {read_log_tail(log.path) or 'nothing'} (log: {log.path})"
+        ) from error
+
+
+async def stop_child(process: Process, stop_signal: signal.Signals, within: timedelta) -> None:
+    """Send the stop signal; kill the child if it takes longer than `within`."""
+    if process.returncode is None:
+        process.send_signal(stop_signal)
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()

@@ -24,10 +24,9 @@ from choir_common.errors import StartupError
 from choir_common.logs.retention import LogLimitsSource
 from choir_common.redactor import Redactor
 from choir_local.child_log import ChildLog
-from choir_local.launch import Command, launch
+from choir_local.launch import Command, ReadinessCheck, launch, stop_child, wait_ready
 from choir_local.liveness import LivenessCheck, LivenessProbe, ReplacementBudget, wait_for_hang
 from choir_local.orphans import OrphanReaper, adopting_orphans
-from choir_local.running import ReadinessCheck, stop_child, wait_ready
 from choir_local.stack_state import ChildState, Phase
 
 FIRST_PAUSE_S = 0.1

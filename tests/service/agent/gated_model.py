@@ -12,9 +12,8 @@ from starlette.routing import Route
 
 from choir_common.http.listen import bind_tcp, serve
 from choir_local.rehearsal.app import RehearsalModel
-from choir_local.rehearsal.lane import Lane
 from choir_local.rehearsal.score import Score
-from choir_local.rehearsal.turn import ChatRequest, RehearsalTurn, read_turn
+from choir_local.rehearsal.turn import ChatRequest, Lane, RehearsalTurn, read_turn
 
 
 @dataclass

@@ -12,8 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from choir_common.http.listen import bind_tcp, serve
-from choir_local.rehearsal.lane import Lane
-from choir_local.rehearsal.turn import ChatRequest, RehearsalTurn, read_turn
+from choir_local.rehearsal.turn import ChatRequest, Lane, RehearsalTurn, read_turn
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from choir_common.http.listen import bind_tcp, serve
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
-from choir_local.rehearsal.lane import lane_of
+from choir_local.rehearsal.turn import lane_of
 from tests.service.control.rolling import ended
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World

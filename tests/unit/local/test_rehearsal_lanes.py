@@ -6,10 +6,9 @@ from collections.abc import Mapping
 import pytest
 
 from choir_local.rehearsal.answers import ScriptedAnswer, choose_answer
-from choir_local.rehearsal.lane import Lane, lane_of
 from choir_local.rehearsal.prefix import PrefixMeter
 from choir_local.rehearsal.score import Score, parse_score
-from choir_local.rehearsal.turn import ChatRequest, read_turn
+from choir_local.rehearsal.turn import ChatRequest, Lane, lane_of, read_turn
 
 EDGE = "You are the edge lane of a personal agent."
 CORE = "You are a core job of a personal agent."

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from choir_common.errors import StartupError
 from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_messages
-from choir_local.rehearsal.lane import Lane
+from choir_local.rehearsal.turn import Lane
 
 Malformation = Literal["body", "arguments", "empty", "html", "cut"]
 """body: half a JSON document; arguments: a tool call with invalid JSON as arguments; empty: no choices;

@@ -1,11 +1,22 @@
 """State of a conversation, derived from the messages of a chat request. Pure.
 
-Called by `app` with the parsed body; used by `answers`, `directives` and `template`.
+The source of a request is in the first line of the first message, where the agent's instructions begin:
+
+| lane | the first line contains (ignoring case) |
+|---|---|
+| compaction | `fold` or `memory_delta`: "Fold the following events into ..." |
+| summary | `sum up` or `summary`, and then `session`: "Sum up the session ..." |
+| core | `core job` or `core lane`: "You are a core job of ..." |
+| edge | `edge lane`: "You are the edge lane of ..." |
+
+The first match counts, since a compaction may name the lane it is for. An edge lane that has something to
+report, instead of a user's message to answer, is `report`.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -13,13 +24,26 @@ from choir_common.wire.memory_recall import REMINDERS_HEADING
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import SKILL_INPUT_HEADING, SUMMARY_HEADING
 from choir_common.wire.time_zones import SENT_LINE
-from choir_local.rehearsal.lane import Lane, lane_of
 
+Lane = Literal["edge", "core", "report", "compaction", "summary"]
+
+_MARKS: tuple[tuple[Lane, re.Pattern[str]], ...] = (
+    ("compaction", re.compile(r"\bfold\b|memory_delta", re.IGNORECASE)),
+    ("summary", re.compile(r"\b(sum up|summar\w+)\b.*\bsession\b", re.IGNORECASE)),
+    ("core", re.compile(r"\bcore (job|lane)\b", re.IGNORECASE)),
+    ("edge", re.compile(r"\bedge lane\b", re.IGNORECASE)),
+)
 SYSTEM = ("system", "developer")
 CHOIR_PREFIX = "[Choir]"
 _TO_REPORT = re.compile(r"\[Choir\].*\bto be reported\b")
 REMINDER_SEPARATOR = f"\n\n{REMINDERS_HEADING}"
 """Separates a user's text from the reminders that memory appends to it."""
+
+
+def lane_of(first_message: str) -> Lane | None:
+    """Return the source by the first line of a request's first message, or None if it is unknown."""
+    line = first_message.strip().partition("\n")[0]
+    return next((lane for lane, mark in _MARKS if mark.search(line)), None)
 
 
 class _LenientModel(BaseModel):
