@@ -1,7 +1,6 @@
 """Entry point of choird: `python -m choir_control`.
 
-Run by the embedded supervisor and by compose. Exits 0 after SIGTERM or SIGINT; exits 1 with one
-paragraph on standard error when it cannot start.
+Exits 0 after SIGTERM or SIGINT; exits 1 with one paragraph on standard error when it cannot start.
 """
 
 import asyncio

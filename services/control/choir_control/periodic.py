@@ -26,7 +26,7 @@ async def run_periodically(
         try:
             await run()
         except Unavailable as error:
-            log.info("waits for what is away", what=name, error=error.message)
+            log.info("dependency unavailable, retrying", what=name, error=error.message)
         except Exception:  # outermost loop: the next run may succeed
             log.exception("failed", what=name)
         try:

@@ -24,8 +24,7 @@ from choir_common.wire.events import (
 from choir_control.agents.operations.progress import ProgressCard, shorten_card
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.activity.derivation import is_busy_after, job_cards
-from choir_control.conversations.activity.publisher import ActivityPublisher
-from choir_control.conversations.activity.store import CardStore
+from choir_control.conversations.activity.publisher import ActivityPublisher, CardStore
 
 ASKED = UserMessageStarted(turn_id="t", inbox_id="in_1", dm="console", text="hi")
 

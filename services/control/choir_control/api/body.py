@@ -1,8 +1,4 @@
-"""Strict parsing of a JSON body into its wire model. Used by the RPC endpoint and the operator API.
-
-OpenAPI description of request bodies that `parse_request_body` parses. Used by the routers of this
-package.
-"""
+"""Strict parsing of a JSON body into its wire model, and its description for OpenAPI."""
 
 from copy import deepcopy
 from functools import cache

@@ -22,9 +22,8 @@ from choir_control.api.operator.authentication import MetricsAuthentication, Ope
 from choir_control.api.operator.console import LARGE_BODIES, console_routes
 from choir_control.api.operator.database_timeout import DatabaseTimeoutMiddleware
 from choir_control.api.readiness import CompleteReadiness, ReadinessChecks
-from choir_control.api.rpc.app import RpcApp
+from choir_control.api.rpc.app import RpcApp, make_rpc_router
 from choir_control.api.rpc.rate_limits import HEARTBEAT_LIMIT, SessionRateLimiter
-from choir_control.api.rpc.routes import make_rpc_router
 from choir_control.api.rpc.verbs import AgentApi
 from choir_control.api.signal_stream import make_signal_router
 from choir_control.configuration.secrets.store import SecretStore
@@ -52,7 +51,7 @@ class AgentEndpoints:
         # Middleware, not routes: heartbeats are too frequent for the framework's routing (decision
         # 24). The routes above only describe the verbs in OpenAPI.
         app.add_middleware(
-            RpcApp, guard=self.leases, table=verbs, limits=self.limits, metrics=self.metrics
+            RpcApp, leases=self.leases, table=verbs, limits=self.limits, metrics=self.metrics
         )
         app.include_router(
             make_signal_router(self.leases, self.signal_streams, self.limits),

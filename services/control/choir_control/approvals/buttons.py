@@ -50,15 +50,15 @@ class ApprovalButtons:
             return self._refuse(press, "malformed or a stranger's")
         nonce, verdict = data
         button = PressedButton(nonce.sha256, dm, press.user_id, press.callback_id)
-        known = await self._store.find_by_press(button)
-        if known is None:
+        earlier = await self._store.find_by_press(button)
+        if earlier is None:
             return self._refuse(press, "unknown or another's")
         # The same press again: the channel repeated it after a lost answer.
-        if known.answer is not None:
-            return _answer(known.answer, await self._approvals.find(known.approval_id))
+        if earlier.answer is not None:
+            return _answer(earlier.answer, await self._approvals.find(earlier.approval_id))
         try:
             decided = await self._approvals.decide(
-                known.approval_id, verdict, f"dm {dm}", button=button
+                earlier.approval_id, verdict, f"dm {dm}", button=button
             )
         except Conflict:
             return self._refuse(press, "too late")

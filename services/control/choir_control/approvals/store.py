@@ -172,8 +172,8 @@ class ApprovalStore:
         payload = canonical_json(request.payload)
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise InvalidRequest(f"A request takes at most {MAX_PAYLOAD_BYTES} bytes of JSON.")
-        shown = canonical_json(basis or {})
-        if len(shown) > MAX_BASIS_BYTES:
+        basis_json = canonical_json(basis or {})
+        if len(basis_json) > MAX_BASIS_BYTES:
             raise InvalidRequest("It would change more than a human can be shown.")
         digest = request_digest(request.request_type, request.payload, basis)
         async with self._database.transaction() as connection:
@@ -184,7 +184,7 @@ class ApprovalStore:
             )
             earlier = await self._read_earlier(connection, lease, request)
             return earlier or await self._insert(
-                connection, lease, request, (payload.decode(), shown.decode(), digest)
+                connection, lease, request, (payload.decode(), basis_json.decode(), digest)
             )
 
     async def _read_earlier(

@@ -1,7 +1,6 @@
 """Texts about approval requests for the conversation. Pure functions.
 
-Called by `store`, `decide` and `evolution`. The statement that changes a request also stores the
-text.
+The statement that changes a request also stores the text.
 """
 
 from choir_common.approvals.rendering import DiffLine, request_lines, request_summary
@@ -43,20 +42,20 @@ def format_details(approval_id: str, state: str, head: str, lines: list[DiffLine
 
 def truncate_lines(lines: list[DiffLine], most_lines: int, most_characters: int) -> str:
     """Return the first lines as text, and the number of the lines that were cut."""
-    kept: list[str] = []
-    room = most_characters
+    shown_lines: list[str] = []
+    characters_left = most_characters
     for line in lines[:most_lines]:
         text = (
             line.text
             if len(line.text) <= MAX_LINE_WIDTH
             else f"{line.text[:MAX_LINE_WIDTH]}… (a long line)"
         )
-        room -= len(text) + 1
-        if room < 0:
+        characters_left -= len(text) + 1
+        if characters_left < 0:
             break
-        kept.append(text)
-    left = len(lines) - len(kept)
-    return "\n".join([*kept, f"… {left} more lines"] if left else kept)
+        shown_lines.append(text)
+    omitted = len(lines) - len(shown_lines)
+    return "\n".join([*shown_lines, f"… {omitted} more lines"] if omitted else shown_lines)
 
 
 def format_decision(

@@ -11,8 +11,7 @@ from choir_common.clients.gateway import HttpGatewayFilesClient, NatsGatewayClie
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
 from choir_control.configuration.current import ConfigService
-from choir_control.conversations.activity.publisher import ActivityPublisher
-from choir_control.conversations.activity.store import CardStore
+from choir_control.conversations.activity.publisher import ActivityPublisher, CardStore
 from choir_control.conversations.inbox.file_fetcher import FileFetcher, ReceivedFileStore
 from choir_control.conversations.inbox.store import InboxStore
 from choir_control.conversations.outbox.store import OutboxStore

@@ -21,9 +21,13 @@ from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.authentication import OperatorAuthentication, ProcessTree
 from choir_control.api.operator.memory import MemorySpaces, collection_routes, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
-from choir_control.api.operator.outbox import outbox_routes
 from choir_control.api.operator.sessions import session_routes
-from choir_control.api.operator.system import command_routes, dm_routes, status_routes
+from choir_control.api.operator.system import (
+    command_routes,
+    dm_routes,
+    outbox_routes,
+    status_routes,
+)
 from choir_control.api.readiness import ReadinessChecks
 from choir_control.api.rpc.rate_limits import SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi

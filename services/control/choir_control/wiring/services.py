@@ -66,8 +66,8 @@ class ControlServices:
         )
         self.listener = TcpListener(settings)
         self.agent_sockets = AgentSockets(settings)
-        named = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}
-        self.secret_store = SecretStore({**named, **secrets.supplied}, redactor)
+        own_secrets = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}
+        self.secret_store = SecretStore({**own_secrets, **secrets.supplied}, redactor)
         self.configuration = ConfigService(
             settings.config_file, settings.default_model, ConfigVersionStore(self.database)
         )

@@ -24,7 +24,7 @@ def approval_routes(
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
     ) -> Page[ApprovalView]:
         """List the newest requests, pending ones first."""
-        return Page(items=[_view(found) for found in await approvals.list_newest(limit)])
+        return Page(items=[_view(approval) for approval in await approvals.list_newest(limit)])
 
     @router.get("/{approval_id}")
     async def show_approval(approval_id: str) -> ApprovalView:
@@ -51,29 +51,29 @@ def approval_routes(
     async def _decide(
         approval_id: str, verdict: Verdict, decision: Decision | None
     ) -> ApprovalView:
-        shown = decision.digest if decision else None
-        return _view(await approval_service.decide(approval_id, verdict, OPERATOR, shown))
+        expected_digest = decision.digest if decision else None
+        return _view(await approval_service.decide(approval_id, verdict, OPERATOR, expected_digest))
 
     return router
 
 
-def _nothing_runs(found: Approval) -> bool:
-    return found.session_ended and found.status in ("pending", "approved")
+def _is_too_late(approval: Approval) -> bool:
+    return approval.session_ended and approval.status in ("pending", "approved")
 
 
-def _view(found: Approval) -> ApprovalView:
+def _view(approval: Approval) -> ApprovalView:
     return ApprovalView(
-        approval_id=found.approval_id,
-        session_id=found.session_id,
-        agent_id=found.agent_id,
-        request_type=found.request_type,
-        payload=found.payload,
-        digest=found.digest,
-        status=found.status,
-        created_at=found.created_at,
-        resolved_at=found.resolved_at,
-        decided_by=found.decided_by,
-        basis=found.basis,
-        state=found.state,
-        detail=TOO_LATE if _nothing_runs(found) else found.detail,
+        approval_id=approval.approval_id,
+        session_id=approval.session_id,
+        agent_id=approval.agent_id,
+        request_type=approval.request_type,
+        payload=approval.payload,
+        digest=approval.digest,
+        status=approval.status,
+        created_at=approval.created_at,
+        resolved_at=approval.resolved_at,
+        decided_by=approval.decided_by,
+        basis=approval.basis,
+        state=approval.state,
+        detail=TOO_LATE if _is_too_late(approval) else approval.detail,
     )

@@ -103,19 +103,19 @@ class _GatewayProxy:
 
     async def forward(self, request: Request, path: str) -> Response:
         """Forward a request and return the gateway's complete response."""
-        asked = self._request(request, path, await request.body())
+        outgoing = self._request(request, path, await request.body())
         try:
-            answer = await await_unless_hung(self._gateway, self._gateway.send(asked))
+            answer = await await_unless_hung(self._gateway, self._gateway.send(outgoing))
         except httpx2.HTTPError as error:
             raise _away(error) from error
         return Response(answer.content, answer.status_code, headers=_back(answer))
 
     async def forward_body(self, request: Request, path: str) -> Response:
         """Forward a large body in chunks; return the gateway's complete response."""
-        asked = self._request(request, path, request.stream())
-        asked.extensions = {**asked.extensions, "timeout": _LARGE}
+        outgoing = self._request(request, path, request.stream())
+        outgoing.extensions = {**outgoing.extensions, "timeout": _LARGE}
         try:
-            answer = await self._gateway.send(asked)
+            answer = await self._gateway.send(outgoing)
         except httpx2.HTTPError as error:
             raise _away(error) from error
         return Response(answer.content, answer.status_code, headers=_back(answer))
@@ -130,15 +130,15 @@ class _GatewayProxy:
                 f"{MAX_STREAMS} streams of conversations are open, which is the most; close one first.",
                 retry_after_s=RETRY_AFTER_S,
             )
-        asked = self._request(request, path, b"")
-        asked.extensions = {**asked.extensions, "timeout": _ENDLESS}
+        outgoing = self._request(request, path, b"")
+        outgoing.extensions = {**outgoing.extensions, "timeout": _ENDLESS}
         self._streams += 1
         with contextlib.ExitStack() as on_failure:
             # On success the response object closes the stream instead.
             on_failure.callback(self.end_stream)
             try:
                 answer = await await_unless_hung(
-                    self._gateway, self._gateway.send(asked, stream=True)
+                    self._gateway, self._gateway.send(outgoing, stream=True)
                 )
             except httpx2.HTTPError as error:
                 raise _away(error) from error

@@ -1,4 +1,4 @@
-"""Middleware that answers `/v1` requests with an error while Postgres hangs. Added by `doors`."""
+"""Middleware that answers `/v1` requests with an error while Postgres hangs."""
 
 import asyncio
 
@@ -15,14 +15,14 @@ SAFE_METHODS = ("GET", "HEAD")
 
 
 class DatabaseTimeoutMiddleware:
-    """Reports that Postgres hangs once a request has waited for it for `PROBE_AFTER_S`.
+    """Reports that Postgres hangs once a request has waited for it for `TIMEOUT_S`.
 
     The request itself continues in the background: a statement that was sent may still be executed.
     """
 
     def __init__(self, app: ASGIApp, readiness: ReadinessChecks) -> None:
         self._app = app
-        self._parts = readiness
+        self._readiness = readiness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application, or send the error response in its place."""
@@ -42,7 +42,7 @@ class DatabaseTimeoutMiddleware:
         try:
             await asyncio.wait((working,), timeout=TIMEOUT_S)
             if not (working.done() or answered):
-                postgres = await self._parts.postgres_status()
+                postgres = await self._readiness.postgres_status()
                 if not (postgres.ok or working.done() or answered):
                     given_up = True
                     await _refusal(scope["method"], postgres.detail)(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Admission control for messages: refuse those that would wait too long. Called by `console`.
+"""Admission control for messages: refuse those that would wait too long.
 
 The waiting time follows from Little's law: the number of messages in progress divided by the rate at
 which they are accepted.

@@ -130,8 +130,8 @@ def _session_routes(spaces: MemorySpaces, session_client: SessionMemoryClient) -
     @router.delete("/sessions/{session_id}")
     async def erase_session(agent_id: AgentPath, session_id: Name) -> SessionErased:
         """Erase everything that memory stores of a session, permanently; its log stays."""
-        asked = EraseSession(agent_id=await spaces.ensure(agent_id), session_id=session_id)
-        return await session_client.erase(asked)
+        erasure = EraseSession(agent_id=await spaces.ensure(agent_id), session_id=session_id)
+        return await session_client.erase(erasure)
 
     return router
 
@@ -195,7 +195,7 @@ def _document_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> A
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
     ) -> DocumentPage:
         """List documents, newest first."""
-        asked: JsonObject = {
+        filters: JsonObject = {
             "store": store,
             "kind": kind,
             "session_id": session_id,
@@ -205,7 +205,7 @@ def _document_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> A
             "limit": limit,
         }
         await spaces.ensure(agent_id)
-        return await admin_client.list(parse_tool_input(ListMemory, asked, agent_id=agent_id))
+        return await admin_client.list(parse_tool_input(ListMemory, filters, agent_id=agent_id))
 
     @router.get("/{name:path}")
     async def show_document(agent_id: AgentPath, name: Name) -> DocumentDetail:
@@ -222,8 +222,8 @@ def _document_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> A
     ) -> MemoryErased:
         """Erase a document and everything that only it supported, permanently, by id or key."""
         await spaces.ensure(agent_id)
-        asked = DeleteDocument(agent_id=agent_id, name=name, expected_version=expected_version)
-        return await admin_client.delete(asked)
+        deletion = DeleteDocument(agent_id=agent_id, name=name, expected_version=expected_version)
+        return await admin_client.delete(deletion)
 
     return router
 
@@ -235,19 +235,19 @@ def _write_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIR
     async def put_document(agent_id: AgentPath, request: Request) -> MemoryWritten:
         """Store knowledge: under a key, replacing a document, or as a new one."""
         cleaned = spaces.redact(_object(await request.body()))
-        asked = parse_body(orjson.dumps(cleaned), PutDocument)
-        named = asked.key is not None or asked.document_id is not None
+        document = parse_body(orjson.dumps(cleaned), PutDocument)
+        is_update = document.key is not None or document.document_id is not None
         spaces.require_configured(agent_id)
         write = MemoryUpsert(
             agent_id=await spaces.ensure(agent_id),
             # prefixed, so that it can never equal the call id of an agent
-            call_id=f"operator:{asked.call_id or new_id('put')}",
-            operation="update" if named else "insert",
-            text=asked.text,
-            key=asked.key,
-            document_id=asked.document_id,
-            metadata=asked.metadata,
-            expected_version=asked.expected_version,
+            call_id=f"operator:{document.call_id or new_id('put')}",
+            operation="update" if is_update else "insert",
+            text=document.text,
+            key=document.key,
+            document_id=document.document_id,
+            metadata=document.metadata,
+            expected_version=document.expected_version,
         )
         return await admin_client.put(write)
 
@@ -260,9 +260,9 @@ def _export_import_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient)
     @router.get("/export", response_class=StreamingResponse)
     async def export(agent_id: AgentPath) -> StreamingResponse:
         """Stream an agent's complete memory as JSON lines; the last line confirms that it is complete."""
-        asked = ExportMemory(agent_id=await spaces.ensure(agent_id))
+        export_request = ExportMemory(agent_id=await spaces.ensure(agent_id))
         # fetch the first page before the response starts, so that an error still has its status code
-        first = await admin_client.export(asked)
+        first = await admin_client.export(export_request)
         return StreamingResponse(_lines(admin_client, agent_id, first), media_type=NDJSON)
 
     @router.post("/import", openapi_extra=openapi_body(ImportRecords))
@@ -356,7 +356,7 @@ def collection_routes(
         agent_id: AgentPath, collection: Collection, document: Document = None
     ) -> DocumentsRemoved:
         """Erase a collection, or one of its documents, permanently."""
-        asked = RemoveDocuments(agent_id=agent_id, collection=collection, name=document)
-        return await collections_client.remove(asked)
+        removal = RemoveDocuments(agent_id=agent_id, collection=collection, name=document)
+        return await collections_client.remove(removal)
 
     return router

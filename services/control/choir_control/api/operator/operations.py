@@ -1,7 +1,4 @@
-"""`/v1/operations`, and the routes that start them: build and update of agents.
-
-`/v1/workspaces`: list them, and reset one.
-"""
+"""`/v1/operations` and `/v1/workspaces`: builds, updates and workspace resets, and their progress."""
 
 from typing import Annotated
 
@@ -37,9 +34,9 @@ def operation_routes(operations: OperationService) -> APIRouter:
     ) -> Page[OperationView]:
         """List operations, newest first."""
         # one row more than requested shows whether there is a next page
-        found = await operations.page(_plain(cursor) if cursor else None, limit + 1)
-        more = found[limit - 1].operation_id if len(found) > limit else None
-        return Page(items=found[:limit], next=more)
+        views = await operations.page(_plain(cursor) if cursor else None, limit + 1)
+        next_id = views[limit - 1].operation_id if len(views) > limit else None
+        return Page(items=views[:limit], next=next_id)
 
     @router.get("/{operation_id}")
     async def show_operation(operation_id: str) -> OperationView:
@@ -103,7 +100,7 @@ def workspace_routes(workspaces: WorkspaceService) -> APIRouter:
     @router.post("/{name}/reset", status_code=202, openapi_extra=openapi_body(ResetWorkspace))
     async def reset_workspace(name: str, request: Request) -> OperationStarted:
         """Delete everything in a workspace; the agent that uses it is stopped first."""
-        asked = await parse_request_body(request, ResetWorkspace)
-        return OperationStarted(operation_id=await workspaces.reset(name, asked))
+        body = await parse_request_body(request, ResetWorkspace)
+        return OperationStarted(operation_id=await workspaces.reset(name, body))
 
     return router

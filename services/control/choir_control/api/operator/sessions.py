@@ -31,7 +31,7 @@ def session_routes(sessions: SessionStore, events: EventStore, streams: LogStrea
     ) -> Page[SessionView]:
         """List sessions, newest first."""
         # A text that cannot be an id, e.g. with a NUL, would be a database error.
-        if not all(_plausible(given) for given in (agent_id, cursor) if given is not None):
+        if not all(_plausible(text) for text in (agent_id, cursor) if text is not None):
             return Page(items=[])
         # one row more than requested shows whether there is a next page
         rows = await sessions.list_page(agent_id, cursor, limit + 1)

@@ -1,8 +1,11 @@
-"""`/v1/status`, `/v1/dms` and `/v1/commands`: overview of the system."""
+"""`/v1/status`, `/v1/dms`, `/v1/commands`, and `/v1/outbox` for the gateway."""
 
 from pathlib import Path
+from typing import Annotated
 
 from fastapi import APIRouter
+from fastapi import Path as PathParameter
+from fastapi.responses import FileResponse
 
 from choir_common.errors import NotFound
 from choir_common.wire.operator import (
@@ -17,6 +20,9 @@ from choir_control.configuration.current import ConfigService
 from choir_control.configuration.parsing import DEFAULT_MODEL
 from choir_control.conversations.commands.table import CHAT_COMMANDS, commands_for
 from choir_control.conversations.session_overview import AgentOverview
+from choir_control.workspaces.outgoing_files import OutgoingFiles
+
+MAX_OUTBOX_ID = 2**62
 
 
 def status_routes(
@@ -93,5 +99,21 @@ def command_routes(configuration: ConfigService) -> APIRouter:
                 row.view(is_admin=conversation.admin) for row in commands_for(conversation.admin)
             ]
         )
+
+    return router
+
+
+def outbox_routes(outgoing: OutgoingFiles) -> APIRouter:
+    """Return the router of the files of messages in delivery; the gateway uploads them."""
+    router = APIRouter(tags=["console"], include_in_schema=False)
+
+    @router.get("/outbox/{outbox_id}/files/{number}")
+    async def read_file(
+        outbox_id: Annotated[int, PathParameter(ge=1, le=MAX_OUTBOX_ID)],
+        number: Annotated[int, PathParameter(ge=0, le=99)],
+    ) -> FileResponse:
+        """Return the bytes of a message's file, until the message is delivered."""
+        path = await outgoing.find(outbox_id, number)
+        return FileResponse(path, media_type="application/octet-stream")
 
     return router

@@ -1,13 +1,14 @@
 """ASGI handler of `POST /rpc/<verb>`, from the bytes of a request to the bytes of its response.
 
-Wraps the application made by `doors`, which serves all other routes and documents the verbs
-(`routes`). Heartbeats are most of choird's load, so they bypass the web framework. The verbs are in
-`verbs`.
+Heartbeats are most of choird's load, so they bypass the web framework. Routes that are never called
+describe the verbs in OpenAPI.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import get_type_hints
 
+from fastapi import APIRouter, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -23,6 +24,7 @@ from choir_common.errors import (
 from choir_common.http.problems import problem_response
 from choir_common.http.service_app import BODY_TIMEOUT_S, RequestMetrics
 from choir_common.metrics import Metrics
+from choir_common.wire.model import WireModel
 from choir_control.api.body import parse_body
 from choir_control.api.rpc.caller import authenticate_session, read_headers
 from choir_control.api.rpc.rate_limits import VERB_LIMITS, SessionRateLimiter
@@ -41,13 +43,13 @@ class RpcApp:
     def __init__(
         self,
         app: ASGIApp,
-        guard: LeaseAuthenticator,
+        leases: LeaseAuthenticator,
         table: dict[str, RpcVerb],
         limits: SessionRateLimiter,
         metrics: Metrics,
     ) -> None:
         self._app = app
-        self._guard = guard
+        self._leases = leases
         self._table = table
         self._limits = limits
         self._counted = RequestMetrics(self._call, metrics)
@@ -86,7 +88,7 @@ class RpcApp:
         """Return the response body; raises ChoirError."""
         headers = read_headers(scope)
         # Before the body is read: an unknown caller must not cost memory.
-        lease = await authenticate_session(headers, self._guard)
+        lease = await authenticate_session(headers, self._leases)
         verb = scope["path"][len(PREFIX) :]
         entry = self._table.get(verb)
         if entry is None:
@@ -96,7 +98,7 @@ class RpcApp:
             body = await _read(verb, headers, receive, allowance.max_body)
             self._limits.weigh(lease.session_id, len(body))
             # The session may have ended while its body arrived.
-            if not await self._guard.is_current(lease):
+            if not await self._leases.is_current(lease):
                 raise Fenced("This session ended while it asked.")
             answer = await entry.answer(lease, parse_body(body, entry.takes))
         return answer.model_dump_json().encode()
@@ -123,3 +125,29 @@ async def _read(
     if not fits:
         raise TooLarge(f"A body for {verb} takes at most {max_bytes} bytes.")
     return bytes(body)
+
+
+def make_rpc_router(table: dict[str, RpcVerb]) -> APIRouter:
+    """Return the router that describes the verbs."""
+    router = APIRouter(tags=["rpc"])
+    for verb, entry in table.items():
+        router.add_api_route(
+            f"{PREFIX}{verb}",
+            _described(entry),
+            methods=["POST"],
+            name=verb,
+            summary=verb,
+            description=(entry.takes.__doc__ or "").strip(),
+            response_model=get_type_hints(entry.answer)["return"],
+        )
+    return router
+
+
+def _described(entry: RpcVerb) -> Callable[..., Awaitable[Response]]:
+    """Return a function with the signature of the verb; it is never called."""
+
+    async def never_called(body: WireModel) -> Response:
+        raise AssertionError("RpcApp answers before the routes do")
+
+    never_called.__annotations__["body"] = entry.takes
+    return never_called

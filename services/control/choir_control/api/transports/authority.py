@@ -45,7 +45,7 @@ def issue_certificate(
     key = ec.generate_private_key(ec.SECP256R1())
     built = (
         _started("choird", authority.subject, key.public_key(), now, SERVER_DAYS)
-        .add_extension(x509.SubjectAlternativeName([_name(one) for one in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

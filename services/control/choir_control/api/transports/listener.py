@@ -1,7 +1,6 @@
 """The TCP endpoint of control, and the address under which agents reach it.
 
-Made by `app`; `sessions` reads it at each start of an agent. The only code in control that depends
-on the chosen transport; all other code receives an address.
+The only code in control that depends on the chosen transport; all other code receives an address.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Paths of the certificates that choird makes for itself, below `$CHOIR_HOME/tls`.
 
-Used by `tls` and `authority`; choirctl reads `ca.pem` in the same directory.
+choirctl reads `ca.pem` in the same directory.
 """
 
 import os

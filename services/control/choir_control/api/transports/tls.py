@@ -1,4 +1,4 @@
-"""TLS settings of the TCP endpoint: whether it uses TLS, and with which certificate. Called by `tcp`.
+"""TLS settings of the TCP endpoint: whether it uses TLS, and with which certificate.
 
 The operator's certificate is used if there is one; otherwise choird makes its own (`authority`).
 """

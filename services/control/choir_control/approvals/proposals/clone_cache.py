@@ -1,4 +1,4 @@
-"""Cache of clones of agents' repositories, one lock per clone. Used by the proposal types that commit."""
+"""Cache of clones of agents' repositories, one lock per clone."""
 
 import asyncio
 import shutil
@@ -65,22 +65,22 @@ class CloneCache:
     async def remove_idle(self) -> None:
         """Remove the clones that were not used for `MAX_IDLE_S`; they are fetched again when needed."""
         for directory in await asyncio.to_thread(_directories, self._top):
-            turn, now = self._locks.of(directory.name), self._clock.monotonic()
+            lock, now = self._locks.of(directory.name), self._clock.monotonic()
             # never wait for a clone in use: the next run finds it
-            if turn.locked() or now - self._used.get(directory.name, self._began) < MAX_IDLE_S:
+            if lock.locked() or now - self._used.get(directory.name, self._began) < MAX_IDLE_S:
                 continue
-            async with turn:
+            async with lock:
                 await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
-    def commit_author(self, asked: Approval) -> CommitAuthor:
+    def commit_author(self, approval: Approval) -> CommitAuthor:
         """Return the author of an approved request's commit: the agent's git identity, or Choir."""
         config = self._configuration.current.config
-        agent = config.agents.get(asked.agent_id)
-        found = config.git_identities.get((agent and agent.defaults.git_identity) or "")
-        name, email = (found.name, found.email) if found else DEFAULT_AUTHOR
+        agent = config.agents.get(approval.agent_id)
+        identity = config.git_identities.get((agent and agent.defaults.git_identity) or "")
+        name, email = (identity.name, identity.email) if identity else DEFAULT_AUTHOR
         # a fixed time, so that a repeated attempt creates the same commit
-        when = asked.resolved_at or asked.created_at
-        return CommitAuthor(name, email, int(when.timestamp()))
+        time = approval.resolved_at or approval.created_at
+        return CommitAuthor(name, email, int(time.timestamp()))
 
 
 def _directories(top: Path) -> list[Path]:

@@ -1,8 +1,7 @@
 """Git operations on a bare clone of an agent's repository: fetch, merge, commit and push.
 
-Called by `repo_change` and `new_files`. Nothing is checked out and no hook runs on this host. A push
-names the commit it expects on the remote ref (`--force-with-lease`), so that it updates exactly that
-commit or fails.
+Nothing is checked out and no hook runs on this host. A push names the commit it expects on the remote
+ref (`--force-with-lease`), so that it updates exactly that commit or fails.
 """
 
 import asyncio
@@ -91,13 +90,13 @@ class CommitBuilder:
 
     async def remote_tip(self, branch: str) -> str | None:
         """Return the commit of a branch on the remote, or None if the branch does not exist."""
-        said = await self._git.run(
+        output = await self._git.run(
             await self._ensure_clone(),
             "ls-remote", "--refs", "--end-of-options", self.source.url, f"refs/heads/{branch}",
             remote=self.source,
             timeout_s=READ_TIMEOUT_S,
         )  # fmt: skip
-        for line in said.decode("utf-8", "replace").splitlines():
+        for line in output.decode("utf-8", "replace").splitlines():
             commit, _, name = line.partition("\t")
             if name == f"refs/heads/{branch}":
                 return commit
@@ -176,8 +175,8 @@ class CommitBuilder:
 
     async def read_file(self, commit: str, path: str) -> bytes | None:
         """Return a file's content at a commit, or None if it does not exist."""
-        listed = await self._run_text("ls-tree", "--full-tree", commit, "--", path)
-        if not listed:
+        listing = await self._run_text("ls-tree", "--full-tree", commit, "--", path)
+        if not listing:
             return None
         return await self._run("cat-file", "blob", f"{commit}:{path}")
 
@@ -185,17 +184,17 @@ class CommitBuilder:
         """Return the id of a commit's tree with these files added or replaced."""
         directory = await self._ensure_clone()
         await self._run("read-tree", base)
-        room = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=directory))
+        scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=directory))
         try:
             for path, text in files.items():
-                await asyncio.to_thread((room / "file").write_text, text, encoding="utf-8")
+                await asyncio.to_thread((scratch / "file").write_text, text, encoding="utf-8")
                 # --no-filters: attributes of the repository must not change the content
                 blob = await self._run_text(
-                    "hash-object", "-w", "--no-filters", "--", str(room / "file")
+                    "hash-object", "-w", "--no-filters", "--", str(scratch / "file")
                 )
                 await self._run("update-index", "--add", "--cacheinfo", f"100644,{blob},{path}")
         finally:
-            await asyncio.to_thread(shutil.rmtree, room, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
         tree = await self._run_text("write-tree")
         await self._check(tree)
         return tree
@@ -204,12 +203,12 @@ class CommitBuilder:
         self, tree: str, parents: tuple[str, ...], message: str, author: CommitAuthor
     ) -> str:
         """Create a commit; `tree` is the id of a tree or of a commit. Returns its id."""
-        scribe = _AuthoringGit(self._environment, author)
-        before = [word for parent in parents for word in ("-p", parent)]
+        git = _AuthoringGit(self._environment, author)
+        parent_arguments = [word for parent in parents for word in ("-p", parent)]
         tree_id = await self._run_text("rev-parse", f"{tree}^{{tree}}")
         directory = await self._ensure_clone()
-        said = await scribe.run(directory, "commit-tree", tree_id, *before, "-m", message)
-        return said.decode().strip()
+        output = await git.run(directory, "commit-tree", tree_id, *parent_arguments, "-m", message)
+        return output.decode().strip()
 
     async def has_commit(self, commit: str) -> bool:
         """Return whether a commit is present, complete enough to be pushed."""
@@ -251,8 +250,8 @@ class CommitBuilder:
         await self.push("", branch, expected)
 
     async def _check(self, tree: str) -> None:
-        listed = await self._run("ls-tree", "-r", "-z", "--long", "--full-tree", tree)
-        parse_listing(listed, self.source.display_name)
+        listing = await self._run("ls-tree", "-r", "-z", "--long", "--full-tree", tree)
+        parse_listing(listing, self.source.display_name)
 
     async def _run_text(self, *arguments: str) -> str:
         return (await self._run(*arguments)).decode("utf-8", "replace").strip()

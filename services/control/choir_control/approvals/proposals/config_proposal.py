@@ -65,16 +65,16 @@ class ConfigFile:
         try:
             with self.path.open("rb") as file:
                 text = file.read(MAX_BYTES + 1)
-            found = orjson.loads(text) if len(text) <= MAX_BYTES else None
+            document = orjson.loads(text) if len(text) <= MAX_BYTES else None
         except OSError as error:
             raise Unavailable(f"Cannot read {self.path}: {error.strerror}.") from error
         except ValueError as error:
             raise InvalidRequest(
                 f"{self.path} is not JSON now ({error}); correct it first."
             ) from None
-        if not isinstance(found, dict):
+        if not isinstance(document, dict):
             raise InvalidRequest(f"{self.path} holds no JSON object of a bearable size.")
-        return found
+        return document
 
     def _replace(self, expected: str, document: JsonObject) -> None:
         partial = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
@@ -137,41 +137,41 @@ class ConfigProposal:
                 raise InvalidRequest(
                     f"{'.'.join(path)[:200]}: an agent cannot propose to change this."
                 )
-        now = await self._file.read()
-        after = self._checked(apply_merge_patch(now, patch))
+        document = await self._file.read()
+        after = self._checked(apply_merge_patch(document, patch))
         return {
-            "config": document_digest(now),
+            "config": document_digest(document),
             "version": self._configuration.current.version,
-            "changes": list(list_changes(now, after)),
+            "changes": list(list_changes(document, after)),
         }
 
     async def make_plan(self, approval: Approval) -> JsonObject:
         """Compare the file and the active version with what was shown; return the new file."""
-        now = await self._file.read()
-        after = self._checked(apply_merge_patch(now, _patch_of(approval.payload)))
-        shown = approval.basis
-        if shown.get("config") != document_digest(now):
+        document = await self._file.read()
+        after = self._checked(apply_merge_patch(document, _patch_of(approval.payload)))
+        shown_basis = approval.basis
+        if shown_basis.get("config") != document_digest(document):
             raise StaleProposal("config.json has been edited since this was shown.")
-        if shown.get("version") != self._configuration.current.version:
+        if shown_basis.get("version") != self._configuration.current.version:
             raise StaleProposal(
                 "Another version of the configuration is in force since this was shown."
             )
-        changes: JsonObject = {"changes": list(list_changes(now, after))}
-        if canonical_json(changes) != canonical_json({"changes": shown.get("changes")}):
+        changes: JsonObject = {"changes": list(list_changes(document, after))}
+        if canonical_json(changes) != canonical_json({"changes": shown_basis.get("changes")}):
             raise StaleProposal("It would change something else than was shown.")
-        return _replacement(now, after)
+        return _replacement(document, after)
 
     async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Replace the file unless it is already replaced, then apply it."""
         document = plan["document"]
         if not isinstance(document, dict):
             raise InvalidRequest("The plan holds no configuration.")
-        now = document_digest(await self._file.read())
+        digest = document_digest(await self._file.read())
         # equal after a crash that followed the replacement: only apply it again
-        if now != plan["after"]:
-            if now != plan["before"]:
+        if digest != plan["after"]:
+            if digest != plan["before"]:
                 raise StaleProposal("config.json has been edited meanwhile.")
-            await self._file.replace(now, document)
+            await self._file.replace(digest, document)
         version = await self._config_applier.apply(
             Config.model_validate_json(canonical_json(document))
         )
@@ -179,21 +179,21 @@ class ConfigProposal:
 
     async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Restore each changed value that is still in place; other edits since then stay."""
-        now = await self._file.read()
-        found = approval.basis.get("changes")
+        document = await self._file.read()
+        listed = approval.basis.get("changes")
         changes = (
-            [change for change in found if isinstance(change, dict)]
-            if isinstance(found, list)
+            [change for change in listed if isinstance(change, dict)]
+            if isinstance(listed, list)
             else []
         )
         # Only the changed places are compared, so unrelated edits since then stay.
         for change in changes:
-            if not is_still_applied(now, change):
+            if not is_still_applied(document, change):
                 raise Conflict(
                     f"{'.'.join(map(str, _path(change)))} has been changed again since; edit config.json "
                     "by hand."
                 )
-        return _replacement(now, self._checked(revert_changes(now, changes)))
+        return _replacement(document, self._checked(revert_changes(document, changes)))
 
     def _checked(self, document: object) -> JsonObject:
         """Return the document if it is a valid configuration; raises InvalidRequest with the reasons."""
@@ -202,13 +202,13 @@ class ConfigProposal:
         try:
             config = Config.model_validate_json(canonical_json(document))
         except ValidationError as error:
-            words = "; ".join(error_messages(error, "the file")[:5])
-            raise InvalidRequest(f"config.json would not fit: {words}.") from None
+            errors = "; ".join(error_messages(error, "the file")[:5])
+            raise InvalidRequest(f"config.json would not fit: {errors}.") from None
         # the deployment's own default model is active without being in the file
         models = {**self._configuration.current.config.models, **config.models}
-        found = find_faults(config.model_copy(update={"models": models}))
-        if found:
-            raise InvalidRequest(f"config.json would not be usable: {'; '.join(found[:5])}.")
+        faults = find_faults(config.model_copy(update={"models": models}))
+        if faults:
+            raise InvalidRequest(f"config.json would not be usable: {'; '.join(faults[:5])}.")
         return document
 
 
@@ -224,9 +224,9 @@ def _path(change: JsonObject) -> list[object]:
     return [*path] if isinstance(path, list) else []
 
 
-def _replacement(now: JsonObject, after: JsonObject) -> JsonObject:
+def _replacement(before: JsonObject, after: JsonObject) -> JsonObject:
     return {
-        "before": document_digest(now),
+        "before": document_digest(before),
         "after": document_digest(after),
         "document": after,
     }

@@ -1,4 +1,4 @@
-"""Store of the table `approval_effects`: the stage of each approved request. Called by `run_operation`.
+"""Store of the table `approval_effects`: the stage of each approved request.
 
 Each step is one statement that names the stage it leaves: of two concurrent callers, one updates no
 row.
@@ -85,25 +85,25 @@ class EffectStore:
 
     async def store_plan(self, approval_id: str, plan: JsonObject) -> bool:
         """Store the plan before it is executed; return False if another plan was stored first."""
-        done = await self._database.fetchval(
+        updated_id = await self._database.fetchval(
             "UPDATE choir_control.approval_effects SET plan = $2::json "
             "WHERE approval_id = $1 AND stage = 'applying' AND plan IS NULL RETURNING approval_id",
             approval_id,
             canonical_json(plan).decode(),
         )
-        return done is not None
+        return updated_id is not None
 
     async def get_applied_plan(self, approval_id: str) -> JsonObject | None:
         """Return the plan of an applied request, or None."""
-        found = await self._database.fetchval(
+        plan = await self._database.fetchval(
             "SELECT plan FROM choir_control.approval_effects WHERE approval_id = $1 AND stage = 'applied'",
             approval_id,
         )
-        return _json(found)
+        return _json(plan)
 
     async def start_rollback(self, approval_id: str, undo: JsonObject, by: str) -> bool:
         """Start the rollback of an applied request; return False if it was already started."""
-        done = await self._database.fetchval(
+        updated_id = await self._database.fetchval(
             """
             UPDATE choir_control.approval_effects SET stage = 'reverting', undo = $2::json, undone_by = $3
             WHERE approval_id = $1 AND stage = 'applied' RETURNING approval_id
@@ -112,7 +112,7 @@ class EffectStore:
             canonical_json(undo).decode(),
             by,
         )
-        return done is not None
+        return updated_id is not None
 
     async def find_live_session(self, agent_id: str) -> NotifiedSession | None:
         """Return the session of an agent that accepts signals now, or None."""
@@ -125,13 +125,17 @@ class EffectStore:
         return None if row is None else NotifiedSession(row["session_id"], row["dm"])
 
     async def finish_stage(
-        self, effect: Effect, asked: Approval, ending: StageResult, listener: NotifiedSession | None
+        self,
+        effect: Effect,
+        approval: Approval,
+        ending: StageResult,
+        listener: NotifiedSession | None,
     ) -> bool:
         """End a step and, in the same statement, notify the session and the conversation.
 
         Returns False if the step was already ended.
         """
-        done = await self._database.fetchval(
+        updated_id = await self._database.fetchval(
             """
             WITH done AS (
                 UPDATE choir_control.approval_effects
@@ -151,11 +155,11 @@ class EffectStore:
             ending.detail,
             listener and listener.session_id,
             InjectSignal(text=f"About what a human approved. {ending.notice}").model_dump_json(),
-            asked.dm,
-            asked.gateway,
+            approval.dm,
+            approval.gateway,
             ending.notice,
         )
-        return done is not None
+        return updated_id is not None
 
 
 def _json(text: str | None) -> JsonObject | None:

@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7396), and the list of changes it makes. Pure. Called by `config_change`."""
+"""JSON merge patch (RFC 7396), and the list of changes it makes. Pure functions."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -12,13 +12,13 @@ def apply_merge_patch(document: JsonValue, patch: JsonValue) -> JsonValue:
     """Return the patched document; the arguments are not modified."""
     if not isinstance(patch, dict):
         return deepcopy(patch)
-    found = dict(document) if isinstance(document, dict) else {}
+    result = dict(document) if isinstance(document, dict) else {}
     for name, value in patch.items():
         if value is None:
-            found.pop(name, None)
+            result.pop(name, None)
         else:
-            found[name] = apply_merge_patch(found.get(name), value)
-    return found
+            result[name] = apply_merge_patch(result.get(name), value)
+    return result
 
 
 def list_changes(
@@ -27,37 +27,37 @@ def list_changes(
     """Yield each difference: its path, and `before` and `after` where a value exists."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in [*before, *(name for name in after if name not in before)]:
-            here = (*path, name)
+            child_path = (*path, name)
             if name not in after:
-                yield {"path": list(here), "before": before[name]}
+                yield {"path": list(child_path), "before": before[name]}
             elif name not in before:
-                yield {"path": list(here), "after": after[name]}
+                yield {"path": list(child_path), "after": after[name]}
             else:
-                yield from list_changes(before[name], after[name], here)
+                yield from list_changes(before[name], after[name], child_path)
     elif before != after or type(before) is not type(after):
         yield {"path": list(path), "before": before, "after": after}
 
 
 def is_still_applied(document: JsonValue, change: JsonObject) -> bool:
     """Return whether the document still has the value that the change set."""
-    found, value = _at(document, _steps(change))
-    return found == ("after" in change) and value == change.get("after")
+    exists, value = _at(document, _steps(change))
+    return exists == ("after" in change) and value == change.get("after")
 
 
 def revert_changes(document: JsonObject, changes: Sequence[JsonObject]) -> JsonObject:
     """Return the document with each change undone."""
     result = deepcopy(document)
     for change in changes:
-        *way, last = _steps(change)
-        place: JsonValue = result
-        for step in way:
-            place = place.setdefault(step, {}) if isinstance(place, dict) else None
-        if not isinstance(place, dict):
+        *parents, last = _steps(change)
+        node: JsonValue = result
+        for step in parents:
+            node = node.setdefault(step, {}) if isinstance(node, dict) else None
+        if not isinstance(node, dict):
             continue
         if "before" in change:
-            place[last] = deepcopy(change["before"])
+            node[last] = deepcopy(change["before"])
         else:
-            place.pop(last, None)
+            node.pop(last, None)
     return result
 
 

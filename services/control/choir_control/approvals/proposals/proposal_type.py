@@ -31,14 +31,14 @@ class ProposalType(Protocol):
     async def make_plan(self, approval: Approval) -> JsonObject:
         """Compare the current state with what was shown; return the plan.
 
-        Raises Stale when something differs, Conflict or InvalidRequest when the change is impossible.
+        Raises StaleProposal when something differs, Conflict or InvalidRequest when the change is impossible.
         """
         ...
 
     async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Execute the plan; return a text for people. Idempotent: a second call has no further effect.
 
-        Raises Stale when the state has changed since the plan was made, Unavailable to be retried.
+        Raises StaleProposal when the state has changed since the plan was made, Unavailable to be retried.
         """
         ...
 
@@ -66,9 +66,9 @@ class ApprovalIntake:
         Raises InvalidRequest for a request that cannot be applied, and the errors of `ApprovalStore.create`.
         """
         # A repeated request gets the first answer; computing the basis again could differ.
-        known = await self._approvals.find_by_call(lease, request)
-        if known is not None:
-            return known
+        earlier = await self._approvals.find_by_call(lease, request)
+        if earlier is not None:
+            return earlier
         proposal_type = self._proposal_types.get(request.request_type)
         basis = (
             await proposal_type.make_basis(lease.agent_id, lease.session_id, request.payload)

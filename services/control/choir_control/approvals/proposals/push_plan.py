@@ -1,7 +1,6 @@
 """Push of a proposal's commit to the configured ref, and its rollback.
 
-Used by `repo_change` and `new_files`. A plan names the commit that is expected on the ref and the new
-one.
+A plan names the commit that is expected on the ref and the new one.
 """
 
 from choir_common.errors import Conflict
@@ -19,14 +18,14 @@ def make_push_plan(clone: CommitBuilder, base: str, commit: str) -> JsonObject:
     return {"url": clone.source.url, "ref": clone.source.ref, "base": base, "commit": commit}
 
 
-def check_same_target(clone: CommitBuilder, shown: JsonObject) -> None:
+def check_same_target(clone: CommitBuilder, basis: JsonObject) -> None:
     """Raise Stale when another repository or ref is configured now."""
-    if (shown.get("url"), shown.get("ref")) != (clone.source.url, clone.source.ref):
+    if (basis.get("url"), basis.get("ref")) != (clone.source.url, clone.source.ref):
         raise StaleProposal("Another repository or ref is configured since this was shown.")
 
 
 async def execute_push_plan(clone: CommitBuilder, plan: JsonObject) -> str:
-    """Execute the plan unless it is already executed; raises Stale when the ref has other commits."""
+    """Execute the plan unless it is already executed; raises StaleProposal when the ref has other commits."""
     check_same_target(clone, plan)
     commit = str(plan["commit"])
     if not await push_to_configured_ref(clone, commit, str(plan["base"])):
@@ -37,10 +36,10 @@ async def execute_push_plan(clone: CommitBuilder, plan: JsonObject) -> str:
 
 
 async def make_rollback_plan(
-    clone_cache: CloneCache, asked: Approval, plan: JsonObject
+    clone_cache: CloneCache, approval: Approval, plan: JsonObject
 ) -> JsonObject:
     """Plan a commit that restores the previous tree; raises Conflict when newer commits exist."""
-    async with clone_cache.lock_clone(asked.agent_id) as clone:
+    async with clone_cache.lock_clone(approval.agent_id) as clone:
         check_same_target(clone, plan)
         base, commit = str(plan["base"]), str(plan["commit"])
         if await clone.fetch(clone.source.ref) != commit:
@@ -48,6 +47,6 @@ async def make_rollback_plan(
                 f"Other commits stand on {commit[:COMMIT_CHARS]} in {clone.source.display_name}; "
                 "take it back with git."
             )
-        words = f"Take back {asked.approval_id}\n\nThe tree is that of {base}."
-        back = await clone.commit(base, (commit,), words, clone_cache.commit_author(asked))
-        return make_push_plan(clone, commit, back)
+        message = f"Take back {approval.approval_id}\n\nThe tree is that of {base}."
+        rollback = await clone.commit(base, (commit,), message, clone_cache.commit_author(approval))
+        return make_push_plan(clone, commit, rollback)

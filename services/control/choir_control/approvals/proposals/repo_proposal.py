@@ -48,10 +48,10 @@ class RepoProposal:
             check_same_target(clone, approval.basis)
             branch, commit = str(approval.payload["branch"]), str(approval.payload["commit"])
             try:
-                now = await _describe_merge(clone, branch, commit)
+                current_basis = await _describe_merge(clone, branch, commit)
             except InvalidRequest as error:
                 raise StaleProposal(error.message) from None
-            if now != approval.basis:
+            if current_basis != approval.basis:
                 raise StaleProposal(
                     f"{clone.source.ref} of {clone.source.display_name} is not what it was."
                 )
@@ -60,8 +60,8 @@ class RepoProposal:
     async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Push the commit, unless it is already on the ref; delete the merged branch."""
         async with self._clones.lock_clone(approval.agent_id) as clone:
-            said = await execute_push_plan(clone, plan)
-            return f"{said} {await _delete_branch(clone, approval)}".rstrip()
+            result = await execute_push_plan(clone, plan)
+            return f"{result} {await _delete_branch(clone, approval)}".rstrip()
 
     async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Plan the return to the tree before the merge."""
@@ -97,17 +97,17 @@ async def _delete_branch(clone: CommitBuilder, approval: Approval) -> str:
 
 
 async def _describe_merge(clone: CommitBuilder, branch: str, commit: str) -> JsonObject:
-    found = await clone.fetch(branch)
-    if found != commit:
-        raise InvalidRequest(f"{branch} is at {found}, not at {commit}.")
+    tip = await clone.fetch(branch)
+    if tip != commit:
+        raise InvalidRequest(f"{branch} is at {tip}, not at {commit}.")
     base = await clone.fetch(clone.source.ref)
     merge = await clone.merge(base, commit)
-    shown = await clone.describe_changes(base, merge.tree)
+    changes = await clone.describe_changes(base, merge.tree)
     return {
         "url": clone.source.url,
         "ref": clone.source.ref,
         "base": base,
         "tree": merge.tree,
         "fast_forward": merge.fast_forward,
-        **shown,
+        **changes,
     }

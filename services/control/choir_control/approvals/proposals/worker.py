@@ -129,9 +129,9 @@ class ProposalWorker:
     async def _plan(
         self, effect: Effect, approval: Approval, proposal_type: ProposalType
     ) -> JsonObject:
-        now = request_digest(approval.request_type, approval.payload, approval.basis)
+        current_digest = request_digest(approval.request_type, approval.payload, approval.basis)
         # A row altered in the database must not be applied under the earlier decision.
-        if not now == approval.digest == effect.digest:
+        if not current_digest == approval.digest == effect.digest:
             raise StaleProposal("What was approved is not what is stored.")
         plan = await proposal_type.make_plan(approval)
         if not await self._effects.store_plan(approval.approval_id, plan):

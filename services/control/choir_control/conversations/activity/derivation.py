@@ -1,4 +1,4 @@
-"""Typing state and job cards, derived from a session's events. Pure. Used by `ActivityPublisher`."""
+"""Typing state and job cards, derived from a session's events. Pure functions."""
 
 from collections.abc import Iterable, Iterator
 from typing import assert_never

@@ -15,11 +15,11 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clock import Clock
 from choir_common.errors import Unavailable
+from choir_common.postgres.pool import Database
 from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
 from choir_common.wire.events import Event
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.activity.derivation import is_busy_after, job_cards
-from choir_control.conversations.activity.store import CardStore
 from choir_control.log.leases.store import Lease
 
 log = structlog.get_logger("choir.activity")
@@ -30,6 +30,42 @@ TYPING_LASTS_S = 30.0
 MAX_PENDING = 1_000
 RETRY_S = 1.0
 CARD_RETENTION = timedelta(days=7)
+
+
+class CardStore:
+    """Store of the table `channel_messages`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def upsert(self, card: CardMessage) -> None:
+        """Store which message shows a card."""
+        await self._database.execute(
+            """
+            INSERT INTO choir_control.channel_messages (dm, card_id, message_id)
+            VALUES ($1, $2, $3)
+            ON CONFLICT (dm, card_id) DO UPDATE SET message_id = EXCLUDED.message_id, kept_at = now()
+            """,
+            card.dm,
+            card.card_id,
+            card.message_id,
+        )
+
+    async def find(self, dm: str, card_id: str) -> str | None:
+        """Return the message that shows a card, or None."""
+        message_id = await self._database.fetchval(
+            "SELECT message_id FROM choir_control.channel_messages WHERE dm = $1 AND card_id = $2",
+            dm,
+            card_id,
+        )
+        return None if message_id is None else str(message_id)
+
+    async def prune(self, older_than: timedelta) -> None:
+        """Delete the entries that were not updated within `older_than`."""
+        await self._database.execute(
+            "DELETE FROM choir_control.channel_messages WHERE kept_at < now() - $1::interval",
+            older_than,
+        )
 
 
 class ActivityPublisher:

@@ -1,8 +1,6 @@
-"""Handlers of the commands that show, start and stop agents. They call the services of `/v1/agents`.
+"""Commands that show, start, stop and restart agents, switch their model or voice, and show events.
 
-Handlers of the commands that switch an agent's model or voice until it is restarted.
-
-Handlers of the commands about sessions: the newest events as readable lines.
+They call the same services as the operator API.
 """
 
 from datetime import UTC, datetime
@@ -35,12 +33,13 @@ async def show_status(context: CommandContext, call: CommandCall) -> str:
     view = await context.roster.one(target_agent(call))
     if view.bindings is None:
         return f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}"
-    held = view.bindings.model_dump(exclude_none=True)
+    resources = view.bindings.model_dump(exclude_none=True)
     lines = [
         f"{view.agent_id} is {view.state}, up {_age(view.started_at)}, epoch {view.epoch}. "
         f"Model: {view.model or 'none'}.{_queued(view)}",
         *(_lane(report) for report in view.lanes),
-        "Holds: " + ", ".join(f"{kind.replace('_', ' ')} {name}" for kind, name in held.items()),
+        "Holds: "
+        + ", ".join(f"{kind.replace('_', ' ')} {name}" for kind, name in resources.items()),
         f"Session: {view.session_id}",
     ]
     return "\n".join(lines)
@@ -67,19 +66,19 @@ async def start_agent(context: CommandContext, call: CommandCall) -> str:
     agent_id = target_agent(call)
     try:
         # the settings come last, so they can name another conversation
-        wanted = StartAgent.model_validate({"dm": call.dm, **call.settings})
+        options = StartAgent.model_validate({"dm": call.dm, **call.settings})
     except ValidationError:
-        known = ", ".join(sorted(StartAgent.model_fields))
-        raise InvalidRequest(f"What a start takes: {known}. Nothing was done.") from None
+        option_names = ", ".join(sorted(StartAgent.model_fields))
+        raise InvalidRequest(f"What a start takes: {option_names}. Nothing was done.") from None
 
     async def start() -> str:
-        row = await context.starter.start(agent_id, wanted)
+        row = await context.starter.start(agent_id, options)
         return f"{agent_id} is started, in {row.bindings.dm}. Session: {row.session_id}"
 
-    said = await context.background.run(
+    result = await context.background.run(
         result_recipient(context, call), "agent start", agent_id, start
     )
-    return said or f"{agent_id} is being started. {RESULT_FOLLOWS}"
+    return result or f"{agent_id} is being started. {RESULT_FOLLOWS}"
 
 
 async def stop_agent(context: CommandContext, call: CommandCall) -> str:
@@ -99,10 +98,10 @@ async def stop_agent(context: CommandContext, call: CommandCall) -> str:
             return LEFT_OPEN.format(agent=agent_id)
         return f"{agent_id} has stopped."
 
-    said = await context.background.run(
+    result = await context.background.run(
         result_recipient(context, call), "agent stop", agent_id, stop
     )
-    return said or (
+    return result or (
         f"{agent_id} finishes what it is at, sums up, and stops; that may take some minutes. {RESULT_FOLLOWS}"
     )
 
@@ -124,10 +123,10 @@ async def restart_agent(context: CommandContext, call: CommandCall) -> str:
         row = await context.starter.restart(agent_id, ended.initial_bindings, ended.image)
         return f"{agent_id} is started again. Session: {row.session_id}"
 
-    said = await context.background.run(
+    result = await context.background.run(
         result_recipient(context, call), "agent restart", agent_id, restart
     )
-    return said or (
+    return result or (
         f"{agent_id} finishes what it is at, sums up, and is then started again; that may take some "
         f"minutes. {RESULT_FOLLOWS}"
     )
@@ -139,11 +138,11 @@ def _queued(view: AgentView) -> str:
 
 def _lane(report: StatusReport) -> str:
     name = report.lane.removeprefix(CORE)
-    doing = " ".join(part for part in (report.state_label, report.skill, report.step) if part)
-    left = report.budget_remaining.items()
-    budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in left)
+    activity = " ".join(part for part in (report.state_label, report.skill, report.step) if part)
+    budgets = report.budget_remaining.items()
+    budget = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in budgets)
     kind = "lane" if name == report.lane else "job"
-    line = f"- {kind} {name}: {doing}" + (f" (left: {budget})" if budget else "")
+    line = f"- {kind} {name}: {activity}" + (f" (left: {budget})" if budget else "")
     failure = report.model_failure
     if failure is None:
         return line
@@ -161,31 +160,31 @@ def _age(since: datetime | None) -> str:
 async def show_model(context: CommandContext, call: CommandCall) -> str:
     """Return the model that an agent uses and the available ones."""
     found = await context.session_settings.choices(target_agent(call))
-    known = ", ".join(sorted(context.configuration.current.config.models))
+    model_names = ", ".join(sorted(context.configuration.current.config.models))
     core = f", its jobs with {found.core_llm}" if found.core_llm else ""
     return (
         f"{found.agent_id} thinks with {found.llm} ({found.model or 'gone from config.json'}){core}. "
-        f"There are {known}."
+        f"There are {model_names}."
     )
 
 
 async def set_model(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another model."""
-    found = await context.session_settings.set_model(target_agent(call), call.arguments["name"])
-    return f"{found.agent_id} thinks with {found.llm} from its next step on, until it is restarted."
+    choices = await context.session_settings.set_model(target_agent(call), call.arguments["name"])
+    return f"{choices.agent_id} thinks with {choices.llm} from its next step on, until it is restarted."
 
 
 async def show_voice(context: CommandContext, call: CommandCall) -> str:
     """Return the voice that an agent uses and the available ones."""
     found = await context.session_settings.choices(target_agent(call))
-    known = ", ".join(sorted(context.configuration.current.config.voice_profiles)) or "none"
-    return f"{found.agent_id} speaks with {found.voice_profile or 'no voice'}. There are {known}."
+    voice_names = ", ".join(sorted(context.configuration.current.config.voice_profiles)) or "none"
+    return f"{found.agent_id} speaks with {found.voice_profile or 'no voice'}. There are {voice_names}."
 
 
 async def set_voice(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another voice."""
-    found = await context.session_settings.set_voice(target_agent(call), call.arguments["name"])
-    return f"{found.agent_id} speaks with {found.voice_profile} from now on, until it is restarted."
+    choices = await context.session_settings.set_voice(target_agent(call), call.arguments["name"])
+    return f"{choices.agent_id} speaks with {choices.voice_profile} from now on, until it is restarted."
 
 
 DEFAULT_EVENTS = 10
@@ -198,8 +197,8 @@ async def show_events(context: CommandContext, call: CommandCall) -> str:
     """Return the newest events of a session, oldest first."""
     session = await target_session(context, call)
     count = int(call.arguments.get("count", DEFAULT_EVENTS))
-    found = await context.events.read(session.session_id, max(0, session.head.rev - count), count)
-    return "\n".join(event_line(event) for event in found) or "Nothing has happened yet."
+    page = await context.events.read(session.session_id, max(0, session.head.rev - count), count)
+    return "\n".join(event_line(event) for event in page) or "Nothing has happened yet."
 
 
 async def check_job(context: CommandContext, call: CommandCall) -> None:
@@ -214,8 +213,10 @@ async def check_job(context: CommandContext, call: CommandCall) -> None:
 
 def event_line(event: Event) -> str:
     """Return an event as one line."""
-    gist = next((str(event.payload[key]) for key in SUMMARY_KEYS if event.payload.get(key)), "")
-    flat = " ".join(gist.split())
-    short = flat if len(flat) <= MAX_SUMMARY_CHARS else f"{flat[:MAX_SUMMARY_CHARS]}…"
-    words = event.type.replace("_", " ")
-    return f"{event.rev} {event.at[11:19]} {event.lane}: {words}" + (f": {short}" if short else "")
+    text = next((str(event.payload[key]) for key in SUMMARY_KEYS if event.payload.get(key)), "")
+    flat = " ".join(text.split())
+    excerpt = flat if len(flat) <= MAX_SUMMARY_CHARS else f"{flat[:MAX_SUMMARY_CHARS]}…"
+    event_type = event.type.replace("_", " ")
+    return f"{event.rev} {event.at[11:19]} {event.lane}: {event_type}" + (
+        f": {excerpt}" if excerpt else ""
+    )

@@ -22,17 +22,19 @@ async def list_approvals(context: CommandContext, call: CommandCall) -> str:
 
     With an id or a number, show that request and exactly what it would change.
     """
-    named = call.arguments.get("id")
-    if named is not None:
-        found = await context.approval_service.find(
-            (await _named(context, call, named)).approval_id
+    reference = call.arguments.get("id")
+    if reference is not None:
+        approval = await context.approval_service.find(
+            (await _find_shown(context, call, reference)).approval_id
         )
-        lines = request_lines(found.request_type, found.payload, found.basis)
-        return format_details(found.approval_id, found.state, _gist(found), lines)
-    pending = await _pending(context, call)
+        lines = request_lines(approval.request_type, approval.payload, approval.basis)
+        return format_details(approval.approval_id, approval.state, _summary(approval), lines)
+    pending = await _list_pending(context, call)
     if not pending:
         return "Nothing waits for a decision."
-    return _numbered(context, call, pending, "/approve 1 approves the first, /reject 1 rejects it.")
+    return _numbered_list(
+        context, call, pending, "/approve 1 approves the first, /reject 1 rejects it."
+    )
 
 
 async def approve(context: CommandContext, call: CommandCall) -> str:
@@ -46,15 +48,15 @@ async def reject(context: CommandContext, call: CommandCall) -> str:
 
 
 async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) -> str:
-    named = call.arguments.get("id")
-    replied = await _replied(context, call) if named is None else None
+    reference = call.arguments.get("id")
+    replied = await _find_replied(context, call) if reference is None else None
     # a reply to a notice selects its request
     if replied is not None:
-        shown = ShownApproval(replied.approval_id, replied.digest)
-    elif named is not None:
-        shown = await _named(context, call, named)
+        target = ShownApproval(replied.approval_id, replied.digest)
+    elif reference is not None:
+        target = await _find_shown(context, call, reference)
     else:
-        pending = await _pending(context, call)
+        pending = await _list_pending(context, call)
         if not pending:
             raise NotFound("Nothing waits for a decision.")
         if len(pending) > 1:
@@ -62,64 +64,72 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
             context.dialogue.set_question(
                 call.dm, OpenQuestion(word, await context.outbox.read_newest_id(call.dm))
             )
-            return _numbered(context, call, pending, f"Which one? Say its number, or {word} 1.")
-        shown = ShownApproval(pending[0].approval_id, pending[0].digest)
+            return _numbered_list(
+                context, call, pending, f"Which one? Say its number, or {word} 1."
+            )
+        target = ShownApproval(pending[0].approval_id, pending[0].digest)
     by = f"dm {call.dm}"
-    decided = await context.approval_service.decide(shown.approval_id, verdict, by, shown.digest)
+    decided = await context.approval_service.decide(target.approval_id, verdict, by, target.digest)
     executing = verdict == "approved" and decided.request_type != "call"
     then = " Executing; this conversation is told how it ends." if executing else ""
     if verdict == "approved" and decided.session_ended:
         then = f" {TOO_LATE}"
-    return f"{verdict.capitalize()}: {_gist(decided)} ({decided.approval_id}).{then}"
+    return f"{verdict.capitalize()}: {_summary(decided)} ({decided.approval_id}).{then}"
 
 
-async def _replied(context: CommandContext, call: CommandCall) -> Approval | None:
+async def _find_replied(context: CommandContext, call: CommandCall) -> Approval | None:
     """Return the request of the notice that the command replies to, or None."""
     if call.reply_to is None:
         return None
-    found = await context.approvals.find_by_message(call.dm, call.reply_to)
-    return found if found is not None and _may(call, found) else None
+    approval = await context.approvals.find_by_message(call.dm, call.reply_to)
+    return approval if approval is not None and _may_decide(call, approval) else None
 
 
-async def _named(context: CommandContext, call: CommandCall, named: str) -> ShownApproval:
-    if named.isdecimal():
-        shown = context.dialogue.get_item(call.dm, int(named[:9]))
+async def _find_shown(context: CommandContext, call: CommandCall, reference: str) -> ShownApproval:
+    if reference.isdecimal():
+        shown = context.dialogue.get_item(call.dm, int(reference[:9]))
         if shown is None:
             raise NotFound(
-                f"There is no number {named[:20]} in what you were shown; see /approvals."
+                f"There is no number {reference[:20]} in what you were shown; see /approvals."
             )
     else:
-        found = await context.approval_service.find(named)
-        shown = ShownApproval(found.approval_id, found.digest)
-    asked = await context.approval_service.find(shown.approval_id)
-    if not _may(call, asked):
+        approval = await context.approval_service.find(reference)
+        shown = ShownApproval(approval.approval_id, approval.digest)
+    current = await context.approval_service.find(shown.approval_id)
+    if not _may_decide(call, current):
         # the same text as for an unknown id: a conversation must not learn of other agents' requests
-        raise NotFound(f"There is no request {named[:100]!r} for a decision.")
+        raise NotFound(f"There is no request {reference[:100]!r} for a decision.")
     return shown
 
 
-async def _pending(context: CommandContext, call: CommandCall) -> list[Approval]:
+async def _list_pending(context: CommandContext, call: CommandCall) -> list[Approval]:
     newest = await context.approvals.list_newest(MAX_LISTED)
-    waiting = [asked for asked in newest if asked.status == "pending" and _may(call, asked)]
-    return sorted(waiting, key=lambda asked: asked.created_at)
+    waiting = [
+        approval
+        for approval in newest
+        if approval.status == "pending" and _may_decide(call, approval)
+    ]
+    return sorted(waiting, key=lambda approval: approval.created_at)
 
 
-def _may(call: CommandCall, asked: Approval) -> bool:
-    return call.is_admin or asked.agent_id == call.bound_agent_id
+def _may_decide(call: CommandCall, approval: Approval) -> bool:
+    return call.is_admin or approval.agent_id == call.bound_agent_id
 
 
-def _numbered(
+def _numbered_list(
     context: CommandContext, call: CommandCall, pending: Sequence[Approval], then: str
 ) -> str:
     context.dialogue.set_list(
-        call.dm, [ShownApproval(asked.approval_id, asked.digest) for asked in pending]
+        call.dm, [ShownApproval(approval.approval_id, approval.digest) for approval in pending]
     )
     lines = [
-        f"{number}. {_gist(asked)} ({asked.approval_id})"
-        for number, asked in enumerate(pending, start=1)
+        f"{number}. {_summary(approval)} ({approval.approval_id})"
+        for number, approval in enumerate(pending, start=1)
     ]
     return "\n".join([*lines, then])
 
 
-def _gist(asked: Approval) -> str:
-    return f"{asked.agent_id} asks for {request_summary(asked.request_type, asked.payload)}"
+def _summary(approval: Approval) -> str:
+    return (
+        f"{approval.agent_id} asks for {request_summary(approval.request_type, approval.payload)}"
+    )

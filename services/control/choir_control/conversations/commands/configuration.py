@@ -23,18 +23,20 @@ async def load_config(context: CommandContext, call: CommandCall) -> str:
         await context.staging.load()
         return STAGED_TEXT
 
-    said = await context.background.run(result_recipient(context, call), "config load", "all", load)
-    if said is None:
+    result = await context.background.run(
+        result_recipient(context, call), "config load", "all", load
+    )
+    if result is None:
         return f"The repositories are being fetched. {RESULT_FOLLOWS}"
-    if said != STAGED_TEXT:
-        return said
+    if result != STAGED_TEXT:
+        return result
     # apply accepts only the digest that this conversation was shown
-    return _shown(context, call, await context.staging.diff(), "Staged")
+    return _show_difference(context, call, await context.staging.diff(), "Staged")
 
 
 async def diff_config(context: CommandContext, call: CommandCall) -> str:
     """Return the differences between the staged and the active configuration."""
-    return _shown(context, call, await context.staging.diff(), "Waiting")
+    return _show_difference(context, call, await context.staging.diff(), "Waiting")
 
 
 async def apply_config(context: CommandContext, call: CommandCall) -> str:
@@ -42,40 +44,42 @@ async def apply_config(context: CommandContext, call: CommandCall) -> str:
     digest = context.dialogue.get_config_digest(call.dm)
     if digest is None:
         raise Conflict("Look first at what would be applied: /config load, or /config diff.")
-    snapshot, done = await context.staging.apply(digest)
-    warned = "".join(f"\nWarning: {warning}" for warning in done.warnings)
+    snapshot, difference = await context.staging.apply(digest)
+    warning_text = "".join(f"\nWarning: {warning}" for warning in difference.warnings)
     return (
-        f"Version {snapshot.version} is in force, with {len(done.changes)} changes; running agents are "
-        f"told.{warned}"
+        f"Version {snapshot.version} is in force, with {len(difference.changes)} changes; running agents are "
+        f"told.{warning_text}"
     )
 
 
 async def list_secrets(context: CommandContext, _: CommandCall) -> str:
     """Return the names of the secrets that are set or missing; never a value."""
-    uses, known = secret_references(context.configuration.current.config), context.vault.names()
+    uses, set_names = secret_references(context.configuration.current.config), context.vault.names()
     lines = [
-        f"{name}: {'set' if name in known else 'MISSING'}, "
+        f"{name}: {'set' if name in set_names else 'MISSING'}, "
         + (f"used by {', '.join(uses[name])}" if name in uses else "used by nothing")
-        for name in sorted(known | uses.keys())
+        for name in sorted(set_names | uses.keys())
     ]
     return "\n".join(lines) or "There are no secrets."
 
 
-def _shown(context: CommandContext, call: CommandCall, found: StagedDifference, word: str) -> str:
-    context.dialogue.set_config_digest(call.dm, found.staged.digest)
+def _show_difference(
+    context: CommandContext, call: CommandCall, difference: StagedDifference, word: str
+) -> str:
+    context.dialogue.set_config_digest(call.dm, difference.staged.digest)
     changes = [
         f"{change.kind} {change.path} ({change.category})"
         + (f": {change.note}" if change.note else "")
-        for change in found.changes
+        for change in difference.changes
     ]
     changes += [
         f"{repo.owner} repository: {(repo.before or 'not built')[:COMMIT_CHARS]} -> "
         f"{repo.after[:COMMIT_CHARS]}{', stale' if repo.stale else ''} ({repo.category}): {repo.note}"
-        for repo in found.repos
+        for repo in difference.repos
     ]
-    shown = changes[:MAX_SHOWN_CHANGES]
-    lines = [f"{word}: {len(found.changes)} changes of config.json.", *shown]
-    if len(changes) > len(shown):
-        lines.append(f"… and {len(changes) - len(shown)} more; choirctl config diff shows all.")
-    lines += [f"Warning: {warning}" for warning in found.warnings]
-    return "\n".join([*lines, "/config apply puts this in force."] if found.changes else lines)
+    visible = changes[:MAX_SHOWN_CHANGES]
+    lines = [f"{word}: {len(difference.changes)} changes of config.json.", *visible]
+    if len(changes) > len(visible):
+        lines.append(f"… and {len(changes) - len(visible)} more; choirctl config diff shows all.")
+    lines += [f"Warning: {warning}" for warning in difference.warnings]
+    return "\n".join([*lines, "/config apply puts this in force."] if difference.changes else lines)

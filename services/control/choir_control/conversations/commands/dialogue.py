@@ -51,8 +51,8 @@ class DialogueState:
 
     def get_item(self, dm: str, number: int) -> ShownApproval | None:
         """Return the item of a number in the list last shown, or None."""
-        shown = self._lists.get(dm, ())
-        return shown[number - 1] if 0 < number <= len(shown) else None
+        items = self._lists.get(dm, ())
+        return items[number - 1] if 0 < number <= len(items) else None
 
     def set_question(self, dm: str, question: OpenQuestion) -> None:
         """Store the open question of a conversation."""

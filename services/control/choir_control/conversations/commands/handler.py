@@ -243,8 +243,8 @@ def unknown_text(typed: TypedCommand, is_admin: bool) -> str:
     if several:
         return f"{typed.name} what? There are {', '.join(several)}. Nothing was done."
     names = {row.name.split()[0] for row in commands_for(is_admin)} | ALIASES.keys()
-    near = get_close_matches(typed.name, sorted(names), 1)
-    suggestion = f" Did you mean {near[0]}?" if near else ""
+    similar = get_close_matches(typed.name, sorted(names), 1)
+    suggestion = f" Did you mean {similar[0]}?" if similar else ""
     return (
         f"There is no command {typed.name}; /help lists those there are.{suggestion} Nothing was sent. To "
         "send it to the agent as it is, begin with a space."

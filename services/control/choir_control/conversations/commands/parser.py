@@ -1,10 +1,6 @@
-"""Parse a message as a command, and its rest as the arguments of a row. Pure; called by `obey`.
+"""Parse typed commands and their arguments, and find the agent and session that a command targets.
 
-Rewrite choirctl commands in a message as the commands that can be typed in a conversation. Pure.
-
-Called by `obey` for conversations on channels other than the console.
-
-Target agent and session of a command, and the permission check. Used by the handlers.
+Also rewrites choirctl commands in a text as the commands that can be typed in a conversation.
 """
 
 import re
@@ -45,11 +41,11 @@ class ParsedArguments:
 
 def parse_command(text: str) -> TypedCommand | None:
     """Return the command that a message looks like, or None for a message to the agent."""
-    found = _COMMAND.fullmatch(text.rstrip())
-    if found is None:
+    match = _COMMAND.fullmatch(text.rstrip())
+    if match is None:
         return None
     # Telegram does not allow hyphens in command names.
-    return TypedCommand(f"/{found[1].lower().replace('_', '-')}", (found[2] or "").strip())
+    return TypedCommand(f"/{match[1].lower().replace('_', '-')}", (match[2] or "").strip())
 
 
 def find_command(
@@ -60,10 +56,13 @@ def find_command(
     The row with the longest name wins; then one that takes arguments exactly if some were typed:
     `/voice` and `/voice calm` are different commands.
     """
-    found = [(row, rest) for row in rows if (rest := _rest(row, typed)) is not None]
+    matches = [(row, rest) for row in rows if (rest := _rest(row, typed)) is not None]
     return max(
-        found,
-        key=lambda each: (len(each[0].name), bool(each[1]) == bool(each[0].arguments)),
+        matches,
+        key=lambda candidate: (
+            len(candidate[0].name),
+            bool(candidate[1]) == bool(candidate[0].arguments),
+        ),
         default=None,
     )
 
@@ -114,26 +113,26 @@ def _checked(row: CommandSpec, argument: CommandArgument, value: str) -> str:
 
 
 def _settings(row: CommandSpec, text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for word in text.split():
         # also accept `--llm=quick`, as on choirctl's command line
         name, equals, value = word.removeprefix("--").partition("=")
         if not (name and equals and value):
             raise InvalidRequest(f"{word[:60]!r} is not name=value: {row.usage}. Nothing was done.")
-        found[name.replace("-", "_")] = value
-    return found
+        settings[name.replace("-", "_")] = value
+    return settings
 
 
 def replace_choirctl_commands(text: str, rows: Sequence[CommandSpec]) -> str:
     """Return a message with each choirctl command replaced by its typed form."""
     # `... set` takes its arguments in another order there
-    known = {
+    typed_forms = {
         row.choirctl: row.typed_form
         for row in rows
         if row.typed_form and row.choirctl and not row.choirctl.endswith(" set")
     }
-    for words in sorted(known, key=len, reverse=True):
-        text = re.sub(rf"choirctl {re.escape(words)}(?![\w-])", known[words] or "", text)
+    for command in sorted(typed_forms, key=len, reverse=True):
+        text = re.sub(rf"choirctl {re.escape(command)}(?![\w-])", typed_forms[command] or "", text)
     return text
 
 
@@ -145,15 +144,15 @@ def target_agent(call: CommandCall) -> str:
 
     Raises Forbidden when a regular conversation names another agent, NotFound when it has none.
     """
-    named = call.arguments.get(AGENT)
-    if named is not None and not call.is_admin and named != call.bound_agent_id:
+    agent_name = call.arguments.get(AGENT)
+    if agent_name is not None and not call.is_admin and agent_name != call.bound_agent_id:
         own = (
             f"It reaches {call.bound_agent_id}, and needs no name."
             if call.bound_agent_id
             else "It has none."
         )
         raise Forbidden(f"This conversation is not an admin's. {own} Nothing was done.")
-    agent_id = named or call.bound_agent_id
+    agent_id = agent_name or call.bound_agent_id
     if agent_id is None:
         raise NotFound("No agent is bound to this conversation, so nothing was done.")
     return agent_id

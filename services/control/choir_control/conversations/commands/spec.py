@@ -137,8 +137,8 @@ class CommandSpec:
 
     def usage_for(self, *, is_admin: bool) -> str:
         """Return the usage line in a conversation; without the agent argument in a regular one."""
-        shown = (a for a in self.arguments if is_admin or a.kind is not ArgumentKind.AGENT)
-        return " ".join((self.name, *(argument.usage for argument in shown)))
+        visible = (a for a in self.arguments if is_admin or a.kind is not ArgumentKind.AGENT)
+        return " ".join((self.name, *(argument.usage for argument in visible)))
 
     def view(self, *, is_admin: bool = True) -> CommandView:
         """Return the API view of this command for an admin or a regular conversation."""

@@ -1,7 +1,4 @@
-"""Texts for users about the effects of their commands. Pure functions.
-
-Called by `commands` and the operator API.
-"""
+"""Texts for users about the effects of their commands. Pure functions."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -24,10 +21,10 @@ EDGE = "edge"
 
 def format_signal_effect(body: SignalBody, agent_id: str, status: str) -> str:
     """Return a sentence about the effect of a signal that was just queued."""
-    what = _effect(body, agent_id)
+    effect = _effect(body, agent_id)
     if status == "crashed":
-        return f"{agent_id} has crashed and is being started again. Then: {what}"
-    return what
+        return f"{agent_id} has crashed and is being started again. Then: {effect}"
+    return effect
 
 
 def _effect(body: SignalBody, agent_id: str) -> str:
@@ -53,8 +50,8 @@ def format_unknown_job(agent_id: str, name: str, open_jobs: Sequence[str]) -> st
     """Return the text for an unknown core job, with the names of the running ones."""
     if not open_jobs:
         return f"{agent_id} has no job {name[:64]!r}: it runs no jobs now. Nothing was done."
-    listed = ", ".join(open_jobs)
-    return f"{agent_id} has no job {name[:64]!r}. Its jobs are: {listed}. Nothing was done."
+    names = ", ".join(open_jobs)
+    return f"{agent_id} has no job {name[:64]!r}. Its jobs are: {names}. Nothing was done."
 
 
 def format_greeting(agent_id: str | None, status: str | None) -> str:

@@ -167,13 +167,13 @@ def _is_same(earlier: str, text: str) -> bool:
     Control forgets replaced secrets at a restart, so the repetition of a masked text may arrive
     unmasked.
     """
-    first, *others = earlier.split(MASK)
-    if not others:
+    first, *parts = earlier.split(MASK)
+    if not parts:
         return earlier == text
     if not text.startswith(first):
         return False
-    at, last = len(first), others.pop()
-    for part in others:
+    at, last = len(first), parts.pop()
+    for part in parts:
         position = text.find(part, at)
         if position < 0:
             return False

@@ -1,4 +1,4 @@
-"""The table `inbox`: one statement stores a message with its signal. Called by `accept`."""
+"""Store of the table `inbox`: one statement stores a message with its signal."""
 
 from dataclasses import dataclass
 
@@ -110,7 +110,7 @@ class InboxStore:
             dm=message.dm,
             text=message.text,
             edits=message.edits,
-            corrects=await self._said_before(message),
+            corrects=await self._read_earlier_text(message),
             reply_to=message.reply_to.text if message.reply_to else "",
             sent_at=message.sent_at,
             traceparent=current_traceparent(),
@@ -126,11 +126,11 @@ class InboxStore:
             message.reply_to.message_id if message.reply_to else None,
         )
 
-    async def _said_before(self, message: InboundMessage) -> str:
+    async def _read_earlier_text(self, message: InboundMessage) -> str:
         """Return the latest earlier text of the message that this one corrects."""
         if message.edits is None:
             return ""
-        found = await self._database.fetchval(
+        text = await self._database.fetchval(
             "SELECT text FROM choir_control.inbox WHERE dm = $1 AND message_id = $2 "
             "AND NOT (gateway = $3 AND update_id = $4) ORDER BY seq DESC LIMIT 1",
             message.dm,
@@ -138,18 +138,18 @@ class InboxStore:
             message.gateway,
             message.update_id,
         )
-        return str(found or "")[:MAX_QUOTE]
+        return str(text or "")[:MAX_QUOTE]
 
     async def store_command(
         self, inbox_id: str, message: InboundMessage, body: SignalBody
     ) -> StoredMessage | None:
-        """Store a command once, with a signal to the session of the DM; None as for `accept`."""
+        """Store a command once, with a signal to the session of the DM; None as for `store_message`."""
         return await self._store(_OBEY, inbox_id, message, body.model_dump_json())
 
     async def store_handled_command(
         self, inbox_id: str, message: InboundMessage
     ) -> StoredMessage | None:
-        """Store once a command that is executed elsewhere; None as for `accept`."""
+        """Store once a command that is executed elsewhere; None as for `store_message`."""
         return await self._store(_CLOSE, inbox_id, message)
 
     async def _store(
@@ -189,11 +189,11 @@ class InboxStore:
 
     async def find_last_agent(self, dm: str) -> str | None:
         """Return the agent whose session was bound to a DM last, or None."""
-        found = await self._database.fetchval(
+        agent_id = await self._database.fetchval(
             "SELECT agent_id FROM choir_control.sessions WHERE dm = $1 ORDER BY started_at DESC LIMIT 1",
             dm,
         )
-        return None if found is None else str(found)
+        return None if agent_id is None else str(agent_id)
 
     async def count_waiting(self) -> dict[str, int]:
         """Return the number of messages that no session has taken up, by DM."""

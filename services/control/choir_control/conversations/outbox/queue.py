@@ -1,4 +1,4 @@
-"""The queue of one DM's undelivered messages. Pure; driven by `deliver`.
+"""The queue of one DM's undelivered messages. Pure; driven by `OutboxWorker`.
 
 A message is queued directly by the append that inserted it. The table is read only when the queue
 may be incomplete: after a start, and after an append with an unknown outcome.
@@ -26,8 +26,8 @@ class DeliveryQueue:
 
     def add(self, messages: Sequence[OutboundMessage]) -> None:
         """Queue undelivered messages from the table."""
-        known = {message.outbox_id for message in self._queue}
-        fresh = [m for m in messages if m.outbox_id not in known]
+        queued_ids = {message.outbox_id for message in self._queue}
+        fresh = [m for m in messages if m.outbox_id not in queued_ids]
         if fresh:
             self._queue = sorted([*self._queue, *fresh], key=lambda m: m.outbox_id)
 

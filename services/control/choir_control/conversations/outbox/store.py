@@ -75,10 +75,10 @@ class OutboxStore:
         if row is None:
             return DeliveryState(partly_sent=None, reply_to=None)
         parcels, message_id = row["parcels"], row["message_id"]
-        far = None
+        progress = None
         if parcels:
-            far = DeliveryProgress(outbox_id=outbox_id, parcels=parcels, message_id=message_id)
-        return DeliveryState(partly_sent=far, reply_to=row["reply_to"])
+            progress = DeliveryProgress(outbox_id=outbox_id, parcels=parcels, message_id=message_id)
+        return DeliveryState(partly_sent=progress, reply_to=row["reply_to"])
 
     async def store_progress(self, progress: DeliveryProgress) -> None:
         """Store how many parts of a message have arrived; the number never decreases."""
@@ -121,11 +121,11 @@ class OutboxStore:
 
     async def read_message_id(self, outbox_id: int) -> str | None:
         """Return the channel's id of a delivered message, or None."""
-        found = await self._database.fetchval(
+        message_id = await self._database.fetchval(
             "SELECT message_id FROM choir_control.outbox WHERE outbox_id = $1",
             outbox_id,
         )
-        return None if found is None else str(found)
+        return None if message_id is None else str(message_id)
 
     async def read_history(self, dm: str, after: int, limit: int) -> OutboundHistory:
         """Return a DM's messages after an id, oldest first, delivered or not."""
@@ -144,19 +144,19 @@ class OutboxStore:
 
     async def read_trace(self, inbox_id: str) -> str | None:
         """Return the trace context of a user's message while its signal is stored."""
-        found = await self._database.fetchval(
+        traceparent = await self._database.fetchval(
             "SELECT body ->> 'traceparent' FROM choir_control.signals WHERE inbox_id = $1",
             inbox_id,
         )
-        return None if found is None else str(found)
+        return None if traceparent is None else str(traceparent)
 
     async def read_newest_id(self, dm: str) -> int:
         """Return the id of a DM's newest message, or 0."""
-        found = await self._database.fetchval(
+        newest_id = await self._database.fetchval(
             "SELECT COALESCE(max(outbox_id), 0) FROM choir_control.outbox WHERE dm = $1",
             dm,
         )
-        return int(found)
+        return int(newest_id)
 
 
 def _message(row: Record, maybe_repeated: bool) -> OutboundMessage:

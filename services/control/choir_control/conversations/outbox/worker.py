@@ -150,9 +150,9 @@ class OutboxWorker:
         message = await self._find_edited(message)
         # From here on the message may reach the user, even if this process dies.
         if not idempotent:
-            known = await self._store.mark_sending(message.outbox_id, message.maybe_repeated)
+            state = await self._store.mark_sending(message.outbox_id, message.maybe_repeated)
             message = message.model_copy(
-                update={"partly_sent": known.partly_sent, "reply_to": known.reply_to}
+                update={"partly_sent": state.partly_sent, "reply_to": state.reply_to}
             )
         try:
             receipt = await self._attempt(message, idempotent)
