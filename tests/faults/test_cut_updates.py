@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from choir_local.rehearsal.run import run_rehearsal
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped
 from tests.service.control.test_process import spawn
 from tests.service.control.world import World, until

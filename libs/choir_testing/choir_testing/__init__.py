@@ -1,1 +1,4 @@
-"""Fakes of services for tests. No product package depends on this distribution."""
+"""Fakes of services, and the rehearsal model in a test's own process.
+
+No product package depends on this distribution.
+"""

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from choir_common.wire.config import NotionConfig, SearchConfig
 from choir_common.wire.events import ToolResultCommitted
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import agent_process
 from tests.support.fake_web_services import KEY, fake_brave

@@ -29,8 +29,8 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.model import JsonObject
 from choir_common.wire.signals import CompactSignal, ShutdownSignal
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import DM, ControlStandIn, run_control
 from tests.service.agent.gated_model import Gate, run_gated
 from tests.service.agent.running_agent import running_agent

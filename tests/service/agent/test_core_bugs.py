@@ -33,8 +33,8 @@ from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMem
 from choir_common.clock import SystemClock
 from choir_common.redactor import Redactor
 from choir_common.wire.events import CoreOutcome, CoreStarted
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, run_control
 from tests.support.agent_fakes import (
     FixedHeartbeatSettings,

@@ -20,8 +20,8 @@ from choir_common.wire.events import (
     ToolResultCommitted,
     parse_payload,
 )
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.ledger import ledger, undo_what_was_not_committed
 from tests.service.agent.running_agent import running_agent

@@ -8,8 +8,8 @@ import pytest
 from choir_common.eventlog.chain import find_break
 from choir_common.wire.config import Budgets
 from choir_common.wire.rpc import StatusReport
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.running_agent import agent_process, running_agent
 

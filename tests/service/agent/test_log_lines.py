@@ -5,8 +5,8 @@ from typing import Any
 
 from choir_agent.lanes.core_states import FINAL_STATES
 from choir_common.wire.events import Reply
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import SESSION, ControlStandIn, run_control
 from tests.service.agent.running_agent import agent_process
 

@@ -10,8 +10,8 @@ from choir_common.wire.events import SkillStopped, ToolResultCommitted, UserMess
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal, CancelSignal, ShutdownSignal
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 

@@ -5,8 +5,8 @@ from choir_common.eventlog.tool_results import SEEN_BEFORE
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, HostTool, run_control
 from tests.service.agent.running_agent import running_agent
 

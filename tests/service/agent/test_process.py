@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import TOKEN, run_control
 from tests.service.agent.running_agent import agent_process
 

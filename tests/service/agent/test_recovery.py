@@ -12,8 +12,8 @@ from choir_agent.log.session_state import SessionState, state_digest
 from choir_common.eventlog.chain import find_break
 from choir_common.wire.events import Event, ToolResultCommitted, parse_payload
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.ledger import ledger, undo_what_was_not_committed
 from tests.service.agent.running_agent import running_agent

@@ -20,8 +20,8 @@ from choir_common.wire.signals import (
     InjectSignal,
     ShutdownSignal,
 )
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.gated_model import Gate, run_gated
 from tests.service.agent.running_agent import running_agent

@@ -7,8 +7,8 @@ from choir_common.wire.config import Budgets
 from choir_common.wire.events import ToolResultCommitted
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_common.wire.signals import CancelSignal, ConfigChangedSignal, ShutdownSignal
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 

@@ -13,7 +13,7 @@ from choir_control.agents.runtimes.agent_logs import AgentLogs
 from choir_control.agents.runtimes.factory import make_docker_runtime
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
-from choir_local.rehearsal.run import run_rehearsal
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.control.world import World, until
 from tests.service.runtimes.containers import connect
 

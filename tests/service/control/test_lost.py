@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
-from choir_local.rehearsal.run import run_rehearsal
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.cut_line import cut_line
 from tests.service.control.test_real_agent import pid_of

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
-from choir_local.rehearsal.run import run_rehearsal
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.control.world import World, until
 
 

@@ -13,8 +13,8 @@ import pytest
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import Score
+from choir_testing.rehearsal import run_rehearsal
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import OPERATOR_TOKEN, World, until
 from tests.support.repositories import GitRepository

@@ -10,8 +10,8 @@ import httpx2
 import openai
 import pytest
 
-from choir_local.rehearsal.run import run_rehearsal
 from choir_local.rehearsal.score import parse_score
+from choir_testing.rehearsal import run_rehearsal
 
 TOOLS = [{"type": "function", "function": {"name": "choir_fs_read"}}]
 ORDER = '/tool choir.fs.read {"path": "notes.txt"}'
