@@ -18,7 +18,9 @@ SUBJECT = re.compile(rf"^{COMPONENT}(?: {COMPONENT})?(?:, {COMPONENT})*: \S.*[^.
 
 def git(*arguments: str) -> str | None:
     """Return the output of a git command, or None if it failed."""
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        ["git", "-c", "safe.directory=*", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
     return done.stdout if done.returncode == 0 else None
 
 

@@ -7,7 +7,6 @@ not read, because applied ones never change.
 import ast
 import io
 import re
-import subprocess
 import sys
 import tokenize
 import tomllib
@@ -18,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+FOLDERS = ("deploy", "docs", "libs", "scripts", "services", "tests")
 AIM_PERCENT = 0.3
 PRODUCT = re.compile(r"^(libs|services|deploy)/(?!choir_testing/)[a-z_]+/choir")
 NAME_WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
@@ -119,10 +119,12 @@ class BoundNames:
 
 
 def list_files(rules: WordRules) -> list[str]:
-    """Return the tracked Python and Markdown files that are not exempt."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.md"]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    files = [file for file in output.splitlines() if (ROOT / file).exists()]
+    """Return the Python and Markdown files that are not exempt."""
+    paths = [
+        *ROOT.glob("*.md"),
+        *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")),
+    ]
+    files = sorted(str(path.relative_to(ROOT)) for path in paths if path.suffix in (".py", ".md"))
     return [file for file in files if not any(fnmatch(file, glob) for glob in rules.exempt)]
 
 

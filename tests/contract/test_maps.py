@@ -3,14 +3,13 @@
 import ast
 import builtins
 import re
-import subprocess
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.shape_check import PACKAGES, ROOT
+from tests.words_check import FOLDERS
 
 PAGES = [
     "ARCHITECTURE.md",
@@ -58,15 +57,18 @@ def expand(text: str) -> Iterator[str]:
 
 
 @cache
-def tracked_paths() -> frozenset[str]:
-    """Return every file and folder of the repository, with a leading slash and each shorter end of it."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+def path_ends() -> frozenset[str]:
+    """Return every path of the repository, and each shorter end of it."""
+    files = [
+        *ROOT.glob("*"),
+        *(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.*")),
+    ]
     ends = set()
-    for file in map(Path, output.splitlines()):
-        if (ROOT / file).exists():
-            for path in (file, *file.parents):
-                ends |= {"/".join(path.parts[start:]) for start in range(len(path.parts))}
+    for file in files:
+        if file.is_file() and "__pycache__" not in file.parts:  # empty folders are leftovers
+            parts = file.relative_to(ROOT).parts
+            for stop in range(1, len(parts) + 1):
+                ends |= {"/".join(parts[start:stop]) for start in range(stop)}
     return frozenset(ends)
 
 
@@ -105,7 +107,7 @@ def members(node: ast.ClassDef) -> Iterator[str]:
 def path_exists(text: str) -> bool:
     """Return whether the repository has a path that ends with `text`, as it stands or as a module."""
     text = text.strip("/")
-    return text in tracked_paths() or f"{text}.py" in tracked_paths()
+    return text in path_ends() or f"{text}.py" in path_ends()
 
 
 def dotted_exists(text: str) -> bool:
