@@ -231,10 +231,26 @@ def completions(suggestions: ChatCompleter, text: str) -> list[str]:
     return [text[: len(text) + each.start_position] + each.text for each in found]
 
 
+class FakeChat:
+    """A chat with running jobs, and nothing around its input line."""
+
+    def __init__(self, *jobs: str) -> None:
+        self._jobs = jobs
+
+    def running_jobs(self) -> tuple[str, ...]:
+        return self._jobs
+
+    def prompt_text(self) -> str:
+        return ""
+
+    def status_lines(self, width: int) -> tuple[str, ...]:
+        return ()
+
+
 def test_tab_completes_commands_jobs_and_files(tmp_path: Path) -> None:
     names = ("/model", "/model llm", "/cancel", "status")
     commands = [CommandView(name=n, usage=f"{n} [x]", summary=f"Does {n}.") for n in names]
-    suggestions = ChatCompleter(commands, lambda: ["notes", "news", "else"])
+    suggestions = ChatCompleter(commands, FakeChat("notes", "news", "else"))
     assert completions(suggestions, "/mo") == ["/model", "/model llm"]
     assert completions(suggestions, "/s") == ["/send"]
     assert completions(suggestions, "/cancel n") == ["/cancel news", "/cancel notes"]
@@ -252,7 +268,7 @@ def test_a_completed_file_name_can_be_sent_whatever_is_in_it(
     tmp_path: Path, name: str, begun: str
 ) -> None:
     (tmp_path / name).touch()
-    suggestions = ChatCompleter((), list)
+    suggestions = ChatCompleter((), FakeChat())
     [completed] = completions(suggestions, f"/send {begun.format(f'{tmp_path}/{name[:1]}')}")
     assert parse_line(f"{completed} look at it") == FileMessage(tmp_path / name, "look at it")
 
@@ -260,8 +276,8 @@ def test_a_completed_file_name_can_be_sent_whatever_is_in_it(
 def test_a_name_with_a_blank_is_completed_further(tmp_path: Path) -> None:
     (tmp_path / "my notes.txt").touch()
     typed = f"/send {tmp_path}/my\\ no"
-    assert completions(ChatCompleter((), list), typed) == [f"/send {tmp_path}/my\\ notes.txt"]
-    assert completions(ChatCompleter((), list), f"/send {tmp_path}/my and") == []
+    assert completions(ChatCompleter((), FakeChat()), typed) == [f"/send {tmp_path}/my\\ notes.txt"]
+    assert completions(ChatCompleter((), FakeChat()), f"/send {tmp_path}/my and") == []
 
 
 def test_y_decides_the_one_request_that_was_seen() -> None:

@@ -1,10 +1,9 @@
-"""Follower of the session log of the agent bound to a DM, across restarts; feeds `lane_activity`. Run by
-`terminal_chat`."""
+"""Follower of the session log of the agent bound to a DM, across restarts."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from choir_common.errors import ChoirError
 from choir_common.wire.operator import AgentView
@@ -15,27 +14,33 @@ POLL_INTERVAL_S = 1.0
 OVERLAP_EVENTS = 200  # older events folded without output first: the current turn began in them
 
 
+class ActivityPrinter(Protocol):
+    """Printer of what an agent has done."""
+
+    async def print_activity(self, line: str) -> None:
+        """Print one line."""
+        ...
+
+
 class SessionFollower:
     """The current activity of a DM's agent, updated while `run` runs."""
 
-    def __init__(
-        self, api: ControlClient, dm: str, print_line: Callable[[str], Awaitable[None]]
-    ) -> None:
+    def __init__(self, api: ControlClient, dm: str, printer: ActivityPrinter) -> None:
         self._api = api
         self._dm = dm
-        self._tell = print_line
+        self._printer = printer
         self.lanes = LaneTracker()
         self.shown_revs: dict[str, int] = {}
         """The last revision shown to the user, by session id; only later events are printed."""
 
     async def run(self) -> None:
         """Follow one session after the other until cancelled; errors are ignored and retried."""
-        over = ""
+        ended_session = ""
         while True:
             with contextlib.suppress(ChoirError):
                 agent = await self.bound_agent()
-                if agent is not None and agent.session_id not in (None, over):
-                    over = await self._follow(agent)
+                if agent is not None and agent.session_id not in (None, ended_session):
+                    ended_session = await self._follow(agent)
             self.lanes.clear()
             await asyncio.sleep(POLL_INTERVAL_S)
 
@@ -59,5 +64,5 @@ class SessionFollower:
                 if event.rev > self.shown_revs[name]:
                     self.shown_revs[name] = event.rev
                     if line:
-                        await self._tell(line)
+                        await self._printer.print_activity(line)
         return name

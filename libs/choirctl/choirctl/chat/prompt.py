@@ -4,10 +4,11 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import AppSession, create_app_session, get_app
@@ -51,15 +52,29 @@ class RawTerminalInput(Vt100Input):
         return nullcontext()
 
 
+class ChatState(Protocol):
+    """State of the chat around the input line."""
+
+    def running_jobs(self) -> Iterable[str]:
+        """Return the names of the running core jobs."""
+        ...
+
+    def prompt_text(self) -> str:
+        """Return the prompt."""
+        ...
+
+    def status_lines(self, width: int) -> Sequence[str]:
+        """Return the lines below the prompt, for a terminal width."""
+        ...
+
+
 class ChatCompleter(Completer):
     """Completes the commands of the conversation, the files to send, and the jobs to cancel."""
 
-    def __init__(
-        self, commands: Sequence[CommandView], running_jobs: Callable[[], Iterable[str]]
-    ) -> None:
+    def __init__(self, commands: Sequence[CommandView], chat: ChatState) -> None:
         typed = {it.name: (it.usage, it.summary) for it in commands if it.name.startswith("/")}
         self._commands = {**typed, **LOCAL_COMMANDS}
-        self._jobs = running_jobs
+        self._chat = chat
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
@@ -68,7 +83,7 @@ class ChatCompleter(Completer):
         if text.startswith(SEND):
             yield from self._files(text.removeprefix(SEND), event)
         elif text.startswith(CANCEL):
-            yield from _completions(text.removeprefix(CANCEL), self._jobs())
+            yield from _completions(text.removeprefix(CANCEL), self._chat.running_jobs())
         elif text.startswith("/"):
             yield from _completions(text, self._commands)
 
@@ -80,22 +95,22 @@ class ChatCompleter(Completer):
         path = unquote_partial_name(typed)
         if path is None:
             return
-        for found in self._paths.get_completions(Document(path), event):
-            name = path[: len(path) + found.start_position] + found.text
+        for completion in self._paths.get_completions(Document(path), event):
+            name = path[: len(path) + completion.start_position] + completion.text
             yield Completion(
                 quote_name(name),
                 -len(typed),
-                display=found.display,
-                display_meta=found.display_meta,
+                display=completion.display,
+                display_meta=completion.display_meta,
             )
 
     def usage_hint(self, text: str) -> str:
         """Return the usage of the command that is being typed; empty if it matches none."""
-        begun = text.split(" ")
-        for words in (2, 1):
-            known = self._commands.get(" ".join(begun[:words]))
-            if known is not None:
-                return escape_hidden(": ".join(known), keep="")
+        typed = text.split(" ")
+        for count in (2, 1):
+            command = self._commands.get(" ".join(typed[:count]))
+            if command is not None:
+                return escape_hidden(": ".join(command), keep="")
         return ""
 
 
@@ -112,23 +127,14 @@ class TypedLine:
 class ChatPrompt:
     """The input line at the bottom of the terminal."""
 
-    def __init__(
-        self,
-        history: History,
-        suggestions: ChatCompleter,
-        prompt_text: Callable[[], str],
-        status_lines: Callable[[int], Sequence[str]],
-    ) -> None:
-        """Create the line; `before` returns its prompt, `unwrap_stream` the status lines for a terminal
-        width."""
-        self._suggestions = suggestions
-        self._below = status_lines
-        self._before = prompt_text
-        self._begun_at: float | None = None
+    def __init__(self, history: History, completer: ChatCompleter, chat: ChatState) -> None:
+        self._completer = completer
+        self._chat = chat
+        self._started_at: float | None = None
         self._session: PromptSession[str] = PromptSession(
             history=history,
             input=RawTerminalInput(sys.stdin),
-            completer=suggestions,
+            completer=completer,
             bottom_toolbar=self._bar,
             style=STATUS_STYLE,
             # a menu would keep lines of the screen free for itself
@@ -152,38 +158,38 @@ class ChatPrompt:
             await asyncio.sleep(REDRAW_INTERVAL_S)
             app = self._session.app
             if app.is_running:
-                around = (self._before(), self._lines(app.output.get_size().columns))
+                around = (self._chat.prompt_text(), self._lines(app.output.get_size().columns))
                 if around != shown:
                     shown = around
                     app.invalidate()
 
     async def read_line(self, prefill: str = "") -> TypedLine | None:
-        """Return the next line, prefilled with `begun`; None after Ctrl-D in an empty line."""
-        self._begun_at = None
+        """Return the next line, prefilled with `prefill`; None after Ctrl-D in an empty line."""
+        self._started_at = None
         try:
             text = await self._session.prompt_async(
-                self._before, default=prefill, handle_sigint=False
+                self._chat.prompt_text, default=prefill, handle_sigint=False
             )
         except EOFError:
             return None
         except KeyboardInterrupt:
             return TypedLine("", time.monotonic(), interrupted=True)
-        return TypedLine(text, time.monotonic() if self._begun_at is None else self._begun_at)
+        return TypedLine(text, time.monotonic() if self._started_at is None else self._started_at)
 
     def _record_start(self, buffer: Buffer) -> None:
         if not buffer.text:
-            self._begun_at = None
-        elif self._begun_at is None:
-            self._begun_at = time.monotonic()
+            self._started_at = None
+        elif self._started_at is None:
+            self._started_at = time.monotonic()
 
     def _bar(self) -> str:
         app = get_app()
         width = app.output.get_size().columns
-        hint = self._suggestions.usage_hint(app.current_buffer.text)
+        hint = self._completer.usage_hint(app.current_buffer.text)
         return "\n".join([*([truncate_to_width(hint, width)] if hint else []), self._lines(width)])
 
     def _lines(self, width: int) -> str:
-        return escape_hidden("\n".join(self._below(width)))
+        return escape_hidden("\n".join(self._chat.status_lines(width)))
 
 
 def _keys() -> KeyBindings:

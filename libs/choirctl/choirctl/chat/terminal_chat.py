@@ -83,13 +83,11 @@ async def run_terminal_chat(
             console.print(
                 f"[dim]You talk in the DM `{dm}`. Enter sends, {leaving}, /help lists commands.[/]"
             )
-            talk = _TerminalChat(api, dm, conversation, console, files, stops_all=stops_all)
-            await talk.show_history(INITIAL_HISTORY)
-            await talk.show_pending_approvals()
-            suggestions = ChatCompleter(await _commands(api, dm), talk.running_jobs)
-            await talk.run(
-                ChatPrompt(open_history(place), suggestions, talk.prompt_text, talk.status_lines)
-            )
+            chat = _TerminalChat(api, dm, conversation, console, files, stops_all=stops_all)
+            await chat.show_history(INITIAL_HISTORY)
+            await chat.show_pending_approvals()
+            completer = ChatCompleter(await _commands(api, dm), chat)
+            await chat.run(ChatPrompt(open_history(place), completer, chat))
         # patch_stdout prints from a thread: give it time for the last lines
         await asyncio.sleep(FLUSH_S)
 
@@ -117,7 +115,7 @@ class _TerminalChat:
         self._unanswered = UnansweredMessages()
         self._channel_activity = ChannelActivity()
         self._pending_approvals = PendingApprovals()
-        self._follower = SessionFollower(api, dm, self._print_activity)
+        self._follower = SessionFollower(api, dm, self)
         self._history = History()
         self._send_queue: asyncio.Queue[ChatMessage | FileMessage | Correction | ButtonChoice] = (
             asyncio.Queue(MAX_UNSENT_LINES)
@@ -184,8 +182,8 @@ class _TerminalChat:
         shown = [*lanes.lines(now, width)]
         # lanes from the log are more precise than the channel's typing indicator
         if not shown or self._channel_activity.cards:
-            going_on = self._channel_activity.lines(now, lanes.jobs)
-            shown += [truncate_to_width(line, width) for line in going_on]
+            activity = self._channel_activity.lines(now, lanes.jobs)
+            shown += [truncate_to_width(line, width) for line in activity]
         return shown or [self._unanswered.spinner()]
 
     async def _read_lines(self, prompt: ChatPrompt) -> None:
@@ -277,11 +275,11 @@ class _TerminalChat:
 
     async def _print_received(self) -> None:
         while True:
-            what = await self._conversation.receive()
-            if isinstance(what, OutboundMessage):
-                await self._receive(what)
+            item = await self._conversation.receive()
+            if isinstance(item, OutboundMessage):
+                await self._receive(item)
                 continue
-            done = self._channel_activity.apply(what, time.monotonic(), self._follower.lanes.jobs)
+            done = self._channel_activity.apply(item, time.monotonic(), self._follower.lanes.jobs)
             if done:
                 self._console.print(f"[dim]{escape(done)}[/]")
 
@@ -301,7 +299,8 @@ class _TerminalChat:
             number = question.number
             self._console.print(f"[bold]Request {number}: y approves, n rejects (y {number}).[/]")
 
-    async def _print_activity(self, line: str) -> None:
+    async def print_activity(self, line: str) -> None:
+        """Print what the agent has done."""
         self._console.print(f"[dim magenta]· {escape(line)}[/]")
 
     def _print_error(self, error: ChoirError, what: str = "") -> None:
