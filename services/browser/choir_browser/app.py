@@ -1,7 +1,4 @@
-"""Composition root of the browser service: build its objects, start them in order, stop them in reverse.
-
-Called by `__main__`. The endpoints are in endpoints.py.
-"""
+"""Composition root of the browser service: starts its objects in order, stops them in reverse."""
 
 import asyncio
 import contextlib
@@ -12,8 +9,8 @@ from datetime import timedelta
 import structlog
 
 from choir_browser.blobs.store import BlobStore
-from choir_browser.contexts import chromium_loader
 from choir_browser.contexts.browser_contexts import BrowserContexts
+from choir_browser.contexts.chromium_launcher import ChromiumLauncher
 from choir_browser.contexts.engine_manager import EngineManager
 from choir_browser.egress.allowlist import parse_allowlist
 from choir_browser.egress.dialer import Dialer
@@ -38,33 +35,44 @@ IDLE_CHECKS_PER_PERIOD = 4
 
 @contextlib.asynccontextmanager
 async def open_contexts(
-    settings: BrowserSettings, dialler: Dialer, clock: Clock
+    settings: BrowserSettings, dialer: Dialer, clock: Clock
 ) -> AsyncIterator[tuple[BrowserContexts, EngineManager]]:
     """Start the proxy and create the contexts' registry behind it; Chromium itself starts later."""
-    shelf = BlobStore(clock, settings.browser_max_file_mb * 1_000_000)
+    blobs = BlobStore(clock, settings.browser_max_file_mb * 1_000_000)
     rates = TrafficLimits(settings.browser_agent_traffic_mb * 1_000_000)
-    bounds = ResourceLimits(
+    limits = ResourceLimits(
         agent_memory=settings.browser_agent_memory_mb * 1_000_000,
         memory=settings.browser_memory_mb * 1_000_000,
         work_s=settings.browser_page_work_s,
     )
-    async with EgressProxy(dialler, rates, clock) as proxy:
-        turns, endings = LoadSlots(settings.browser_max_pages), KillReasons(clock)
+    async with EgressProxy(dialer, rates, clock) as proxy:
+        load_slots, kill_reasons = LoadSlots(settings.browser_max_pages), KillReasons(clock)
         tabs = settings.browser_max_tabs
-        launch = LaunchOptions(settings.chromium, settings.sandbox, proxy.url, tabs, shelf, endings)
-        keeper = EngineManager(chromium_loader.start_chromium, launch, clock)
-        rooms = BrowserContexts(keeper, proxy, dialler, shelf, turns, endings)
-        watching = asyncio.create_task(
-            ProcessWatchdog(bounds, rooms.page_processes, endings, clock).run()
+        launch = LaunchOptions(
+            settings.chromium, settings.sandbox, proxy.url, tabs, blobs, kill_reasons
+        )
+        engine_manager = EngineManager(ChromiumLauncher(), launch, clock)
+        contexts = BrowserContexts(
+            engine_manager=engine_manager,
+            proxy=proxy,
+            dialer=dialer,
+            blobs=blobs,
+            load_slots=load_slots,
+            kill_reasons=kill_reasons,
+        )
+        watchdog = asyncio.create_task(
+            ProcessWatchdog(
+                limits, page_processes=contexts, kill_reasons=kill_reasons, clock=clock
+            ).run()
         )
         try:
-            yield rooms, keeper
+            yield contexts, engine_manager
         finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            watchdog.cancel()
+            await asyncio.gather(watchdog, return_exceptions=True)
             # Stop Chromium before the proxy closes and the blobs are deleted.
-            await keeper.stop()
-            shelf.close()
+            await engine_manager.stop()
+            blobs.close()
 
 
 async def run_browser(
@@ -75,30 +83,30 @@ async def run_browser(
     Raises StartupError if the settings are invalid or a socket cannot be bound.
     """
     stop = stop_on_signals()
-    dialler = Dialer(parse_allowlist(settings.browser_allow))
+    dialer = Dialer(parse_allowlist(settings.browser_allow))
     sockets = [_bind(settings)]
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-browser")
-    async with open_contexts(settings, dialler, SystemClock()) as (rooms, keeper):
-        app = make_http_app(bus, rooms.blobs, keeper, settings.chromium)
+    async with open_contexts(settings, dialer, SystemClock()) as (contexts, engine_manager):
+        app = make_http_app(bus, contexts.blobs, engine_manager, settings.chromium)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(app, sockets, stop))
-            doors = bus_endpoints(rooms, keeper, settings.chromium)
-            work = tasks.create_task(_work(bus, rooms, doors, settings))
+            endpoints = bus_endpoints(contexts, engine_manager, settings.chromium)
+            work = tasks.create_task(_work(bus, contexts, endpoints, settings))
             await stop.wait()
             work.cancel()
 
 
 async def _work(
-    bus: Bus, rooms: BrowserContexts, doors: Sequence[Endpoint], settings: BrowserSettings
+    bus: Bus, contexts: BrowserContexts, endpoints: Sequence[Endpoint], settings: BrowserSettings
 ) -> None:
     """Serve bus requests until cancelled; periodically stop an idle Chromium."""
     idle = timedelta(seconds=settings.browser_idle_s)
-    async with bus, bus.serve("choir-browser", VERSION, *doors):
+    async with bus, bus.serve("choir-browser", VERSION, *endpoints):
         log.info("browser worker ready")
         while True:
             await asyncio.sleep(settings.browser_idle_s / IDLE_CHECKS_PER_PERIOD)
             try:
-                await rooms.stop_if_idle(idle)
+                await contexts.stop_if_idle(idle)
             except Exception:  # outermost loop: a failure to stop Chromium must not end the service
                 log.exception("could not end an idle browser")
 

@@ -1,7 +1,4 @@
-"""Endpoints of the browser service: three requests on the bus; blobs and health checks over HTTP.
-
-Built by app.py. Bus requests are handled by `contexts.rooms`, blobs come from `blobs.shelf`.
-"""
+"""Endpoints of the browser service: three requests on the bus; blobs and health checks over HTTP."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,19 +22,21 @@ VERSION = "0.1.0"
 
 
 def bus_endpoints(
-    rooms: BrowserContexts, keeper: EngineManager, chromium: Path | None
+    contexts: BrowserContexts, engine_manager: EngineManager, chromium: Path | None
 ) -> Sequence[Endpoint]:
     """Return the service's bus endpoints."""
 
     async def close_context(request: CloseContext) -> Empty:
-        await rooms.close(request.agent_id)
+        await contexts.close(request.agent_id)
         return Empty()
 
     async def browse(request: BrowseRequest) -> BrowseResponse:
-        return await rooms.browse(request)
+        return await contexts.browse(request)
 
     async def status(_: Empty) -> ComponentStatus:
-        return ComponentStatus(name="browser", ok=True, detail=_chromium_state(keeper, chromium))
+        return ComponentStatus(
+            name="browser", ok=True, detail=_chromium_state(engine_manager, chromium)
+        )
 
     return (
         Endpoint(subjects.browser_status(), Empty, status),
@@ -47,17 +46,17 @@ def bus_endpoints(
 
 
 def make_http_app(
-    bus: Bus, shelf: BlobStore, keeper: EngineManager, chromium: Path | None
+    bus: Bus, blobs: BlobStore, engine_manager: EngineManager, chromium: Path | None
 ) -> FastAPI:
     """Build the HTTP app with /livez, /readyz and the blob route."""
-    readiness = BrowserReadiness(bus, keeper, chromium)
+    readiness = BrowserReadiness(bus, engine_manager, chromium)
     app = make_service_app("Choir browser", VERSION, readiness)
 
     @app.get("/v1/blobs/{blob_id}", response_class=StreamingResponse)
     async def fetch_blob(blob_id: str) -> Response:
         """Return a file, once. The id is a secret that only control gets, so no further authorization
         is needed."""
-        pieces = shelf.fetch(blob_id)
+        pieces = blobs.fetch(blob_id)
         return StreamingResponse(pieces, media_type="application/octet-stream")
 
     return app
@@ -66,14 +65,15 @@ def make_http_app(
 class BrowserReadiness:
     """The readiness check of the browser service."""
 
-    def __init__(self, bus: Bus, keeper: EngineManager, chromium: Path | None) -> None:
+    def __init__(self, bus: Bus, engine_manager: EngineManager, chromium: Path | None) -> None:
         self._bus = bus
-        self._keeper = keeper
+        self._engine_manager = engine_manager
         self._chromium = chromium
 
     async def check(self) -> Sequence[ComponentStatus]:
         """Return the state of the bus and of Chromium."""
-        nats, chromium = self._bus.failure_reason, _chromium_state(self._keeper, self._chromium)
+        nats = self._bus.failure_reason
+        chromium = _chromium_state(self._engine_manager, self._chromium)
         return (
             ComponentStatus(name="nats", ok=not nats, detail=nats),
             # A missing Chromium is no failure of this service: browse requests report it.
@@ -81,8 +81,8 @@ class BrowserReadiness:
         )
 
 
-def _chromium_state(keeper: EngineManager, chosen: Path | None) -> str:
-    if keeper.running is not None:
+def _chromium_state(engine_manager: EngineManager, chosen: Path | None) -> str:
+    if engine_manager.running is not None:
         return "running"
     try:
         return f"idle; starts on the first page ({find_chromium(chosen, None)})"

@@ -28,10 +28,10 @@ class FlippingResolver:
         self.names: dict[str, list[str]] = {}
         self.system = SystemResolver()
 
-    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+    async def resolve(self, host: str, port: int) -> Sequence[Address]:
         answers = self.names.get(host)
         if answers is None:
-            return await self.system(host, port)
+            return await self.system.resolve(host, port)
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         return [ipaddress.ip_address(part) for part in answer.split()]
 

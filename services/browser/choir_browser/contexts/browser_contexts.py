@@ -1,6 +1,6 @@
 """Registry of the agents' browser contexts; runs actions in them.
 
-Called by endpoints.py to close a context and to browse. `pages` runs the action, `egress` restricts its
+`pages` runs the action, `egress` restricts its
 network access.
 """
 
@@ -51,28 +51,29 @@ class BrowserContexts:
 
     def __init__(
         self,
-        keeper: EngineManager,
+        *,
+        engine_manager: EngineManager,
         proxy: EgressProxy,
-        dialler: Dialer,
-        shelf: BlobStore,
-        turns: LoadSlots,
-        endings: KillReasons,
+        dialer: Dialer,
+        blobs: BlobStore,
+        load_slots: LoadSlots,
+        kill_reasons: KillReasons,
     ) -> None:
-        self._keeper = keeper
+        self._engine_manager = engine_manager
         self._proxy = proxy
-        self._dialler = dialler
-        self.blobs = shelf
-        self._turns = turns
-        self._endings = endings
-        self._tenancies: dict[str, AgentContext] = {}
+        self._dialer = dialer
+        self.blobs = blobs
+        self._load_slots = load_slots
+        self._kill_reasons = kill_reasons
+        self._agent_contexts: dict[str, AgentContext] = {}
 
     async def close(self, agent_id: str) -> None:
         """Destroy an agent's context: pages, cookies and its proxy credentials."""
-        tenancy = self._tenancies.pop(agent_id, None)
+        agent_context = self._agent_contexts.pop(agent_id, None)
         self._proxy.revoke_credentials(agent_id)
-        self._turns.forget(agent_id)
-        if tenancy is not None and tenancy.context is not None:
-            await tenancy.context.close()
+        self._load_slots.forget(agent_id)
+        if agent_context is not None and agent_context.context is not None:
+            await agent_context.context.close()
 
     async def browse(self, request: BrowseRequest) -> BrowseResponse:
         """Run one action in the agent's context and return the resulting page.
@@ -88,7 +89,7 @@ class BrowserContexts:
                 url = _address_of(request.action)
                 if url is not None:
                     await self._check(url)
-                async with self._turns.acquire(request.agent_id):
+                async with self._load_slots.acquire(request.agent_id):
                     return await self._act(request, timeout_s)
         except TimeoutError as error:
             raise DeadlineExceeded(
@@ -98,25 +99,25 @@ class BrowserContexts:
     async def page_processes(self) -> PageOwners:
         """Return the ids of the processes that show each agent's pages."""
         return {
-            agent_id: await tenancy.context.renderer_pids()
-            for agent_id, tenancy in list(self._tenancies.items())
-            if tenancy.context is not None
+            agent_id: await agent_context.context.renderer_pids()
+            for agent_id, agent_context in list(self._agent_contexts.items())
+            if agent_context.context is not None
         }
 
     async def stop_if_idle(self, idle: timedelta) -> None:
         """Stop the engine if it was unused for `idle`; agents keep their cookies."""
         self.blobs.delete_expired()
-        busy = any(tenancy.active_requests for tenancy in self._tenancies.values())
-        engine = self._keeper.running
-        if busy or engine is None or self._keeper.idle_time() < idle:
+        busy = any(agent_context.active_requests for agent_context in self._agent_contexts.values())
+        engine = self._engine_manager.running
+        if busy or engine is None or self._engine_manager.idle_time() < idle:
             return
-        for tenancy in self._tenancies.values():
-            async with tenancy.lock:
-                if tenancy.context is not None and tenancy.engine is engine:
-                    tenancy.state = await tenancy.context.saved_state()
-                    tenancy.lane_urls = tenancy.context.lane_urls()
-                tenancy.context = None
-        await self._keeper.stop()
+        for agent_context in self._agent_contexts.values():
+            async with agent_context.lock:
+                if agent_context.context is not None and agent_context.engine is engine:
+                    agent_context.state = await agent_context.context.saved_state()
+                    agent_context.lane_urls = agent_context.context.lane_urls()
+                agent_context.context = None
+        await self._engine_manager.stop()
         log.info("chromium ended after idling")
 
     async def _check(self, url: str) -> None:
@@ -130,21 +131,21 @@ class BrowserContexts:
             raise Forbidden(f"Only http and https pages can be opened, not `{parts.scheme}:`.")
         if not parts.hostname:
             raise InvalidRequest(f"{url[:200]} names no host.")
-        await self._dialler.permitted_addresses(parts.hostname, port)
+        await self._dialer.permitted_addresses(parts.hostname, port)
 
     async def _act(self, request: BrowseRequest, timeout_s: float) -> BrowseResponse:
-        tenancy = await self._agent_context(request)
-        tenancy.active_requests += 1
-        self._keeper.mark_used()
+        agent_context = await self._agent_context(request)
+        agent_context.active_requests += 1
+        self._engine_manager.mark_used()
         room: EngineContext | None = None
         try:
-            room = await self._engine_context(request.agent_id, tenancy)
+            room = await self._engine_context(request.agent_id, agent_context)
             # Clear refusals of earlier actions, so that only this action's can be reported.
             self._proxy.pop_refusal(request.agent_id)
             page = await room.run_action(request.lane, request.action, timeout_s)
-            if tenancy.crash_unreported:
+            if agent_context.crash_unreported:
                 page = page.model_copy(update={"notes": (_LOST, *page.notes)})
-                tenancy.crash_unreported = False
+                agent_context.crash_unreported = False
             return page
         except InvalidRequest:
             # Over TLS the browser only sees that the tunnel failed; the proxy has the reason.
@@ -153,40 +154,43 @@ class BrowserContexts:
                 raise refusal from None
             raise
         except NotFound as error:
-            raise NotFound(error.message + _last_seen(tenancy, request)) from error
+            raise NotFound(error.message + _last_seen(agent_context, request)) from error
         except Unavailable as error:
-            why = self._endings.pop_recent() if room is not None and not room.alive else None
+            why = self._kill_reasons.pop_recent() if room is not None and not room.alive else None
             raise (error if why is None else Unavailable(why)) from error
         finally:
-            tenancy.active_requests -= 1
-            self._keeper.mark_used()
+            agent_context.active_requests -= 1
+            self._engine_manager.mark_used()
             if room is not None and not room.alive:
-                await self._discard(tenancy, room)
+                await self._discard(agent_context, room)
 
     async def _agent_context(self, request: BrowseRequest) -> AgentContext:
         """Return the agent's context; one of an earlier process is closed first if that was missed."""
-        held = self._tenancies.get(request.agent_id)
+        held = self._agent_contexts.get(request.agent_id)
         if held is not None and held.run_id != request.life:
             await self.close(request.agent_id)
-        return self._tenancies.setdefault(request.agent_id, AgentContext(request.life))
+        return self._agent_contexts.setdefault(request.agent_id, AgentContext(request.life))
 
-    async def _engine_context(self, agent_id: str, tenancy: AgentContext) -> EngineContext:
-        async with tenancy.lock:
-            engine = await self._keeper.get_engine()
-            if tenancy.context is None or tenancy.engine is not engine:
-                if tenancy.context is not None:
-                    tenancy.crash_unreported, tenancy.lane_urls = True, tenancy.context.lane_urls()
+    async def _engine_context(self, agent_id: str, agent_context: AgentContext) -> EngineContext:
+        async with agent_context.lock:
+            engine = await self._engine_manager.get_engine()
+            if agent_context.context is None or agent_context.engine is not engine:
+                if agent_context.context is not None:
+                    agent_context.crash_unreported, agent_context.lane_urls = (
+                        True,
+                        agent_context.context.lane_urls(),
+                    )
                 entry = self._proxy.issue_credentials(agent_id)
-                tenancy.context = await engine.new_context(entry, tenancy.state)
-                tenancy.engine = engine
-            return tenancy.context
+                agent_context.context = await engine.new_context(entry, agent_context.state)
+                agent_context.engine = engine
+            return agent_context.context
 
-    async def _discard(self, tenancy: AgentContext, room: EngineContext) -> None:
+    async def _discard(self, agent_context: AgentContext, room: EngineContext) -> None:
         """Drop a context that has crashed; the next action creates another."""
-        async with tenancy.lock:
-            if tenancy.context is room:
-                tenancy.context = None
-                tenancy.crash_unreported, tenancy.lane_urls = True, room.lane_urls()
+        async with agent_context.lock:
+            if agent_context.context is room:
+                agent_context.context = None
+                agent_context.crash_unreported, agent_context.lane_urls = True, room.lane_urls()
         await room.close()
 
 
@@ -197,7 +201,7 @@ def _address_of(action: Action) -> str | None:
     return None
 
 
-def _last_seen(tenancy: AgentContext, request: BrowseRequest) -> str:
+def _last_seen(agent_context: AgentContext, request: BrowseRequest) -> str:
     """Return a sentence with the lane's URL before the browser stopped; later calls return ""."""
-    where = tenancy.lane_urls.pop(request.lane, None)
+    where = agent_context.lane_urls.pop(request.lane, None)
     return f" The browser was ended since; it was at {where}." if where else ""

@@ -1,14 +1,11 @@
-"""Lifecycle of the one browser engine: start on demand, replace after a crash, stop when idle.
-
-Called by browser_contexts.py; app.py calls `BrowserContexts.stop_if_idle` periodically.
-"""
+"""Lifecycle of the one browser engine: start on demand, replace after a crash, stop when idle."""
 
 import asyncio
 from datetime import timedelta
 
 import structlog
 
-from choir_browser.pages.engine import Engine, EngineStarter, LaunchOptions
+from choir_browser.pages.engine import Engine, EngineLauncher, LaunchOptions
 from choir_common.clock import Clock
 
 log = structlog.get_logger("choir.browser.contexts")
@@ -17,8 +14,8 @@ log = structlog.get_logger("choir.browser.contexts")
 class EngineManager:
     """At most one engine at a time, started on demand."""
 
-    def __init__(self, start: EngineStarter, launch: LaunchOptions, clock: Clock) -> None:
-        self._start = start
+    def __init__(self, launcher: EngineLauncher, launch: LaunchOptions, clock: Clock) -> None:
+        self._launcher = launcher
         self._launch = launch
         self._clock = clock
         self._engine: Engine | None = None
@@ -39,7 +36,7 @@ class EngineManager:
             if self._engine is not None:
                 log.warning("the browser died and is replaced")
                 await self._end()
-            self._engine = await self._start(self._launch)
+            self._engine = await self._launcher.start(self._launch)
             return self._engine
 
     def mark_used(self) -> None:

@@ -1,6 +1,6 @@
 """Resolve a name, check its addresses, and dial exactly the addresses that were checked.
 
-Called by proxy.py for each connection. The name is resolved here, once: the checked address is the
+The name is resolved here, once: the checked address is the
 dialled address, so a name that changes its answer (DNS rebinding) gains nothing.
 """
 
@@ -8,9 +8,10 @@ import asyncio
 import functools
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from choir_browser.egress.addresses import Address, is_own_address, is_public_address
 from choir_browser.egress.allowlist import Allowlist
@@ -23,8 +24,15 @@ MAX_LOOKUPS = 32
 # A name with many addresses must not delay a page while each times out.
 MAX_DIALS = 3
 
-Resolver = Callable[[str, int], Awaitable[Sequence[Address]]]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Resolver(Protocol):
+    """Resolver of host names."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[Address]:
+        """Return the addresses of a name; raises Unavailable if it has none."""
+        ...
 
 
 class SystemResolver:
@@ -36,15 +44,15 @@ class SystemResolver:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(MAX_LOOKUPS, thread_name_prefix="resolve")
 
-    async def __call__(self, host: str, port: int) -> Sequence[Address]:
+    async def resolve(self, host: str, port: int) -> Sequence[Address]:
         """Return the addresses of a name; raises Unavailable if it has none."""
-        ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        look_up = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
-                found = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+                entries = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
         except (OSError, UnicodeError, TimeoutError) as error:
             raise Unavailable(f"The name {host} could not be resolved.") from error
-        texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found)
+        texts = dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in entries)
         return [ipaddress.ip_address(text) for text in texts]
 
 
@@ -63,19 +71,19 @@ class Dialer:
         """
         if not host or not 0 < port < 65536:
             raise InvalidRequest(f"{host}:{port} is no place on a network.")
-        found = await self.resolver(host, port)
-        good = [address for address in found if self._is_permitted(host, address, port)]
-        if not good:
+        addresses = await self.resolver.resolve(host, port)
+        permitted = [address for address in addresses if self._is_permitted(host, address, port)]
+        if not permitted:
             raise Forbidden(
                 f"{host}:{port} is a private, local or reserved address, which pages may not "
                 "reach. The operator can except it with CHOIR_BROWSER_ALLOW."
             )
-        return good
+        return permitted
 
     async def dial(self, host: str, port: int) -> Streams:
         """Connect to a permitted address of `host`.
 
-        Raises as `permitted` does, and Unavailable if no address answers.
+        Raises as `permitted_addresses` does, and Unavailable if no address answers.
         """
         for address in (await self.permitted_addresses(host, port))[:MAX_DIALS]:
             try:

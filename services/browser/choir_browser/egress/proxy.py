@@ -58,8 +58,8 @@ class _AgentTraffic:
 class EgressProxy:
     """Forwards to permitted addresses; answers 403 with the reason for others."""
 
-    def __init__(self, dialler: Dialer, rates: TrafficLimits, clock: Clock) -> None:
-        self._dialler = dialler
+    def __init__(self, dialer: Dialer, rates: TrafficLimits, clock: Clock) -> None:
+        self._dialer = dialer
         self._rates = rates
         self._clock = clock
         self._holders: dict[str, _AgentTraffic] = {}
@@ -157,16 +157,16 @@ class EgressProxy:
             return
         try:
             async with holder.dialling:
-                far = await self._dialler.dial(target.host, target.port)
+                upstream = await self._dialer.dial(target.host, target.port)
         except ChoirError as error:
             if isinstance(error, Forbidden):
                 log.warning("refused", host=target.host, port=target.port)
             await _refuse(near[1], holder, error)
             return
         try:
-            await _forward(head, target.path, (near, far), holder.allowance)
+            await _forward(head, target.path, (near, upstream), holder.allowance)
         finally:
-            far[1].close()
+            upstream[1].close()
             if holder.allowance.is_empty():
                 holder.refusals.append(holder.allowance.limit_error())
 
@@ -193,15 +193,15 @@ async def _forward(
     head: HttpHead, path: str, ends: tuple[Streams, Streams], allowance: TrafficBucket
 ) -> None:
     method, _, version = head.start
-    near, far = ends
+    near, upstream = ends
     if method == "CONNECT":
         near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await forward_tunnel(near, far, allowance)
+        await forward_tunnel(near, upstream, allowance)
         return
-    far[1].write(head.render(f"{method} {path} {version}"))
-    await forward_request_body(head, near[0], far[1], allowance)
-    await far[1].drain()
-    await forward_response(near, far[0], allowance)
+    upstream[1].write(head.render(f"{method} {path} {version}"))
+    await forward_request_body(head, near[0], upstream[1], allowance)
+    await upstream[1].drain()
+    await forward_response(near, upstream[0], allowance)
 
 
 async def _refuse(writer: asyncio.StreamWriter, holder: _AgentTraffic, error: ChoirError) -> None:

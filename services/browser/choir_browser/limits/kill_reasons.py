@@ -1,7 +1,6 @@
 """Reasons why pages were killed, until the crash of the page is reported to its agent.
 
-Written by watchdog.py. Read by pages/tab.py, because Chromium reports only that a page crashed, and by
-contexts/rooms.py after a crash of the whole browser.
+Chromium reports only that a page, or the whole browser, crashed.
 """
 
 from collections import deque

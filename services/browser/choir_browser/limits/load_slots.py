@@ -1,4 +1,4 @@
-"""Limit concurrent page loads, in total and per agent. Used by contexts/rooms.py."""
+"""Limit concurrent page loads, in total and per agent."""
 
 import asyncio
 import contextlib

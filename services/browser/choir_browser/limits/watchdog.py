@@ -1,13 +1,12 @@
 """Watchdog for Chromium's processes: slow down and kill those that use too many resources.
 
-Started by app.py for the service's lifetime. kill_policy.py decides, processes.py acts, kill_reasons.py
-stores
-the reasons.
+kill_policy.py decides, processes.py acts, kill_reasons.py stores the reasons.
 """
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import structlog
 
@@ -32,7 +31,13 @@ OWNERS_TIMEOUT_S = 5.0
 # Chromium needs a third of a second to report which pages a process shows.
 OWNERS_INTERVAL_S = 3.0
 
-PageOwnersSource = Callable[[], Awaitable[PageOwners]]
+
+class PageProcessSource(Protocol):
+    """Source of the processes that show each agent's pages."""
+
+    async def page_processes(self) -> PageOwners:
+        """Return the ids of the processes, by agent."""
+        ...
 
 
 class ProcessWatchdog:
@@ -40,20 +45,21 @@ class ProcessWatchdog:
 
     def __init__(
         self,
-        bounds: ResourceLimits,
-        ask_owners: PageOwnersSource,
+        limits: ResourceLimits,
+        *,
+        page_processes: PageProcessSource,
         kill_reasons: KillReasons,
         clock: Clock,
     ) -> None:
-        self._bounds = bounds
-        self._ask_owners = ask_owners
-        self._endings = kill_reasons
+        self._limits = limits
+        self._page_processes = page_processes
+        self._kill_reasons = kill_reasons
         self._clock = clock
         self._before: dict[tuple[int, int], ProcessSample] = {}
-        self._piles: dict[int, float] = {}
+        self._excess_s: dict[int, float] = {}
         self._slowed: set[tuple[int, int]] = set()
-        self._looked_at = clock.monotonic()
-        self._asked_at = float("-inf")
+        self._checked_at = clock.monotonic()
+        self._owners_read_at = float("-inf")
 
     async def run(self) -> None:
         """Check periodically until cancelled."""
@@ -62,35 +68,35 @@ class ProcessWatchdog:
             try:
                 await self.check()
             except Exception:  # outermost loop: one failure must not stop the watchdog
-                log.exception("could not look at the browser's processes")
+                log.exception("could not check the browser's processes")
 
     async def check(self) -> None:
         """Check once, and act."""
-        found = await asyncio.to_thread(processes.chromium_processes, os.getpid())
+        samples = await asyncio.to_thread(processes.chromium_processes, os.getpid())
         now = self._clock.monotonic()
-        self._measure(found, now)
-        for process in found:
-            if process.renderer and self._piles.get(process.pid, 0.0) > LOW_PRIORITY_AFTER_S:
+        self._measure(samples, now)
+        for process in samples:
+            if process.renderer and self._excess_s.get(process.pid, 0.0) > LOW_PRIORITY_AFTER_S:
                 await self._slow_down(process)
-        owners = await self._owners(found, now)
-        for ending in choose_kills(found, self._piles, owners, self._bounds):
-            process = ending.process
-            log.warning("page ended", why=ending.reason, pid=process.pid, memory=process.memory)
-            self._endings.record(ending.reason)
+        owners = await self._owners(samples, now)
+        for kill in choose_kills(samples, self._excess_s, owners, self._limits):
+            process = kill.process
+            log.warning("page ended", why=kill.reason, pid=process.pid, memory=process.memory)
+            self._kill_reasons.record(kill.reason)
             await asyncio.to_thread(processes.kill_process, process)
 
-    def _measure(self, found: Sequence[ProcessSample], now: float) -> None:
+    def _measure(self, samples: Sequence[ProcessSample], now: float) -> None:
         """Update each process's excess processor seconds."""
-        seconds, self._looked_at = now - self._looked_at, now
-        known, self._before = self._before, {(p.pid, p.started): p for p in found}
-        piles: dict[int, float] = {}
+        seconds, self._checked_at = now - self._checked_at, now
+        known, self._before = self._before, {(p.pid, p.started): p for p in samples}
+        excesses: dict[int, float] = {}
         for key, process in self._before.items():
             before = known.get(key)
             if before is not None:
                 used_s = process.cpu_s - before.cpu_s
-                pile_s = self._piles.get(process.pid, 0.0)
-                piles[process.pid] = excess_cpu_s(pile_s, used_s, seconds)
-        self._piles = piles
+                excess_s = self._excess_s.get(process.pid, 0.0)
+                excesses[process.pid] = excess_cpu_s(excess_s, used_s, seconds)
+        self._excess_s = excesses
 
     async def _slow_down(self, process: ProcessSample) -> None:
         """Lower a page's priority permanently: a page that did this once does it again."""
@@ -100,13 +106,13 @@ class ProcessWatchdog:
             log.info("page slowed down", pid=process.pid)
             await asyncio.to_thread(processes.set_idle_priority, process.pid)
 
-    async def _owners(self, found: Sequence[ProcessSample], now: float) -> PageOwners:
-        due = now - self._asked_at >= OWNERS_INTERVAL_S
-        if not due or not needs_owners(found, self._bounds):
+    async def _owners(self, samples: Sequence[ProcessSample], now: float) -> PageOwners:
+        due = now - self._owners_read_at >= OWNERS_INTERVAL_S
+        if not due or not needs_owners(samples, self._limits):
             return {}
-        self._asked_at = now
+        self._owners_read_at = now
         try:
             async with asyncio.timeout(OWNERS_TIMEOUT_S):
-                return await self._ask_owners()
+                return await self._page_processes.page_processes()
         except TimeoutError:
             return {}

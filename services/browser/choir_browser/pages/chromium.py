@@ -1,7 +1,7 @@
-"""Chromium under Playwright: the engine that contexts/keeper.py starts on the first browse request.
+"""Chromium under Playwright: the engine, started on the first browse request.
 
 Importing this module costs 16 MB, and starting it a Node process and Chromium. So only
-contexts/chromium_loader.py imports it, on first use.
+contexts/chromium_launcher.py imports it, on first use.
 """
 
 import asyncio

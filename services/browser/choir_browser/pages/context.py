@@ -1,7 +1,6 @@
 """One agent's browser context: run an action in a tab, and close tabs that hang or crash.
 
-Created by chromium.py; called by contexts/rooms.py. The actions are in tab.py, input.py,
-screenshots.py and downloads.py; tabs.py selects the tab.
+The actions are in tab.py, page_input.py, screenshots.py and downloads.py; tabs.py selects the tab.
 """
 
 import asyncio
@@ -62,10 +61,10 @@ _HARMLESS = (InvalidRequest, NotFound, Conflict, TooLarge)
 class ChromiumContext:
     """A context whose tabs stay open until they are closed or the browser is stopped."""
 
-    def __init__(self, context: BrowserContext, shelf: BlobStore, book: TabRegistry) -> None:
+    def __init__(self, context: BrowserContext, blobs: BlobStore, tabs: TabRegistry) -> None:
         self._context = context
-        self._shelf = shelf
-        self._book = book
+        self._blobs = blobs
+        self._tabs = tabs
         self._turn = asyncio.Lock()
         self.alive = True
 
@@ -74,13 +73,13 @@ class ChromiumContext:
         async with self._turn:
             match action:
                 case Tabs():
-                    return await self._book.run_tabs_action(lane, action)
+                    return await self._tabs.run_tabs_action(lane, action)
                 case Download(url=str() as url, ref=None):
                     return await self._fetch(lane, url, timeout_s)
                 case OpenPage():
-                    tab = await self._book.get_or_open(lane)
+                    tab = await self._tabs.get_or_open(lane)
                 case _:
-                    tab = self._book.require_current(lane)
+                    tab = self._tabs.require_current(lane)
             try:
                 return await self._run_in_tab(lane, tab, action, timeout_s)
             except Unavailable as error:
@@ -89,12 +88,12 @@ class ChromiumContext:
             # The page kept navigating and stopped our navigation. Its tab is closed now, so try
             # again in another.
             return await self._run_in_tab(
-                lane, await self._book.get_or_open(lane), action, timeout_s
+                lane, await self._tabs.get_or_open(lane), action, timeout_s
             )
 
     def lane_urls(self) -> dict[str, str]:
         """Return each lane's URL."""
-        return self._book.lane_urls()
+        return self._tabs.lane_urls()
 
     async def renderer_pids(self) -> frozenset[int]:
         """Return the ids of the processes that show this context's pages."""
@@ -115,7 +114,7 @@ class ChromiumContext:
     ) -> BrowseResponse:
         what = action.url if isinstance(action, OpenPage) else f"The page ({action.action})"
         sound = False
-        self._book.allow_popups_from(tab)
+        self._tabs.allow_popups_from(tab)
         try:
             async with asyncio.timeout(timeout_s):
                 seen = await run_unless_crashed(tab, self._do(lane, tab, action, timeout_s))
@@ -136,10 +135,10 @@ class ChromiumContext:
             sound = isinstance(error, _HARMLESS)
             raise
         finally:
-            self._book.allow_popups_from(None)
+            self._tabs.allow_popups_from(None)
             if not sound:
                 await crash_page(tab)
-                await self._book.close_tab(tab)
+                await self._tabs.close_tab(tab)
                 await self._probe()
 
     async def _do(self, lane: str, tab: Tab, action: Action, timeout_s: float) -> BrowseResponse:
@@ -163,18 +162,18 @@ class ChromiumContext:
             case Back():
                 await tab.back(timeout_s)
             case Screenshot():
-                return await take_screenshot(tab, action, self._shelf, timeout_s)
+                return await take_screenshot(tab, action, self._blobs, timeout_s)
             case Download():
                 return await self._fetch_numbered(lane, tab, action, timeout_s)
             case Tabs():
-                return await self._book.run_tabs_action(lane, action)
+                return await self._tabs.run_tabs_action(lane, action)
             case _:
                 assert_never(action)
         return await self._look(lane, tab)
 
     async def _look(self, lane: str, tab: Tab) -> BrowseResponse:
         """Read a tab, or the tab that a click in it has opened."""
-        newer = await self._book.take_popup(lane)
+        newer = await self._tabs.take_popup(lane)
         if newer is not None:
             with newer.track_requests():
                 await newer.wait_for_effect()
@@ -199,19 +198,19 @@ class ChromiumContext:
             raise InvalidRequest(f"{ref} leads to {link.value[:40]!r}, which no server can give.")
         async with DownloadInterceptor(tab.cdp) as fetching:
             return _answer_with(
-                tab, await fetching.fetch(lambda: page_input.click_element(tab, ref), self._shelf)
+                tab, await fetching.fetch(lambda: page_input.click_element(tab, ref), self._blobs)
             )
 
     async def _fetch(self, lane: str, url: str, timeout_s: float) -> BrowseResponse:
         """Download a URL in a temporary tab, with the lane's page as referrer."""
-        current = self._book.current(lane)
-        tab = await self._book.open_tab(temporary=True)
+        current = self._tabs.current(lane)
+        tab = await self._tabs.open_tab(temporary=True)
         going = {"url": url, "referrer": current.url if current else ""}
         try:
             async with asyncio.timeout(timeout_s), DownloadInterceptor(tab.cdp) as fetching:
                 fetched = await run_unless_crashed(
                     tab,
-                    fetching.fetch(lambda: tab.cdp.send("Page.navigate", going), self._shelf),
+                    fetching.fetch(lambda: tab.cdp.send("Page.navigate", going), self._blobs),
                 )
             return _answer_with(current or tab, fetched)
         except TimeoutError as error:
@@ -219,7 +218,7 @@ class ChromiumContext:
         except Error as error:
             raise translate_error(error, url) from error
         finally:
-            await self._book.close_tab(tab)
+            await self._tabs.close_tab(tab)
 
     async def _probe(self) -> None:
         """Check whether the context still works or is lost with the tab."""

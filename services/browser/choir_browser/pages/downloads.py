@@ -90,7 +90,7 @@ class DownloadInterceptor:
             await self._line.send("Fetch.disable")
 
     async def fetch(
-        self, begin: Callable[[], Awaitable[object]], shelf: BlobStore
+        self, begin: Callable[[], Awaitable[object]], blobs: BlobStore
     ) -> DownloadedFile:
         """Run `begin`, which makes the browser request a file, and store the response.
 
@@ -107,7 +107,7 @@ class DownloadInterceptor:
                 raise InvalidRequest(f"Within {RESPONSE_TIMEOUT_S:g} s no file came of it.")
             head = waiting.result()
             try:
-                return await self._body(head, shelf)
+                return await self._body(head, blobs)
             finally:
                 await self._abort(head)
         finally:
@@ -127,12 +127,12 @@ class DownloadInterceptor:
                 return paused
             await self._line.send("Fetch.continueRequest", {"requestId": paused.requestId})
 
-    async def _body(self, head: _PausedResponse, shelf: BlobStore) -> DownloadedFile:
+    async def _body(self, head: _PausedResponse, blobs: BlobStore) -> DownloadedFile:
         await self._judge(head)
         answer = await self._line.send(
             "Fetch.takeResponseBodyAsStream", {"requestId": head.requestId}
         )
-        draft = shelf.new_blob()
+        draft = blobs.new_blob()
         try:
             await self._drain(str(answer["stream"]), draft, head.header("content-length"))
         except BaseException:
@@ -141,7 +141,7 @@ class DownloadInterceptor:
         mime = head.header("content-type").partition(";")[0].strip().lower()
         mime = mime or "application/octet-stream"
         name = download_name(head.request.url, head.header("content-disposition"), mime)
-        blob = shelf.store(draft, name, mime[:100])
+        blob = blobs.store(draft, name, mime[:100])
         url = head.request.url
         return DownloadedFile(blob, url, url_origin(url), head.responseStatusCode)
 

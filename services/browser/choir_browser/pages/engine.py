@@ -1,9 +1,5 @@
-"""Protocols of the browser engine, so that `contexts` need not import Playwright.
+"""Protocols of the browser engine, so that `contexts` need not import Playwright."""
 
-Used by `contexts`, implemented by `chromium` and `context`.
-"""
-
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -76,4 +72,9 @@ class Engine(Protocol):
         ...
 
 
-EngineStarter = Callable[[LaunchOptions], Awaitable[Engine]]
+class EngineLauncher(Protocol):
+    """Launcher of engines."""
+
+    async def start(self, launch: LaunchOptions) -> Engine:
+        """Start an engine; raises Unavailable if that is impossible."""
+        ...

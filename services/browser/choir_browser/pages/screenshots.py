@@ -14,7 +14,7 @@ MAX_HEIGHT = 8_000
 
 
 async def take_screenshot(
-    tab: Tab, action: Screenshot, shelf: BlobStore, timeout_s: float
+    tab: Tab, action: Screenshot, blobs: BlobStore, timeout_s: float
 ) -> BrowseResponse:
     """Take a PNG of the visible area, of the whole page, or of one element."""
     if not tab.url:
@@ -23,9 +23,9 @@ async def take_screenshot(
     png = await tab.page.screenshot(
         type="png", full_page=clip is not None, clip=clip, timeout=timeout_s * 1000
     )
-    draft = shelf.new_blob()
+    draft = blobs.new_blob()
     draft.write(png)
-    blob = shelf.store(draft, f"{host_name(tab.url)}.png", "image/png")
+    blob = blobs.store(draft, f"{host_name(tab.url)}.png", "image/png")
     return tab.make_answer().model_copy(update={"blob": blob})
 
 

@@ -1,13 +1,12 @@
 """One tab: its page, its pending notes, and its content as Markdown.
 
-Created by tabs.py. input.py clicks and types in it, screenshots.py and downloads.py take files out
-of it.
+page_input.py clicks and types in it, screenshots.py and downloads.py take files out of it.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Literal
+from collections.abc import Iterator
+from typing import Literal, Protocol
 
 from playwright.async_api import CDPSession, Dialog, Error, Frame, Page, Request, Response
 from playwright.async_api import Download as OfferedFile
@@ -44,14 +43,26 @@ CRASH_REPORT_TIMEOUT_S = 1.0
 MAX_QUICK_DIALOGS = 3
 DIALOG_PAUSE_S = 0.3
 
-Popup = Callable[["Tab", Page], Awaitable[None]]
+
+class PopupHandler(Protocol):
+    """Handler of the pages that a tab opens."""
+
+    async def handle_popup(self, tab: "Tab", page: Page) -> None:
+        """Keep or close the new page."""
+        ...
 
 
 class Tab:
     """A page of an agent's context, with a debugging session (CDP) that reads it."""
 
     def __init__(
-        self, number: int, page: Page, cdp: CDPSession, popup: Popup, endings: KillReasons
+        self,
+        number: int,
+        *,
+        page: Page,
+        cdp: CDPSession,
+        popup_handler: PopupHandler,
+        kill_reasons: KillReasons,
     ) -> None:
         self.number = number
         self.page = page
@@ -59,7 +70,7 @@ class Tab:
         self.script = PageScript(cdp)
         self.crashed = asyncio.Event()
         """Set when its process is gone: requests to it are never answered then."""
-        self._endings = endings
+        self._kill_reasons = kill_reasons
         self._ended = CRASHED
         self._dialogs = 0
         self._notes: list[str] = []
@@ -73,7 +84,7 @@ class Tab:
         page.on("crash", self._on_crash)
 
         async def opened(other: Page) -> None:
-            await popup(self, other)
+            await popup_handler.handle_popup(self, other)
 
         page.on("popup", opened)
 
@@ -279,7 +290,7 @@ class Tab:
 
     def _on_crash(self, _: Page) -> None:
         # Read the reason now: when the agent calls again, it could be another page's.
-        self._ended = self._endings.pop_recent() or CRASHED
+        self._ended = self._kill_reasons.pop_recent() or CRASHED
         self.crashed.set()
 
     def _on_download(self, offered: OfferedFile) -> None:

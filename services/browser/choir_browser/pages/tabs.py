@@ -1,6 +1,6 @@
 """The tabs of one agent: their numbers, their limit, and each lane's current tab.
 
-Owned by context.py. A tab is opened by an action, or by a click that opens one. A tab that a page
+A tab is opened by an action, or by a click that opens one. A tab that a page
 opens by itself is closed at once.
 """
 
@@ -22,15 +22,15 @@ NEW_TRIES = 2
 class TabRegistry:
     """The tabs of a context."""
 
-    def __init__(self, context: BrowserContext, max_tabs: int, endings: KillReasons) -> None:
+    def __init__(self, context: BrowserContext, max_tabs: int, kill_reasons: KillReasons) -> None:
         self._context = context
         self._max_tabs = max_tabs
-        self._endings = endings
+        self._kill_reasons = kill_reasons
         self._tabs: dict[int, Tab] = {}
         self._current: dict[str, int] = {}
         self._left: dict[str, str] = {}
         """Last URL of each lane whose tab was closed by itself, usually with the browser."""
-        self._made = 0
+        self._last_number = 0
         self._pressed: Tab | None = None
         self._popups: list[Page] = []
 
@@ -138,9 +138,14 @@ class TabRegistry:
         return answer.model_copy(update={"tabs": tuple(views)})
 
     async def _enter(self, page: Page) -> Tab:
-        self._made += 1
-        line = await self._context.new_cdp_session(page)
-        tab = Tab(self._made, page, line, self._on_popup, self._endings)
+        self._last_number += 1
+        tab = Tab(
+            self._last_number,
+            page=page,
+            cdp=await self._context.new_cdp_session(page),
+            popup_handler=self,
+            kill_reasons=self._kill_reasons,
+        )
         self._tabs[tab.number] = tab
 
         # Called for every close, also by the page itself or when the browser crashes.
@@ -152,7 +157,8 @@ class TabRegistry:
         page.on("close", forget)
         return tab
 
-    async def _on_popup(self, tab: Tab, page: Page) -> None:
+    async def handle_popup(self, tab: Tab, page: Page) -> None:
+        """Keep a page that the current action opened, up to the limit of tabs; close any other."""
         if tab is self._pressed and len(self._tabs) + len(self._popups) < self._max_tabs:
             self._popups.append(page)
             tab.mark_effect()
