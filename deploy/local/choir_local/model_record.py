@@ -45,7 +45,7 @@ def write_record(path: Path, record: ModelRecord) -> None:
 
 def record_choice(path: Path, choice: ModelChoice) -> None:
     """Record the model of this start, unless it is the rehearsal model. Raises OSError."""
-    if choice.config.provider == "rehearsal":
+    if choice.config.provider_properties.is_rehearsal:
         return
     before = read_record(path)
     declined = before is not None and before.keep_declined and before.config == choice.config

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
 from choir_common.wire.model import AgentName, Name, WireModel
+from choir_common.wire.model_providers import ModelProviderProperties, model_provider
 from choir_common.wire.request_templates import AgentBudgets, FeatureFlags, RequestTemplate
 from choir_common.wire.request_templates import Budgets as Budgets
 from choir_common.wire.time_zones import TimeZone
@@ -60,6 +61,11 @@ class ModelConfig(WireModel):
     """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
     request: RequestTemplate = RequestTemplate()
     """Additions to each request: fields, headers, routing."""
+
+    @property
+    def provider_properties(self) -> ModelProviderProperties:
+        """Return the properties of its provider."""
+        return model_provider(self.provider)
 
 
 class TtsConfig(WireModel):

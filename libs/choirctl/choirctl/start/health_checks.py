@@ -298,7 +298,7 @@ async def _model_in_force(patient: Installation, running: RunningChoir) -> Check
     )
     if model is None:
         return "fail", "no model is configured: add one to `models` in config.json."
-    if model.provider == "rehearsal":
+    if model.provider_properties.is_rehearsal:
         return "warn", f"the rehearsal model answers (scripted): {_GET_A_MODEL}"
     supplied = patient.settings.read_secrets(_SuppliedSecrets).supplied
     given = {**supplied, **environment_keys(patient.settings)}

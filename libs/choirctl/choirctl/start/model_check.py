@@ -78,14 +78,14 @@ async def check_model(model: ModelConfig, key: str | None) -> ModelCheckResult:
         return ModelCheckResult(
             "fail", f"{named} answers, but not as an OpenAI-compatible model would."
         )
-    if model.provider == "ollama":
-        return await _check_ollama(model, named)
+    if model.provider_properties.lists_loaded_models:
+        return await _check_loaded_context(model, named)
     return ModelCheckResult(
         "ok", f"{named} answers and takes tools; context {model.context_window:,} tokens"
     )
 
 
-async def _check_ollama(model: ModelConfig, named: str) -> ModelCheckResult:
+async def _check_loaded_context(model: ModelConfig, named: str) -> ModelCheckResult:
     """Check the context length of the model that Ollama has just loaded."""
     place = urlsplit(model.endpoint)
     try:

@@ -87,7 +87,7 @@ class EpochGrant:
 
 def is_rehearsal(config: Config, bindings: ResourceBindings) -> bool:
     """Return whether these bindings use the rehearsal model."""
-    return config.models[bindings.llm].provider == "rehearsal"
+    return config.models[bindings.llm].provider_properties.is_rehearsal
 
 
 def exclusive_resources(agent_id: str, bindings: ResourceBindings, config: Config) -> list[str]:
