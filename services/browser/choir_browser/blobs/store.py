@@ -53,7 +53,7 @@ class BlobStore:
     def __init__(self, clock: Clock, max_bytes: int) -> None:
         self._clock = clock
         self._max_bytes = max_bytes
-        self._kept: dict[str, _StoredBlob] = {}
+        self._blobs: dict[str, _StoredBlob] = {}
 
     def new_blob(self) -> BlobWriter:
         """Start a file."""
@@ -65,12 +65,12 @@ class BlobStore:
         Raises Unavailable if too many files are stored.
         """
         self.delete_expired()
-        if len(self._kept) >= MAX_BLOBS:
+        if len(self._blobs) >= MAX_BLOBS:
             draft.close()
             raise Unavailable("Too many files wait to be fetched from the browser; try again.")
         blob_id = secrets.token_urlsafe(32)
         draft.file.seek(0)
-        self._kept[blob_id] = _StoredBlob(
+        self._blobs[blob_id] = _StoredBlob(
             draft.file, self._clock.monotonic() + LIFETIME.total_seconds()
         )
         return DownloadHandle(blob_id=blob_id, name=name, mime=mime, size=draft.size)
@@ -82,22 +82,22 @@ class BlobStore:
         """
         self.delete_expired()
         # Removed before it is read, so that two requests cannot get it.
-        kept = self._kept.pop(blob_id, None)
-        if kept is None:
+        blob = self._blobs.pop(blob_id, None)
+        if blob is None:
             raise NotFound("No such file waits here; it is given once, within a minute.")
-        return _pieces(kept.file)
+        return _pieces(blob.file)
 
     def delete_expired(self) -> None:
         """Delete expired blobs."""
         now = self._clock.monotonic()
-        for blob_id in [key for key, kept in self._kept.items() if kept.until < now]:
-            self._kept.pop(blob_id).file.close()
+        for blob_id in [key for key, blob in self._blobs.items() if blob.until < now]:
+            self._blobs.pop(blob_id).file.close()
 
     def close(self) -> None:
         """Delete all blobs."""
-        for kept in self._kept.values():
-            kept.file.close()
-        self._kept.clear()
+        for blob in self._blobs.values():
+            blob.file.close()
+        self._blobs.clear()
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

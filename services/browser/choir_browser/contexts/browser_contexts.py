@@ -137,12 +137,12 @@ class BrowserContexts:
         agent_context = await self._agent_context(request)
         agent_context.active_requests += 1
         self._engine_manager.mark_used()
-        room: EngineContext | None = None
+        context: EngineContext | None = None
         try:
-            room = await self._engine_context(request.agent_id, agent_context)
+            context = await self._engine_context(request.agent_id, agent_context)
             # Clear refusals of earlier actions, so that only this action's can be reported.
             self._proxy.pop_refusal(request.agent_id)
-            page = await room.run_action(request.lane, request.action, timeout_s)
+            page = await context.run_action(request.lane, request.action, timeout_s)
             if agent_context.crash_unreported:
                 page = page.model_copy(update={"notes": (_LOST, *page.notes)})
                 agent_context.crash_unreported = False
@@ -156,18 +156,22 @@ class BrowserContexts:
         except NotFound as error:
             raise NotFound(error.message + _last_seen(agent_context, request)) from error
         except Unavailable as error:
-            why = self._kill_reasons.pop_recent() if room is not None and not room.alive else None
-            raise (error if why is None else Unavailable(why)) from error
+            reason = (
+                self._kill_reasons.pop_recent()
+                if context is not None and not context.alive
+                else None
+            )
+            raise (error if reason is None else Unavailable(reason)) from error
         finally:
             agent_context.active_requests -= 1
             self._engine_manager.mark_used()
-            if room is not None and not room.alive:
-                await self._discard(agent_context, room)
+            if context is not None and not context.alive:
+                await self._discard(agent_context, context)
 
     async def _agent_context(self, request: BrowseRequest) -> AgentContext:
         """Return the agent's context; one of an earlier process is closed first if that was missed."""
-        held = self._agent_contexts.get(request.agent_id)
-        if held is not None and held.run_id != request.life:
+        agent_context = self._agent_contexts.get(request.agent_id)
+        if agent_context is not None and agent_context.run_id != request.life:
             await self.close(request.agent_id)
         return self._agent_contexts.setdefault(request.agent_id, AgentContext(request.life))
 
@@ -185,13 +189,13 @@ class BrowserContexts:
                 agent_context.engine = engine
             return agent_context.context
 
-    async def _discard(self, agent_context: AgentContext, room: EngineContext) -> None:
+    async def _discard(self, agent_context: AgentContext, context: EngineContext) -> None:
         """Drop a context that has crashed; the next action creates another."""
         async with agent_context.lock:
-            if agent_context.context is room:
+            if agent_context.context is context:
                 agent_context.context = None
-                agent_context.crash_unreported, agent_context.lane_urls = True, room.lane_urls()
-        await room.close()
+                agent_context.crash_unreported, agent_context.lane_urls = True, context.lane_urls()
+        await context.close()
 
 
 def _address_of(action: Action) -> str | None:

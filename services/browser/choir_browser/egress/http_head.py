@@ -28,8 +28,8 @@ class HttpHead:
 
     def render(self, start: str) -> bytes:
         """Return the bytes of this head with another start line and `Connection: close`."""
-        kept = [f"{k}: {v}" for k, v in self.fields if k.lower() not in _DROPPED]
-        return "\r\n".join([start, *kept, "Connection: close", "", ""]).encode("latin-1")
+        fields = [f"{k}: {v}" for k, v in self.fields if k.lower() not in _DROPPED]
+        return "\r\n".join([start, *fields, "Connection: close", "", ""]).encode("latin-1")
 
 
 async def read_head(reader: asyncio.StreamReader) -> HttpHead | None:

@@ -31,16 +31,16 @@ class ProcessSample:
 
 def chromium_processes(root: int) -> Sequence[ProcessSample]:
     """Return Chromium's processes among the descendants of the process `root`."""
-    found = []
+    samples = []
     for pid in _children(root):
         with contextlib.suppress(OSError, ValueError, IndexError):  # the process may end in between
             command = (PROC / str(pid) / "cmdline").read_bytes()
             if b"--type=" in command or b"--remote-debugging-pipe" in command:
-                found.append(_process(pid, b"--type=renderer" in command))
+                samples.append(_process(pid, b"--type=renderer" in command))
             # A renderer has no children, but many threads that would have to be read.
             if b"--type=renderer" not in command:
-                found.extend(chromium_processes(pid))
-    return found
+                samples.extend(chromium_processes(pid))
+    return samples
 
 
 def set_idle_priority(pid: int) -> None:
@@ -62,7 +62,7 @@ def kill_process(process: ProcessSample) -> None:
 
 
 def children_with_argument(pid: int, argument: bytes) -> Iterator[int]:
-    """Yield a process's live children with `sign` in their command line."""
+    """Yield a process's live children with `argument` in their command line."""
     for child in _children(pid):
         with contextlib.suppress(OSError):
             if argument in (PROC / str(child) / "cmdline").read_bytes():
@@ -71,9 +71,9 @@ def children_with_argument(pid: int, argument: bytes) -> Iterator[int]:
 
 def kill_tree(pid: int) -> None:
     """Kill a process and all its descendants."""
-    for each in (*_descendants(pid), pid):
+    for process_id in (*_descendants(pid), pid):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(process_id, signal.SIGKILL)
 
 
 def _descendants(pid: int) -> Iterator[int]:

@@ -73,9 +73,9 @@ def find_chromium(configured: Path | None, playwright_path: Path | None) -> Path
     if playwright_path is not None and playwright_path.is_file():
         return playwright_path
     for name in _ON_PATH:
-        found = shutil.which(name)
-        if found is not None:
-            return Path(found)
+        path = shutil.which(name)
+        if path is not None:
+            return Path(path)
     raise Unavailable(
         "No Chromium was found. Install it (`apt install chromium`, or `playwright install "
         "chromium`), or set CHOIR_CHROMIUM to the program."

@@ -112,17 +112,17 @@ class ChromiumContext:
     async def _run_in_tab(
         self, lane: str, tab: Tab, action: Action, timeout_s: float
     ) -> BrowseResponse:
-        what = action.url if isinstance(action, OpenPage) else f"The page ({action.action})"
+        subject = action.url if isinstance(action, OpenPage) else f"The page ({action.action})"
         sound = False
         self._tabs.allow_popups_from(tab)
         try:
             async with asyncio.timeout(timeout_s):
-                seen = await run_unless_crashed(tab, self._do(lane, tab, action, timeout_s))
+                response = await run_unless_crashed(tab, self._do(lane, tab, action, timeout_s))
             sound = True
-            return seen
+            return response
         except TimeoutError as error:
             raise DeadlineExceeded(
-                f"{what} did not get done within {timeout_s:g} s; its tab was closed."
+                f"{subject} did not get done within {timeout_s:g} s; its tab was closed."
             ) from error
         except Error as error:
             # A failed load shows an error page a moment later, which would interrupt the next
@@ -130,7 +130,7 @@ class ChromiumContext:
             sound = is_download(error)
             if is_gone(error):
                 raise Unavailable(await tab.crash_reason()) from error
-            raise translate_error(error, what) from error
+            raise translate_error(error, subject) from error
         except ChoirError as error:
             sound = isinstance(error, _HARMLESS)
             raise

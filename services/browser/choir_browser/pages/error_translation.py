@@ -56,13 +56,13 @@ def translate_error(error: Error, what: str) -> ChoirError:
         return Unavailable(f"The page before {what} kept going elsewhere; its tab was closed.")
     if has_navigated_away(error):
         return Unavailable(f"{what} kept going elsewhere while it was read; its tab was closed.")
-    found = _NET.search(str(error))
+    code = _NET.search(str(error))
     if "Download is starting" in str(error):
         return InvalidRequest(
             f"{what} could not be read: it is a download, not a page. Use `download`."
         )
     return InvalidRequest(
-        f"{what} could not be loaded: {net_error_text(found.group(1) if found else '')}."
+        f"{what} could not be loaded: {net_error_text(code.group(1) if code else '')}."
     )
 
 

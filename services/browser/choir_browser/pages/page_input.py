@@ -37,8 +37,8 @@ async def type_text(tab: Tab, action: TypeText) -> None:
             await tab.page.keyboard.press("Enter")
             await tab.wait_for_effect()
         return
-    held = await tab.script.call(ScriptResult, "held", action.ref)
-    tab.add_note(f"Field {action.ref} now holds {held.value!r}.")
+    field = await tab.script.call(ScriptResult, "held", action.ref)
+    tab.add_note(f"Field {action.ref} now holds {field.value!r}.")
 
 
 async def select_options(tab: Tab, action: SelectOption) -> None:

@@ -79,34 +79,34 @@ class PageScript:
     def __init__(self, line: CDPSession) -> None:
         self._line = line
 
-    async def call(self, shape: type[A], call: str, *arguments: Argument) -> A:
+    async def call(self, result_type: type[A], call: str, *arguments: Argument) -> A:
         """Call a function of `page.js` and return its validated result.
 
         Raises NotFound for a number that is not on the page, Conflict for a disabled or hidden
         element, and InvalidRequest if the action is impossible on it.
         """
-        given = ",".join(json.dumps(argument) for argument in arguments)
-        answer = await self._evaluate(f"{SOURCE};JSON.stringify(choir.{call}({given}))")
+        argument_list = ",".join(json.dumps(argument) for argument in arguments)
+        answer = await self._evaluate(f"{SOURCE};JSON.stringify(choir.{call}({argument_list}))")
         try:
-            said = shape.model_validate_json(answer["result"].get("value", ""))
+            result = result_type.model_validate_json(answer["result"].get("value", ""))
         except ValidationError as error:
             raise InvalidRequest("The page changed while it was being read; try again.") from error
-        if said.fault:
-            raise _fault(said, arguments[0] if arguments else "")
-        return said
+        if result.fault:
+            raise _fault(result, arguments[0] if arguments else "")
+        return result
 
     async def _evaluate(self, expression: str, tries: int = MAX_TRIES) -> dict[str, Any]:
         tree = await self._line.send("Page.getFrameTree")
         frame = {"frameId": tree["frameTree"]["frame"]["id"], "worldName": "choir"}
         try:
             world = await self._line.send("Page.createIsolatedWorld", frame)
-            asked = {
+            evaluation = {
                 "expression": expression,
                 "contextId": world["executionContextId"],
                 "returnByValue": True,
                 "timeout": SCRIPT_TIMEOUT_MS,
             }
-            return await self._line.send("Runtime.evaluate", asked)
+            return await self._line.send("Runtime.evaluate", evaluation)
         except Error as error:
             # The page navigated away before it was evaluated: retry on the page it led to.
             if not has_navigated_away(error) or tries <= 1:
@@ -115,8 +115,8 @@ class PageScript:
         return await self._evaluate(expression, tries - 1)
 
 
-def _fault(said: ScriptResult, number: Argument) -> ChoirError:
-    match said.fault:
+def _fault(result: ScriptResult, number: Argument) -> ChoirError:
+    match result.fault:
         case "gone":
             return NotFound(f"Nothing on this page has the number {number} now: `read` it again.")
         case "disabled":
@@ -130,5 +130,5 @@ def _fault(said: ScriptResult, number: Argument) -> ChoirError:
         case "one":
             return InvalidRequest(f"Exactly one option of {number} can be chosen.")
         case "no option":
-            return NotFound(f"The list {number} has no option {said.value[:200]!r}.")
-    return InvalidRequest(f"The page says of {number}: {said.fault[:100]}.")
+            return NotFound(f"The list {number} has no option {result.value[:200]!r}.")
+    return InvalidRequest(f"The page says of {number}: {result.fault[:100]}.")

@@ -63,9 +63,9 @@ class TabRegistry:
 
     def lane_urls(self) -> dict[str, str]:
         """Return each lane's URL."""
-        found = {lane: self.current(lane) for lane in self._current}
-        at = {lane: tab.url for lane, tab in found.items() if tab is not None and tab.url}
-        return self._left | at
+        tabs = {lane: self.current(lane) for lane in self._current}
+        urls = {lane: tab.url for lane, tab in tabs.items() if tab is not None and tab.url}
+        return self._left | urls
 
     async def open_tab(self, temporary: bool = False) -> Tab:
         """Open an empty tab; `spare` allows one above the limit, for a temporary tab.

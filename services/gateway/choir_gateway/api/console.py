@@ -168,9 +168,9 @@ def _read(model: type[W], body: bytes, example: str) -> W:
         return model.model_validate_json(body)
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(str, fault["loc"])) or "body"
+        path = ".".join(map(str, fault["loc"])) or "body"
         raise InvalidRequest(
-            f"{place}: {error_message(fault)}. Send JSON such as {example}."
+            f"{path}: {error_message(fault)}. Send JSON such as {example}."
         ) from None
 
 

@@ -125,10 +125,10 @@ class FileSpool:
             for name in names:
                 path = Path(folder) / name
                 try:
-                    found = path.stat()
+                    stat = path.stat()
                 except FileNotFoundError:
                     continue
-                yield found.st_mtime, found.st_size, path
+                yield stat.st_mtime, stat.st_size, path
 
     def _total_bytes(self) -> int:
         return sum(size for _, size, _ in self._files())
@@ -141,13 +141,13 @@ class FileSpool:
         """
         until = time.time() - self.limits.max_age.total_seconds()
         files = sorted(self._files())
-        held = sum(size for _, size, _ in files)
+        total = sum(size for _, size, _ in files)
         sent = self._root / "out"
         for written, size, path in files:
-            too_much = brought and held > self.limits.all_bytes and path.is_relative_to(sent)
+            too_much = brought and total > self.limits.all_bytes and path.is_relative_to(sent)
             if written < until or too_much:
                 path.unlink(missing_ok=True)
-                held -= size
+                total -= size
 
 
 async def _at_once(content: bytes) -> AsyncIterator[bytes]:

@@ -179,10 +179,10 @@ class ActivityDisplay:
         if shown.message_id is not None and await self._edit(user_id, shown.message_id, text):
             shown.text = text
             return
-        made = await self._bot.send_message(
+        message = await self._bot.send_message(
             int(user_id), text, disable_notification=True, link_preview_options=NO_PREVIEW
         )
-        shown.message_id, shown.text, shown.is_stored = str(made.message_id), text, False
+        shown.message_id, shown.text, shown.is_stored = str(message.message_id), text, False
 
     async def _edit(self, user_id: str, message_id: str, text: str) -> bool:
         """Edit the message; return False if it is gone and must be sent again."""

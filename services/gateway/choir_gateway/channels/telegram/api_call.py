@@ -33,9 +33,9 @@ Call = Callable[[], Awaitable[Message | bool]]
 class RefusedError(Exception):
     """A permanent refusal by Telegram; `whole`: of all messages to this user, not only of this one."""
 
-    def __init__(self, words: str, *, whole: bool = False) -> None:
-        super().__init__(words)
-        self.text = words
+    def __init__(self, text: str, *, whole: bool = False) -> None:
+        super().__init__(text)
+        self.text = text
         self.blocks_user = whole
 
 
@@ -48,7 +48,7 @@ async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: floa
     while True:
         await pace.wait(chat, deadline)
         try:
-            made = await call()
+            result = await call()
         except RetryAfter as error:
             wait_s = retry_after_s(error)
             if asyncio.get_running_loop().time() + wait_s > deadline:
@@ -69,7 +69,7 @@ async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: floa
         except TelegramError as error:
             raise Unavailable(f"Telegram refuses for now: {error.message}") from error
         else:
-            return str(made.message_id) if isinstance(made, Message) else None
+            return str(result.message_id) if isinstance(result, Message) else None
 
 
 def _unsent_or_unknown(error: NetworkError) -> Unavailable:

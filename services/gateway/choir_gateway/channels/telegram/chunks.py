@@ -65,7 +65,7 @@ def _boundary(head: str) -> int:
     # A cut in the first half would produce many small messages.
     least = len(head) // 2
     for mark in ("\n\n", "\n", " "):
-        place = head.rfind(mark, least)
-        if place > 0:
-            return place + len(mark)
+        index = head.rfind(mark, least)
+        if index > 0:
+            return index + len(mark)
     return len(head)

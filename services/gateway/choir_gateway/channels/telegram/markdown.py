@@ -155,21 +155,21 @@ class _Renderer:
 
     def _write(self, text: str) -> None:
         if text:
-            self.runs.append(TextRun(text, _sayable(self.marks)))
+            self.runs.append(TextRun(text, _allowed_marks(self.marks)))
 
 
-def _sayable(marks: Sequence[TextMark]) -> tuple[TextMark, ...]:
+def _allowed_marks(marks: Sequence[TextMark]) -> tuple[TextMark, ...]:
     """Remove combinations of marks that Telegram rejects, and links that it does not open."""
-    kept: list[TextMark] = []
+    allowed: list[TextMark] = []
     for mark in marks:
         if mark.tag in {"pre", "code"}:
             # Code cannot be combined with other marks, except a quote around it.
-            kept = [other for other in kept if other.tag == "blockquote"]
+            allowed = [other for other in allowed if other.tag == "blockquote"]
         if mark.tag == "a" and not mark.detail.lower().startswith(LINK_SCHEMES):
             continue
-        if all(mark.tag != other.tag for other in kept):
-            kept.append(mark)
-    return tuple(kept)
+        if all(mark.tag != other.tag for other in allowed):
+            allowed.append(mark)
+    return tuple(allowed)
 
 
 def _blocks(tokens: Sequence[Token]) -> Iterator[Token | list[list[str]]]:

@@ -57,13 +57,13 @@ def parse_message(
 
 def parse_press(query: CallbackQuery, gateway: str) -> ButtonPress:
     """Return the press of a button; control decides whether this user may press it."""
-    place = query.message
+    message = query.message
     return ButtonPress(
         gateway=gateway,
         user_id=str(query.from_user.id),
-        chat_id=str(place.chat.id if place else query.from_user.id),
+        chat_id=str(message.chat.id if message else query.from_user.id),
         data=(query.data or "")[:64],
-        message_id=str(place.message_id) if place else None,
+        message_id=str(message.message_id) if message else None,
         callback_id=query.id[:100],
     )
 
@@ -122,8 +122,8 @@ def _quoted(message: Message) -> QuotedMessage | None:
     earlier = message.reply_to_message
     if earlier is None:
         return None
-    words = message.quote.text if message.quote else earlier.text or earlier.caption or ""
-    return QuotedMessage(message_id=str(earlier.message_id), text=words[:MAX_QUOTE])
+    text = message.quote.text if message.quote else earlier.text or earlier.caption or ""
+    return QuotedMessage(message_id=str(earlier.message_id), text=text[:MAX_QUOTE])
 
 
 def _kind(message: Message) -> str:
