@@ -16,8 +16,8 @@ CODE = """
 import asyncio
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.settings import CurrentSettings
-from choir_agent.tools.builtin.shell import Shell
-from choir_agent.tools.program_runner import Children
+from choir_agent.tools.builtin.shell import ShellTool
+from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.tool import CallContext
 from choir_common.wire.config import AgentSettings, Budgets, GitIdentityConfig, ModelConfig
 
@@ -35,13 +35,13 @@ async def main():
     key = Path('key').read_text()
     Path('key').unlink()
     git = GitAccess(os.environ['TMPDIR'], home)
-    shell = Shell(Children(home, os.environ['TMPDIR'], git.own_children, git.environment))
+    shell = ShellTool(ProgramRunner(home, os.environ['TMPDIR'], git.own_children, git.environment))
     async def run(command):
         done = await shell.run(CallContext('c', 'edge'), {'command': command})
         return done.output['stdout'] + done.output['stderr']
-    await git.adopt(CurrentSettings(settings, {'git': 'the-token'}))
+    await git.apply_settings(CurrentSettings(settings, {'git': 'the-token'}))
     asked = await run(ASK)
-    await git.adopt(CurrentSettings(settings, {'git': key}))
+    await git.apply_settings(CurrentSettings(settings, {'git': key}))
     listed = await run(LIST)
     place = Path(git.environment()['GIT_CONFIG_GLOBAL']).parent
     await git.close()
