@@ -131,7 +131,7 @@ async def make_records(
     configuration = ConfigService(file, None, ConfigVersionStore(database))
     await configuration.put_in_force(configuration.read())
     events = EventStore(database)
-    return Records(database, RetentionJob(database, events, configuration, 0.0), events)
+    return Records(database, RetentionJob(database, events, configuration, pause_s=0.0), events)
 
 
 @pytest.fixture

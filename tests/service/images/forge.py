@@ -100,11 +100,11 @@ class Forge:
         """Build with this from now on."""
         self.builder = builder
         self.images = ImageBuildService(
-            self.home,
-            self.configuration,  # type: ignore[arg-type]
-            self.mirrors,
-            self.builder,
-            self.shelf,
+            home=self.home,
+            configuration=self.configuration,  # type: ignore[arg-type]
+            mirrors=self.mirrors,
+            builder=self.builder,
+            image_store=self.shelf,
         )
 
     def fill_shared(self, **more: str) -> str:

@@ -156,7 +156,13 @@ async def test_an_image_with_another_releases_agent_is_built_again(
     text = f"FROM {PYTHON_IMAGE}\nLABEL choir.built_for={forge.home}\n".encode()
     newer, _ = client.images.build(fileobj=io.BytesIO(text), rm=True)
     upgraded = DockerImageBuilder(forge.home, newer.id)
-    again = ImageBuildService(forge.home, forge.configuration, forge.mirrors, upgraded, forge.shelf)  # type: ignore[arg-type]
+    again = ImageBuildService(
+        home=forge.home,
+        configuration=forge.configuration,  # type: ignore[arg-type]
+        mirrors=forge.mirrors,
+        builder=upgraded,
+        image_store=forge.shelf,
+    )
     built = await again.build("main", Told())
     # its version differs, so that an update redeploys it
     assert built.is_new and built.image.version != first.version

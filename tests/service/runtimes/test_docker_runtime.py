@@ -152,10 +152,10 @@ async def test_an_exit_while_the_events_were_cut_off_is_found_again(waiting: str
     async with yard_for(waiting) as yard:
         await yard.runtime.start(yard.spec())
         await yard.report()
-        deaths = yard.runtime._deaths
-        assert deaths is not None
-        assert deaths._cut is not None
-        deaths._cut()
+        watcher = yard.runtime._exit_watcher
+        assert watcher is not None
+        assert watcher._stream is not None
+        watcher._stream.interrupt()
         yard.containers()[0].kill()
         assert (await yard.next_exit()).epoch == 1
 

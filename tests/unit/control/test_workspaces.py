@@ -13,6 +13,13 @@ from choir_control.workspaces.directory import check_may_be_emptied, measure_wor
 DEEP = 1_500  # more levels than Python recurses, in a path longer than any may be
 
 
+class SilentListener:
+    """A listener that ignores the progress."""
+
+    def note_removed(self, count: int) -> None:
+        pass
+
+
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A directory beside the workspace that must not change."""
@@ -40,7 +47,7 @@ def test_everything_goes_and_links_are_not_followed(root: Path, outside: Path) -
     os.mkfifo(root / "a/fifo")
     (root / "bad\udcffname").write_text("x")
     (root / "line\nbreak").mkdir()
-    done = delete_contents(root, print)
+    done = delete_contents(root, SilentListener())
     assert list(root.iterdir()) == [] and done.left == []
     assert done.removed == 11
     assert (outside / "keep").read_text() == "keep" and (outside / "inner").is_dir()
@@ -55,7 +62,7 @@ def test_a_tree_deeper_than_any_path_goes(root: Path) -> None:
         here = inner
     os.close(here)
     assert sys.getrecursionlimit() < DEEP
-    done = delete_contents(root, print)
+    done = delete_contents(root, SilentListener())
     assert done.removed == DEEP and done.left == [] and list(root.iterdir()) == []
 
 
@@ -64,14 +71,14 @@ def test_directories_without_permissions_go(root: Path) -> None:
     (root / "shut/inner/file").write_text("x")
     (root / "shut/inner").chmod(0)
     (root / "shut").chmod(0)
-    assert delete_contents(root, print).left == [] and list(root.iterdir()) == []
+    assert delete_contents(root, SilentListener()).left == [] and list(root.iterdir()) == []
 
 
 def test_a_link_in_place_of_the_workspace_is_refused(tmp_path: Path, outside: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(outside)
     with pytest.raises(OSError, match="Not a directory|symbolic"):
-        delete_contents(link, print)
+        delete_contents(link, SilentListener())
     with pytest.raises(Conflict, match="symbolic link"):
         check_may_be_emptied(link, tmp_path / "home")
 

@@ -1,9 +1,6 @@
 """The configuration in force, and the views of it that sessions, memory and the gateway receive.
 
-Called by most packages of control. A new configuration replaces the old one as a whole; it is never
-patched.
-
-The time zone of this machine, used by `current` for agents without a configured one.
+A new configuration replaces the old one as a whole; it is never patched.
 """
 
 import asyncio
@@ -43,22 +40,20 @@ ZONES = "zoneinfo/"
 _UTC = frozenset({"Etc/UTC", "Etc/UCT", "UCT", "Zulu", "Etc/Zulu", "Universal", "Etc/Universal"})
 
 _ZONE: TypeAdapter[str] = TypeAdapter(TimeZone)
+T = TypeVar("T")
 
 
 def read_host_timezone(localtime: Path = LOCALTIME) -> str:
     """Return the IANA name from the target of the link /etc/localtime, or UTC if there is none."""
     try:
-        _, found, name = str(localtime.readlink()).rpartition(ZONES)
+        _, separator, name = str(localtime.readlink()).rpartition(ZONES)
     except OSError:  # not a link: a copy, or missing, as in containers
         return "UTC"
     try:
         zone = _ZONE.validate_python(name)
     except ValidationError:
         return "UTC"
-    return zone if found and zone not in _UTC else "UTC"
-
-
-T = TypeVar("T")
+    return zone if separator and zone not in _UTC else "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +80,8 @@ class ConfigSnapshot:
 
     def gateway_of(self, dm: str) -> str | None:
         """Return the gateway of a conversation (DM), or None for an unknown one."""
-        found = self.config.dms.get(dm)
-        return found.gateway if found else None
+        dm_config = self.config.dms.get(dm)
+        return dm_config.gateway if dm_config else None
 
     def default_agent_for(self, dm: str, held_last: str | None = None) -> str | None:
         """Return the agent to which a conversation (DM) belongs by default.
@@ -172,10 +167,12 @@ class ConfigSnapshot:
     def memory_orders(self) -> MemoryServiceConfig:
         """Return the parts of the configuration that memory's maintenance uses."""
         config = self.config
-        kept = {name: agent.retention for name, agent in config.agents.items()}
+        retention = {name: agent.retention for name, agent in config.agents.items()}
         return MemoryServiceConfig(
             model=_named(config.models, config.memory.model),
-            retention={name: one for name, one in kept.items() if one != RetentionConfig()},
+            retention={
+                name: policy for name, policy in retention.items() if policy != RetentionConfig()
+            },
         )
 
     def channels(self) -> ChannelTable:
@@ -245,10 +242,10 @@ class ConfigService:
 
     def root_of(self, workspace: str) -> Path:
         """Return the directory of a workspace; raises NotFound."""
-        found = self.current.config.workspaces.get(workspace)
-        if found is None:
+        entry = self.current.config.workspaces.get(workspace)
+        if entry is None:
             raise NotFound(f"There is no workspace {workspace!r} in config.json.")
-        return Path(found.path)
+        return Path(entry.path)
 
     def workspace_path(self, workspace: str) -> Path | None:
         """Return the directory of a workspace, or None if it is not configured."""
@@ -272,11 +269,13 @@ class ConfigService:
         """
         body = await self._versions.last_body()
         try:
-            found = body and self._complete(Config.model_validate_json(body), "the last good one")
+            candidate = body and self._complete(
+                Config.model_validate_json(body), "the last good one"
+            )
         except (ValidationError, InvalidRequest):
             return None
-        self.note = why if found else ""
-        return found or None
+        self.note = why if candidate else ""
+        return candidate or None
 
     async def put_in_force(
         self, candidate: ConfigCandidate, reason: Reason = "start"

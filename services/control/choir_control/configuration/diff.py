@@ -1,7 +1,7 @@
 """Differences between two configurations, with the action that each one needs to take effect.
 
-Pure functions, called by `staging`. The categories are defined in
-`choir_common.wire.config_effects`; see docs/design/configuration.md.
+Pure functions. The categories are defined in `choir_common.wire.config_effects`; see
+docs/design/configuration.md.
 """
 
 from collections.abc import Iterator, Mapping

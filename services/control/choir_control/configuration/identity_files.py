@@ -1,8 +1,8 @@
 """The identity files that an agent sees under /choir.
 
-Called by `sessions.launch` at every start. USER.md comes from the global repository alone. SOUL.md
-and SOUL-CORE.md come from the agent's repository if it has them, or else from the global one. Files
-that neither has come from the defaults in this package.
+USER.md comes from the global repository alone. SOUL.md and SOUL-CORE.md come from the agent's
+repository if it has them, or else from the global one. Files that neither has come from the defaults
+in this package.
 """
 
 import os
@@ -42,9 +42,9 @@ def write_identity_files(home: Path, agent_id: str, image_version: str) -> Path:
     return target
 
 
-def _first(name: str, *places: Path) -> bytes:
-    for place in places:
-        path = place / name
+def _first(name: str, *directories: Path) -> bytes:
+    for directory in directories:
+        path = directory / name
         # A link in a repository could point at any file of the host.
         if path.is_file() and not path.is_symlink():
             with path.open("rb") as file:

@@ -1,7 +1,4 @@
-"""Strict parsing of config.json: all of it or none.
-
-Called by `current`; the result is checked by `check`.
-"""
+"""Strict parsing of config.json: all of it or none."""
 
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from choir_control.configuration.validation import find_faults
 DEFAULT_MODEL = "default"
 MAX_BYTES = 4_000_000
 MAX_FAULTS_SHOWN = 10
+log = structlog.get_logger("choir.configuration")
 
 
 class ConfigFileMissing(InvalidRequest):
@@ -34,11 +32,11 @@ def read_config(path: Path, default_model: ModelConfig | None) -> Config:
 def complete_config(written: Config, default_model: ModelConfig | None, source: str) -> Config:
     """Add the deployment's default model and check the result; raises InvalidRequest that names `source`."""
     config = _with_default_model(written, default_model)
-    found = find_faults(config)
-    if found:
+    faults = find_faults(config)
+    if faults:
         raise InvalidRequest(
             format_errors(
-                f"{source} is not usable", found, "Nothing was changed.", MAX_FAULTS_SHOWN
+                f"{source} is not usable", faults, "Nothing was changed.", MAX_FAULTS_SHOWN
             )
         )
     return config
@@ -61,17 +59,14 @@ def parse_config_file(path: Path) -> Config:
     try:
         return Config.model_validate_json(text)
     except ValidationError as error:
-        found = [
+        faults = [
             f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
         ]
         head, tail = f"{path} does not fit", "Correct it and try again; nothing was changed."
-        raise InvalidRequest(format_errors(head, found, tail, MAX_FAULTS_SHOWN)) from None
+        raise InvalidRequest(format_errors(head, faults, tail, MAX_FAULTS_SHOWN)) from None
 
 
 def _with_default_model(config: Config, default_model: ModelConfig | None) -> Config:
     if default_model is None or DEFAULT_MODEL in config.models:
         return config
     return config.model_copy(update={"models": {**config.models, DEFAULT_MODEL: default_model}})
-
-
-log = structlog.get_logger("choir.configuration")

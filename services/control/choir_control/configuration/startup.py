@@ -1,8 +1,8 @@
 """The configuration that choird starts with: config.json, or the last valid one.
 
-Called by `app`. An invalid file must not prevent a restart after a crash, for example while
-somebody edits it. The log and `config show` report the fallback. A missing file is an error: the
-state directory may be wrong.
+An invalid file must not prevent a restart after a crash, for example while somebody edits it. The
+log and `config show` report the fallback. A missing file is an error: the state directory may be
+wrong.
 """
 
 from dataclasses import dataclass
@@ -45,11 +45,11 @@ class StartupConfig:
 def read_startup_config(configuration: ConfigService) -> StartupConfig:
     """Read config.json; raises StartupError if it does not exist."""
     try:
-        found = configuration.read()
+        candidate = configuration.read()
     except ConfigFileMissing as error:
         raise StartupError(error.message) from None
     except InvalidRequest as error:
         log.error("configuration does not fit", why=error.message)
         return StartupConfig(None, error.message)
     log.info("configuration read", file=str(configuration.path))
-    return StartupConfig(found, "")
+    return StartupConfig(candidate, "")

@@ -1,7 +1,6 @@
 """Checks of a configuration that its schema cannot express: references and related numbers.
 
-Pure functions, called by `read`. Each fault is a sentence that names the path in the file and the
-remedy.
+Pure functions. Each fault is a sentence that names the path in the file and the remedy.
 """
 
 import os
@@ -46,7 +45,7 @@ def _agents(config: Config) -> Iterator[str]:
         yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
 
 
-def _defaults(config: Config, place: str, chosen: AgentDefaults) -> Iterator[str]:
+def _defaults(config: Config, path: str, chosen: AgentDefaults) -> Iterator[str]:
     references: list[tuple[str, str | None, str, Collection[str]]] = [
         ("workspace", chosen.workspace, "workspaces", config.workspaces),
         ("llm", chosen.llm, "models", config.models),
@@ -60,7 +59,7 @@ def _defaults(config: Config, place: str, chosen: AgentDefaults) -> Iterator[str
     ]
     for field, name, section, known in references:
         if name is not None and name not in known:
-            yield _unknown(f"{place}.{field}", name, section, known)
+            yield _unknown(f"{path}.{field}", name, section, known)
 
 
 def _workspaces(config: Config) -> Iterator[str]:
@@ -68,33 +67,33 @@ def _workspaces(config: Config) -> Iterator[str]:
 
     Two agents would write into the same files, and a reset of one workspace would empty the other.
     """
-    places = {}
+    directories = {}
     for name, workspace in config.workspaces.items():
-        place = Path(os.path.normpath(os.path.expanduser(workspace.path)))  # noqa: PTH111 - never raises
-        if place.is_absolute():
-            places[name] = place
+        directory = Path(os.path.normpath(os.path.expanduser(workspace.path)))  # noqa: PTH111 - never raises
+        if directory.is_absolute():
+            directories[name] = directory
         else:
             yield (
                 f"workspaces.{name}.path: {workspace.path!r} is neither absolute nor in a home "
                 "directory (~); write the whole path"
             )
-    for (first, above), (second, below) in combinations(places.items(), 2):
+    for (first, above), (second, below) in combinations(directories.items(), 2):
         if above == below:
             yield f"workspaces.{second}.path: {below} is workspaces.{first} already; choose another"
         elif below.is_relative_to(above) or above.is_relative_to(below):
             inner, outer = (second, first) if below.is_relative_to(above) else (first, second)
             yield (
-                f"workspaces.{inner}.path: {places[inner]} lies inside workspaces.{outer} "
-                f"({places[outer]}); choose directories beside each other"
+                f"workspaces.{inner}.path: {directories[inner]} lies inside workspaces.{outer} "
+                f"({directories[outer]}); choose directories beside each other"
             )
 
 
 def _repos(config: Config) -> Iterator[str]:
     named = {f"agents.{agent_id}.repo": agent.repo for agent_id, agent in config.agents.items()}
-    for place, repo in {**named, "global_repo": config.global_repo}.items():
+    for path, repo in {**named, "global_repo": config.global_repo}.items():
         name = repo.git_identity if repo else None
         if name is not None and name not in config.git_identities:
-            yield _unknown(f"{place}.git_identity", name, "git_identities", config.git_identities)
+            yield _unknown(f"{path}.git_identity", name, "git_identities", config.git_identities)
 
 
 def _channels(config: Config) -> Iterator[str]:
@@ -153,31 +152,31 @@ def _limits(config: Config) -> Iterator[str]:
         )
 
 
-def _budgets(place: str, budgets: Budgets | AgentBudgets) -> Iterator[str]:
+def _budgets(path: str, budgets: Budgets | AgentBudgets) -> Iterator[str]:
     tokens, jobs = budgets.total_session_tokens, budgets.max_core_jobs
     if tokens is not None and tokens < MIN_SESSION_TOKENS:
         yield (
-            f"{place}.total_session_tokens: {tokens} is less than one model call takes; "
+            f"{path}.total_session_tokens: {tokens} is less than one model call takes; "
             f"set it to {MIN_SESSION_TOKENS} or more"
         )
     if jobs is not None and jobs > MAX_CORE_JOBS:
         yield (
-            f"{place}.max_core_jobs: {jobs} is more than one agent can run; "
+            f"{path}.max_core_jobs: {jobs} is more than one agent can run; "
             f"set it to {MAX_CORE_JOBS} or less"
         )
 
 
 def _secrets(config: Config) -> Iterator[str]:
-    for name, places in secret_references(config).items():
+    for name, paths in secret_references(config).items():
         if name in RESERVED_SECRETS:
-            for place in places:
-                if place != "postgres":
+            for path in paths:
+                if path != "postgres":
                     yield (
-                        f"{place}.secret: {name!r} is Choir's own and is never given away; use "
+                        f"{path}.secret: {name!r} is Choir's own and is never given away; use "
                         "another name"
                     )
 
 
-def _unknown(place: str, name: str, section: str, known: Collection[str]) -> str:
+def _unknown(path: str, name: str, section: str, known: Collection[str]) -> str:
     names = ", ".join(sorted(known)) or "nothing"
-    return f"{place}: there is no {name!r} in {section} (it has {names}); add it or choose another"
+    return f"{path}: there is no {name!r} in {section} (it has {names}); add it or choose another"

@@ -1,4 +1,4 @@
-"""Version numbers and contents of all configurations that were ever in force. Called by `current`."""
+"""Version numbers and contents of all configurations that were ever in force."""
 
 from typing import Literal
 
@@ -53,10 +53,10 @@ class ConfigVersionStore:
 
     async def last_body(self) -> str | None:
         """Return the JSON text of the newest stored configuration, or None."""
-        found = await self._database.fetchval(
+        body = await self._database.fetchval(
             """
             SELECT body::text FROM choir_control.config_versions
             WHERE body IS NOT NULL ORDER BY version DESC LIMIT 1
             """
         )
-        return None if found is None else str(found)
+        return None if body is None else str(body)

@@ -1,9 +1,7 @@
-"""Pack the build context, and describe the built files. Called by `docker`; independent of the engine.
+"""Build context of an agent's image: generated Dockerfiles, files and image names. Pure.
 
-Generated Dockerfiles, pinning of `FROM choir-base`, and image names. Pure.
-
-Called by `docker`. Three layers for caching: the base by the global repository's commit; the agent's
-system packages and programs by its tools and Dockerfile; on top the files that change most often.
+Three layers for caching: the base by the global repository's commit; the agent's system packages and
+programs by its tools and Dockerfile; on top the files that change most often.
 """
 
 import hashlib
@@ -16,6 +14,15 @@ from pathlib import Path
 from choir_control.images.builder import BuildInput, ImageFile
 
 ContextFiles = Mapping[str, tuple[bytes | Path, bool]]
+BASE_IMAGE = "choir-base"
+_FROM = re.compile(
+    rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){BASE_IMAGE}(?::[\w.$\{{\}}-]+)?(?=\s|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+DEFAULT_DOCKERFILE = f"FROM {BASE_IMAGE}\n"
+# valid last component of a repository name for an engine, without dots
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:__?|-+)[a-z0-9]+)*")
+_HASH_LENGTH = 8
 
 
 def image_context_files(pieces: list[ImageFile]) -> ContextFiles:
@@ -36,14 +43,14 @@ def agent_context_files(recipe: BuildInput) -> ContextFiles:
 
 def make_build_context(dockerfile: str, files: ContextFiles) -> io.BytesIO:
     """Return a build context; times and owners are fixed, so that equal contents give equal layers."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path, (content, executable) in sorted(files.items()):
             data = content if isinstance(content, bytes) else content.read_bytes()
             _add(archive, path, data, 0o755 if executable else 0o644)
         _add(archive, ".choir-dockerfile", dockerfile.encode(), 0o644)
-    made.seek(0)
-    return made
+    buffer.seek(0)
+    return buffer
 
 
 def _add(archive: tarfile.TarFile, path: str, data: bytes, mode: int) -> None:
@@ -63,17 +70,6 @@ def describe_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> tuple[
     if file is None:
         return path, False, "special"
     return path, bool(member.mode & 0o111), hashlib.sha256(file.read()).hexdigest()
-
-
-BASE_IMAGE = "choir-base"
-_FROM = re.compile(
-    rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){BASE_IMAGE}(?::[\w.$\{{\}}-]+)?(?=\s|$)",
-    re.IGNORECASE | re.MULTILINE,
-)
-DEFAULT_DOCKERFILE = f"FROM {BASE_IMAGE}\n"
-# valid last component of a repository name for an engine, without dots
-_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:__?|-+)[a-z0-9]+)*")
-_HASH_LENGTH = 8
 
 
 def image_repository(agent_id: str) -> str:

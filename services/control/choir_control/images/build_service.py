@@ -1,6 +1,6 @@
 """Build of an agent's image: fetch, check for new commits, merge, build, make current.
 
-Called by `rollout`. Starts no agent. The previous image stays the current one until the last step.
+It starts no agent. The previous image stays the current one until the last step.
 """
 
 import asyncio
@@ -82,6 +82,7 @@ class ImageBuildService:
 
     def __init__(
         self,
+        *,
         home: Path,
         configuration: ConfigService,
         mirrors: Mirrors,
@@ -92,7 +93,7 @@ class ImageBuildService:
         self._configuration = configuration
         self._mirrors = mirrors
         self._builder = builder
-        self._shelf = image_store
+        self._image_store = image_store
         self._locks = KeyedLock()
 
     def sources(self, agent_id: str) -> ImageSources:
@@ -120,7 +121,7 @@ class ImageBuildService:
         self, agent_id: str, sources: ImageSources, report: ProgressReporter
     ) -> BuildResult:
         commits = await self._fetch(sources, report)
-        current = await asyncio.to_thread(self._shelf.get_current, agent_id)
+        current = await asyncio.to_thread(self._image_store.get_current, agent_id)
         # remove the files of an interrupted build; each agent has one build at a time
         await asyncio.to_thread(_clear, self._top / STAGING_DIR, agent_id)
         staging = self._top / STAGING_DIR / f"{agent_id}.{secrets.token_hex(4)}"
@@ -135,7 +136,7 @@ class ImageBuildService:
         finally:
             await asyncio.to_thread(shutil.rmtree, staging, ignore_errors=True)
         # the step that makes it the image of the next start
-        await asyncio.to_thread(self._shelf.set_current, image)
+        await asyncio.to_thread(self._image_store.set_current, image)
         await self._prune(agent_id, report)
         report.progress(f"built {image.version.image_version}", 1.0)
         log.info("image built", agent=agent_id, version=image.version.image_version)
@@ -152,17 +153,17 @@ class ImageBuildService:
     ) -> None:
         """Repeat the warnings for an image that is up to date: this caller may not have seen its build."""
         if self._builder.kind == "process":
-            found = ((commits.shared, "shared"), (commits.own, "own"))
+            repositories = ((commits.shared, "shared"), (commits.own, "own"))
             shared, own = [
-                await self._mirrors.write_files(each, staging / name) if each else None
-                for each, name in found
+                await self._mirrors.write_files(commit, staging / name) if commit else None
+                for commit, name in repositories
             ]
             self._warn(BuildInput(agent_id, (), shared, own), commits, report)
 
     async def _prune(self, agent_id: str, report: ProgressReporter) -> None:
         """Remove images that are not needed; one that cannot be removed now goes with the next build."""
         try:
-            needed = await asyncio.to_thread(self._shelf.needed_versions, agent_id)
+            needed = await asyncio.to_thread(self._image_store.needed_versions, agent_id)
             for name in await self._builder.remove_unneeded(agent_id, needed):
                 report.output(f"removed the old image {name}")
         except Unavailable as error:

@@ -1,7 +1,4 @@
-"""Interface `ImageBuilder` and its data types.
-
-Called by `build`; implemented by `process` and `docker`.
-"""
+"""Interface `ImageBuilder` and its data types."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

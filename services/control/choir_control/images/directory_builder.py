@@ -1,7 +1,4 @@
-"""Image builder of the process runtime: one directory per version, renamed into place when complete.
-
-Called by `build` through the port.
-"""
+"""Image builder of the process runtime: one directory per version, renamed into place when complete."""
 
 import asyncio
 import os
@@ -43,7 +40,7 @@ class DirectoryImageBuilder:
 
     def unsupported_instructions(self, recipe: BuildInput) -> tuple[str, ...]:
         """Return a warning with the Dockerfile instructions: the process runtime executes none of them."""
-        found = [
+        unsupported = [
             f"{name} of {whose}, {change}"
             for name, whose, tree in (
                 ("Dockerfile.base", "the global repository", recipe.global_tree),
@@ -52,11 +49,11 @@ class DirectoryImageBuilder:
             if tree is not None and name in tree.files
             for change in list_image_changes(tree.read(name).decode("utf-8", "replace"))
         ]
-        if not found:
+        if not unsupported:
             return ()
         return (
             "Not carried out, because the process runtime builds no system image: "
-            f"{'; '.join(found)}. Install what the agent needs on this machine, or run agents with "
+            f"{'; '.join(unsupported)}. Install what the agent needs on this machine, or run agents with "
             "CHOIR_RUNTIME=docker.",
         )
 
@@ -85,15 +82,15 @@ class DirectoryImageBuilder:
         write_files(recipe.files, new)
         version = version_of_directory(recipe.agent_id, recipe_commits(recipe), new)
         write_version(version, new)
-        place = shelf / version.image_version
-        image = Image("process", str(place), version)
-        if place.exists():
+        directory = shelf / version.image_version
+        image = Image("process", str(directory), version)
+        if directory.exists():
             if find_directory_drift(image) is None:
                 shutil.rmtree(new)
                 return image
             # the existing directory was modified: replace it by what was built
-            os.replace(place, shelf / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
-        os.rename(new, place)  # noqa: PTH104 the one step that makes it an image
+            os.replace(directory, shelf / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
+        os.rename(new, directory)  # noqa: PTH104 the one step that makes it an image
         return image
 
 
@@ -116,17 +113,17 @@ def _prune(shelf: Path, needed: Collection[str]) -> tuple[str, ...]:
 def find_directory_drift(image: Image) -> str | None:
     """Return why the directory differs from what was built, or None; blocking."""
     top = Path(image.place)
-    there = read_version(top)
-    if there is None:
+    stored = read_version(top)
+    if stored is None:
         return f"{top} has no version.json"
-    if there != image.version:
+    if stored != image.version:
         return f"{top / 'version.json'} names another version"
-    commits = (there.global_repo_commit, there.agent_repo_commit)
-    now = version_of_directory(there.agent_id, commits, top)
-    if now.tool_manifest_hash != there.tool_manifest_hash:
+    commits = (stored.global_repo_commit, stored.agent_repo_commit)
+    actual = version_of_directory(stored.agent_id, commits, top)
+    if actual.tool_manifest_hash != stored.tool_manifest_hash:
         return f"the tools in {top} were changed"
-    if now.skill_manifest_hash != there.skill_manifest_hash:
+    if actual.skill_manifest_hash != stored.skill_manifest_hash:
         return f"the skills in {top} were changed"
-    if now != there:
+    if actual != stored:
         return f"files in {top} were changed"
     return None

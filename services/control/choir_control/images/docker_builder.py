@@ -1,7 +1,7 @@
 """Image builder of the docker runtime: images built by the engine.
 
-Called by `build` through the port. An image is complete once it has its tag, which is the last step; an
-interrupted build leaves untagged images only.
+An image is complete once it has its tag, which is the last step; an interrupted build leaves untagged
+images only.
 """
 
 import asyncio
@@ -241,8 +241,8 @@ class DockerImageBuilder:
             tag=tag,
         )
         report.output(f"built {tag}")
-        place = str(self._api().inspect_image(image_id)["Id"])
-        return Image("docker", place, version)
+        image_digest = str(self._api().inspect_image(image_id)["Id"])
+        return Image("docker", image_digest, version)
 
     def _refuse_volumes(self, image: str) -> None:
         volumes = self._api().inspect_image(image)["Config"].get("Volumes") or {}
@@ -254,7 +254,7 @@ class DockerImageBuilder:
 
     def _describe(self, agent_id: str, commits: tuple[str, str], image: str) -> ImageVersion:
         files = self._list_files(image)
-        everything = [one for one in files if one[0] != VERSION_FILE]
+        everything = [file for file in files if file[0] != VERSION_FILE]
 
         def below(folder: str) -> str:
             return hash_files(
@@ -287,10 +287,10 @@ class DockerImageBuilder:
     def _fault(self, image: Image) -> str | None:
         with _translate_errors("look at the image"):
             try:
-                found = self._api().inspect_image(image.place)
+                details = self._api().inspect_image(image.place)
             except docker_errors.ImageNotFound:
                 return f"the engine has no image {image.place[:25]} (was it removed?)"
-        labels = found["Config"]["Labels"] or {}
+        labels = details["Config"]["Labels"] or {}
         if labels.get(LABEL_VERSION) != image.version.image_version:
             return "its label names another version"
         # an image's id is the hash of its contents, so nothing else needs comparing
@@ -324,7 +324,7 @@ class DockerImageBuilder:
         """Build and return the image's id; raises InvalidRequest with the builder's error text when it
         fails."""
         image_id, deadline = "", time.monotonic() + self._limits.timeout_s
-        said = self._api().build(
+        messages = self._api().build(
             fileobj=make_build_context(dockerfile, files),
             custom_context=True,
             dockerfile=".choir-dockerfile",
@@ -341,7 +341,7 @@ class DockerImageBuilder:
             timeout=self._limits.timeout_s,
             decode=True,
         )
-        for message in _messages_until(deadline, said):
+        for message in _messages_until(deadline, messages):
             if "error" in message:
                 raise InvalidRequest(
                     f"The image cannot be built: {str(message['error']).strip()[:800]}"
@@ -355,11 +355,11 @@ class DockerImageBuilder:
         return image_id
 
 
-def _messages_until(deadline: float, said: Generator[Any]) -> Iterator[Any]:
+def _messages_until(deadline: float, messages: Generator[Any]) -> Iterator[Any]:
     """Yield the builder's messages; at the deadline close the connection, which ends the build."""
     while True:
         try:
-            message = next(said, None)
+            message = next(messages, None)
         except TimeoutErrorOfHttp:
             break
         if message is None:
@@ -367,7 +367,7 @@ def _messages_until(deadline: float, said: Generator[Any]) -> Iterator[Any]:
         if time.monotonic() > deadline:
             break
         yield message
-    said.close()
+    messages.close()
     raise InvalidRequest("The image cannot be built: it takes too long (CHOIR_BUILD_WITHIN_S).")
 
 
@@ -384,10 +384,10 @@ class _ThreadSafeReporter:
     def output(self, text: str) -> None:
         self._call(self._report.output, text)
 
-    def _call(self, tell: Any, *words: object) -> None:
+    def _call(self, function: Any, *arguments: object) -> None:
         # if the event loop was closed meanwhile, the progress is no longer needed
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(tell, *words)
+            self._loop.call_soon_threadsafe(function, *arguments)
 
 
 @contextlib.contextmanager

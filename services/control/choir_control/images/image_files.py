@@ -1,4 +1,4 @@
-"""Write a merged /choir into a directory, and compute its version. Called by the builders; blocking."""
+"""Writer of a merged /choir into a directory, and its version. Functions block."""
 
 import hashlib
 import shutil

@@ -1,7 +1,6 @@
 """The current image of each agent (`current.json`), and the version that each agent is running.
 
-Called by `build`, which sets the current image in one rename, by `sessions.outfit`, which selects it at
-a start, and by `sessions.hello`, which refuses an agent that runs another one.
+A build sets the current image in one rename. The handshake refuses an agent that runs another one.
 """
 
 import os
@@ -65,9 +64,9 @@ class ImageStore:
     def needed_versions(self, agent_id: str) -> frozenset[str]:
         """Return the versions that must be kept: current, previous and running; blocking."""
         label = self._label(agent_id)
-        kept = [label, label.before] if label else []
+        images = [label, label.before] if label else []
         running = self._running.get(agent_id)
-        return frozenset(one.version.image_version for one in kept if one) | (
+        return frozenset(image.version.image_version for image in images if image) | (
             {running.image_version} if running else frozenset()
         )
 
@@ -117,7 +116,7 @@ class ImageStore:
             ("tool_manifest_hash", hello.tool_manifest_hash, wanted.tool_manifest_hash),
             ("skill_manifest_hash", hello.skill_manifest_hash, wanted.skill_manifest_hash),
         )
-        different = [name for name, said, right in compared if said != right]
+        different = [name for name, reported, expected in compared if reported != expected]
         if different:
             raise InvalidRequest(
                 f"{hello.agent_id} does not run what was built for it: {', '.join(different)} differ "

@@ -1,8 +1,8 @@
 """Merge of the global and the agent's repository into one /choir. Pure except for reading manifests.
 
-Called by `build`. An agent's tool or skill replaces a global one of the same name. USER.md comes from
-the global repository only; the other identity files come from the agent's repository, then the global
-one. A file that neither has comes from Choir's defaults.
+An agent's tool or skill replaces a global one of the same name. USER.md comes from the global
+repository only; the other identity files come from the agent's repository, then the global one. A
+file that neither has comes from Choir's defaults.
 """
 
 from collections.abc import Iterator
@@ -53,16 +53,16 @@ def _overridden(shared: RepositoryTree, own: RepositoryTree) -> frozenset[str]:
 
 
 def _skills(shared: RepositoryTree | None, own: RepositoryTree | None) -> Iterator[ImageFile]:
-    found: dict[str, ImageFile] = {}
+    pieces: dict[str, ImageFile] = {}
     for tree in (shared, own):
         if tree is None:
             continue
         named = dict(_named_skills(tree))
         # one file per skill name: the agent's wins, even if the file names differ
-        for path in [p for p, piece in found.items() if _skill_name(piece) in named]:
-            del found[path]
-        found |= {piece.path: piece for piece in named.values()}
-    yield from found.values()
+        for path in [p for p, piece in pieces.items() if _skill_name(piece) in named]:
+            del pieces[path]
+        pieces |= {piece.path: piece for piece in named.values()}
+    yield from pieces.values()
 
 
 def _named_skills(tree: RepositoryTree) -> Iterator[tuple[str, ImageFile]]:

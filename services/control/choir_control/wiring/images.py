@@ -29,7 +29,11 @@ class ImageServices:
         compiles = self.builder.kind == "docker"
         self.surveyor = RepositorySurveyor(self.mirrors, settings.home / "repos", compiles=compiles)
         self.build_service = ImageBuildService(
-            settings.home, configuration, self.mirrors, self.builder, self.image_store
+            home=settings.home,
+            configuration=configuration,
+            mirrors=self.mirrors,
+            builder=self.builder,
+            image_store=self.image_store,
         )
 
 

@@ -10,16 +10,20 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MAX_FAILURES_LISTED = 10
-TELL_EVERY = 1_000
+REPORT_EVERY = 1_000
 
-ReportProgress = Callable[[int], None]
-"""Called with the number of entries deleted so far."""
+
+class DeletionListener(Protocol):
+    """Receiver of a deletion's progress."""
+
+    def note_removed(self, count: int) -> None:
+        """Note how many entries are deleted so far; called in the thread of the deletion."""
 
 
 @dataclass(slots=True)
@@ -30,15 +34,15 @@ class DeletionResult:
     left: list[str] = field(default_factory=list)
 
 
-def delete_contents(root: Path, tell: ReportProgress) -> DeletionResult:
+def delete_contents(root: Path, listener: DeletionListener) -> DeletionResult:
     """Delete the contents of `root` but not `root` itself; report entries that cannot be deleted.
 
-    `tell` is called after every thousandth entry, in this thread. Raises OSError when `root` cannot be opened
-    as a directory.
+    `listener` is called after every thousandth entry, in this thread. Raises OSError when `root`
+    cannot be opened as a directory.
     """
     top = os.open(root, DIRECTORY)
     try:
-        return _Deletion(top, tell).run()
+        return _Deletion(top, listener).run()
     finally:
         os.close(top)
 
@@ -46,9 +50,9 @@ def delete_contents(root: Path, tell: ReportProgress) -> DeletionResult:
 class _Deletion:
     """One run over an open directory."""
 
-    def __init__(self, top: int, tell: ReportProgress) -> None:
+    def __init__(self, top: int, listener: DeletionListener) -> None:
         self._top = top
-        self._tell = tell
+        self._listener = listener
         self._device = os.fstat(top).st_dev
         # moved directories get a name that an agent cannot have prepared
         self._prefix = f".choir-{secrets.token_hex(8)}-"
@@ -99,8 +103,8 @@ class _Deletion:
 
     def _count(self) -> None:
         self._done.removed += 1
-        if self._done.removed % TELL_EVERY == 0:
-            self._tell(self._done.removed)
+        if self._done.removed % REPORT_EVERY == 0:
+            self._listener.note_removed(self._done.removed)
 
     def _open(self, name: str) -> int:
         """Open a directory regardless of its permissions."""
@@ -113,10 +117,10 @@ class _Deletion:
         return os.open(name, DIRECTORY, dir_fd=self._top)
 
     def _is_directory(self, where: int, name: str) -> bool:
-        found = os.stat(name, dir_fd=where, follow_symlinks=False)
-        if not stat.S_ISDIR(found.st_mode):
+        status = os.stat(name, dir_fd=where, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
             return False
-        if found.st_dev != self._device:
+        if status.st_dev != self._device:
             raise OSError(errno.EXDEV, "another file system is mounted here")
         return True
 

@@ -1,7 +1,4 @@
-"""Check whether a directory may be emptied. Called by `sessions.reset`.
-
-Measurement of a workspace's size within a time limit. Called in a thread.
-"""
+"""Measurement of a workspace within a time limit, and the check whether it may be emptied."""
 
 import os
 import re
@@ -15,6 +12,7 @@ from choir_common.errors import Conflict
 RESERVED_DIRECTORIES = ("data", "repos", "socks", "logs", "agents", "run", "images", "backups")
 MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")
+LOOK_EVERY = 500
 
 
 def check_may_be_emptied(path: Path, home: Path) -> Path:
@@ -31,10 +29,13 @@ def check_may_be_emptied(path: Path, home: Path) -> Path:
     real = root.resolve()
     if len(real.parts) < 3:  # "/" and one name
         raise _refusal(root, "it stands at the top of the file system")
-    for keep, what in ((Path.home(), "your home directory"), (home, "Choir's state directory")):
-        kept = keep.resolve()
-        if kept == real or kept.is_relative_to(real):
-            raise _refusal(root, f"it is {what}, or that is inside it")
+    for keep, description in (
+        (Path.home(), "your home directory"),
+        (home, "Choir's state directory"),
+    ):
+        protected = keep.resolve()
+        if protected == real or protected.is_relative_to(real):
+            raise _refusal(root, f"it is {description}, or that is inside it")
     for part in RESERVED_DIRECTORIES:
         if real.is_relative_to((home / part).resolve()):
             raise _refusal(root, f"Choir keeps its own {part} there")
@@ -55,9 +56,6 @@ def _mounts() -> list[Path]:
 
 def _refusal(root: Path, why: str) -> Conflict:
     return Conflict(f"The workspace {root} is not emptied: {why}.")
-
-
-LOOK_EVERY = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,8 @@
-"""Writes and reads of files in an agent's staging area.
+"""Writes and reads of files in an agent's staging area, and safe names for received files.
 
-Called in threads by `inbox.fetch`, `hosttools.takeaway`, `spool` and `outgoing`. The agent controls the area
-and may have placed symbolic links or other files there. So every step is relative to an open directory, links
-are never followed, only regular files are read, and a new file gets its name only when it is complete.
-
-Sanitization of the names of received files for use in a workspace. Pure.
+Functions block; call them in threads. The agent controls the area and may have placed symbolic links
+or other files there. So every step is relative to an open directory, links are never followed, only
+regular files are read, and a new file gets its name only when it is complete.
 """
 
 import contextlib
@@ -38,6 +36,10 @@ _FILE_MODE = 0o644
 # An invalid descriptor, which the system refuses.
 _NONE = -1
 _DIRECTORY_MODE = 0o755
+MOST_BYTES = 100
+LONGEST_ENDING = 16
+_UNSAFE = re.compile(r"[^\w.+-]+")
+_DOTS = re.compile(r"\.{2,}")
 
 
 class StagedFile:
@@ -76,8 +78,8 @@ class StagedFile:
         """
         with self._turn:
             os.fchmod(self._file, _FILE_MODE)
-            given = self._take_over(name) if again else self._take_free(name)
-        return f"{STAGING}/{self._folder}/{given}"
+            file_name = self._take_over(name) if again else self._take_free(name)
+        return f"{STAGING}/{self._folder}/{file_name}"
 
     def close(self) -> None:
         """Close the file and remove the draft; blocks."""
@@ -123,11 +125,11 @@ def open_outgoing_file(root: Path, path: str) -> tuple[int, int]:
         opened = os.open(name, _READ, dir_fd=directory)
     finally:
         os.close(directory)
-    found = os.fstat(opened)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(opened)
+    if not stat.S_ISREG(status.st_mode):
         os.close(opened)
         raise IsADirectoryError("it is not a plain file")
-    return opened, found.st_size
+    return opened, status.st_size
 
 
 def remove_staged_file(root: Path, path: str) -> None:
@@ -188,12 +190,6 @@ def _open_directory(root: Path, path: str, *, make: bool = False) -> int:
         os.close(here)
         raise
     return here
-
-
-MOST_BYTES = 100
-LONGEST_ENDING = 16
-_UNSAFE = re.compile(r"[^\w.+-]+")
-_DOTS = re.compile(r"\.{2,}")
 
 
 def safe_name(name: str) -> str:

@@ -82,19 +82,21 @@ class BrowseTool:
         self._browser = browser
         self._downloads = downloads
 
-    async def browse(self, lease: Lease, call_id: str, given: JsonObject) -> WireModel:
+    async def browse(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Run one action, and save the resulting file, if any, in the workspace."""
         life = f"{lease.session_id}/{lease.epoch}"
         request = parse_tool_input(
-            BrowseRequest, given, agent_id=lease.agent_id, life=life, call_id=call_id
+            BrowseRequest, arguments, agent_id=lease.agent_id, life=life, call_id=call_id
         )
         page = await self._browser.browse(request)
-        seen = BrowseToolOutput.model_validate_json(page.model_dump_json(exclude={"blob"}))
+        output = BrowseToolOutput.model_validate_json(page.model_dump_json(exclude={"blob"}))
         if page.blob is None:
-            return seen
-        taken = isinstance(request.action, Screenshot)
-        file = await self._downloads.save(lease.bindings.workspace, page.blob, to_send=taken)
-        return seen.model_copy(update={"file": file})
+            return output
+        is_screenshot = isinstance(request.action, Screenshot)
+        file = await self._downloads.save(
+            lease.bindings.workspace, page.blob, to_send=is_screenshot
+        )
+        return output.model_copy(update={"file": file})
 
     async def aclose(self) -> None:
         """Close the HTTP connections to the browser."""

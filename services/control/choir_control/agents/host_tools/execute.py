@@ -19,6 +19,7 @@ log = structlog.get_logger("choir.hosttools")
 CONCURRENT_PER_AGENT = 8
 MAX_CALL_ID = 150
 
+# The methods of several classes that have this signature, by the name of their tool.
 Handler = Callable[[Lease, str, JsonObject], Awaitable[WireModel]]
 
 

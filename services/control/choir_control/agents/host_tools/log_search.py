@@ -44,23 +44,23 @@ class LogSearchStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def search(self, session_id: str, wanted: LogSearch) -> list[Event]:
+    async def search(self, session_id: str, request: LogSearch) -> list[Event]:
         """Return the matching events, best first."""
-        types, before, limit = list(wanted.types), wanted.before_rev, wanted.limit
-        match wanted.mode:
+        types, before, limit = list(request.types), request.before_rev, request.limit
+        match request.mode:
             case "keyword":
-                words = list(wanted.terms)
+                terms = list(request.terms)
                 rows = await self._database.fetch(
-                    _BY_WORDS, session_id, words, before, types, limit, MAX_BYTES
+                    _BY_WORDS, session_id, terms, before, types, limit, MAX_BYTES
                 )
             case "hash":
                 # A hash prefix matches one event, or a few that are small together.
                 few = min(limit, 5)
                 rows = await self._database.fetch(
-                    _BY_HASH, session_id, wanted.terms[0], before, types, few
+                    _BY_HASH, session_id, request.terms[0], before, types, few
                 )
             case _:
-                assert_never(wanted.mode)
+                assert_never(request.mode)
         return [event_from_row(session_id, row) for row in rows]
 
 
@@ -70,7 +70,7 @@ class LogSearchTool:
     def __init__(self, store: LogSearchStore) -> None:
         self._store = store
 
-    async def search(self, lease: Lease, call_id: str, given: JsonObject) -> WireModel:
+    async def search(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Return the matching events, best first."""
-        wanted = parse_tool_input(LogSearch, given)
-        return LogMatches(events=tuple(await self._store.search(lease.session_id, wanted)))
+        request = parse_tool_input(LogSearch, arguments)
+        return LogMatches(events=tuple(await self._store.search(lease.session_id, request)))

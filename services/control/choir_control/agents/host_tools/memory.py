@@ -21,37 +21,37 @@ class MemoryTools:
         self._redactor = redactor
         self._ensured: set[str] = set()
 
-    async def query(self, lease: Lease, call_id: str, given: JsonObject) -> WireModel:
+    async def query(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Search; `target_agent` may name another agent, for reading only."""
-        query = parse_tool_input(MemoryQuery, self.redact(given), agent_id=lease.agent_id)
+        query = parse_tool_input(MemoryQuery, self.redact(arguments), agent_id=lease.agent_id)
         await self.ensure_space(lease.agent_id)
         return await self._memory.query(query)
 
-    async def upsert(self, lease: Lease, call_id: str, given: JsonObject) -> WireModel:
+    async def upsert(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Write to the agent's own knowledge, once per call."""
         key = f"{lease.session_id}:{call_id}"[:200]
         write = parse_tool_input(
-            MemoryUpsert, self.redact(given), agent_id=lease.agent_id, call_id=key
+            MemoryUpsert, self.redact(arguments), agent_id=lease.agent_id, call_id=key
         )
         await self.ensure_space(lease.agent_id)
         return await self._memory.upsert(write)
 
-    async def hints(self, lease: Lease, call_id: str, given: JsonObject) -> WireModel:
+    async def hints(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Return what memory knows about a tool's failures."""
-        wanted = parse_tool_input(ReadHints, self.redact(given), agent_id=lease.agent_id)
+        request = parse_tool_input(ReadHints, self.redact(arguments), agent_id=lease.agent_id)
         await self.ensure_space(lease.agent_id)
-        return await self._memory.hints(wanted)
+        return await self._memory.hints(request)
 
-    async def remind(self, lease: Lease, call_id: str, given: JsonObject) -> WireModel:
+    async def remind(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Return the memories to add to a user's message."""
         fixed = {"agent_id": lease.agent_id, "session_id": lease.session_id}
-        wanted = parse_tool_input(ReadReminders, self.redact(given), **fixed)
+        request = parse_tool_input(ReadReminders, self.redact(arguments), **fixed)
         await self.ensure_space(lease.agent_id)
-        return await self._memory.remind(wanted)
+        return await self._memory.remind(request)
 
-    def redact(self, given: JsonObject) -> JsonObject:
+    def redact(self, arguments: JsonObject) -> JsonObject:
         """Return an input with the values of all secrets masked."""
-        cleaned = self._redactor.redact_json(given)
+        cleaned = self._redactor.redact_json(arguments)
         assert isinstance(cleaned, dict)
         return cleaned
 

@@ -12,16 +12,16 @@ from choir_common.wire.validation_messages import error_messages
 M = TypeVar("M", bound=WireModel)
 
 
-def parse_tool_input(shape: type[M], given: JsonObject, **ours: str) -> M:
-    """Return `given` and `ours` as `format_line`; `ours` are the fields set by control.
+def parse_tool_input(shape: type[M], arguments: JsonObject, **fixed: str) -> M:
+    """Parse `arguments` together with `fixed`, the fields that control sets.
 
     Raises InvalidRequest with the fields that do not fit, or that the caller must not set.
     """
-    forbidden = sorted(given.keys() & ours.keys())
+    forbidden = sorted(arguments.keys() & fixed.keys())
     if forbidden:
         raise InvalidRequest(f"{', '.join(forbidden)} cannot be given: control sets it.")
     try:
-        return shape.model_validate_json(orjson.dumps({**given, **ours}))
+        return shape.model_validate_json(orjson.dumps({**arguments, **fixed}))
     except ValidationError as error:
         text = "; ".join(error_messages(error, "input"))
         raise InvalidRequest(f"The input does not fit: {text}.") from None

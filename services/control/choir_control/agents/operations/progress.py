@@ -99,7 +99,7 @@ class OperationProgress:
         """Yield the events after `after` until the end, and None after `quiet_s` seconds without
         one."""
         while True:
-            news = self._news
+            changed = self._news
             for event in [event for event in self._events if event.seq > after]:
                 after = event.seq
                 yield event
@@ -107,7 +107,7 @@ class OperationProgress:
                 return
             try:
                 async with asyncio.timeout(quiet_s):
-                    await news.wait()
+                    await changed.wait()
             except TimeoutError:
                 yield None
 

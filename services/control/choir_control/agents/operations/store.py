@@ -1,4 +1,4 @@
-"""Store of the table `operations`. Used by `OperationService`."""
+"""Store of the table `operations`."""
 
 from dataclasses import dataclass
 
@@ -77,7 +77,7 @@ class OperationStore:
 
     async def set_requester(self, operation_id: str, asker: Requester) -> bool:
         """Make a conversation receive the outcome; return False if the operation has ended already."""
-        found = await self._database.fetchval(
+        operation_row = await self._database.fetchval(
             """
             UPDATE choir_control.operations SET dm = $2, gateway = $3
             WHERE operation_id = $1 AND status = 'running' RETURNING operation_id
@@ -86,7 +86,7 @@ class OperationStore:
             asker.dm,
             asker.gateway,
         )
-        return found is not None
+        return operation_row is not None
 
     async def store_outcome(
         self,

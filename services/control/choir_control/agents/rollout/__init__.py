@@ -1,5 +1,5 @@
-"""Updates of agents to their newest image: build, update and update-all.
+"""Updates of agents to their newest image or configuration.
 
 What an image contains is decided by `choir_control.images`; stop and start belong to
-`choir_control.sessions`.
+`choir_control.agents.sessions`.
 """

@@ -1,7 +1,7 @@
 """Two-phase configuration changes: stage what config.json contains, then apply exactly that.
 
-`load` checks config.json and all repositories and stages both as one
-snapshot, or nothing. `apply` changes no repository; builds and updates do that.
+`load` checks config.json and all repositories and stages both as one snapshot, or nothing. `apply`
+changes no repository; builds and updates do that.
 
 `apply` is all or nothing because of its order. Steps that can fail and be undone come first (the
 sockets of new agents). Then one database row is the commit. Steps after the row cannot fail, or the

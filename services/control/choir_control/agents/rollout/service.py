@@ -1,8 +1,6 @@
-"""Start of builds and updates as operations. Called by the operator API and by chat commands.
+"""Builds and updates of agents as operations, and updates after an approved repository change.
 
-Rebuild and update an agent after a change of its repository, and wait for the result.
-
-Called by `run_operation` through `workshop`. After a crash it starts again: a second update does no harm.
+An update that a crash interrupted is started again: a second update does no harm.
 """
 
 import asyncio
@@ -24,6 +22,8 @@ from choir_control.agents.rollout.update import AgentUpdater
 from choir_control.configuration.current import ConfigService
 
 MAX_LINE_CHARS = 200
+UPDATE_TIMEOUT_S = 1_800.0
+POLL_INTERVAL_S = 0.5
 
 
 class UpdateService:
@@ -98,13 +98,13 @@ class _AgentProgress:
 def _render_card(agents: Sequence[str], outcomes: Sequence[AgentOutcome], now: str = "") -> str:
     """Return the card's text, one line per agent; `now` is the step of the first one without an outcome."""
     lines = [f"{len(outcomes)} of {len(agents)}"]
-    for one in outcomes:
-        mark = MARK_FAILED if one.outcome == "failed" else MARK_SUCCEEDED
-        lines.append(f"{mark} {_describe_outcome(one)[:MAX_LINE_CHARS]}")
+    for outcome in outcomes:
+        mark = MARK_FAILED if outcome.outcome == "failed" else MARK_SUCCEEDED
+        lines.append(f"{mark} {_describe_outcome(outcome)[:MAX_LINE_CHARS]}")
     for agent_id in agents[len(outcomes) :]:
-        what, now = now, ""
+        step, now = now, ""
         lines.append(
-            f"{MARK_RUNNING} {agent_id}: {what[:MAX_LINE_CHARS]}" if what else f"· {agent_id}"
+            f"{MARK_RUNNING} {agent_id}: {step[:MAX_LINE_CHARS]}" if step else f"· {agent_id}"
         )
     return "\n".join(lines)
 
@@ -119,22 +119,22 @@ def _make_report(progress: OperationProgress, *outcomes: AgentOutcome) -> Rollou
     return RolloutReport(agents=outcomes)
 
 
-def _describe_outcome(one: AgentOutcome) -> str:
-    version = f" ({one.image_version})" if one.image_version else ""
-    reason = f": {one.reason}" if one.reason else ""
-    return f"{one.agent_id} {one.outcome}{version}{reason}"
+def _describe_outcome(outcome: AgentOutcome) -> str:
+    version = f" ({outcome.image_version})" if outcome.image_version else ""
+    reason = f": {outcome.reason}" if outcome.reason else ""
+    return f"{outcome.agent_id} {outcome.outcome}{version}{reason}"
 
 
 def _judge(report: RolloutReport) -> RolloutReport:
     """Return a report without failures; raise OperationFailed with the report otherwise."""
-    failed = [f"{one.agent_id}: {one.reason}" for one in report.agents if one.outcome == "failed"]
+    failed = [
+        f"{outcome.agent_id}: {outcome.reason}"
+        for outcome in report.agents
+        if outcome.outcome == "failed"
+    ]
     if failed:
         raise OperationFailed("; ".join(failed), report)
     return report
-
-
-UPDATE_TIMEOUT_S = 1_800.0
-POLL_INTERVAL_S = 0.5
 
 
 class AgentRedeployer:
@@ -146,20 +146,20 @@ class AgentRedeployer:
 
     async def redeploy(self, agent_id: str) -> str:
         """Update an agent; return a text about the result. The commit stays in either case."""
-        again = f"Try `choirctl agent update {agent_id}`."
+        advice = f"Try `choirctl agent update {agent_id}`."
         try:
             async with asyncio.timeout(UPDATE_TIMEOUT_S):
-                ended = await self._wait(await self._start(agent_id))
+                operation = await self._wait(await self._start(agent_id))
         except TimeoutError:
-            return f"Its update has not ended in time. {again}"
+            return f"Its update has not ended in time. {advice}"
         # retried by the worker
         except Unavailable:
             raise
         except ChoirError as error:
-            return f"It was not updated: {error.message} {again}"
-        if ended.status == "succeeded":
-            return f"{agent_id} is updated ({ended.step or 'done'})."
-        return f"It was not updated: {ended.error or ended.status} {again}"
+            return f"It was not updated: {error.message} {advice}"
+        if operation.status == "succeeded":
+            return f"{agent_id} is updated ({operation.step or 'done'})."
+        return f"It was not updated: {operation.error or operation.status} {advice}"
 
     async def _start(self, agent_id: str) -> str:
         while True:

@@ -1,4 +1,4 @@
 """Agent runtimes: the port `AgentRuntime`, with one adapter per deployment.
 
-Used by `choir_control.sessions`, which is independent of the adapter in use.
+The session lifecycle uses only the port.
 """

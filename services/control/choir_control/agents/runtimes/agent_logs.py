@@ -1,7 +1,7 @@
 """Agent logs in `$CHOIR_HOME/logs`: everything an agent writes to its output.
 
-Used by both adapters. Each line gets the agent's name and session and is cleaned by control's redactor. The
-read rate is limited, so that an agent with runaway output blocks only itself.
+Each line gets the agent's name and session and is cleaned by control's redactor. The read rate is
+limited, so that an agent with runaway output blocks only itself.
 """
 
 from pathlib import Path

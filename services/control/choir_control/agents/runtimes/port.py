@@ -1,7 +1,6 @@
 """The port `AgentRuntime`: start, stop and list agents, and report every exit.
 
-Used by `choir_control.sessions`; implemented by `process` (confined child processes) and `docker` (hardened
-containers).
+Implemented by `process` (confined child processes) and `docker` (hardened containers).
 """
 
 from collections.abc import AsyncIterator

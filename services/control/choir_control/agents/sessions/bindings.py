@@ -84,15 +84,17 @@ def require_known_name(kind: str, name: str, known: Collection[str]) -> None:
 
 def find_contradictions(request: StartAgent, bindings: ResourceBindings) -> list[str]:
     """Return the bindings that contradict the request and that cannot be changed."""
-    asked = request.model_dump(exclude_none=True)
+    requested = request.model_dump(exclude_none=True)
     for field in OVERRIDABLE_FIELDS:
-        if asked.get(field):
-            del asked[field]
-    had = bindings.model_dump()
+        if requested.get(field):
+            del requested[field]
+    current = bindings.model_dump()
     return [
-        f"{field} {had[field] or 'none'}" for field in asked if asked[field] != (had[field] or "")
+        f"{field} {current[field] or 'none'}"
+        for field in requested
+        if requested[field] != (current[field] or "")
     ]
 
 
-def _value_or_default(asked: str | None, default: str | None) -> str | None:
-    return default if asked is None else asked or None
+def _value_or_default(requested: str | None, default: str | None) -> str | None:
+    return default if requested is None else requested or None

@@ -140,13 +140,13 @@ class SessionCloser:
         self, standing: ClosingSnapshot, status: SessionStatus
     ) -> tuple[Event, SessionAbandoned]:
         session = standing.session
-        words = SessionAbandoned(
+        payload = SessionAbandoned(
             dm=session.bindings.dm,
             text=_text(session, status, len(standing.unanswered)),
             answers=standing.unanswered,
         )
         now = self._clock.now()
-        return link_event(session.head, session.session_id, "control", words, now), words
+        return link_event(session.head, session.session_id, "control", payload, now), payload
 
 
 def _suspended(session: SessionRow, reason: str) -> str | None:
@@ -164,17 +164,17 @@ def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
     messages = "Your message" if count == 1 else f"Your last {count} messages"
     name = session.agent_id
     start = f"start it again (/start {name}, or choirctl agent start {name})"
-    again = f"{start} and ask once more"
+    advice = f"{start} and ask once more"
     if status == "abandoned":
         crashes = max(session.crashes, session.idle_crashes) + 1
-        gone = (
+        crash_text = (
             f"{session.agent_id} crashed {crashes} times in a row without finishing, so I have stopped "
             "trying."
         )
         if not count:
-            return f"{gone} No message waits for an answer; to go on, {start}."
-        return f"{gone} {messages} will not be answered; {again}."
+            return f"{crash_text} No message waits for an answer; to go on, {start}."
+        return f"{crash_text} {messages} will not be answered; {advice}."
     return (
         f"{session.agent_id} was stopped before it was done. {messages} will not be answered; "
-        f"{again}."
+        f"{advice}."
     )

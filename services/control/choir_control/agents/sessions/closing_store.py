@@ -1,7 +1,4 @@
-"""Statement that ends a session: token, leases, signals, messages and the notice to the user.
-
-Called by `SessionCloser`, which computes the event for users whose messages have no reply.
-"""
+"""Statement that ends a session: token, leases, signals, messages and the notice to the user."""
 
 from dataclasses import dataclass
 
@@ -100,8 +97,8 @@ class ClosingStore:
         `farewell` is the event, with its message to the user, that control appends under a fresh epoch.
         """
         session = standing.session
-        event, words = final_event or (None, None)
-        found = await self._database.fetchval(
+        event, payload = final_event or (None, None)
+        ended = await self._database.fetchval(
             _END,
             session.session_id,
             session.epoch,
@@ -115,7 +112,7 @@ class ClosingStore:
             event.type if event else None,
             orjson.dumps(event.payload, option=orjson.OPT_SORT_KEYS).decode() if event else None,
             event.at if event else None,
-            list(words.answers) if words else [],
-            words.text if words else None,
+            list(payload.answers) if payload else [],
+            payload.text if payload else None,
         )
-        return bool(found)
+        return bool(ended)

@@ -99,15 +99,15 @@ class ConfigVersionTracker:
 
     async def warn(self, after: Config) -> list[str]:
         """Return warnings about running agents that use something this configuration no longer has."""
-        found: list[str] = []
+        warnings: list[str] = []
         for session in await self._store.list_live():
             if session.agent_id not in after.agents:
-                found.append(f"agent {session.agent_id} runs and would be {GONE}")
+                warnings.append(f"agent {session.agent_id} runs and would be {GONE}")
             for kind, name in _missing(after, session.bindings):
-                found.append(
+                warnings.append(
                     f"agent {session.agent_id} is using the {kind} {name!r}, which would be gone"
                 )
-        return found
+        return warnings
 
     async def report(self) -> ConfigProgress:
         """Return which agents and gateway have applied the version in force."""
@@ -144,8 +144,8 @@ class ConfigVersionTracker:
             return ConfigPartStatus(
                 name="gateway", state="failed", version=has, detail=f"{failure}; it is tried again"
             )
-        words = "it has not asked for its channels yet" if has is None else ""
-        return ConfigPartStatus(name="gateway", state="waiting", version=has, detail=words)
+        detail = "it has not asked for its channels yet" if has is None else ""
+        return ConfigPartStatus(name="gateway", state="waiting", version=has, detail=detail)
 
 
 def _row(session: SessionRow, state: PartState, has: int | None, detail: str) -> ConfigPartStatus:

@@ -1,8 +1,6 @@
 """Crash handling: end the epoch and decide whether the session is resumed or abandoned.
 
-Called by `CrashRecovery` for exits and silence, by `SessionStarter` for a failed launch, and by the RPC
-endpoint for an
-agent that ends itself without a stop request. `CrashRecovery` resumes the sessions that are due.
+`CrashRecovery` detects crashes and resumes the sessions that are due.
 """
 
 from datetime import timedelta
@@ -101,8 +99,8 @@ class CrashHandler:
             await self.handle_failed_start(session, why)
             return
         self._failed_starts.add(session.session_id)
-        again = START_RETRY if self._resumes(session) else None
-        await self._store.mark_crashed(session, counts=False, resume_in=again)
+        resume_in = START_RETRY if self._resumes(session) else None
+        await self._store.mark_crashed(session, counts=False, resume_in=resume_in)
         log.warning("agent died at its start", agent=session.agent_id, why=why)
         self._closer.announce(session.session_id)
 
@@ -113,14 +111,16 @@ class CrashHandler:
         """
         if session.status == "starting":
             await self._store.mark_crashed(session, counts=False, resume_in=None)
-        again = LAUNCH_RETRY if self._resumes(session) else None
-        words = (
+        resume_in = LAUNCH_RETRY if self._resumes(session) else None
+        notice = (
             f"{session.agent_id} cannot be started: {why} Your messages are kept; it goes on once that "
             "is mended."
         )
-        dm = await self._store.postpone_and_notify(session.session_id, why, words, again)
-        tell = log.error if dm is not None else log.info
-        tell("agent cannot be started", agent=session.agent_id, session=session.session_id, why=why)
+        dm = await self._store.postpone_and_notify(session.session_id, why, notice, resume_in)
+        write_log = log.error if dm is not None else log.info
+        write_log(
+            "agent cannot be started", agent=session.agent_id, session=session.session_id, why=why
+        )
         self._closer.announce(session.session_id)
         if dm is not None:
             self._closer.deliver(dm)

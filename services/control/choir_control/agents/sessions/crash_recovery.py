@@ -1,6 +1,6 @@
 """Crash detection and recovery: process exits, missed heartbeats and sessions due to be resumed.
 
-One task follows process exits; another sweeps every second, or when woken. Run by `app`.
+One task follows process exits; another sweeps every second, or when woken.
 """
 
 import asyncio

@@ -80,15 +80,15 @@ class LaunchImageResolver:
         image = wanted.image
         if image is None:
             return
-        again = f"Run `choirctl agent update {agent_id}`, or `agent build` and `agent start`."
+        advice = f"Run `choirctl agent update {agent_id}`, or `agent build` and `agent start`."
         if image.kind != self._builder.kind:
             raise Conflict(
                 f"The image of {agent_id} was built for the {image.kind} runtime, and this is the "
-                f"{self._builder.kind} runtime. {again}"
+                f"{self._builder.kind} runtime. {advice}"
             )
         fault = await self._builder.find_drift(image)
         if fault is not None:
-            raise Conflict(f"The image of {agent_id} is not what was built: {fault}. {again}")
+            raise Conflict(f"The image of {agent_id} is not what was built: {fault}. {advice}")
 
     def remember(self, agent_id: str, image: SessionImage | None) -> None:
         """Record the image version of a running or unfinished session, so that cleanup keeps it."""
@@ -104,8 +104,8 @@ class LaunchImageResolver:
         self.remember(agent_id, wanted)
         image = wanted.image
         if image is None:
-            plain = await asyncio.to_thread(write_identity_files, self._home, agent_id, "")
-            return LaunchImage(plain)
+            identity_dir = await asyncio.to_thread(write_identity_files, self._home, agent_id, "")
+            return LaunchImage(identity_dir)
         if image.kind == "docker":
             return LaunchImage(self._home / "images" / agent_id, image.place, image.version)
         return LaunchImage(Path(image.place), version=image.version)

@@ -1,9 +1,7 @@
 """Liveness of running sessions, measured with the monotonic clock (GUARANTEES R8, R9).
 
-Heartbeats are recorded by the RPC endpoint; `CrashRecovery` reads the silence and `CrashHandler` the age of
-an epoch.
-Wall clocks are not used: setting one forward would end every epoch, and setting it back would end none. The
-state is in memory only, because every epoch is ended when control restarts.
+Wall clocks are not used: setting one forward would end every epoch, and setting it back would end
+none. The state is in memory only, because every epoch is ended when control restarts.
 """
 
 import contextlib

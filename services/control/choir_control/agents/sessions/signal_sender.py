@@ -1,6 +1,6 @@
 """Signals to running sessions: injections, cancellations, compactions and shutdowns.
 
-Called by the operator API and by `SessionStopper`. `signals.follow` delivers the signals to the agent.
+`SignalStreams` delivers them to the agent.
 """
 
 from choir_common.errors import Conflict

@@ -1,6 +1,6 @@
 """Startup of control: end stale epochs, then start the agents that should run.
 
-Called once by `app`, before the endpoints open. Crashed sessions are resumed later by `CrashRecovery`.
+It runs before the endpoints open. Crashed sessions are resumed later by `CrashRecovery`.
 """
 
 import structlog

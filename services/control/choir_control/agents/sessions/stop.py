@@ -1,9 +1,7 @@
-"""Orderly stop of agents. Called by the operator API and, for TERMINATE_SELF, by the RPC endpoint.
+"""Orderly stop of one agent, and of all agents before choird itself stops.
 
-Orderly stop of every agent within the shutdown deadline, before choird itself stops.
-
-Called by `app` while the endpoints are still open: the agents write their summaries and send their last
-events through them. `StartupRecovery` starts the same agents again.
+The endpoints are still open then: the agents write their summaries and send their last events
+through them. `StartupRecovery` starts the same agents again.
 """
 
 import asyncio
@@ -156,8 +154,8 @@ class AgentShutdown:
         finally:
             # read before the cancellation, which also completes it
             done = stopping.done()
-            for each in (stopping, hurried):
-                each.cancel()
+            for task in (stopping, hurried):
+                task.cancel()
             await asyncio.gather(stopping, hurried, return_exceptions=True)
         log.info("agents have stopped" if done else "agents are left", agents=names)
 

@@ -90,8 +90,8 @@ class SessionStore:
 
         Raises Conflict when the agent has an unfinished session or a resource is leased.
         """
-        async with self._database.transaction() as held:
-            record = await held.fetchrow(
+        async with self._database.transaction() as connection:
+            record = await connection.fetchrow(
                 f"""
                 INSERT INTO choir_control.sessions
                     (session_id, agent_id, status, epoch, token_sha256, head_hash, workspace,
@@ -118,8 +118,8 @@ class SessionStore:
             )
             if record is None:
                 raise Conflict(f"{agent_id} already has a session that is not over.")
-            await _insert_epoch(held, session_id, 1, token)
-            await acquire_leases(held, session_id, agent_id, resources)
+            await _insert_epoch(connection, session_id, 1, token)
+            await acquire_leases(connection, session_id, agent_id, resources)
         return session_from_record(record)
 
     async def begin_epoch(
@@ -134,8 +134,8 @@ class SessionStore:
 
         Raises Conflict when one of its resources is leased to another agent.
         """
-        async with self._database.transaction() as held:
-            record = await held.fetchrow(
+        async with self._database.transaction() as connection:
+            record = await connection.fetchrow(
                 f"""
                 UPDATE choir_control.sessions SET
                     status = 'starting', epoch = epoch + 1, token_sha256 = $3, gateway = $4,
@@ -156,8 +156,8 @@ class SessionStore:
             if record is None:
                 return None
             row = session_from_record(record)
-            await _insert_epoch(held, row.session_id, row.epoch, token)
-            await acquire_leases(held, row.session_id, row.agent_id, resources)
+            await _insert_epoch(connection, row.session_id, row.epoch, token)
+            await acquire_leases(connection, row.session_id, row.agent_id, resources)
         return row
 
     async def mark_crashed(
@@ -173,7 +173,7 @@ class SessionStore:
         With `resume_in` None the session is only resumed by a start. `counts` adds this crash to the
         counters, and `afresh` resets them first. Returns False if the epoch was over already.
         """
-        found = await self._database.fetchval(
+        ended = await self._database.fetchval(
             """
             WITH ended AS (
                 UPDATE choir_control.sessions SET
@@ -195,22 +195,22 @@ class SessionStore:
             resume_in,
             reset_counters,
         )
-        return bool(found)
+        return bool(ended)
 
-    async def suspend(self, session_id: str, reason: str, words: str | None = None) -> bool:
+    async def suspend(self, session_id: str, reason: str, notice: str | None = None) -> bool:
         """End an epoch but not its session: the next start of the agent resumes its open work.
 
-        `words` are a notice for its conversation, stored in the same transaction.
+        `notice` is a text for its conversation, stored in the same transaction.
         """
-        async with self._database.transaction() as held:
-            if words is not None:
+        async with self._database.transaction() as connection:
+            if notice is not None:
                 # `say` locks a conversation before its session, so the update must not come first
-                await held.execute(
+                await connection.execute(
                     "SELECT pg_advisory_xact_lock(hashtextextended('words in ' || dm, 0)) "
                     "FROM choir_control.sessions WHERE session_id = $1",
                     session_id,
                 )
-            ended = await held.fetchrow(
+            ended = await connection.fetchrow(
                 """
                 WITH ended AS (
                     UPDATE choir_control.sessions SET
@@ -227,21 +227,21 @@ class SessionStore:
                 session_id,
                 reason.replace("\x00", "")[:1000],
             )
-            if ended is not None and words is not None:
-                await held.fetchval(
-                    "SELECT choir_control.say($1, $2, $3)", ended["dm"], ended["gateway"], words
+            if ended is not None and notice is not None:
+                await connection.fetchval(
+                    "SELECT choir_control.say($1, $2, $3)", ended["dm"], ended["gateway"], notice
                 )
         return ended is not None
 
     async def set_image(self, session_id: str, image: SessionImage) -> bool:
         """Change the image of a suspended session; return False if it is not suspended any more."""
-        found = await self._database.fetchval(
+        updated = await self._database.fetchval(
             "UPDATE choir_control.sessions SET image = $2::jsonb "
             "WHERE session_id = $1 AND status = 'crashed' AND end_reason IS NOT NULL RETURNING true",
             session_id,
             _IMAGE.dump_json(image).decode(),
         )
-        return bool(found)
+        return bool(updated)
 
     async def reset_crash_counters(self, session_id: str) -> None:
         """Reset the crash counters of a crashed session, because a user asked for another attempt."""
@@ -267,8 +267,8 @@ class SessionStore:
 
         Returns the DM that `words` were queued for, or None if the user was notified before.
         """
-        async with self._database.transaction() as held:
-            told = await held.fetchrow(
+        async with self._database.transaction() as connection:
+            row = await connection.fetchrow(
                 """
                 UPDATE choir_control.sessions AS s
                 SET resume_at = clock_timestamp() + $2::interval, blocked = $3
@@ -282,12 +282,12 @@ class SessionStore:
                 by,
                 why.replace("\x00", "")[:1000],
             )
-            if told is None or told["blocked"] is not None:
+            if row is None or row["blocked"] is not None:
                 return None
-            await held.fetchval(
-                "SELECT choir_control.say($1, $2, $3)", told["dm"], told["gateway"], text
+            await connection.fetchval(
+                "SELECT choir_control.say($1, $2, $3)", row["dm"], row["gateway"], text
             )
-        return str(told["dm"])
+        return str(row["dm"])
 
     async def mark_connected(self, session_id: str, epoch: int) -> SessionRow | None:
         """Mark the agent of this epoch as connected; return None if the epoch is over."""
@@ -400,12 +400,12 @@ class SessionStore:
 
 
 async def _insert_epoch(
-    held: Connection,
+    connection: Connection,
     session_id: str,
     epoch: int,
     token: LeaseToken,
 ) -> None:
-    await held.execute(
+    await connection.execute(
         "INSERT INTO choir_control.session_epochs (session_id, epoch, token_sha256) "
         "VALUES ($1, $2, $3)",
         session_id,

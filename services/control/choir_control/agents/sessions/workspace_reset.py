@@ -20,7 +20,11 @@ from choir_control.agents.sessions.stop import SessionStopper
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import LeaseStore
 from choir_control.workspaces.deletion import DeletionResult, delete_contents
-from choir_control.workspaces.directory import check_may_be_emptied, measure_workspace
+from choir_control.workspaces.directory import (
+    WorkspaceSize,
+    check_may_be_emptied,
+    measure_workspace,
+)
 
 log = structlog.get_logger("choir.sessions")
 
@@ -52,31 +56,33 @@ class WorkspaceService:
 
     async def all(self) -> list[WorkspaceView]:
         """Return every workspace by name, with the agent that uses it and its size."""
-        held = await self._leases.holders("workspace:")
-        found = []
+        holders = await self._leases.holders("workspace:")
+        views = []
         for name, workspace in sorted(self._configuration.current.config.workspaces.items()):
-            counted = await asyncio.to_thread(measure_workspace, Path(workspace.path), MEASURE_S)
-            holder = held.get(f"workspace:{name}")
-            found.append(
+            usage = await asyncio.to_thread(measure_workspace, Path(workspace.path), MEASURE_S)
+            holder = holders.get(f"workspace:{name}")
+            views.append(
                 WorkspaceView(
                     name=name,
                     path=workspace.path,
                     agent_id=holder.agent_id if holder and holder.session_id else None,
                     session_id=holder.session_id if holder else None,
-                    exists=counted.exists,
-                    files=counted.files,
-                    size=counted.size,
-                    complete=counted.complete,
+                    exists=usage.exists,
+                    files=usage.files,
+                    size=usage.size,
+                    complete=usage.complete,
                 )
             )
-        return found
+        return views
 
     async def one(self, name: str) -> WorkspaceView:
         """Return a workspace that may be reset; raises the same errors as `reset` for its name."""
         await self._root(name)
         return next(view for view in await self.all() if view.name == name)
 
-    async def reset(self, name: str, asked: ResetWorkspace, asker: Requester | None = None) -> str:
+    async def reset(
+        self, name: str, request: ResetWorkspace, asker: Requester | None = None
+    ) -> str:
         """Start to delete everything in a workspace; return the operation's id.
 
         The conversation `asker`, if any, is notified of the end.
@@ -87,13 +93,13 @@ class WorkspaceService:
         """
         # checked before the operation, so that the request itself fails with a clear error
         root = await self._root(name)
-        if asked.confirm != name:
+        if request.confirm != name:
             raise InvalidRequest(
                 f"To delete everything in {root}, confirm with the workspace's name, {name!r}."
             )
 
         async def work(progress: OperationProgress) -> WorkspaceReset:
-            done = await self._reset(name, root, asked.restart, progress)
+            done = await self._reset(name, root, request.restart, progress)
             if done.stopped:
                 progress.outcome = f"{progress.at}. {done.stopped} was stopped for it."
             return _raise_if_incomplete(done)
@@ -147,29 +153,37 @@ class WorkspaceService:
         raise Conflict(f"{resource} is taken again and again; stop the agents that want it first.")
 
 
+class _DeletionReport:
+    """Reporter of a deletion's progress to the operation, from the deletion's thread."""
+
+    def __init__(self, progress: OperationProgress, usage: WorkspaceSize) -> None:
+        self._progress = progress
+        self._usage = usage
+        self._loop = asyncio.get_running_loop()
+
+    def note_removed(self, count: int) -> None:
+        self._loop.call_soon_threadsafe(self.report, count)
+
+    def report(self, count: int) -> None:
+        usage = self._usage
+        total = f"{usage.entries:,}{'' if usage.complete else ' or more'}"
+        share = min(1.0, count / max(usage.entries, 1)) if usage.complete else None
+        self._progress.progress(f"{count:,} of {total} entries deleted", share)
+
+
 async def _empty(root: Path, progress: OperationProgress) -> DeletionResult:
     """Empty a directory in a thread, and report progress after every thousand entries."""
-    held = await asyncio.to_thread(measure_workspace, root, MEASURE_S)
-    about = f"{held.entries:,}{'' if held.complete else ' or more'}"
-    loop = asyncio.get_running_loop()
-
-    def say(removed: int) -> None:
-        share = min(1.0, removed / max(held.entries, 1)) if held.complete else None
-        progress.progress(f"{removed:,} of {about} entries deleted", share)
-
-    say(0)
-
-    def tell(removed: int) -> None:
-        loop.call_soon_threadsafe(say, removed)
-
+    usage = await asyncio.to_thread(measure_workspace, root, MEASURE_S)
+    listener = _DeletionReport(progress, usage)
+    listener.report(0)
     try:
-        done = await asyncio.to_thread(delete_contents, root, tell)
+        result = await asyncio.to_thread(delete_contents, root, listener)
     except FileNotFoundError:
-        done = DeletionResult()
+        result = DeletionResult()
     except OSError as error:
         raise Unavailable(f"{root} cannot be opened: {error.strerror}.") from error
-    say(done.removed)
-    return done
+    listener.report(result.removed)
+    return result
 
 
 def _raise_if_incomplete(done: WorkspaceReset) -> WorkspaceReset:

@@ -1,8 +1,8 @@
 """Delivery of the bots' tokens to the gateway's HTTP endpoint; they never travel over NATS.
 
-The gateway reports its token version whenever it reads its channels. If that is not
-the version in force, control sends the tokens of its bots, and nothing else. A gateway that
-restarted or missed a change therefore has them after its next poll.
+The gateway reports its token version whenever it reads its channels. If that is not the version in
+force, control sends the tokens of its bots, and nothing else. A gateway that restarted or missed a
+change therefore has them after its next poll.
 """
 
 import asyncio

@@ -41,11 +41,11 @@ def find_content_faults(tree: RepositoryTree, *, can_compile: bool) -> list[str]
 
 def read_manifests(tree: RepositoryTree) -> dict[str, ToolManifestFile]:
     """Return the valid manifests, by the stem of their file name."""
-    found = {}
+    manifests = {}
     for path in _files(tree, "tools"):
         if isinstance(manifest := _manifest(tree, path), ToolManifestFile):
-            found[PurePosixPath(path).stem] = manifest
-    return found
+            manifests[PurePosixPath(path).stem] = manifest
+    return manifests
 
 
 def _files(tree: RepositoryTree, folder: str) -> list[str]:
@@ -105,11 +105,11 @@ def _program_fault(
     program = _program(stem, manifest.runtime.exec_path)
     if program is None:
         return "leads out of the tools"
-    there = tree.files.get(program)
-    if there is not None:
+    entry = tree.files.get(program)
+    if entry is not None:
         return (
             None
-            if there.executable
+            if entry.executable
             else f"{program} is not executable (git update-index --chmod=+x)"
         )
     has_source = any(name.startswith(f"tools/{stem}/") for name in tree.files)
@@ -127,16 +127,16 @@ def _program(stem: str, exec_path: str | None) -> str | None:
     """Return the path of a tool's program in the repository, or None if it is outside of `tools`."""
     if exec_path is None:
         return f"tools/{stem}"
-    given = PurePosixPath(exec_path)
-    if given.is_absolute():
+    path = PurePosixPath(exec_path)
+    if path.is_absolute():
         if (
-            not given.is_relative_to(IMAGE_TOOLS_DIR)
-            or len(given.relative_to(IMAGE_TOOLS_DIR).parts) < 2
+            not path.is_relative_to(IMAGE_TOOLS_DIR)
+            or len(path.relative_to(IMAGE_TOOLS_DIR).parts) < 2
         ):
             return None
         # without the first part, which is `global` or `agent` in the image
-        given = PurePosixPath(*given.relative_to(IMAGE_TOOLS_DIR).parts[1:])
-    return None if ".." in given.parts else f"tools/{given}"
+        path = PurePosixPath(*path.relative_to(IMAGE_TOOLS_DIR).parts[1:])
+    return None if ".." in path.parts else f"tools/{path}"
 
 
 def _skill_faults(tree: RepositoryTree) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Syntax checks of a Dockerfile without an engine. Pure.
 
-Called by `contents`. Only the syntax is checked; whether a command works shows in the build.
+Only the syntax is checked; whether a command works shows in the build.
 """
 
 import re
@@ -53,16 +53,16 @@ def find_dockerfile_fault(text: str) -> str | None:
     """Return the first fault of a Dockerfile with its line, or None for a valid one."""
     began = False
     try:
-        for found in _instructions(text):
-            if found.name not in INSTRUCTIONS:
-                return f"line {found.line}: {found.name[:40]!r} is no instruction of a Dockerfile"
-            if refused := _refused(found):
-                return f"line {found.line}: {refused}"
-            if not found.arguments:
-                return f"line {found.line}: {found.name} says nothing"
-            began = began or found.name == "FROM"
-            if not began and found.name != "ARG":
-                return f"line {found.line}: must begin with FROM, not {found.name}"
+        for instruction in _instructions(text):
+            if instruction.name not in INSTRUCTIONS:
+                return f"line {instruction.line}: {instruction.name[:40]!r} is no instruction of a Dockerfile"
+            if refused := _refused(instruction):
+                return f"line {instruction.line}: {refused}"
+            if not instruction.arguments:
+                return f"line {instruction.line}: {instruction.name} says nothing"
+            began = began or instruction.name == "FROM"
+            if not began and instruction.name != "ARG":
+                return f"line {instruction.line}: must begin with FROM, not {instruction.name}"
     except _UnexpectedEnd as error:
         return str(error)
     return None if began else "must begin with FROM: there is no image it starts from"
@@ -70,8 +70,15 @@ def find_dockerfile_fault(text: str) -> str | None:
 
 def list_image_changes(text: str) -> list[str]:
     """Return the instructions of a valid Dockerfile that change the image, each with its line."""
-    found = [each for each in _instructions(text) if each.name in IMAGE_CHANGING_INSTRUCTIONS]
-    return [f"line {each.line}: {each.name} {_short(each.arguments)}" for each in found]
+    instructions = [
+        instruction
+        for instruction in _instructions(text)
+        if instruction.name in IMAGE_CHANGING_INSTRUCTIONS
+    ]
+    return [
+        f"line {instruction.line}: {instruction.name} {_short(instruction.arguments)}"
+        for instruction in instructions
+    ]
 
 
 def _short(rest: str) -> str:
@@ -79,22 +86,22 @@ def _short(rest: str) -> str:
     return flat if len(flat) <= MAX_SHOWN_CHARS else f"{flat[:MAX_SHOWN_CHARS]}…"
 
 
-def _refused(found: Instruction) -> str | None:
+def _refused(instruction: Instruction) -> str | None:
     """Return why a valid instruction is refused, or None.
 
     ADD is refused because the engine itself would fetch its sources, with access to the host's own
     services. Heredocs are refused because the engine's classic builder would parse their lines as
     instructions.
     """
-    words = [found.name]
+    names = [instruction.name]
     # ONBUILD wraps an instruction, which is checked as well
-    if found.name == "ONBUILD":
-        words.append(found.arguments.partition(" ")[0].upper())
-    if "ADD" in words:
+    if instruction.name == "ONBUILD":
+        names.append(instruction.arguments.partition(" ")[0].upper())
+    if "ADD" in names:
         return "ADD may fetch from where no build may reach: write COPY, or RUN with curl or tar"
-    if "VOLUME" in words:
+    if "VOLUME" in names:
         return "VOLUME: an agent can write to /workspace and /tmp alone"
-    if found.name in HEREDOC_INSTRUCTIONS and _HEREDOC.search(found.arguments):
+    if instruction.name in HEREDOC_INSTRUCTIONS and _HEREDOC.search(instruction.arguments):
         return "a text begun with << is BuildKit's: write it into a file, and COPY that"
     return None
 

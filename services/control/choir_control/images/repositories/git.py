@@ -1,7 +1,7 @@
 """Hardened git runner: every feature that lets a repository affect this host is disabled.
 
-Called by `mirrors`, `tree` and `folder`. No configuration but ours, no hooks, filters, submodules or
-prompts, one protocol per run, and limits on time, memory, disk and output.
+No configuration but ours, no hooks, filters, submodules or prompts, one protocol per run, and limits
+on time, memory, disk and output.
 """
 
 import asyncio
@@ -111,10 +111,10 @@ class Git:
         self, directory: Path, *arguments: str, settings: tuple[str, ...] = ()
     ) -> list[str]:
         """Return the command line for a bare repository; `settings` are added to the default ones."""
-        words = [word for setting in (*GIT_SETTINGS, *settings) for word in ("-c", setting)]
+        options = [option for setting in (*GIT_SETTINGS, *settings) for option in ("-c", setting)]
         return [
             "/bin/sh", "-c", LIMIT_SCRIPT, "git",
-            "git", "--no-pager", f"--git-dir={directory}", *words, *arguments,
+            "git", "--no-pager", f"--git-dir={directory}", *options, *arguments,
         ]  # fmt: skip
 
     async def run(
@@ -142,11 +142,11 @@ class Git:
             }
             command = self.command(directory, *arguments, settings=lent.settings)
             call = GitCommand(command, environment, cwd, lent.descriptors)
-            code, said, complaint = await self._run(call, arguments[0], timeout_s, most)
+            code, output, complaint = await self._run(call, arguments[0], timeout_s, most)
         if code != 0:
             hint = f" {lent.refusal}" if lent.refusal else self._hint(complaint)
             raise Unavailable(f"git {arguments[0]} failed: {_words(complaint, code)}{hint}")
-        return said
+        return output
 
     async def _run(
         self,
@@ -166,7 +166,7 @@ class Git:
             raise Unavailable(f"Cannot run git: {error}. Is it installed?") from error
         try:
             async with asyncio.timeout(within_s):
-                said, complaint = await asyncio.gather(
+                output, complaint = await asyncio.gather(
                     _read(process.stdout, most), _read(process.stderr, MAX_OUTPUT_BYTES)
                 )
                 code = await process.wait()
@@ -174,7 +174,7 @@ class Git:
             raise DeadlineExceeded(f"git {name} took longer than {within_s:g} s.") from None
         finally:
             await _end(process)
-        return code, said, complaint
+        return code, output, complaint
 
     def _hint(self, complaint: bytes) -> str:
         """Return advice for an unknown host key, or an empty text."""
@@ -188,12 +188,12 @@ class Git:
 
 
 async def _read(stream: asyncio.StreamReader | None, max_output_bytes: int) -> bytes:
-    found = bytearray()
+    output = bytearray()
     while stream is not None and (chunk := await stream.read(1 << 16)):
-        found += chunk
-        if len(found) > max_output_bytes:
+        output += chunk
+        if len(output) > max_output_bytes:
             raise TooLarge(f"git said more than {max_output_bytes} bytes.")
-    return bytes(found)
+    return bytes(output)
 
 
 async def _start(

@@ -1,12 +1,9 @@
 """Bare mirrors of the repositories below `$CHOIR_HOME/repos`.
 
-Called by `images` and when the configuration is loaded. When a fetch fails, the last commit stays
-usable and is returned with a warning. `tree` reads the files.
-
-Commit an agent's folder to its mirror, so that it passes the same checks as a repository.
-
-Called by `mirrors`. The commit has no parent and a fixed author and time: equal files give an equal
-commit, so an image built from them stays up to date.
+When a fetch fails, the last commit stays usable and is returned with a warning. An agent's folder is
+committed to its mirror, so that it passes the same checks as a repository. The commit has no parent
+and a fixed author and time: equal files give an equal commit, and the image built from them stays up
+to date.
 """
 
 import asyncio
@@ -37,6 +34,16 @@ COMMIT_ENVIRONMENT = {
     "GIT_COMMITTER_EMAIL": ADDRESS,
     "GIT_COMMITTER_DATE": COMMIT_TIME,
 }
+log = structlog.get_logger("choir.repos")
+COMMIT_CHARS = 12
+# T: the executable bit changed
+CHANGE_KINDS: Mapping[str, ChangeKind] = {
+    "A": "added",
+    "D": "removed",
+    "M": "changed",
+    "T": "changed",
+}
+TEMPORARY_FILES = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_objdir-*")
 
 
 async def commit_folder(
@@ -48,30 +55,17 @@ async def commit_folder(
     Raises Unavailable, DeadlineExceeded.
     """
     folder, index = Path(source.url), directory / INDEX_FILE
-    there = [name for name in FOLDER_CONTENTS if (folder / name).is_dir()]
+    names = [name for name in FOLDER_CONTENTS if (folder / name).is_dir()]
     # an index of an earlier run would keep files that were deleted since
     index.unlink(missing_ok=True)
     more = {**COMMIT_ENVIRONMENT, "GIT_INDEX_FILE": str(index)}
     at = {"GIT_WORK_TREE": str(folder)}
-    add = ("add", "--force", "--all", "--", *there)
+    add = ("add", "--force", "--all", "--", *names)
     await git.run(directory, *add, extra_environment=more | at, cwd=folder, timeout_s=within_s)
     tree = await git.run(directory, "write-tree", extra_environment=more)
-    words = ("commit-tree", "--no-gpg-sign", "-m", "The folder", tree.decode().strip())
-    commit = await git.run(directory, *words, extra_environment=more)
+    arguments = ("commit-tree", "--no-gpg-sign", "-m", "The folder", tree.decode().strip())
+    commit = await git.run(directory, *arguments, extra_environment=more)
     await git.run(directory, "update-ref", source.local_ref, commit.decode().strip())
-
-
-log = structlog.get_logger("choir.repos")
-
-COMMIT_CHARS = 12
-# T: the executable bit changed
-CHANGE_KINDS: Mapping[str, ChangeKind] = {
-    "A": "added",
-    "D": "removed",
-    "M": "changed",
-    "T": "changed",
-}
-TEMPORARY_FILES = ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_objdir-*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +157,10 @@ class Mirrors:
             )
         except ChoirError:
             return None
-        words = _texts(listed)
+        fields = _texts(listed)
         return [
             RepoFile(path=path, kind=CHANGE_KINDS[kind[0]])
-            for kind, path in zip(words[::2], words[1::2], strict=True)
+            for kind, path in zip(fields[::2], fields[1::2], strict=True)
         ]
 
     async def _update(self, source: RepositorySource, within_s: float) -> None:
@@ -197,8 +191,8 @@ class Mirrors:
     async def _known(self, source: RepositorySource) -> str | None:
         directory, name = self.directory_of(source.owner), f"{source.local_ref}^{{commit}}"
         try:
-            found = await self._git.run(directory, "rev-parse", "--verify", "--quiet", name)
-            commit = found.decode().strip()
+            output = await self._git.run(directory, "rev-parse", "--verify", "--quiet", name)
+            commit = output.decode().strip()
             # a commit with missing files is not usable
             await self._git.run(directory, "ls-tree", "-r", "--full-tree", commit)
         except ChoirError:

@@ -1,7 +1,4 @@
-"""Parsed repository addresses; refuses those that git could interpret in another way. Pure.
-
-Called by `mirrors`; a source is created from a `RepoConfig`.
-"""
+"""Parsed repository addresses; refuses those that git could interpret in another way. Pure."""
 
 import hashlib
 import re

@@ -1,7 +1,7 @@
-"""Fetch and check every repository of a configuration.
+"""Fetch and check of every repository of a configuration, before it is staged.
 
-Called by `configuration.staging` before anything is staged. A failed fetch is a warning: the last
-commit is used and flagged as stale. Invalid contents are a fault, and then nothing is staged.
+A failed fetch is a warning: the last commit is used and flagged as stale. Invalid contents are a
+fault, and then nothing is staged.
 """
 
 import asyncio
@@ -90,15 +90,15 @@ class RepositorySurveyor:
             time.monotonic() + TOTAL_TIMEOUT_S,
         )
         async with asyncio.TaskGroup() as tasks:
-            looks = [tasks.create_task(self._look(one, turns, give_up)) for one in sources]
-        found = [look.result() for look in looks]
-        faults += [fault for _, repo_faults in found for fault in repo_faults]
+            looks = [tasks.create_task(self._look(source, turns, give_up)) for source in sources]
+        results = [look.result() for look in looks]
+        faults += [fault for _, repo_faults in results for fault in repo_faults]
         if faults:
             tail = "Nothing was staged; correct it there and load again."
             raise InvalidRequest(
                 format_errors("The repositories do not fit", faults, tail, MAX_FAULTS)
             )
-        return RepositorySurvey(tuple(repo for repo, _ in found))
+        return RepositorySurvey(tuple(repo for repo, _ in results))
 
     async def _look(
         self, source: RepositorySource, turns: asyncio.Semaphore, give_up: float

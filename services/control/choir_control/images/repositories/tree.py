@@ -1,7 +1,7 @@
-"""Write the files of a commit, checked one by one: plain files inside the tree, within the size limits.
+"""Writer of a commit's files, checked one by one: plain files inside the tree, within the size limits.
 
-Called by `mirrors`. Objects are read individually instead of by archive or checkout, so that no
-attribute, filter or link of the repository affects what is written.
+Objects are read individually instead of by archive or checkout, so that no attribute, filter or link
+of the repository affects what is written.
 """
 
 import asyncio
@@ -84,10 +84,10 @@ def parse_listing(listed: bytes, spoken: str) -> list[TreeEntry]:
 
 
 def _entry(line: bytes, spoken: str) -> TreeEntry:
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         raise InvalidRequest(f"{spoken} holds an entry that cannot be read.")
-    mode, kind, object_id, size, name = found.groups()
+    mode, kind, object_id, size, name = match.groups()
     try:
         path = name.decode("utf-8")
     except UnicodeDecodeError:
@@ -95,8 +95,10 @@ def _entry(line: bytes, spoken: str) -> TreeEntry:
             f"{spoken} holds a file whose name is not UTF-8: {name[:80]!r}."
         ) from None
     if mode.decode() not in PLAIN_FILE_MODES or kind != b"blob":
-        what = REFUSED_MODES.get(mode.decode(), "something else")
-        raise InvalidRequest(f"{spoken}: {path[:120]!r} is {what}; only plain files may be in it.")
+        kind_of_file = REFUSED_MODES.get(mode.decode(), "something else")
+        raise InvalidRequest(
+            f"{spoken}: {path[:120]!r} is {kind_of_file}; only plain files may be in it."
+        )
     fault = find_path_fault(path)
     if fault:
         raise InvalidRequest(f"{spoken}: {path[:120]!r} {fault}.")
@@ -186,15 +188,15 @@ def _write(stdout: IO[bytes], entry: TreeEntry, into: Path) -> None:
         raise Unavailable(f"git did not hand over {entry.path!r}; fetch the repository again.")
     target = into / entry.path
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    left = entry.size
+    remaining = entry.size
     # x: an existing file would be one that was not checked
     with target.open("xb") as file:
-        while left:
-            chunk = stdout.read(min(CHUNK, left))
+        while remaining:
+            chunk = stdout.read(min(CHUNK, remaining))
             if not chunk:
                 raise Unavailable(f"git stopped in the middle of {entry.path!r}.")
             file.write(chunk)
-            left -= len(chunk)
+            remaining -= len(chunk)
     target.chmod(0o555 if entry.executable else 0o444)
     # git writes a line break after each object
     stdout.read(1)

@@ -154,16 +154,16 @@ class SessionArchiver:
             through = answer.through_rev
 
     async def _page(self, session_id: str, after: int, settled: int) -> tuple[Event, ...]:
-        found = await self._events.read(
+        events = await self._events.read(
             session_id, after, min(self._page_events, max(0, settled - after))
         )
-        return tuple(_as_many_as_fit(found))
+        return tuple(_as_many_as_fit(events))
 
     def _compose(self, session: PendingSession, events: tuple[Event, ...]) -> ArchivePage:
         end = None
         if session.ended_at is not None and (not events or events[-1].rev >= session.head_rev):
-            keep = self._configuration.current.config.memory.mid_term_sessions
-            end = SessionEnd(at=session.ended_at, mid_term_sessions=keep)
+            sessions_kept = self._configuration.current.config.memory.mid_term_sessions
+            end = SessionEnd(at=session.ended_at, mid_term_sessions=sessions_kept)
         return ArchivePage(
             agent_id=session.agent_id,
             session_id=session.session_id,

@@ -1,7 +1,6 @@
 """Erasure of rehearsals from memory, so that a real model is not reminded of them.
 
-A rehearsal is a session with the scripted rehearsal model. Called by `archivist` in each sweep and
-before the first session of an agent with a real model.
+A rehearsal is a session with the scripted rehearsal model.
 """
 
 from typing import Protocol

@@ -1,7 +1,4 @@
-"""The archiving state of sessions: which ones memory lacks, and from which revision on.
-
-Called by `archivist`.
-"""
+"""The archiving state of sessions: which ones memory lacks, and from which revision on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

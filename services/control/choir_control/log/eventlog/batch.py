@@ -1,4 +1,4 @@
-"""Validation of a heartbeat's events, and the effects of storing them. Pure; called by `append`.
+"""Validation of a heartbeat's events, and the effects of storing them. Pure.
 
 The hash chain is verified here. Whether it continues the durable head is checked by the append
 statement.
@@ -214,8 +214,8 @@ def _payload(event: Event) -> EventPayload:
         return parse_payload(event)
     except ValidationError as error:
         fault = error.errors(include_input=False, include_url=False)[0]
-        place = ".".join(map(str, fault["loc"]))
-        raise InvalidRequest(f"Event {event.rev}: {place}: {error_message(fault)}.") from None
+        path = ".".join(map(str, fault["loc"]))
+        raise InvalidRequest(f"Event {event.rev}: {path}: {error_message(fault)}.") from None
 
 
 def _words(event: Event, reply: Reply, dm: str) -> OutgoingReply:

@@ -1,8 +1,8 @@
 """Group commit: one statement stores the pending batches of several sessions.
 
-No batch waits for others to arrive: if a writer is free, it is
-stored at once and alone. Batches that arrive while all writers are busy share the next statement.
-The cost of a heartbeat therefore falls as the load grows.
+No batch waits for others to arrive: if a writer is free, it is stored at once and alone. Batches that
+arrive while all writers are busy share the next statement. The cost of a heartbeat therefore falls as
+the load grows.
 """
 
 import asyncio

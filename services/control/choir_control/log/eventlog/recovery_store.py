@@ -1,6 +1,6 @@
 """The newest events of a log, as a starting agent needs them: of its own session or the previous one.
 
-Called by `sessions.hello`. See docs/design/log-and-recovery.md.
+See docs/design/log-and-recovery.md.
 """
 
 from choir_common.postgres.pool import Database

@@ -1,11 +1,7 @@
 """The table `session_events`: one statement appends, in one round trip, all or nothing.
 
-Called by `append`, `group` and the readers of logs. The statement compares and sets the session's
-head, with epoch and token as further conditions. All its other changes depend on that row.
-
-SQL condition for rehearsals: sessions in which only the scripted rehearsal model has answered.
-
-Used by `sessions.store` and `archiving.rehearsals`.
+The statement compares and sets the session's head, with epoch and token as further conditions. All
+its other changes depend on that row.
 """
 
 from collections.abc import Sequence
@@ -106,6 +102,11 @@ SELECT name FROM jobs AS started WHERE type = 'core_started' AND NOT EXISTS (
     SELECT FROM jobs AS ended WHERE ended.type = 'core_stopped' AND ended.job_id = started.job_id)
 ORDER BY rev
 """
+# SQL condition for rehearsals: sessions in which only the scripted rehearsal model has answered.
+IS_REHEARSAL_SQL = """(s.rehearsal AND (s.forgotten_at IS NOT NULL OR NOT EXISTS (
+    SELECT FROM choir_control.session_events AS e WHERE e.session_id = s.session_id
+      AND e.type = 'model_output' AND e.payload ->> 'model' <> 'rehearsal')))"""
+"""For a session `s`. If another model answered too, the session is not a rehearsal and memory keeps it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class EventStore:
         rows = await self._database.fetch(_APPEND, *_core(lease, batch), *_effects(batch))
         if not rows:
             return None
-        said = {w.rev: w for w in batch.words}
+        replies = {reply.rev: reply for reply in batch.words}
         return [
             OutboundMessage(
                 outbox_id=row["outbox_id"],
@@ -144,11 +145,11 @@ class EventStore:
                 agent_id=row["agent_id"],
                 session_id=lease.session_id,
                 rev=row["rev"],
-                kind=said[row["rev"]].kind,
-                text=said[row["rev"]].text,
-                answers=said[row["rev"]].answers,
-                at=said[row["rev"]].at,
-                attachments=make_attachments(said[row["rev"]].kept),
+                kind=replies[row["rev"]].kind,
+                text=replies[row["rev"]].text,
+                answers=replies[row["rev"]].answers,
+                at=replies[row["rev"]].at,
+                attachments=make_attachments(replies[row["rev"]].kept),
             )
             for row in rows
             if row["outbox_id"] is not None
@@ -181,12 +182,12 @@ class EventStore:
 
     async def read_hash(self, session_id: str, rev: int) -> str | None:
         """Return the hash of a stored event, or None."""
-        found = await self._database.fetchval(
+        stored_hash = await self._database.fetchval(
             "SELECT hash FROM choir_control.session_events WHERE session_id = $1 AND rev = $2",
             session_id,
             rev,
         )
-        return str(found) if found is not None else None
+        return str(stored_hash) if stored_hash is not None else None
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Event]:
         """Return up to `limit` events after a revision, oldest first.
@@ -272,23 +273,17 @@ def _events(asks: Sequence[tuple[Lease, EventBatch]]) -> tuple[object, ...]:
 
 def _effects(batch: EventBatch) -> tuple[object, ...]:
     """Return the parameters $16-$26 of the append statement: inbox rows, replies, signals."""
-    marks, words = batch.marks, batch.words
+    marks, replies = batch.marks, batch.words
     return (
         [m.inbox_id for m in marks],
         [m.consumed_rev for m in marks],
         [m.answered_rev for m in marks],
-        [w.rev for w in words],
-        [w.kind for w in words],
-        [w.text for w in words],
-        [w.answers for w in words],
-        [w.at for w in words],
+        [reply.rev for reply in replies],
+        [reply.kind for reply in replies],
+        [reply.text for reply in replies],
+        [reply.answers for reply in replies],
+        [reply.at for reply in replies],
         list(batch.obeyed.signals),
         list(batch.obeyed.approvals),
-        [dump_files(w.kept) for w in words],
+        [dump_files(reply.kept) for reply in replies],
     )
-
-
-IS_REHEARSAL_SQL = """(s.rehearsal AND (s.forgotten_at IS NOT NULL OR NOT EXISTS (
-    SELECT FROM choir_control.session_events AS e WHERE e.session_id = s.session_id
-      AND e.type = 'model_output' AND e.payload ->> 'model' <> 'rehearsal')))"""
-"""For a session `s`. If another model answered too, the session is not a rehearsal and memory keeps it."""

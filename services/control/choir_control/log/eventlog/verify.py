@@ -1,4 +1,4 @@
-"""Verification of a stored log from its first event to its head. Called by the operator API."""
+"""Verification of a stored log from its first event to its head."""
 
 from choir_common.eventlog.chain import LogHead, find_break, head_of
 from choir_common.eventlog.stored_log import count_hashes, verify_hashes

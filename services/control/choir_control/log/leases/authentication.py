@@ -1,9 +1,7 @@
 """Authentication of agents: from a session id and a lease token to a `Lease`, or an error.
 
-Called by the RPC and event endpoints before anything else. A lease is cached until `forget`, which must be
-called when a change of the session is durable: a new epoch, other bindings, or its end.
-
-Lease tokens: creation and comparison. Only the SHA-256 digest is stored.
+Only the SHA-256 digest of a token is stored. A lease is cached until `forget`, which must be called
+when a change of the session is durable: a new epoch, other bindings, or its end.
 """
 
 import hashlib
@@ -15,6 +13,8 @@ from choir_common.errors import Fenced, Unauthorized
 from choir_control.log.leases.store import Lease, LeaseStore
 
 TOKEN_BYTES = 32
+MAX_ID = 100
+MAX_TOKEN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,6 @@ def digest_of(value: str) -> bytes:
 def digests_equal(a: bytes | None, b: bytes) -> bool:
     """Compare two digests in constant time."""
     return a is not None and hmac.compare_digest(a, b)
-
-
-MAX_ID = 100
-MAX_TOKEN = 200
 
 
 class LeaseAuthenticator:

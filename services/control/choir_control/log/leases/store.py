@@ -1,10 +1,7 @@
 """Store of leases: exclusive resources, and the current token of each session.
 
-Used by `LeaseAuthenticator` and, inside their transactions, by the stores of `choir_control.sessions`.
-
-Resource bindings of a session, read from its row. Used by the stores of leases and sessions.
-
-The bindings are fixed at the start of a session; `model set` and `voice set` override them until it ends.
+The resource bindings of a session are fixed at its start; `model set` and `voice set` override them
+until it ends.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,14 +55,14 @@ class Lease:
 
 
 async def acquire_leases(
-    held: Connection, session_id: str, agent_id: str, resources: Sequence[str]
+    connection: Connection, session_id: str, agent_id: str, resources: Sequence[str]
 ) -> None:
     """Lease all `resources` to a session, in the caller's transaction.
 
     Raises Conflict if one is taken, naming each holder and a way out; the caller must then roll back.
     """
     # sorted, so that two starts that want the same resources cannot deadlock
-    rows = await held.fetch(
+    rows = await connection.fetch(
         """
         INSERT INTO choir_control.leases (resource, session_id, agent_id)
         SELECT r, $1, $2 FROM unnest($3::text[]) AS r ORDER BY r
@@ -78,15 +75,17 @@ async def acquire_leases(
     missing = set(resources) - {row["resource"] for row in rows}
     if not missing:
         return
-    holders = await held.fetch(
+    holders = await connection.fetch(
         "SELECT resource, agent_id, session_id FROM choir_control.leases WHERE resource = ANY($1) "
         "ORDER BY resource",
         sorted(missing),
     )
-    who = "; ".join(
+    holder_text = "; ".join(
         _describe_holder(row["resource"], row["agent_id"], row["session_id"]) for row in holders
     )
-    raise Conflict(f"{agent_id} cannot start: {who or 'a resource was just taken; try again'}.")
+    raise Conflict(
+        f"{agent_id} cannot start: {holder_text or 'a resource was just taken; try again'}."
+    )
 
 
 def _describe_holder(resource: str, agent_id: str, session_id: str | None) -> str:
@@ -136,13 +135,13 @@ class LeaseStore:
 
     async def was_valid(self, session_id: str, digest: bytes) -> bool:
         """Return whether this was the session's token in an earlier epoch."""
-        found = await self._database.fetchval(
+        known = await self._database.fetchval(
             "SELECT true FROM choir_control.session_epochs "
             "WHERE session_id = $1 AND token_sha256 = $2",
             session_id,
             digest,
         )
-        return bool(found)
+        return bool(known)
 
     async def holders(self, prefix: str) -> dict[str, LeaseHolder]:
         """Return the holders of the resources whose names start with `prefix`."""
@@ -153,17 +152,17 @@ class LeaseStore:
         )
         return {row["resource"]: LeaseHolder(row["agent_id"], row["session_id"]) for row in rows}
 
-    async def acquire_for_operation(self, resource: str, who: str) -> bool:
+    async def acquire_for_operation(self, resource: str, holder: str) -> bool:
         """Lease a resource for an operator's operation; return False if it is taken."""
-        found = await self._database.fetchval(
+        acquired = await self._database.fetchval(
             """
             INSERT INTO choir_control.leases (resource, session_id, agent_id)
             VALUES ($1, NULL, $2) ON CONFLICT (resource) DO NOTHING RETURNING true
             """,
             resource,
-            who,
+            holder,
         )
-        return bool(found)
+        return bool(acquired)
 
     async def release(self, resource: str) -> None:
         """Release a resource that `hold` leased."""

@@ -29,6 +29,7 @@ BATCH_ROWS = 1_000
 MAX_BATCHES = 100
 PAUSE_S = 0.2
 
+# Functions of the row stores, which differ only in their statement.
 PruneBatch = Callable[[timedelta, int], Awaitable[int]]
 
 
@@ -40,6 +41,7 @@ class RetentionJob:
         database: Database,
         events: EventStore,
         configuration: ConfigService,
+        *,
         pause_s: float = PAUSE_S,
     ) -> None:
         self._rows = ExpiredRowStore(database)

@@ -1,4 +1,4 @@
-"""Erasure of an ended session's log and messages; the hashes of its events stay. Called by `job`."""
+"""Erasure of an ended session's log and messages; the hashes of its events stay."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -100,9 +100,9 @@ class ErasedLogStore:
 
     async def finish(self, session_id: str) -> None:
         """Delete the session's signals and messages, and mark the log as erased completely."""
-        async with self._database.transaction() as held:
+        async with self._database.transaction() as connection:
             for sql in (_ERASE_SIGNALS, _ERASE_OUTBOX, _ERASE_INBOX, _FINISH):
-                await held.execute(sql, session_id)
+                await connection.execute(sql, session_id)
 
 
 def _due(rows: Sequence[Record]) -> list[ExpiredLog]:

@@ -1,4 +1,4 @@
-"""Deletion of old rows from tables of completed records. Called by `job`."""
+"""Deletion of old rows from tables of completed records."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The table `signals`. Called by `follow`, and by `sessions` to send a signal to a session."""
+"""The table `signals`."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -111,7 +111,7 @@ class SignalStore:
 
     async def read_newest_seq(self) -> int:
         """Return the highest signal number, or 0."""
-        found = await self._database.fetchval(
+        newest = await self._database.fetchval(
             "SELECT COALESCE(max(seq), 0) FROM choir_control.signals"
         )
-        return int(found)
+        return int(newest)

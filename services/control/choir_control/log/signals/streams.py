@@ -1,7 +1,7 @@
 """Streams of a session's signals, open as long as its epoch lasts.
 
-A notification in this process wakes a stream at once; one poll
-per second for all streams finds signals that were stored without one. See docs/design/protocol.md.
+A notification in this process wakes a stream at once; one poll per second for all streams finds
+signals that were stored without one. See docs/design/protocol.md.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """Create request of an agent's container, from a fixed template. Pure.
 
-`DockerEngine` posts it unchanged. Options that are not set here have the engine's default, which is strict
-for
-seccomp and process namespaces.
+The request is posted unchanged. Options that are not set here have the engine's default, which is
+strict for seccomp and process namespaces.
 """
 
 import hashlib
@@ -106,14 +105,14 @@ def container_create_request(site: Installation, spec: LaunchSpec) -> JsonObject
 
 def boot_line(spec: LaunchSpec) -> bytes:
     """Return the agent's boot line, with paths as they are inside the container."""
-    way = spec.control_address(CONTAINER_SOCKET_DIR)
+    address = spec.control_address(CONTAINER_SOCKET_DIR)
     boot = AgentStartParameters(
         agent_id=spec.agent_id,
         session_id=spec.session_id,
         epoch=spec.epoch,
         lease_token=spec.lease_token,
-        endpoint=way.endpoint,
-        ca_pem=way.ca_pem,
+        endpoint=address.endpoint,
+        ca_pem=address.ca_pem,
         workspace=CONTAINER_WORKSPACE,
         choir_dir=CONTAINER_CHOIR_DIR,
         image_version=spec.image_version,

@@ -1,8 +1,7 @@
-"""Blocking client of the Docker engine; the only importer of its SDK.
+"""Blocking client of the Docker engine; the only importer of its SDK in this package.
 
-Used by `DockerRuntime` and `ContainerExitWatcher` from threads. Failures become `Unavailable` with a
-readable message. The
-engine's own messages contain container names and paths, but no secrets.
+Its methods are called in threads. Failures become `Unavailable` with a readable message. The engine's
+own messages contain container names and paths, but no secrets.
 """
 
 import contextlib
@@ -76,10 +75,10 @@ class DockerEngine:
             except docker_errors.APIError as error:
                 if error.status_code != HTTPStatus.CONFLICT:
                     raise
-            there = api.inspect_container(name)
-            if there["State"]["Running"]:
+            existing = api.inspect_container(name)
+            if existing["State"]["Running"]:
                 raise Conflict(f"The container {name} already runs.")
-            api.remove_container(there["Id"], force=True, v=True)
+            api.remove_container(existing["Id"], force=True, v=True)
             return str(api.create_container_from_config(body, name)["Id"])
 
     def start(self, container_id: str, first_line: bytes) -> None:

@@ -1,6 +1,6 @@
 """Agent runtime `DockerRuntime`, with agents as containers.
 
-Used through the port `AgentRuntime`. Calls of the engine block, so they run in a thread pool.
+Calls of the engine block, so they run in a thread pool.
 """
 
 import asyncio

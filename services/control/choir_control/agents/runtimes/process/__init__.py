@@ -1,6 +1,5 @@
 """Agent runtime that runs agents as confined child processes.
 
-Owns the confinement and the lifecycle of the processes. When an agent runs is decided by
-`choir_control.sessions`. `confine` is also run as a script between fork and exec, so it imports only the
-standard library.
+Owns the confinement and the lifecycle of the processes. `confine` is also run as a script between
+fork and exec, so it imports only the standard library.
 """

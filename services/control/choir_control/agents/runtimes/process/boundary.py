@@ -78,10 +78,10 @@ class Boundary:
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the complete environment of the agent."""
-        kept = {name: inherited[name] for name in INHERITED if name in inherited}
+        passed = {name: inherited[name] for name in INHERITED if name in inherited}
         return {
             "LANG": "C.UTF-8",
-            **kept,
+            **passed,
             "PATH": PATH,
             "HOME": str(self.workspace),
             "TMPDIR": str(self.temporary),
@@ -117,8 +117,8 @@ def make_boundary(
 def python_directories() -> list[Path]:
     """Return the directories of this Python, its packages and the agent's source code."""
     # Not sys.path: it may contain the directory where control was started, such as the user's home.
-    found = [find_spec(package) for package in PACKAGES]
-    sources = [Path(spec.origin).parent.parent for spec in found if spec and spec.origin]
+    specs = [find_spec(package) for package in PACKAGES]
+    sources = [Path(spec.origin).parent.parent for spec in specs if spec and spec.origin]
     interpreter = Path(sys.executable).resolve().parent.parent
     return [Path(sys.prefix), Path(sys.base_prefix), interpreter, *sources]
 
@@ -143,5 +143,5 @@ def outermost_paths(paths: Iterable[Path]) -> tuple[Path, ...]:
     every = {path for path in paths if path.exists()}
     every |= {Path(os.path.realpath(path)) for path in every}
     real = {path for path in every if not path.is_symlink()}
-    kept = {path for path in every if not any(parent in real for parent in path.parents)}
-    return tuple(sorted(kept))
+    outermost = {path for path in every if not any(parent in real for parent in path.parents)}
+    return tuple(sorted(outermost))

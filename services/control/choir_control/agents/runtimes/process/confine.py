@@ -141,8 +141,8 @@ def restrict_files(kernel: SystemCalls, rules: dict[str, int]) -> int:
     for version, right in FS_ADDED_BY_ABI.items():
         handled |= right if abi >= version else 0
     scopes = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS
-    words = (handled, 0, scopes)[: 1 if abi < 4 else 2 if abi < 6 else 3]
-    shape = b"".join(word.to_bytes(8, sys.byteorder) for word in words)
+    fields = (handled, 0, scopes)[: 1 if abi < 4 else 2 if abi < 6 else 3]
+    shape = b"".join(field.to_bytes(8, sys.byteorder) for field in fields)
     size = ctypes.c_size_t(len(shape))
     ruleset = kernel.call("syscall", SYS_LANDLOCK_CREATE_RULESET, shape, size, 0)
     for path, rights in rules.items():
@@ -155,14 +155,14 @@ def restrict_files(kernel: SystemCalls, rules: dict[str, int]) -> int:
 def add_landlock_rule(kernel: SystemCalls, ruleset: int, path: str, rights: int) -> None:
     """Add a rule for one path; a missing path needs no rule."""
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
-    if not stat.S_ISDIR(os.fstat(place).st_mode):
+    if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         rights &= FS_OF_FILES
-    rule = rights.to_bytes(8, sys.byteorder) + place.to_bytes(4, sys.byteorder)
+    rule = rights.to_bytes(8, sys.byteorder) + descriptor.to_bytes(4, sys.byteorder)
     kernel.call("syscall", SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0)
-    os.close(place)
+    os.close(descriptor)
 
 
 def enter_namespaces(kernel: SystemCalls) -> None:

@@ -1,6 +1,6 @@
 """Start of one agent process inside its boundary, with the boot line on its standard input.
 
-Used by `ProcessRuntime`. The child runs `confine` first, which confines it and then executes the agent.
+The child runs `confine` first, which confines it and then executes the agent.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ class ProcessLauncher:
 
     def __init__(
         self,
+        *,
         home: Path,
         environment: Mapping[str, str],
         limits: ProcessLimits,
@@ -142,28 +143,28 @@ class ProcessLauncher:
         )
         try:
             async with asyncio.timeout(PROBE_WITHIN_S):
-                _, said = await process.communicate()
+                _, stderr = await process.communicate()
         except TimeoutError:
             process.kill()
             await process.wait()
             return f"no answer within {PROBE_WITHIN_S:g} s"
-        return said.decode(errors="replace").strip() if process.returncode else None
+        return stderr.decode(errors="replace").strip() if process.returncode else None
 
     def _agent_environment(self, boundary: Boundary) -> dict[str, str]:
         own = self._environment
-        told = {name: own[name] for name in PASSED_VARIABLES if own.get(name)}
-        return {**boundary.environment(own), **told}
+        passed = {name: own[name] for name in PASSED_VARIABLES if own.get(name)}
+        return {**boundary.environment(own), **passed}
 
 
 def _boot_line(spec: LaunchSpec) -> bytes:
-    way = spec.control_address(str(spec.socket_dir))
+    address = spec.control_address(str(spec.socket_dir))
     boot = AgentStartParameters(
         agent_id=spec.agent_id,
         session_id=spec.session_id,
         epoch=spec.epoch,
         lease_token=spec.lease_token,
-        endpoint=way.endpoint,
-        ca_pem=way.ca_pem,
+        endpoint=address.endpoint,
+        ca_pem=address.ca_pem,
         workspace=str(spec.workspace),
         choir_dir=str(spec.choir_dir),
         image_version=spec.image_version,

@@ -1,12 +1,9 @@
 """Cleanup of the processes that an agent leaves behind, in any process session.
 
-Called by `ProcessRuntime` in a thread: every function blocks. An agent's process is a subreaper, so that all
-its tools stay its descendants while it lives. When it ends they become children of control, which is a
-subreaper, too.
-
-Records of running agent processes, so that the next control process can find those left behind.
-
-Files `$CHOIR_HOME/run/agents/<agent_id>.json`, without secrets. Used by `ProcessRuntime`.
+Every function blocks; call it in a thread. An agent's process is a subreaper, so that all its tools
+stay its descendants while it lives. When it ends they become children of control, which is a
+subreaper, too. Records in `$CHOIR_HOME/run/agents/<agent_id>.json`, without secrets, let the next
+control process find agents that were left behind.
 """
 
 import contextlib
@@ -26,6 +23,9 @@ from choir_control.agents.runtimes.process import process_table
 from choir_control.agents.runtimes.process.process_table import ProcessEntry
 
 log = structlog.get_logger()
+PR_SET_CHILD_SUBREAPER = 36
+EXIT_TIMEOUT_S = 5.0
+POLL_INTERVAL_S = 0.005
 
 
 class ProcessRecord(WireModel):
@@ -79,11 +79,6 @@ class ProcessRecordStore:
         return self._directory / f"{agent_id}.json"
 
 
-PR_SET_CHILD_SUBREAPER = 36
-EXIT_TIMEOUT_S = 5.0
-POLL_INTERVAL_S = 0.005
-
-
 def adopt_orphans() -> None:
     """Make orphaned descendants of this process its own children."""
     if sys.platform == "linux":
@@ -135,11 +130,11 @@ def kill_recorded(record: ProcessRecord) -> bool:
         for entry in table
         if entry.session == record.pid and process_table.gave_up_privileges(entry.pid)
     ]
-    left = {*members, *process_table.descendants({entry.pid for entry in members}, table)}
-    for entry in left:
+    survivors = {*members, *process_table.descendants({entry.pid for entry in members}, table)}
+    for entry in survivors:
         kill_process(entry)
-    wait_for_exit(left)
-    return bool(left)
+    wait_for_exit(survivors)
+    return bool(survivors)
 
 
 def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
@@ -154,7 +149,7 @@ def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
     while time.monotonic() < deadline:
         table = process_table.list_processes()
         own = {*living, *(entry.pid for entry in process_table.descendants(set(living), table))}
-        left = [
+        survivors = [
             entry
             for entry in table
             if entry.pid not in own
@@ -162,12 +157,12 @@ def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
             and process_table.gave_up_privileges(entry.pid)
             and process_table.uses_directory(entry.pid, agents)
         ]
-        if not left:
+        if not survivors:
             break
-        for entry in left:
+        for entry in survivors:
             kill_process(entry)
             killed.add(entry.pid)
-        wait_for_exit(left)
+        wait_for_exit(survivors)
     return len(killed)
 
 

@@ -31,13 +31,13 @@ def find_process(pid: int) -> ProcessEntry | None:
     except OSError:
         return None
     # The command may contain spaces and parentheses.
-    words = text[text.rindex(")") + 2 :].split()
+    fields = text[text.rindex(")") + 2 :].split()
     return ProcessEntry(
         pid=pid,
-        parent=int(words[PARENT]),
-        session=int(words[SESSION]),
-        started=int(words[STARTED]),
-        zombie=words[STATE] == "Z",
+        parent=int(fields[PARENT]),
+        session=int(fields[SESSION]),
+        started=int(fields[STARTED]),
+        zombie=fields[STATE] == "Z",
     )
 
 
@@ -47,8 +47,8 @@ def list_processes() -> list[ProcessEntry]:
         names = os.listdir(PROC)  # noqa: PTH208 half the time of iterdir
     except OSError:
         return []
-    found = (find_process(int(name)) for name in names if name.isdigit())
-    return [entry for entry in found if entry is not None]
+    entries = (find_process(int(name)) for name in names if name.isdigit())
+    return [entry for entry in entries if entry is not None]
 
 
 def descendants(of: set[int], table: list[ProcessEntry]) -> Iterator[ProcessEntry]:
@@ -81,12 +81,14 @@ def gave_up_privileges(pid: int) -> bool:
 
 def uses_directory(pid: int, directory: Path) -> bool:
     """Return whether a process has its TMPDIR below `directory`, or a mount there."""
-    place = PROC / str(pid)
+    process_dir = PROC / str(pid)
     below = os.fsencode(directory) + b"/"
     try:
-        environment = (place / "environ").read_bytes().split(b"\0")
+        environment = (process_dir / "environ").read_bytes().split(b"\0")
         # The fifth field is the mount point; spaces and similar characters are octal escapes.
-        mounts = [line.split(b" ")[4] for line in (place / "mountinfo").read_bytes().splitlines()]
+        mounts = [
+            line.split(b" ")[4] for line in (process_dir / "mountinfo").read_bytes().splitlines()
+        ]
     except (OSError, IndexError):
         return False
     return any(entry.startswith(b"TMPDIR=" + below) for entry in environment) or any(

@@ -1,7 +1,4 @@
-"""Agent runtime `ProcessRuntime`, with agents as confined child processes.
-
-Used through the port `AgentRuntime`.
-"""
+"""Agent runtime `ProcessRuntime`, with agents as confined child processes."""
 
 import asyncio
 import contextlib
@@ -54,6 +51,7 @@ class ProcessRuntime:
         self,
         home: Path,
         environment: Mapping[str, str],
+        *,
         limits: ProcessLimits | None = None,
         command: Sequence[str] = AGENT,
         logs: AgentLogs | None = None,
@@ -62,7 +60,11 @@ class ProcessRuntime:
         self._home = home.resolve()
         self._logs = logs or AgentLogs(self._home)
         self._launcher = ProcessLauncher(
-            self._home, environment, limits or ProcessLimits(), command, self._logs
+            home=self._home,
+            environment=environment,
+            limits=limits or ProcessLimits(),
+            command=command,
+            logs=self._logs,
         )
         self._records = ProcessRecordStore(self._home / "run" / "agents")
         self._agents: dict[str, ProcessAgent] = {}
@@ -187,9 +189,9 @@ class ProcessRuntime:
                 for agent in self._agents.values()
                 if agent.process and agent.process.returncode is None
             }
-            left = await asyncio.to_thread(orphans.kill_adopted, living)
-        if left:
-            log.info("killed what an agent left behind", agent=agent_id, processes=left)
+            killed = await asyncio.to_thread(orphans.kill_adopted, living)
+        if killed:
+            log.info("killed what an agent left behind", agent=agent_id, processes=killed)
         self._records.remove(agent_id)
 
     async def _kill(self, agent: ProcessAgent) -> None:
