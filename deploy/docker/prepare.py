@@ -85,13 +85,13 @@ def find_owner(home: Path) -> FileOwner:
 
     A directory below /root stays root's, because no other user could reach it.
     """
-    found = home.stat()
+    status = home.stat()
     private = home.is_relative_to("/root")
-    if found.st_uid == 0 and not private and not any(home.iterdir()):
-        found = CHECKOUT.stat()
-        os.chown(home, found.st_uid, found.st_gid)
+    if status.st_uid == 0 and not private and not any(home.iterdir()):
+        status = CHECKOUT.stat()
+        os.chown(home, status.st_uid, status.st_gid)
         home.chmod(0o700)
-    return FileOwner(found.st_uid, found.st_gid)
+    return FileOwner(status.st_uid, status.st_gid)
 
 
 @contextlib.contextmanager
@@ -110,8 +110,8 @@ def run_as(owner: FileOwner) -> Iterator[None]:
 def create_home(owner: FileOwner, home: Path) -> None:
     """Create what is missing in the state directory, as files of its owner."""
     with run_as(owner):
-        made = create_state_directory(home)
-    for path in made.paths:
+        created = create_state_directory(home)
+    for path in created.paths:
         print_message(f"made {path}")
 
 
@@ -130,10 +130,10 @@ def load_or_create_container_secrets(path: Path) -> dict[str, str]:
     """Return the secrets shared by the containers; create them at the first start."""
     if path.exists():
         return read_json(path)
-    made = {name: secrets.token_urlsafe(RANDOM_BYTES) for name in (POSTGRES_ADMIN, NATS_TOKEN)}
-    write_file(path, json.dumps(made), FileOwner(ROOT_UID, ROOT_UID), 0o400)
+    created = {name: secrets.token_urlsafe(RANDOM_BYTES) for name in (POSTGRES_ADMIN, NATS_TOKEN)}
+    write_file(path, json.dumps(created), FileOwner(ROOT_UID, ROOT_UID), 0o400)
     print_message("made the secrets between the containers")
-    return made
+    return created
 
 
 def channel_secrets(config: Path, named: Mapping[str, str]) -> JsonObject:
@@ -180,8 +180,8 @@ def reject_loopback(settings: LocalSettings) -> None:
 
 def _configured(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     """Return the database address in config.json for memory; control reads it from the file."""
-    found = read_postgres_address(config_file, named)
-    return {"postgres_dsn": found.dsn, "postgres_password": found.password} if found else {}
+    address = read_postgres_address(config_file, named)
+    return {"postgres_dsn": address.dsn, "postgres_password": address.password} if address else {}
 
 
 def choose_default_model(
@@ -218,8 +218,8 @@ def mark_rehearsal(choice: ModelChoice, config: Config | None) -> None:
 def write_service_secrets(home: Path, owner: FileOwner) -> None:
     """Write each service's secrets and settings to its volume."""
     own = load_or_create_container_secrets(VOLUMES / "setup" / "secrets.json")
-    kept = read_json(home / "secrets.json")
-    named = {name: value for name, value in kept.items() if name not in STACK_SECRETS}
+    stored = read_json(home / "secrets.json")
+    named = {name: value for name, value in stored.items() if name not in STACK_SECRETS}
     settings = LocalSettings.load()
     reject_loopback(settings)
     model = choose_default_model(home, owner, settings, named)
@@ -228,9 +228,9 @@ def write_service_secrets(home: Path, owner: FileOwner) -> None:
     choir = FileOwner(SERVICE_UID, SERVICE_UID)
     bus: JsonObject = {"nats_token": own[NATS_TOKEN]}
     database: JsonObject = {**bus, "postgres_password": own[POSTGRES_ADMIN]}
-    operator: JsonObject = {"operator_token": kept[OPERATOR_TOKEN]}
-    found = {name: value for name, value in model.secrets.items() if named.get(name) != value}
-    everything: JsonObject = {"secrets": {**named}, "supplied": {**found}}
+    operator: JsonObject = {"operator_token": stored[OPERATOR_TOKEN]}
+    supplied = {name: value for name, value in model.secrets.items() if named.get(name) != value}
+    everything: JsonObject = {"secrets": {**named}, "supplied": {**supplied}}
     channels: JsonObject = {"secrets": channel_secrets(home / "config.json", named)}
     config_file = home / "config.json"
     told = {**embedding_settings(config_file, named), **memory_settings(config_file, named)}

@@ -41,7 +41,7 @@ def memory_settings(config_file: Path, named: Mapping[str, str]) -> JsonObject:
         return {}
     model = config.models.get(config.memory.model or "")
     key = named.get((model and model.secret) or "")
-    kept: JsonObject = {
+    settings: JsonObject = {
         agent_id: agent.retention.model_dump(mode="json")
         for agent_id, agent in config.agents.items()
         if agent.retention != RetentionConfig()
@@ -49,7 +49,7 @@ def memory_settings(config_file: Path, named: Mapping[str, str]) -> JsonObject:
     return {
         **({"model": model.model_dump(mode="json")} if model else {}),
         **({"model_key": key} if key else {}),
-        **({"retention": kept} if kept else {}),
+        **({"retention": settings} if settings else {}),
     }
 
 

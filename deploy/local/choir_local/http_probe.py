@@ -39,8 +39,8 @@ async def _exchange(endpoint: str, request: bytes) -> bytes:
     if endpoint.startswith(UNIX):
         reader, writer = await asyncio.open_unix_connection(endpoint.removeprefix(UNIX))
     else:
-        place = urlsplit(endpoint)
-        reader, writer = await asyncio.open_connection(place.hostname, place.port or 80)
+        url = urlsplit(endpoint)
+        reader, writer = await asyncio.open_connection(url.hostname, url.port or 80)
     try:
         writer.write(request)
         parts = []
@@ -59,7 +59,11 @@ async def _exchange(endpoint: str, request: bytes) -> bytes:
 
 def _read(answer: bytes) -> ProbeResponse | None:
     head, _, body = answer.partition(b"\r\n\r\n")
-    words = head.split(b"\r\n", 1)[0].split()
-    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
+    status_line = head.split(b"\r\n", 1)[0].split()
+    if (
+        len(status_line) < 2
+        or not status_line[0].startswith(b"HTTP/")
+        or not status_line[1].isdigit()
+    ):
         return None
-    return ProbeResponse(int(words[1]), body)
+    return ProbeResponse(int(status_line[1]), body)

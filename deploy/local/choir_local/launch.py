@@ -31,8 +31,8 @@ INHERITED = (
 
 def clean_environment(**more: str) -> dict[str, str]:
     """Return the few variables every program needs, plus `more`; keys and tokens are not inherited."""
-    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return {"HOME": os.environ.get("HOME", "/"), **kept, **more}
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {"HOME": os.environ.get("HOME", "/"), **inherited, **more}
 
 
 @dataclass(frozen=True, slots=True)

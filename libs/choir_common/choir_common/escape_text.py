@@ -26,11 +26,11 @@ def escape_hidden(text: str, *, keep: str = "\n\t", joiners: bool = True) -> str
     it.
     """
 
-    def spell(found: re.Match[str]) -> str:
-        character = found[0]
+    def spell(match: re.Match[str]) -> str:
+        character = match[0]
         if character in keep:
             return character
-        if joiners and character in _JOINERS and _is_between_visible(text, found.start()):
+        if joiners and character in _JOINERS and _is_between_visible(text, match.start()):
             return character
         return f"<U+{ord(character):04X}>"
 
@@ -45,8 +45,8 @@ def escape_json(text: str) -> str:
     return _HIDDEN.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
     if character in "\n\r\t":
         return character
     units = character.encode("utf-16-be", "surrogatepass")

@@ -71,17 +71,17 @@ def _read(path: Path) -> bytes:
     return text
 
 
-def _check_owner(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_owner(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise Forbidden(f"{path} is no regular file. Put a regular file there.")
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         raise Forbidden(
             f"{path} has mode {mode:04o}: others on this machine may open it. Run "
             f"`chmod 600 {path}`, and replace the secrets if somebody else may have read them."
         )
-    if os.geteuid() not in (0, found.st_uid):
-        raise Forbidden(f"{path} belongs to user {found.st_uid}. Run this as that user.")
+    if os.geteuid() not in (0, status.st_uid):
+        raise Forbidden(f"{path} belongs to user {status.st_uid}. Run this as that user.")
 
 
 def _parse(path: Path, text: bytes) -> dict[str, str]:
@@ -140,8 +140,8 @@ def _wait_for(descriptor: int, path: Path) -> None:
 
 def _remove_partial_files(path: Path) -> None:
     """Remove temporary files of a writer that was killed: they contain secret values."""
-    for left in path.parent.glob(f".{path.name}.{'[0-9a-f]' * 16}"):
-        left.unlink(missing_ok=True)
+    for leftover in path.parent.glob(f".{path.name}.{'[0-9a-f]' * 16}"):
+        leftover.unlink(missing_ok=True)
 
 
 def _replace(path: Path, values: Mapping[str, str]) -> None:

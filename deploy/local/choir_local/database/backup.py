@@ -34,7 +34,12 @@ ShowProgress = Callable[[str], None]
 
 
 async def create_backup(
-    settings: LocalSettings, target: Path, version: str, *, with_secrets: bool, tell: ShowProgress
+    settings: LocalSettings,
+    target: Path,
+    version: str,
+    *,
+    with_secrets: bool,
+    show_progress: ShowProgress,
 ) -> Manifest:
     """Write `target` and return its manifest.
 
@@ -46,9 +51,9 @@ async def create_backup(
     # in the target's directory: a whole database may be too large for a temporary file system
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as name:
         directory = Path(name)
-        async with open_database(settings) as reached:
-            manifest = await _collect(reached, directory, version, with_secrets, tell)
-        tell("writing the file")
+        async with open_database(settings) as access:
+            manifest = await _collect(access, directory, version, with_secrets, show_progress)
+        show_progress("writing the file")
         await asyncio.to_thread(pack, manifest, directory, target)
     return manifest
 
@@ -61,27 +66,31 @@ def _check_target(target: Path) -> None:
 
 
 async def _collect(
-    reached: DatabaseAccess, directory: Path, version: str, with_secrets: bool, tell: ShowProgress
+    access: DatabaseAccess,
+    directory: Path,
+    version: str,
+    with_secrets: bool,
+    show_progress: ShowProgress,
 ) -> Manifest:
-    async with reached.database() as database:
+    async with access.database() as database:
         store = DatabaseStore(database)
-        schemas = {each.schema: each.revision for each in await schema_statuses(database)}
+        schemas = {status.schema: status.revision for status in await schema_statuses(database)}
         dump = directory / DUMP
         await run_program(
-            reached,
+            access,
             "pg_dump",
             *("--format=custom", "--file", str(dump), DATABASE),
-            look=lambda: tell(f"reading the database: {_size(dump)}"),
+            inspect_progress=lambda: show_progress(f"reading the database: {_size(dump)}"),
         )
         # after the dump: an extra role does no harm, a missing one would
         roles = await store.roles()
-    tell("checking")
-    parts = [dump, *_copy(reached.home, directory, with_secrets)]
+    show_progress("checking")
+    parts = [dump, *_copy(access.home, directory, with_secrets)]
     return Manifest(
         format=FORMAT,
         choir=version,
         made_at=datetime.now(UTC),
-        postgres=reached.binaries.version,
+        postgres=access.binaries.version,
         roles=roles,
         schemas=schemas,
         parts={path.name: await asyncio.to_thread(describe, path) for path in parts},

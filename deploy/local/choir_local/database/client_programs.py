@@ -15,17 +15,17 @@ SAID_LINES = 5
 
 
 async def run_program(
-    reached: DatabaseAccess, name: str, *options: str, look: Callable[[], None]
+    access: DatabaseAccess, name: str, *options: str, inspect_progress: Callable[[], None]
 ) -> None:
     """Run a Postgres program to its end; call `look` every 0.2 s, to show the progress.
 
     Raises StartupError with the program's error output.
     """
-    program = _find(reached, name)
-    with password_file(reached) as passwords:
+    program = _find(access, name)
+    with password_file(access) as passwords:
         process = await asyncio.create_subprocess_exec(
             program,
-            *("--host", reached.host, "--username", SUPERUSER, "--no-password"),
+            *("--host", access.host, "--username", SUPERUSER, "--no-password"),
             *options,
             env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME="choirctl-db"),
             stdin=DEVNULL,
@@ -35,22 +35,22 @@ async def run_program(
         talking = asyncio.ensure_future(process.communicate())
         try:
             while not (await asyncio.wait((talking,), timeout=LOOK_S))[0]:
-                look()
+                inspect_progress()
         except BaseException:
             process.kill()
             await talking
             raise
-    _, said = talking.result()
+    _, stderr = talking.result()
     if process.returncode:
-        words = " ".join(said.decode(errors="replace").splitlines()[:SAID_LINES])
-        raise StartupError(f"{name} failed: {words}")
+        message = " ".join(stderr.decode(errors="replace").splitlines()[:SAID_LINES])
+        raise StartupError(f"{name} failed: {message}")
 
 
-def _find(reached: DatabaseAccess, name: str) -> str:
-    program = Path(reached.binaries.program(name))
+def _find(access: DatabaseAccess, name: str) -> str:
+    program = Path(access.binaries.program(name))
     if not program.is_file():
         raise StartupError(
-            f"There is no {name} beside the Postgres in use ({reached.binaries.directory}). Set "
+            f"There is no {name} beside the Postgres in use ({access.binaries.directory}). Set "
             "CHOIR_PG_BIN to a complete installation."
         )
     return str(program)

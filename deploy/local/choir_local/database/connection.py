@@ -60,10 +60,10 @@ async def open_database(
     """
     home = Home(settings.home.expanduser().absolute())
     if settings.postgres_dsn:
-        reached = _reach_elsewhere(home, settings)
+        access = _reach_elsewhere(home, settings)
         if stopped:
-            await _refuse_if_used(reached)
-        yield reached
+            await _refuse_if_used(access)
+        yield access
         return
     if home.lock_file.exists() and is_locked(home):
         if stopped:
@@ -128,8 +128,8 @@ def _reach_elsewhere(home: Home, settings: LocalSettings) -> DatabaseAccess:
     return DatabaseAccess(home, host, password, find_client_programs(settings.pg_bin))
 
 
-async def _refuse_if_used(reached: DatabaseAccess) -> None:
-    async with reached.database(MAINTENANCE, size=1) as database:
+async def _refuse_if_used(access: DatabaseAccess) -> None:
+    async with access.database(MAINTENANCE, size=1) as database:
         used = await database.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", DATABASE
         )
@@ -141,9 +141,9 @@ async def _refuse_if_used(reached: DatabaseAccess) -> None:
 
 
 @contextlib.contextmanager
-def password_file(reached: DatabaseAccess) -> Iterator[Path]:
+def password_file(access: DatabaseAccess) -> Iterator[Path]:
     """Provide a password file for Postgres' programs: never an argument or a variable."""
-    quoted = reached.password.replace("\\", "\\\\").replace(":", "\\:")
+    quoted = access.password.replace("\\", "\\\\").replace(":", "\\:")
     with tempfile.TemporaryDirectory(prefix="choirctl-") as folder:
         path = Path(folder) / "pgpass"
         write_private(path, f"*:*:*:*:{quoted}\n")

@@ -45,7 +45,7 @@ class RestoreResult:
 
 
 async def restore(
-    settings: LocalSettings, source: Path, *, force: bool, tell: ShowProgress
+    settings: LocalSettings, source: Path, *, force: bool, show_progress: ShowProgress
 ) -> RestoreResult:
     """Replace the home's data by the contents of `source`.
 
@@ -59,32 +59,32 @@ async def restore(
     home.make()
     with tempfile.TemporaryDirectory(prefix="restore-", dir=home.data) as name:
         directory = Path(name)
-        tell("checking the file")
+        show_progress("checking the file")
         manifest = await asyncio.to_thread(unpack, source, directory)
-        async with open_database(settings, stopped=True) as reached:
+        async with open_database(settings, stopped=True) as access:
             if not force:
-                await _reject_replacement(reached, directory)
+                await _reject_replacement(access, directory)
             # files are replaced only after the new database was verified, and the database is
             # renamed last
-            chains = await _restore_dump(reached, manifest, directory, tell)
-            kept = [*_put_config(home, directory), *_put_secrets(home, directory)]
-            async with reached.database(MAINTENANCE) as maintenance:
+            chains = await _restore_dump(access, manifest, directory, show_progress)
+            kept_files = [*_put_config(home, directory), *_put_secrets(home, directory)]
+            async with access.database(MAINTENANCE) as maintenance:
                 store = DatabaseStore(maintenance)
                 await store.rename_into_place(DATABASE, NEW_DATABASE, OLD_DATABASE)
                 await store.drop_database(OLD_DATABASE)
-    return RestoreResult(manifest, chains, kept)
+    return RestoreResult(manifest, chains, kept_files)
 
 
-async def _reject_replacement(reached: DatabaseAccess, directory: Path) -> None:
-    async with reached.database() as database:
+async def _reject_replacement(access: DatabaseAccess, directory: Path) -> None:
+    async with access.database() as database:
         if not await DatabaseStore(database).is_empty():
             raise Conflict(
-                f"The database in {reached.home.root} holds sessions or memories. Restore into another "
+                f"The database in {access.home.root} holds sessions or memories. Restore into another "
                 "state directory (--home), or replace them with --yes."
             )
-    config = reached.home.config_file
-    arriving = directory / CONFIG
-    if config.exists() and arriving.exists() and config.read_bytes() != arriving.read_bytes():
+    config = access.home.config_file
+    incoming = directory / CONFIG
+    if config.exists() and incoming.exists() and config.read_bytes() != incoming.read_bytes():
         raise Conflict(
             f"{config} differs from the one in the backup. With --yes it is kept beside it under "
             "another name and replaced."
@@ -92,24 +92,24 @@ async def _reject_replacement(reached: DatabaseAccess, directory: Path) -> None:
 
 
 async def _restore_dump(
-    reached: DatabaseAccess, manifest: Manifest, directory: Path, tell: ShowProgress
+    access: DatabaseAccess, manifest: Manifest, directory: Path, show_progress: ShowProgress
 ) -> list[LogVerification]:
-    async with reached.database(MAINTENANCE) as maintenance:
+    async with access.database(MAINTENANCE) as maintenance:
         store = DatabaseStore(maintenance)
         await store.make_database(NEW_DATABASE)
         await store.make_roles(manifest.roles)
     await run_program(
-        reached,
+        access,
         "pg_restore",
         *("--exit-on-error", "--dbname", f"dbname={NEW_DATABASE} options='{ASYNC_COMMIT}'"),
         str(directory / DUMP),
-        look=lambda: tell("restoring the database"),
+        inspect_progress=lambda: show_progress("restoring the database"),
     )
-    async with reached.database(NEW_DATABASE) as arriving:
-        tell("bringing the schemas forward")
-        await migrate_all(arriving)
-        tell("verifying the logs")
-        chains = await DatabaseStore(arriving).verify_logs()
+    async with access.database(NEW_DATABASE) as new_database:
+        show_progress("bringing the schemas forward")
+        await migrate_all(new_database)
+        show_progress("verifying the logs")
+        chains = await DatabaseStore(new_database).verify_logs()
     broken = [chain for chain in chains if chain.reason]
     if broken:
         first = broken[0]
@@ -121,25 +121,25 @@ async def _restore_dump(
 
 
 def _put_config(home: Home, directory: Path) -> list[Path]:
-    arriving = directory / CONFIG
-    if not arriving.exists():
+    incoming = directory / CONFIG
+    if not incoming.exists():
         return []
-    kept = []
-    if home.config_file.exists() and home.config_file.read_bytes() != arriving.read_bytes():
+    kept_files = []
+    if home.config_file.exists() and home.config_file.read_bytes() != incoming.read_bytes():
         aside = home.config_file.with_name("config.json.before-restore")
         shutil.copyfile(home.config_file, aside)
-        kept.append(aside)
-    write_private(home.config_file, arriving.read_text(), durable=True)
-    return kept
+        kept_files.append(aside)
+    write_private(home.config_file, incoming.read_text(), durable=True)
+    return kept_files
 
 
 def _put_secrets(home: Home, directory: Path) -> list[Path]:
     """Merge the backup's secrets, without those of this home's own servers."""
-    arriving = directory / SECRETS
-    if not arriving.exists():
+    incoming = directory / SECRETS
+    if not incoming.exists():
         return []
     own = json.loads(home.secrets_file.read_text())
-    taken = json.loads(arriving.read_text())
+    taken = json.loads(incoming.read_text())
     for name in (POSTGRES_ADMIN, NATS_TOKEN):
         taken.pop(name, None)
     aside = home.secrets_file.with_name("secrets.json.before-restore")

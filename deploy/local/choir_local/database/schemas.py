@@ -31,15 +31,17 @@ async def schema_statuses(database: Database) -> list[SchemaStatus]:
     Raises StartupError when a newer Choir created one or its files were changed.
     """
     store = DatabaseStore(database)
-    found = []
+    statuses = []
     for schema, migrations in await _all(store):
         state = await store.state(schema)
         check_upgradable(state, migrations)
-        done = [each.revision for each in migrations if each.name in state.applied]
-        revision = state.revision or (done[-1] if done else "none")
+        applied = [
+            migration.revision for migration in migrations if migration.name in state.applied
+        ]
+        revision = state.revision or (applied[-1] if applied else "none")
         missing = tuple(state.missing_names(migrations))
-        found.append(SchemaStatus(schema, revision, migrations[-1].revision, missing))
-    return found
+        statuses.append(SchemaStatus(schema, revision, migrations[-1].revision, missing))
+    return statuses
 
 
 async def migrate_all(database: Database) -> dict[str, list[str]]:

@@ -35,8 +35,8 @@ class DatabaseStore:
 
     async def state(self, schema: str) -> SchemaState:
         """Return the migration state of a schema."""
-        async with self._database.connection() as held:
-            return await read_state(held, schema)
+        async with self._database.connection() as connection:
+            return await read_state(connection, schema)
 
     async def is_empty(self) -> bool:
         """Return whether there is no session and no memory."""
@@ -56,13 +56,13 @@ class DatabaseStore:
     async def make_roles(self, roles: list[str]) -> None:
         """Create the missing roles of agents, without any privileges of their own."""
         there = set(await self.roles())
-        async with self._database.transaction() as held:
+        async with self._database.transaction() as connection:
             for role in roles:
                 if role not in there:
-                    await held.execute(
+                    await connection.execute(
                         f'CREATE ROLE "{role}" NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT'
                     )
-                    await held.execute(f'GRANT "{role}" TO CURRENT_USER')
+                    await connection.execute(f'GRANT "{role}" TO CURRENT_USER')
 
     async def make_database(self, name: str) -> None:
         """Create an empty database, replacing one that an earlier attempt left.
@@ -80,9 +80,9 @@ class DatabaseStore:
     async def rename_into_place(self, name: str, new: str, aside: str) -> None:
         """Rename the database `new` to `name` and the old one to `aside`, in one transaction."""
         await self.drop_database(aside)
-        async with self._database.transaction() as held:
-            await held.execute(f'ALTER DATABASE "{name}" RENAME TO "{aside}"')
-            await held.execute(f'ALTER DATABASE "{new}" RENAME TO "{name}"')
+        async with self._database.transaction() as connection:
+            await connection.execute(f'ALTER DATABASE "{name}" RENAME TO "{aside}"')
+            await connection.execute(f'ALTER DATABASE "{new}" RENAME TO "{name}"')
 
     async def verify_logs(self) -> list[LogVerification]:
         """Verify the log of every session, from its first event to its head."""

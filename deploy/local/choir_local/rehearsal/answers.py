@@ -178,11 +178,11 @@ def _match(when: RuleCondition, turn: RehearsalTurn) -> Mapping[str, str] | None
     )
     if not all(tests):
         return None
-    found = re.search(when.regex, turn.user_text) if when.regex is not None else None
-    if found is None:
+    match = re.search(when.regex, turn.user_text) if when.regex is not None else None
+    if match is None:
         return None if when.regex is not None else {}
-    numbered = {str(i): text or "" for i, text in enumerate(found.groups(), start=1)}
-    return {"0": found.group(0), **numbered, **{k: v or "" for k, v in found.groupdict().items()}}
+    numbered = {str(i): text or "" for i, text in enumerate(match.groups(), start=1)}
+    return {"0": match.group(0), **numbered, **{k: v or "" for k, v in match.groupdict().items()}}
 
 
 def _dotless(when: RuleCondition) -> str:
@@ -234,8 +234,8 @@ def _default_answer(turn: RehearsalTurn, greeting: str) -> ScriptedAnswer:
 
 def _final_job_answer(turn: RehearsalTurn) -> str:
     """Return a core job's final answer: JSON for the schema in the briefing, if there is one."""
-    _, asked, schema = turn.user_text.partition(SCHEMA_FOLLOWS)
-    if asked:
+    _, separator, schema = turn.user_text.partition(SCHEMA_FOLLOWS)
+    if separator:
         return json.dumps(sample_value(_first_json(schema)))
     done = f"{len(turn.results)} tool calls. {_quote_last(turn)}" if turn.results else ""
     return f"Done, as far as a script can do it. {done}".strip()

@@ -126,13 +126,13 @@ class RehearsalModel:
         if body is None:
             return _error(413, f"The body is larger than {BODY_LIMIT} bytes.")
         try:
-            asked = ChatRequest.model_validate_json(body)
+            request_body = ChatRequest.model_validate_json(body)
         except ValidationError as error:
             return _error(400, _faults_text(error))
         self._last_request = orjson.Fragment(body)
-        if not asked.messages:
+        if not request_body.messages:
             return _error(400, "messages: at least one message is needed")
-        turn = read_turn(asked)
+        turn = read_turn(request_body)
         answer = choose_answer(turn, self._score, self._greeting)
         prompt, cached = self._prefixes.measure(body)
         self._lanes.setdefault(turn.lane or "other", PromptSizes()).add(prompt, cached)
@@ -143,9 +143,9 @@ class RehearsalModel:
         fault = self._served.take(body, answer.faults)
         if fault is not None:
             self._counts.faults += 1
-            return _fail(fault, asked, answer)
+            return _fail(fault, request_body, answer)
         self._counts.tool_calls += len(answer.calls)
-        return _answer(asked, answer, prompt, cached)
+        return _answer(request_body, answer, prompt, cached)
 
     async def embed(self, request: Request) -> Response:
         """Return unit vectors (POST /v1/embeddings)."""
@@ -155,20 +155,20 @@ class RehearsalModel:
         if body is None:
             return _error(413, f"The body is larger than {BODY_LIMIT} bytes.")
         try:
-            asked = EmbeddingRequest.model_validate_json(body)
+            request_body = EmbeddingRequest.model_validate_json(body)
         except ValidationError as error:
             return _error(400, _faults_text(error))
-        texts = (asked.input,) if isinstance(asked.input, str) else asked.input
+        texts = (request_body.input,) if isinstance(request_body.input, str) else request_body.input
         self._counts.embedded_texts += len(texts)
-        vectors = (embed(text, asked.dimensions) for text in texts)
-        as_text = asked.encoding_format == "base64"
+        vectors = (embed(text, request_body.dimensions) for text in texts)
+        as_text = request_body.encoding_format == "base64"
         data = [
             {"object": "embedding", "index": i, "embedding": to_base64(v) if as_text else v}
             for i, v in enumerate(vectors)
         ]
         tokens = sum(len(text) for text in texts) // 4 + 1
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return _json({"object": "list", "data": data, "model": asked.model, "usage": usage})
+        return _json({"object": "list", "data": data, "model": request_body.model, "usage": usage})
 
     async def list_models(self, _: Request) -> Response:
         """List the two models (GET /v1/models)."""
@@ -195,12 +195,14 @@ async def _hang(request: Request) -> Response:
 
 
 def _answer(
-    asked: ChatRequest, answer: ScriptedAnswer, prompt_chars: int, cached_chars: int
+    request_body: ChatRequest, answer: ScriptedAnswer, prompt_chars: int, cached_chars: int
 ) -> Response:
-    reply = make_reply(answer, asked.model, prompt_chars, cached_chars=cached_chars)
-    if not asked.stream:
+    reply = make_reply(answer, request_body.model, prompt_chars, cached_chars=cached_chars)
+    if not request_body.stream:
         return Response(render_document(reply), media_type="application/json")
-    include_usage = asked.stream_options is not None and asked.stream_options.include_usage
+    include_usage = (
+        request_body.stream_options is not None and request_body.stream_options.include_usage
+    )
     parts = render_stream(reply, include_usage=include_usage)
     if not answer.chunk_delay_ms:
         return Response(b"".join(parts), media_type="text/event-stream")
@@ -213,7 +215,7 @@ def _answer(
     return StreamingResponse(slowly(), media_type="text/event-stream")
 
 
-def _fail(fault: Fault, asked: ChatRequest, answer: ScriptedAnswer) -> Response:
+def _fail(fault: Fault, request_body: ChatRequest, answer: ScriptedAnswer) -> Response:
     """Return a fault in place of the answer."""
     if isinstance(fault, ErrorStep):
         response = (
@@ -225,10 +227,10 @@ def _fail(fault: Fault, asked: ChatRequest, answer: ScriptedAnswer) -> Response:
             response.headers["retry-after"] = f"{fault.retry_after_s:g}"
             response.headers["retry-after-ms"] = f"{fault.retry_after_s * 1000:g}"
         return response
-    return _malform(fault, asked, answer)
+    return _malform(fault, request_body, answer)
 
 
-def _malform(fault: MalformedStep, asked: ChatRequest, answer: ScriptedAnswer) -> Response:
+def _malform(fault: MalformedStep, request_body: ChatRequest, answer: ScriptedAnswer) -> Response:
     match fault.kind:
         case "html":
             return Response("<html><h1>502 Bad Gateway</h1></html>", media_type="text/html")
@@ -236,11 +238,11 @@ def _malform(fault: MalformedStep, asked: ChatRequest, answer: ScriptedAnswer) -
             return _json({"id": "chatcmpl-none", "object": "chat.completion", "choices": []})
         case "arguments":
             calls = answer.calls or (ScriptedCall(name="choir_fs_read"),)
-            reply = make_reply(ScriptedAnswer(calls=calls), asked.model, 0, broken=True)
+            reply = make_reply(ScriptedAnswer(calls=calls), request_body.model, 0, broken=True)
         case "body" | "cut":
-            reply = make_reply(ScriptedAnswer(answer.text or "Unfinished"), asked.model, 0)
-    whole = b"".join(render_stream(reply, include_usage=False)) if asked.stream else None
-    media_type = "text/event-stream" if asked.stream else "application/json"
+            reply = make_reply(ScriptedAnswer(answer.text or "Unfinished"), request_body.model, 0)
+    whole = b"".join(render_stream(reply, include_usage=False)) if request_body.stream else None
+    media_type = "text/event-stream" if request_body.stream else "application/json"
     body = whole or render_document(reply)
     if fault.kind == "arguments":
         return Response(body, media_type=media_type)

@@ -86,7 +86,7 @@ def read_directives(text: str) -> Directives:
     """Return the directives in a user message."""
     if "#" not in text and "tool" not in text.lower():
         return Directives()
-    jobs = tuple(_job_order(found) for found in _JOB.finditer(text))
+    jobs = tuple(_job_order(match) for match in _JOB.finditer(text))
     # directives inside a job's task are for the job
     text = _JOB.sub(" ", text) if jobs else text
     tools, delay, error = _TOOLS.search(text), _DELAY.search(text), _ERROR.search(text)
@@ -107,17 +107,17 @@ def read_directives(text: str) -> Directives:
     )
 
 
-def _job_order(found: re.Match[str]) -> JobDirective:
-    told, name, text, cancel, cancelled, listed = found.groups(default="")
+def _job_order(match: re.Match[str]) -> JobDirective:
+    told, name, text, cancel, cancelled, listed = match.groups(default="")
     return JobDirective(_VERBS[told or cancel or listed], name or cancelled, text)
 
 
 def _read_call(pattern: re.Pattern[str], text: str) -> tuple[ScriptedCall | None, str | None]:
-    found = pattern.search(text)
-    if found is None:
+    match = pattern.search(text)
+    if match is None:
         return None, None
-    name = found.group(1)[:64]
-    arguments, complaint = _read_arguments(name, text[found.end() :])
+    name = match.group(1)[:64]
+    arguments, complaint = _read_arguments(name, text[match.end() :])
     return ScriptedCall(name=name, arguments=arguments), complaint
 
 

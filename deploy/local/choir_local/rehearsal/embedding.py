@@ -25,8 +25,8 @@ def embed(text: str, dimensions: int = DIMENSIONS) -> list[float]:
     """Return the unit vector of `text`."""
     vector = [0.0] * dimensions
     for word in _WORD.findall(text.lower()) or [text]:
-        for place in _places(word):
-            vector[(place >> 1) % dimensions] += 1.0 if place & 1 else -1.0
+        for position in _places(word):
+            vector[(position >> 1) % dimensions] += 1.0 if position & 1 else -1.0
     # All positions may cancel out; a vector of length zero would break cosine distances.
     length = math.sqrt(math.fsum(x * x for x in vector))
     if length == 0.0:

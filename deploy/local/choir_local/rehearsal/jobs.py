@@ -26,14 +26,14 @@ def job_call(order: JobDirective) -> ScriptedCall:
     return ScriptedCall(name=f"choir.core.{order.verb}", arguments=arguments)
 
 
-def report_call(kind: str, words: str) -> ScriptedCall:
+def report_call(kind: str, text: str) -> ScriptedCall:
     """Return the tool call with which a core job reports."""
-    said: JsonObject = (
-        {"kind": "progress", "body": {"phase": words}}
+    output: JsonObject = (
+        {"kind": "progress", "body": {"phase": text}}
         if kind == "say"
-        else {"kind": "need_info", "body": {"missing": words}}
+        else {"kind": "need_info", "body": {"missing": text}}
     )
-    return ScriptedCall(name="choir.core.report", arguments=said)
+    return ScriptedCall(name="choir.core.report", arguments=output)
 
 
 def describe_job_results(orders: Sequence[JobDirective], results: Sequence[ToolResult]) -> str:

@@ -31,12 +31,12 @@ class PrefixMeter:
         return len(prompt), best
 
 
-def _common(one: bytes, other: bytes, known: int) -> int:
+def _common(first: bytes, second: bytes, known: int) -> int:
     """Return the length of the common prefix, which is at least `known`, by bisection."""
-    low, high = known, min(len(one), len(other))
+    low, high = known, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if first[low:middle] == second[low:middle]:
             low = middle
         else:
             high = middle - 1

@@ -23,16 +23,16 @@ def fold_events(text: str) -> str:
 
 def summarize_session(text: str) -> str:
     """Return a session summary with its topics."""
-    told = f"The session, quoted by a script: {_said(text)}"
-    topics = [{"title": "The session", "text": told}]
-    return orjson.dumps({"summary": told, "topics": topics}).decode()
+    summary = f"The session, quoted by a script: {_said(text)}"
+    topics = [{"title": "The session", "text": summary}]
+    return orjson.dumps({"summary": summary, "topics": topics}).decode()
 
 
 def _said(text: str) -> str:
     """Return the user's newest messages from the material, which has one JSON object per line."""
-    said = [str(event["user"]) for event in map(_read, text.splitlines()) if event.get("user")]
-    words = " | ".join(" ".join(one.split()) for one in said) or " ".join(text.split())
-    return words if len(words) <= QUOTED else "…" + words[-QUOTED:]
+    texts = [str(event["user"]) for event in map(_read, text.splitlines()) if event.get("user")]
+    quote = " | ".join(" ".join(item.split()) for item in texts) or " ".join(text.split())
+    return quote if len(quote) <= QUOTED else "…" + quote[-QUOTED:]
 
 
 def _read(line: str) -> JsonObject:

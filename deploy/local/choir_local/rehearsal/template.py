@@ -25,7 +25,7 @@ class TemplateValues:
 
 def fill_text(template: str, values: TemplateValues) -> str:
     """Return `template` with its placeholders replaced; a missing value becomes `<no NAME>`."""
-    return PLACEHOLDER.sub(lambda found: _as_text(_look_up(found.group(1), values)), template)
+    return PLACEHOLDER.sub(lambda match: _as_text(_look_up(match.group(1), values)), template)
 
 
 def fill_arguments(arguments: JsonObject, values: TemplateValues) -> JsonObject:
@@ -47,19 +47,19 @@ def _fill(value: JsonValue, values: TemplateValues) -> JsonValue:
 def _look_up(path: str, values: TemplateValues) -> JsonValue:
     head, *rest = path.split(".")
     results = [result.text for result in values.turn.results]
-    found: JsonValue
+    value: JsonValue
     match head:
         case "user":
-            found = values.turn.user_text
+            value = values.turn.user_text
         case "match":
-            found = dict(values.groups)
+            value = dict(values.groups)
         case "result":
-            found = _parse(results[-1], rest) if results else None
+            value = _parse(results[-1], rest) if results else None
         case _:
-            found = [_parse(text, rest[1:]) for text in results]
+            value = [_parse(text, rest[1:]) for text in results]
     for part in rest:
-        found = _step_into(found, part)
-    return f"<no {path}>" if found is None else found
+        value = _step_into(value, part)
+    return f"<no {path}>" if value is None else value
 
 
 def _parse(text: str, rest: list[str]) -> JsonValue:

@@ -169,11 +169,11 @@ def read_turn(request: ChatRequest) -> RehearsalTurn:
     whole = lane in ("core", "compaction", "summary")
     start = _first_after_head(messages) if whole else _newest_start(messages)
     since = [message for message in messages[start:] if not _is_handed(message)]
-    told = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
+    texts = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
     text = (
-        "\n".join(told)
+        "\n".join(texts)
         if whole
-        else SENT_LINE.sub("", "".join(told[:1]).partition(REMINDER_SEPARATOR)[0])
+        else SENT_LINE.sub("", "".join(texts[:1]).partition(REMINDER_SEPARATOR)[0])
     )
     report = not whole and _is_report(text)
     return RehearsalTurn(

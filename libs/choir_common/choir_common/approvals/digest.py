@@ -15,7 +15,7 @@ def request_digest(request_type: str, payload: JsonObject, basis: JsonObject | N
 
     Any change of either changes the digest.
     """
-    asked: JsonObject = {"request_type": request_type, "payload": payload}
+    content: JsonObject = {"request_type": request_type, "payload": payload}
     if basis:
-        asked["basis"] = basis
-    return hashlib.sha256(canonical_json(asked)).hexdigest()
+        content["basis"] = basis
+    return hashlib.sha256(canonical_json(content)).hexdigest()

@@ -59,16 +59,16 @@ def request_summary(request_type: str, payload: JsonObject) -> str:
 
 def request_lines(request_type: str, payload: JsonObject, basis: JsonObject) -> list[DiffLine]:
     """Return everything that the decision covers: the changes first, then the other fields by name."""
-    left = {f"{name}": value for name, value in payload.items()}
+    remaining = {f"{name}": value for name, value in payload.items()}
     under = {f"{name}": value for name, value in basis.items()}
-    changed = list(_changes(request_type, left, under))
-    reason = left.pop("reason", None)
-    said = [] if reason is None else list(_named("reason", reason))
-    rest = [line for name, value in left.items() for line in _named(name, value)]
+    change_lines = list(_changes(request_type, remaining, under))
+    reason = remaining.pop("reason", None)
+    reason_lines = [] if reason is None else list(_named("reason", reason))
+    other_lines = [line for name, value in remaining.items() for line in _named(name, value)]
     stands = [line for name, value in under.items() for line in _named(name, value)]
     if stands:
         stands.insert(0, DiffLine(LineKind.HEAD, "it stands on"))
-    return [*said, *changed, *rest, *stands]
+    return [*reason_lines, *change_lines, *other_lines, *stands]
 
 
 def escape_line(text: str) -> str:
@@ -78,7 +78,7 @@ def escape_line(text: str) -> str:
 
 
 def _changes(
-    request_type: str, left: dict[str, JsonValue], under: dict[str, JsonValue]
+    request_type: str, remaining: dict[str, JsonValue], under: dict[str, JsonValue]
 ) -> Iterator[DiffLine]:
     """Yield the difference, and remove from both arguments what it shows completely."""
     match request_type, under.get("files"), under.get("changes"), under.get("diff"):
@@ -87,13 +87,13 @@ def _changes(
             # The files are generated from these fields alone, and control compares them again before it
             # commits.
             for name in ("spec", "manifest", "behaviour"):
-                left.pop(name, None)
+                remaining.pop(name, None)
             for path, text in files.items():
                 yield DiffLine(LineKind.HEAD, f"new file {escape_line(path)}")
                 yield from _added(str(text))
         case "config_change", _, list(changes), _:
             del under["changes"]
-            left.pop("patch", None)
+            remaining.pop("patch", None)
             for change in changes:
                 yield from _setting(change)
         case "repo_change", _, _, str(diff):
@@ -104,8 +104,8 @@ def _changes(
             )
             yield from (_of_diff(line) for line in _split(diff))
         case "call", _, _, _:
-            yield DiffLine(LineKind.HEAD, f"call {_word(left.pop('tool', None))}")
-            yield from _added(_json(left.pop("input", None)))
+            yield DiffLine(LineKind.HEAD, f"call {_word(remaining.pop('tool', None))}")
+            yield from _added(_json(remaining.pop("input", None)))
         case _:
             return
 

@@ -72,7 +72,7 @@ class MemoryClient(Protocol):
 
     async def upsert(self, write: MemoryUpsert) -> MemoryWritten: ...
 
-    async def receipt(self, asked: ReadSearchReceipt) -> SearchReceipt: ...
+    async def receipt(self, request: ReadSearchReceipt) -> SearchReceipt: ...
 
     async def status(self) -> MemoryStatus: ...
 
@@ -101,10 +101,10 @@ class NatsMemoryClient:
             subjects.upsert_memory(), write, MemoryWritten, QUERY_TIMEOUT_S
         )
 
-    async def receipt(self, asked: ReadSearchReceipt) -> SearchReceipt:
+    async def receipt(self, request: ReadSearchReceipt) -> SearchReceipt:
         """Return the record of a search; raises NotFound if it is unknown or expired."""
         return await self._bus.request(
-            subjects.memory_receipt(), asked, SearchReceipt, QUERY_TIMEOUT_S
+            subjects.memory_receipt(), request, SearchReceipt, QUERY_TIMEOUT_S
         )
 
     async def status(self) -> MemoryStatus:
@@ -128,9 +128,9 @@ class CollectionsClient(Protocol):
 
     async def add(self, document: AddDocument) -> DocumentAdded: ...
 
-    async def listed(self, asked: ListCollections) -> CollectionDocuments: ...
+    async def listed(self, request: ListCollections) -> CollectionDocuments: ...
 
-    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved: ...
+    async def remove(self, request: RemoveDocuments) -> DocumentsRemoved: ...
 
 
 class NatsCollectionsClient:
@@ -145,39 +145,39 @@ class NatsCollectionsClient:
             subjects.add_to_collection(), document, DocumentAdded, COLLECTION_TIMEOUT_S
         )
 
-    async def listed(self, asked: ListCollections) -> CollectionDocuments:
+    async def listed(self, request: ListCollections) -> CollectionDocuments:
         """Return the added documents; raises NotFound if the agent has no memory."""
         return await self._bus.request(
-            subjects.list_collections(), asked, CollectionDocuments, COLLECTION_TIMEOUT_S
+            subjects.list_collections(), request, CollectionDocuments, COLLECTION_TIMEOUT_S
         )
 
-    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
+    async def remove(self, request: RemoveDocuments) -> DocumentsRemoved:
         """Erase a document or a collection; raises NotFound if there is none."""
         return await self._bus.request(
-            subjects.remove_from_collection(), asked, DocumentsRemoved, COLLECTION_TIMEOUT_S
+            subjects.remove_from_collection(), request, DocumentsRemoved, COLLECTION_TIMEOUT_S
         )
 
 
 class MemoryAdminClient(Protocol):
     """An agent's memory for an operator; every call is audited under the operator's name."""
 
-    async def list(self, asked: ListMemory) -> DocumentPage: ...
+    async def list(self, request: ListMemory) -> DocumentPage: ...
 
-    async def show(self, asked: ShowDocument) -> DocumentDetail: ...
+    async def show(self, request: ShowDocument) -> DocumentDetail: ...
 
     async def search(self, query: MemoryQuery) -> MemoryHits: ...
 
     async def put(self, write: MemoryUpsert) -> MemoryWritten: ...
 
-    async def delete(self, asked: DeleteDocument) -> MemoryErased: ...
+    async def delete(self, request: DeleteDocument) -> MemoryErased: ...
 
-    async def export(self, asked: ExportMemory) -> ExportedPage: ...
+    async def export(self, request: ExportMemory) -> ExportedPage: ...
 
-    async def bring_in(self, asked: ImportPart) -> MemoryImported: ...
+    async def bring_in(self, request: ImportPart) -> MemoryImported: ...
 
-    async def audit(self, asked: AuditQuery) -> AuditEntries: ...
+    async def audit(self, request: AuditQuery) -> AuditEntries: ...
 
-    async def state(self, asked: ReadMemoryState) -> AgentMemory: ...
+    async def state(self, request: ReadMemoryState) -> AgentMemory: ...
 
 
 class NatsMemoryAdminClient:
@@ -186,16 +186,16 @@ class NatsMemoryAdminClient:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    async def list(self, asked: ListMemory) -> DocumentPage:
+    async def list(self, request: ListMemory) -> DocumentPage:
         """List documents; raises NotFound when the agent has no memory, InvalidRequest for a bad cursor."""
         return await self._bus.request(
-            subjects.list_memory(), asked, DocumentPage, OPERATOR_TIMEOUT_S
+            subjects.list_memory(), request, DocumentPage, OPERATOR_TIMEOUT_S
         )
 
-    async def show(self, asked: ShowDocument) -> DocumentDetail:
+    async def show(self, request: ShowDocument) -> DocumentDetail:
         """Show one document; raises NotFound."""
         return await self._bus.request(
-            subjects.show_memory(), asked, DocumentDetail, OPERATOR_TIMEOUT_S
+            subjects.show_memory(), request, DocumentDetail, OPERATOR_TIMEOUT_S
         )
 
     async def search(self, query: MemoryQuery) -> MemoryHits:
@@ -210,34 +210,34 @@ class NatsMemoryAdminClient:
             subjects.put_memory(), write, MemoryWritten, OPERATOR_TIMEOUT_S
         )
 
-    async def delete(self, asked: DeleteDocument) -> MemoryErased:
+    async def delete(self, request: DeleteDocument) -> MemoryErased:
         """Erase a document and everything derived from it alone; raises NotFound, Conflict."""
         return await self._bus.request(
-            subjects.delete_memory(), asked, MemoryErased, BULK_TIMEOUT_S
+            subjects.delete_memory(), request, MemoryErased, BULK_TIMEOUT_S
         )
 
-    async def export(self, asked: ExportMemory) -> ExportedPage:
+    async def export(self, request: ExportMemory) -> ExportedPage:
         """Return one page of the full export."""
         return await self._bus.request(
-            subjects.export_memory(), asked, ExportedPage, OPERATOR_TIMEOUT_S
+            subjects.export_memory(), request, ExportedPage, OPERATOR_TIMEOUT_S
         )
 
-    async def bring_in(self, asked: ImportPart) -> MemoryImported:
+    async def bring_in(self, request: ImportPart) -> MemoryImported:
         """Import a part of an export, all or nothing; repeating it changes nothing."""
         return await self._bus.request(
-            subjects.import_memory(), asked, MemoryImported, BULK_TIMEOUT_S
+            subjects.import_memory(), request, MemoryImported, BULK_TIMEOUT_S
         )
 
-    async def audit(self, asked: AuditQuery) -> AuditEntries:
+    async def audit(self, request: AuditQuery) -> AuditEntries:
         """Return the audit log, newest first."""
         return await self._bus.request(
-            subjects.audit_memory(), asked, AuditEntries, OPERATOR_TIMEOUT_S
+            subjects.audit_memory(), request, AuditEntries, OPERATOR_TIMEOUT_S
         )
 
-    async def state(self, asked: ReadMemoryState) -> AgentMemory:
+    async def state(self, request: ReadMemoryState) -> AgentMemory:
         """Return counts and sizes of an agent's memory."""
         return await self._bus.request(
-            subjects.memory_state(), asked, AgentMemory, OPERATOR_TIMEOUT_S
+            subjects.memory_state(), request, AgentMemory, OPERATOR_TIMEOUT_S
         )
 
 

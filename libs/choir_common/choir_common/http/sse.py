@@ -28,8 +28,8 @@ def render_event(event: ServerSentEvent) -> bytes:
 
     An event without an id does not change where a reader resumes: an empty id would mean "from now".
     """
-    place = f"id: {event.id}\n" if event.id else ""
-    return f"{place}event: {event.event}\ndata: {event.data}\n\n".encode()
+    id_line = f"id: {event.id}\n" if event.id else ""
+    return f"{id_line}event: {event.event}\ndata: {event.data}\n\n".encode()
 
 
 def event_stream_response(body: AsyncIterator[bytes]) -> StreamingResponse:

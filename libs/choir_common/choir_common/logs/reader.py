@@ -108,20 +108,20 @@ class _Archive:
 
     def _names(self) -> Generator[str, None, None]:
         """Yield the names, which are times, without the suffix of compression."""
-        for found in self._directory.glob("[!.]*.log*"):
-            yield found.name.removesuffix(".gz")
+        for path in self._directory.glob("[!.]*.log*"):
+            yield path.name.removesuffix(".gz")
 
 
 def _last(file: BinaryIO, newest: int) -> list[bytes]:
     """Return the newest complete lines and leave the file position after them."""
-    kept: deque[bytes] = deque(maxlen=newest)
+    newest_lines: deque[bytes] = deque(maxlen=newest)
     end = 0
     for line in file:
         if line.endswith(b"\n"):
-            kept.append(line)
+            newest_lines.append(line)
             end += len(line)
     file.seek(end)
-    return list(kept)
+    return list(newest_lines)
 
 
 def _opened(path: Path) -> BinaryIO | None:

@@ -54,5 +54,5 @@ def _section(config_file: Path) -> PostgresConfig | None:
     try:
         return PostgresConfig.model_validate_json(orjson.dumps(section))
     except ValidationError as error:
-        found = "; ".join(error_messages(error, "postgres"))
-        raise StartupError(f"{config_file}, section postgres: {found}. Correct it.") from None
+        reasons = "; ".join(error_messages(error, "postgres"))
+        raise StartupError(f"{config_file}, section postgres: {reasons}. Correct it.") from None

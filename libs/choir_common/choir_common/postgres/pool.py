@@ -119,16 +119,16 @@ class Database:
         """
         try:
             with preserve_cancellation():
-                held = await self.open_dedicated()
+                connection = await self.open_dedicated()
         except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS) as error:
             raise _unreachable(error) from error
         try:
             with preserve_cancellation():
-                yield held
+                yield connection
         except _CONNECTION_ERRORS as error:
             raise _broken(error) from error
         finally:
-            held.terminate()
+            connection.terminate()
 
     async def open_dedicated(self) -> DedicatedConnection:
         """Open a connection outside the pool, without a statement timeout. The caller closes it."""
@@ -154,11 +154,11 @@ class Database:
             raise Unavailable("The database is not open: Choir is being stopped or started.")
         with preserve_cancellation():
             try:
-                held = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
+                connection = await self._pool.acquire(timeout=ACQUIRE_TIMEOUT_S)
             except (*_CONNECTION_ERRORS, *_SERVER_REFUSALS) as error:
                 raise _unreachable(error) from error
             try:
-                yield held
+                yield connection
             except _SERVER_REFUSALS as error:
                 self._was_full = self._was_full or isinstance(error, asyncpg.DiskFullError)
                 raise _refused(error) from error
@@ -166,13 +166,13 @@ class Database:
                 raise _broken(error) from error
             finally:
                 with contextlib.suppress(*_CONNECTION_ERRORS):
-                    await self._pool.release(held)
+                    await self._pool.release(connection)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """Yield a connection inside a transaction."""
-        async with self.connection() as held, held.transaction():
-            yield held
+        async with self.connection() as connection, connection.transaction():
+            yield connection
 
     @contextlib.asynccontextmanager
     async def schema_transaction(self, schema: str, begin: str) -> AsyncIterator[Connection]:
@@ -180,23 +180,23 @@ class Database:
 
         A connection that has touched more than `MAX_SCHEMAS` schemas is closed afterwards.
         """
-        async with self.connection() as held:
+        async with self.connection() as connection:
             try:
-                await held.execute(begin)
-                yield held
+                await connection.execute(begin)
+                yield connection
             except BaseException:
-                if not held.is_closed():
-                    await held.execute("ROLLBACK")
+                if not connection.is_closed():
+                    await connection.execute("ROLLBACK")
                 raise
-            await held.execute("COMMIT")
-            await self._close_if_overused(held, schema)
+            await connection.execute("COMMIT")
+            await self._close_if_overused(connection, schema)
 
-    async def _close_if_overused(self, held: Connection, schema: str) -> None:
-        touched = self._touched[held.get_server_pid()]
+    async def _close_if_overused(self, connection: Connection, schema: str) -> None:
+        touched = self._touched[connection.get_server_pid()]
         touched.add(schema)
         if len(touched) > MAX_SCHEMAS:
             # The pool opens a new connection when it needs one.
-            await held.close()
+            await connection.close()
 
     async def _prepare(self, opened: DedicatedConnection) -> None:
         server_pid = opened.get_server_pid()
@@ -210,23 +210,23 @@ class Database:
 
     async def fetch(self, sql: str, *args: object) -> Sequence[asyncpg.Record]:
         """Return all rows of one statement."""
-        async with self.connection() as held:
-            return await held.fetch(sql, *args)
+        async with self.connection() as connection:
+            return await connection.fetch(sql, *args)
 
     async def fetchrow(self, sql: str, *args: object) -> asyncpg.Record | None:
         """Return the first row of one statement."""
-        async with self.connection() as held:
-            return await held.fetchrow(sql, *args)
+        async with self.connection() as connection:
+            return await connection.fetchrow(sql, *args)
 
     async def fetchval(self, sql: str, *args: object) -> Any:
         """Return the first column of the first row."""
-        async with self.connection() as held:
-            return await held.fetchval(sql, *args)
+        async with self.connection() as connection:
+            return await connection.fetchval(sql, *args)
 
     async def execute(self, sql: str, *args: object) -> str:
         """Run one statement; return its command tag."""
-        async with self.connection() as held:
-            return await held.execute(sql, *args)
+        async with self.connection() as connection:
+            return await connection.execute(sql, *args)
 
     async def write_failure(self) -> str | None:
         """Return why the database cannot be written now, or None if it can.
@@ -246,9 +246,9 @@ class Database:
 
     async def _has_room(self) -> bool:
         try:
-            async with self.transaction() as held:
-                await held.execute("SET LOCAL work_mem = '64kB'")
-                await held.fetchval(_TEMP_FILE_QUERY)
+            async with self.transaction() as connection:
+                await connection.execute("SET LOCAL work_mem = '64kB'")
+                await connection.fetchval(_TEMP_FILE_QUERY)
         except Unavailable:
             return False
         return True

@@ -46,7 +46,7 @@ async def upgrade(database: Database, schema: str, migrations: Sequence[Migratio
 
 def _upgrade(connection: Connection, schema: str, migrations: Sequence[Migration]) -> None:
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
-    state: SchemaState = _raw(connection, lambda held: read_state(held, schema))
+    state: SchemaState = _raw(connection, lambda raw: read_state(raw, schema))
     check_upgradable(state, migrations)
     connection.exec_driver_sql(applied_table_sql(schema))
     scripts = NumberedScripts(schema, migrations)
@@ -60,8 +60,10 @@ def _upgrade(connection: Connection, schema: str, migrations: Sequence[Migration
     )
     if state.revision is None:
         # The schema predates Alembic: its table of applied files shows the revision.
-        done = [each.revision for each in migrations if each.name in state.applied]
-        context.stamp(scripts, done[-1] if done else "base")
+        revisions = [
+            migration.revision for migration in migrations if migration.name in state.applied
+        ]
+        context.stamp(scripts, revisions[-1] if revisions else "base")
     context.run_migrations(connection=connection)
 
 
@@ -93,11 +95,11 @@ def _module(schema: str, migration: Migration, before: str | None) -> ModuleType
     def upgrade_step(connection: Connection) -> None:
         try:
             # asyncpg's own `execute`: SQLAlchemy's prepares statements, but a file contains several.
-            _raw(connection, lambda held: held.execute(migration.for_schema(schema)))
+            _raw(connection, lambda raw: raw.execute(migration.for_schema(schema)))
         except asyncpg.PostgresError as error:
             raise migration_error(schema, migration, error) from error
         insert = f'INSERT INTO "{schema}".migrations (name, digest) VALUES ($1, $2)'  # noqa: S608 our own name
-        _raw(connection, lambda held: held.execute(insert, migration.name, migration.digest))
+        _raw(connection, lambda raw: raw.execute(insert, migration.name, migration.digest))
 
     def downgrade_step(connection: Connection) -> None:
         raise StartupError("A schema is never taken back: restore a backup.")

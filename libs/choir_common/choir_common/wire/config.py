@@ -471,14 +471,14 @@ class AgentSettings(WireModel):
 
 def secret_references(config: Config) -> dict[str, tuple[str, ...]]:
     """Return the secrets that a configuration names, each with the config paths that use it."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for section, entries in config.model_dump(mode="json").items():
         named = {"": entries} if section in ("embedding", "postgres") else entries
         for name, entry in named.items() if isinstance(named, dict) else ():
             secret = entry.get("secret") if isinstance(entry, dict) else None
             if secret is not None:
-                found.setdefault(secret, []).append(f"{section}.{name}".rstrip("."))
+                names.setdefault(secret, []).append(f"{section}.{name}".rstrip("."))
     for name, gateway in config.gateways.items():
         if gateway.webhook is not None:
-            found.setdefault(gateway.webhook.secret, []).append(f"gateways.{name}.webhook")
-    return {secret: tuple(places) for secret, places in sorted(found.items())}
+            names.setdefault(gateway.webhook.secret, []).append(f"gateways.{name}.webhook")
+    return {secret: tuple(places) for secret, places in sorted(names.items())}

@@ -29,7 +29,10 @@ def setting_names(path: Sequence[str | int]) -> list[str]:
     nodes = list(_plain(schema, schema))
     for step in path:
         nodes = [
-            inner for node in nodes for each in _under(node, step) for inner in _plain(schema, each)
+            inner
+            for node in nodes
+            for branch in _under(node, step)
+            for inner in _plain(schema, branch)
         ]
     names: set[str] = set()
     for node in nodes:
@@ -62,13 +65,13 @@ def _plain(schema: JsonObject, node: JsonValue) -> Iterator[JsonObject]:
     """Yield the object schemas that a schema node stands for, following references and choices."""
     if not isinstance(node, dict):
         return
-    found = node.get("$ref")
-    if isinstance(found, str):
+    reference = node.get("$ref")
+    if isinstance(reference, str):
         definitions = schema["$defs"]
         assert isinstance(definitions, dict), "a schema with references has definitions"
-        yield from _plain(schema, definitions[found.rpartition("/")[2]])
+        yield from _plain(schema, definitions[reference.rpartition("/")[2]])
     for choice in ("anyOf", "oneOf", "allOf"):
-        each = node.get(choice)
-        for inner in each if isinstance(each, list) else ():
+        branch = node.get(choice)
+        for inner in branch if isinstance(branch, list) else ():
             yield from _plain(schema, inner)
     yield node

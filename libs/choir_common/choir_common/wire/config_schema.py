@@ -105,9 +105,9 @@ def _default_of(described: dict[str, Any]) -> str:
     default = described.get("default")
     if isinstance(default, dict) or "default" not in described:
         return ""
-    words = {None: "none", True: "true", False: "false"}
+    literal_names = {None: "none", True: "true", False: "false"}
     if default is None or isinstance(default, bool):
-        return words[default]
+        return literal_names[default]
     if isinstance(default, list):
         return ", ".join(f"`{item}`" for item in default)
     return f"`{default}`"
@@ -133,12 +133,12 @@ def _when(path: tuple[str, ...]) -> str:
 @cache
 def _texts() -> dict[str, dict[str, str]]:
     """Return the attribute docstring of each field, by class and field."""
-    found: dict[str, dict[str, str]] = {}
+    docstrings: dict[str, dict[str, str]] = {}
     for module in (config, request_templates, request_templates):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
-                found[node.name] = dict(_texts_of(node))
-    return found
+                docstrings[node.name] = dict(_texts_of(node))
+    return docstrings
 
 
 def _texts_of(node: ast.ClassDef) -> Iterator[tuple[str, str]]:

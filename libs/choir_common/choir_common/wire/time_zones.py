@@ -32,10 +32,10 @@ TimeZone = Annotated[str, AfterValidator(_known)]
 
 def format_sent_line(sent: datetime, read: datetime, zone: str) -> str:
     """Return when a message was sent, in the user's zone: `Sun 2026-11-22 08:03 Europe/Berlin`."""
-    place = ZoneInfo(zone)
-    line = f"{_minute(sent.astimezone(place))} {zone}"
+    zone_info = ZoneInfo(zone)
+    line = f"{_minute(sent.astimezone(zone_info))} {zone}"
     if (read - sent).total_seconds() > LATE_AFTER_S:
-        line += f", read {_minute(read.astimezone(place))}"
+        line += f", read {_minute(read.astimezone(zone_info))}"
     return line
 
 

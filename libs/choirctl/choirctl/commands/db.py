@@ -76,7 +76,7 @@ def backup(
             file.absolute(),
             metadata.version("choirctl"),
             with_secrets=with_secrets,
-            tell=lambda words: _show(line, words),
+            show_progress=lambda words: _show(line, words),
         )
         manifest = asyncio.run(work)
     if as_json:
@@ -127,7 +127,7 @@ def restore(
 def _restore(settings: LocalSettings, file: Path, *, force: bool) -> RestoreResult:
     with stderr_console().status("restoring…") as line:
         work = put_back(
-            settings, file.absolute(), force=force, tell=lambda words: _show(line, words)
+            settings, file.absolute(), force=force, show_progress=lambda words: _show(line, words)
         )
         return asyncio.run(work)
 
