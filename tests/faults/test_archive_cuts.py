@@ -3,6 +3,7 @@
 import asyncio
 import os
 from datetime import timedelta
+from typing import Any
 
 import orjson
 
@@ -22,14 +23,11 @@ from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
 from choir_control.log.archiving.store import ArchiveStore
 from choir_control.log.eventlog.store import EventStore
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
-from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.erasure import SessionEraser
-from choir_memory.sessions.promotion import SessionPromoter
 from choir_memory.sessions.recorder import UnitRecorder
-from choir_memory.summaries.episodes import store_episode
-from choir_memory.tool_errors.service import store_failures
 from tests.faults.test_cuts import VICTIM, Witness, dsn, postgres, witness
 from tests.service.control.test_archiving import Desk, Documents, Stubborn
+from tests.service.memory.session_archive import make_session_archive
 from tests.support.crash_injection import crash_at_each_line
 from tests.support.fixed_configuration import FixedConfiguration
 from tests.support.postgres import PASSWORD
@@ -66,18 +64,20 @@ WHERE NOT EXISTS (
 """
 
 
+class SilentQueue:
+    """An embedding queue that nobody works on."""
+
+    def notify(self, documents: int = 1) -> None:
+        """Ignore the documents."""
+
+
 class HereMemory:
     """The memory service's own room of sessions, without a bus between."""
 
     def __init__(self, database: Database, spaces: SpaceRegistry) -> None:
-        def announce(_: int) -> None:
-            return
-
-        promotion = SessionPromoter(database, announce)
-        self._archive = SessionArchive(
-            database, spaces, promotion, announce, store_failures, store_episode
-        )
-        self._recorder = UnitRecorder(database, spaces, announce)
+        queue: Any = SilentQueue()
+        self._archive = make_session_archive(database, spaces, queue)
+        self._recorder = UnitRecorder(database, spaces, queue)
         self._eraser = SessionEraser(database, spaces)
 
     async def archive(self, page: ArchivePage) -> ArchiveProgress:

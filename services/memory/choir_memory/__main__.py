@@ -1,7 +1,6 @@
 """Entry point of the memory service: `python -m choir_memory`.
 
-Run by the embedded supervisor and by compose. Exits 0 after SIGTERM or SIGINT, and 1 with one
-paragraph on standard error when it cannot start.
+Exits 0 after SIGTERM or SIGINT, and 1 with one paragraph on standard error when it cannot start.
 """
 
 import socket

@@ -158,7 +158,9 @@ async def bench_environment(home: Path | None) -> AsyncIterator[BenchEnvironment
             }
             memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env)
             admin = await asyncpg.connect(postgres.dsn, password=PASSWORD, command_timeout=None)
-            embedder = ProviderEmbedder(provider, None, "made-up", DIMENSIONS, 30.0)
+            embedder = ProviderEmbedder(
+                endpoint=provider, key=None, name="made-up", dimensions=DIMENSIONS, timeout_s=30.0
+            )
             pid = await admin.fetchval("SELECT pg_backend_pid()")
             try:
                 await memory.start()

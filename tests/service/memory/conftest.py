@@ -10,9 +10,10 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import MemoryHits, MemoryQuery, MemoryUpsert, MemoryWritten
 from choir_memory.embedding.circuit_breaker import EmbedderCircuitBreaker
 from choir_memory.embedding.embedder import Embedder
+from choir_memory.embedding.factory import ConfiguredModel
 from choir_memory.embedding.model_store import StoredModel
 from choir_memory.embedding.queue import EmbeddingQueue, QueueIntervals
-from choir_memory.embedding.registry import ConfiguredModel, EmbedderRegistry
+from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
 from choir_memory.search.service import SearchService
@@ -60,27 +61,35 @@ async def make_room(
     """Build the parts around `embedder` over an empty database."""
     spaces = SpaceRegistry(SpaceStore(database))
     await spaces.open()
-    embedders = EmbedderRegistry(database, only(embedder), SystemClock(), query_deadline_s)
+    embedders = EmbedderRegistry(
+        database=database,
+        factory=FakeEmbedderFactory(embedder),
+        clock=SystemClock(),
+        query_deadline_s=query_deadline_s,
+    )
     await embedders.open()
-    queue = EmbeddingQueue(database, spaces, embedders, QUICK)
+    queue = EmbeddingQueue(database=database, spaces=spaces, embedders=embedders, intervals=QUICK)
     return Room(
         database,
         spaces,
         embedders,
         queue,
-        KnowledgeService(database, spaces, queue.notify),
-        SearchService(database, spaces, embedders, SystemClock()),
+        KnowledgeService(database, spaces, queue),
+        SearchService(database=database, spaces=spaces, embedders=embedders, clock=SystemClock()),
         dsn,
     )
 
 
-def only(embedder: Embedder) -> ConfiguredModel:
-    """Return a choice of this embedder, beside which no other can be had."""
+class FakeEmbedderFactory:
+    """Factory that knows these embedders; the first is the configured one."""
 
-    def make(model: StoredModel) -> Embedder | None:
-        return embedder if model.name == embedder.name else None
+    def __init__(self, *embedders: Embedder) -> None:
+        first = embedders[0]
+        self.configured = ConfiguredModel(first.name, first.dimensions, "test")
+        self._embedders = {embedder.name: embedder for embedder in embedders}
 
-    return ConfiguredModel(embedder.name, embedder.dimensions, "test", make)
+    def create(self, model: StoredModel) -> Embedder | None:
+        return self._embedders.get(model.name)
 
 
 @pytest.fixture

@@ -20,29 +20,29 @@ from tests.service.memory.conftest import Room
 
 @dataclass
 class Operator:
-    """Looks at, changes and carries memory."""
+    """Reads, writes, exports and imports memory."""
 
-    look: MemoryReader
-    change: MemoryWriter
-    carry: MemoryTransfer
+    reader: MemoryReader
+    writer: MemoryWriter
+    transfer: MemoryTransfer
 
     async def export(self, agent_id: str = "main") -> list[Record]:
         """Return everything, page by page."""
-        found: list[Record] = []
+        records: list[Record] = []
         cursor = None
         while True:
-            page = await self.carry.export(ExportMemory(agent_id=agent_id, cursor=cursor))
-            found += page.records
+            page = await self.transfer.export(ExportMemory(agent_id=agent_id, cursor=cursor))
+            records += page.records
             if (cursor := page.next) is None:
-                return found
+                return records
 
-    async def bring_in(
+    async def import_records(
         self, records: list[Record], agent_id: str, size: int = 100, name: str = ""
     ) -> list[MemoryImported]:
         """Import records in pieces; return what became of each."""
         name = name or uuid4().hex
         return [
-            await self.carry.bring_in(
+            await self.transfer.import_part(
                 ImportPart(
                     agent_id=agent_id,
                     piece=ImportRecords(
@@ -61,9 +61,14 @@ def make_operator(room: Room) -> Operator:
     """Sit an operator down at a room."""
     audit = AuditStore(room.database)
     return Operator(
-        MemoryReader(room.database, room.spaces, room.recall, audit),
+        MemoryReader(
+            database=room.database,
+            spaces=room.spaces,
+            search_service=room.recall,
+            audit_log=audit,
+        ),
         MemoryWriter(room.database, room.spaces, room.knowledge),
-        MemoryTransfer(room.database, room.spaces, audit, room.queue.notify),
+        MemoryTransfer(database=room.database, spaces=room.spaces, audit=audit, queue=room.queue),
     )
 
 

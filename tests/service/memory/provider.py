@@ -70,7 +70,13 @@ class ScriptedProvider:
         self, dimensions: int = DIMENSIONS, name: str = "scripted", timeout_s: float = 30.0
     ) -> ProviderEmbedder:
         """Return the service's own adapter, pointed at this server; it is closed with it."""
-        made = ProviderEmbedder(self.url, "embedding-key", name, dimensions, timeout_s)
+        made = ProviderEmbedder(
+            endpoint=self.url,
+            key="embedding-key",
+            name=name,
+            dimensions=dimensions,
+            timeout_s=timeout_s,
+        )
         self._embedders.append(made)
         return made
 

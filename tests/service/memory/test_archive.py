@@ -18,12 +18,11 @@ from choir_memory.documents.store import Link, LinkStore
 from choir_memory.schema.store import agent_transaction
 from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.erasure import SessionEraser
-from choir_memory.sessions.promotion import BATCH_SIZE, SessionPromoter
+from choir_memory.sessions.promotion import BATCH_SIZE
 from choir_memory.sessions.recorder import UnitRecorder
-from choir_memory.summaries.episodes import store_episode
-from choir_memory.tool_errors.service import store_failures
 from tests.service.memory.conftest import Room
 from tests.service.memory.servers import MakeMemory, until
+from tests.service.memory.session_archive import make_session_archive
 from tests.service.memory.test_record import make_unit
 from tests.support.sessions import BEGAN, LogBuilder, conversation_log
 
@@ -84,20 +83,13 @@ async def desk(room: Room) -> AsyncIterator[Desk]:
 
 
 def make_desk(room: Room) -> Desk:
-    database, announce = room.database, room.queue.notify
+    database = room.database
     return Desk(
         room,
         database,
-        SessionArchive(
-            database,
-            room.spaces,
-            SessionPromoter(database, announce),
-            announce,
-            store_failures,
-            store_episode,
-        ),
+        make_session_archive(database, room.spaces, room.queue),
         SessionEraser(database, room.spaces),
-        UnitRecorder(database, room.spaces, announce),
+        UnitRecorder(database, room.spaces, room.queue),
     )
 
 

@@ -24,7 +24,7 @@ TAXES = "# Taxes\nThe return is due on 31 July."
 
 
 def make(room: Room) -> CollectionService:
-    return CollectionService(room.database, room.spaces, room.queue.notify)
+    return CollectionService(room.database, room.spaces, room.queue)
 
 
 async def add(room: Room, name: str, text: str, collection: str = "house") -> DocumentAdded:
@@ -74,7 +74,7 @@ async def test_what_was_brought_can_be_listed_and_taken_away(room: Room) -> None
     await add(room, "manual.md", MANUAL)
     await add(room, "copy.md", MANUAL)
     await add(room, "2026.md", TAXES, collection="taxes")
-    brought = await make(room).listed(ListCollections(agent_id="main"))
+    brought = await make(room).list_documents(ListCollections(agent_id="main"))
     told = [(one.collection, one.name, one.chunks, one.characters) for one in brought.documents]
     assert told == [
         ("house", "copy.md", 3, len(MANUAL)),

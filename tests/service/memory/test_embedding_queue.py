@@ -27,7 +27,7 @@ async def vectors(room: Room) -> int:
 
 
 async def all_embedded(room: Room) -> bool:
-    return await room.queue.counts() == (0, 0)
+    return await room.queue.count_jobs() == (0, 0)
 
 
 async def test_documents_get_their_vectors_in_batches(
@@ -73,7 +73,7 @@ async def test_a_provider_in_trouble_costs_vectors_only_until_it_is_well(
         await room.put("the ferry sails at dawn")
 
         async def used_up() -> bool:
-            return await room.queue.counts() == (0, 1)
+            return await room.queue.count_jobs() == (0, 1)
 
         await until(used_up)
         found = await room.ask("ferry")
@@ -113,7 +113,7 @@ async def test_what_failed_long_ago_is_released_when_the_provider_is_back(
             await room.put(f"note {number}")
 
         async def used_up() -> bool:
-            return await room.queue.counts() == (0, 3)
+            return await room.queue.count_jobs() == (0, 3)
 
         await until(used_up)
         # far beyond the test's patience: only the release can bring these two back
@@ -134,7 +134,7 @@ async def test_one_refused_text_does_not_hold_up_its_neighbours(
     async with working(room):
 
         async def only_one_left() -> bool:
-            return sum(await room.queue.counts()) == 1
+            return sum(await room.queue.count_jobs()) == 1
 
         await until(only_one_left)
     assert await vectors(room) == 2

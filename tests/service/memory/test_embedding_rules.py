@@ -8,7 +8,7 @@ import pytest
 
 from choir_common.metrics import Metrics
 from choir_memory.embedding.embedder import BATCH_SIZE
-from choir_memory.embedding.metrics import EmbeddingMetrics
+from choir_memory.monitoring import EmbeddingMetrics
 from tests.service.memory.conftest import Room
 from tests.service.memory.lived import remember
 from tests.service.memory.provider import ScriptedProvider
@@ -85,7 +85,7 @@ async def test_retries_wait_longer_each_time_and_then_for_the_sweep(
     await room.put("alone")
     waits = []
     for tries in range(1, 6):
-        room.queue._troubles.clear()
+        room.queue._failures.clear()
         await room.database.execute("UPDATE choir_memory.embedding_queue SET due_at = NULL")
         before = await room.database.fetchval("SELECT clock_timestamp()")
         await room.queue.embed_batch()
@@ -143,7 +143,7 @@ async def test_the_metrics_tell_what_waits_and_whether_the_embedder_is_well(
     provider.mood = "failing"
     await room.put("waiting")
     await work(room)
-    await figures.look()
+    await figures.update()
     told = metrics.render().decode()
     assert 'choir_memory_documents_without_vector{state="queued"} 1.0' in told
     assert "choir_memory_embedder_in_trouble 1.0" in told
@@ -155,7 +155,7 @@ async def test_the_metrics_tell_what_waits_and_whether_the_embedder_is_well(
         return await jobs(room) == []
 
     await until(caught_up)
-    await figures.look()
+    await figures.update()
     told = metrics.render().decode()
     assert 'choir_memory_documents_without_vector{state="queued"} 0.0' in told
     assert "choir_memory_embedder_in_trouble 0.0" in told

@@ -7,23 +7,17 @@ import pytest
 from choir_common.wire.memory_sessions import EraseSession
 from choir_memory.documents.erase_store import erase_documents
 from choir_memory.schema.store import agent_transaction
-from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.erasure import SessionEraser
 from choir_memory.sessions.promotion import SessionPromoter
-from choir_memory.summaries.episodes import store_episode
-from choir_memory.tool_errors.service import store_failures
 from tests.service.memory.conftest import Room
+from tests.service.memory.session_archive import make_session_archive
 from tests.support.sessions import BEGAN, LogBuilder, conversation_log
 
 HOUSE = "Ada planned the blue house and chose its tiles."
 
 
 async def live(room: Room, script: LogBuilder) -> None:
-    announce = room.queue.notify
-    promotion = SessionPromoter(room.database, announce)
-    archive = SessionArchive(
-        room.database, room.spaces, promotion, announce, store_failures, store_episode
-    )
+    archive = make_session_archive(room.database, room.spaces, room.queue)
     await archive.take(script.page())
     await archive.take(script.page(keep=10))
 
@@ -94,7 +88,7 @@ async def test_a_long_term_summary_is_trusted_no_further_than_what_the_session_t
 ) -> None:
     for script in successor(copies=True, folded=True):
         await live(room, script)
-    await SessionPromoter(room.database, room.queue.notify).promote("main", 0)
+    await SessionPromoter(room.database, room.queue).promote("main", 0)
     rows = await room.database.fetch(
         "SELECT text, trust FROM choir_main.memory_documents "
         "WHERE tier = 'long_term_summary' AND session_id = 's2'"

@@ -2,12 +2,14 @@
 
 import json
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from choir_common.errors import Unavailable
 from choir_memory.documents.erase_store import erase_documents
+from choir_memory.embedding.embedder import QueryVector
 from choir_memory.facts.extraction import MAX_RULES, ExtractionTask
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import agent_transaction
@@ -40,12 +42,24 @@ async def say(room: Room, *said: tuple[str, str, str], **more: str) -> list[UUID
 
 def make(room: Room, *answers: str | Unavailable) -> tuple[ExtractionTask, ScriptedModel]:
     model = ScriptedModel(list(answers))
-    leases, announce = LeaseStore(room.database, "r1"), room.queue.notify
+    return make_extraction(room, model, UnavailableEmbedders()), model
 
-    async def no_vectors(text: str) -> None:
+
+def make_extraction(room: Room, model: ScriptedModel, embedders: Any) -> ExtractionTask:
+    return ExtractionTask(
+        database=room.database,
+        leases=LeaseStore(room.database, "r1"),
+        model=model,
+        embedders=embedders,
+        queue=room.queue,
+    )
+
+
+class UnavailableEmbedders:
+    """The registry while no embedder answers."""
+
+    async def embed_query(self, text: str) -> QueryVector:
         raise Unavailable("no embedder")
-
-    return ExtractionTask(room.database, leases, model, no_vectors, announce), model  # type: ignore[arg-type]
 
 
 async def known(room: Room) -> list[tuple[str, str, int]]:
@@ -111,8 +125,7 @@ async def test_what_means_the_same_of_another_subject_is_known_by_its_vector(
     await say(room, TEA, session="s2")
     # nothing is known of `Ana`: only the meaning can tell that it is the same
     model = ScriptedModel([answer(propose(subject="Ana", object="tea", text=text))])
-    leases, embed = LeaseStore(room.database, "r1"), room.embedders.embed_query
-    await ExtractionTask(room.database, leases, model, embed, room.queue.notify).run_agent("main")
+    await make_extraction(room, model, room.embedders).run_agent("main")
     assert await known(room) == kept
 
 
@@ -196,11 +209,8 @@ async def test_what_is_erased_while_the_model_thinks_is_not_learned(room: Room) 
             await room.database.execute("DELETE FROM choir_main.memory_documents")
             return await super().answer(instructions, material)
 
-    extraction, _ = make(room)
     model = Eraser([answer(propose())])
-    leases = LeaseStore(room.database, "r1")
-    extraction = ExtractionTask(room.database, leases, model, extraction.embed, room.queue.notify)
-    await extraction.run_agent("main")
+    await make_extraction(room, model, UnavailableEmbedders()).run_agent("main")
     assert await known(room) == []
 
 
@@ -234,9 +244,9 @@ async def test_an_import_goes_on_reading_behind_the_last_turn_that_was_read(room
     await say(room, COFFEE, session="ses_2")
     operator = make_operator(room)
     exported = await operator.export()
-    done = await operator.bring_in(exported, "twin", size=1)
+    done = await operator.import_records(exported, "twin", size=1)
     assert sum(one.written for one in done) == len(exported)
-    again = await operator.bring_in(exported, "twin")
+    again = await operator.import_records(exported, "twin")
     assert [(one.written, one.unchanged) for one in again] == [(0, len(exported))]
     assert await operator.export("twin") == exported
     reading, model = make(room, answer())
@@ -244,7 +254,7 @@ async def test_an_import_goes_on_reading_behind_the_last_turn_that_was_read(room
     (asked,) = model.asked
     assert COFFEE[2] in str(asked) and TEA[2] not in str(asked)
     # what was read here stays read
-    await operator.bring_in(exported, "twin")
+    await operator.import_records(exported, "twin")
     assert await reading.run_agent("twin") == 0
 
 
@@ -256,7 +266,7 @@ async def test_an_export_of_an_older_version_is_read_from_its_beginning(room: Ro
     exported = await operator.export()
     old = [one for one in exported if one.type != "extraction_cursor"]
     assert len(old) == len(exported) - 1
-    await operator.bring_in(old, "twin")
+    await operator.import_records(old, "twin")
     reading, model = make(room, answer())
     assert await reading.run_agent("twin") == 1
     assert TEA[2] in str(model.asked)

@@ -26,8 +26,15 @@ def make(
 ) -> ConsolidationTask:
     clock = SetClock(datetime.fromisoformat(at).replace(tzinfo=UTC))
     leases = LeaseStore(room.database, holder)
-    digester, announce = Summarizer(model), room.queue.notify
-    return ConsolidationTask(room.database, room.spaces, leases, digester, clock, announce, {})
+    return ConsolidationTask(
+        database=room.database,
+        spaces=room.spaces,
+        leases=leases,
+        summarizer=Summarizer(model),
+        clock=clock,
+        queue=room.queue,
+        retention={},
+    )
 
 
 async def summaries(room: Room) -> dict[str, str]:

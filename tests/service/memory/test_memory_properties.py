@@ -117,7 +117,7 @@ async def test_an_erased_document_leaves_no_trace_in_the_database(room: Room) ->
     assert not [trace for trace in traces if trace in after] and b"cedarstay" in after
     assert (await room.ask("walnutsigh", mode="text")).hits == ()
     deleted = DeleteDocument(agent_id="main", name=str(kept.document_id))
-    assert (await operator.change.delete(deleted)).documents == 1
+    assert (await operator.writer.delete(deleted)).documents == 1
     assert b"cedarstay" not in await dump(room)
 
 
@@ -137,7 +137,7 @@ async def test_an_export_brought_into_a_new_agent_finds_the_same(
     records = await operator.export(source)
     lines = [orjson.loads(record.model_dump_json()) for record in records]
     assert all(line["type"] == "knowledge" for line in lines) and len(lines) == len(texts)
-    await operator.bring_in(records, twin, size=3)
+    await operator.import_records(records, twin, size=3)
     await embed_all(room)
     for query, mode in queries:
         here = await room.ask(query, agent_id=source, mode=mode)

@@ -13,14 +13,13 @@ from choir_common.clock import SystemClock
 from choir_common.postgres.pool import Connection, Database
 from choir_memory.embedding import model_store
 from choir_memory.embedding.embedder import Embedder
-from choir_memory.embedding.model_store import StoredModel
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
 from choir_memory.embedding.reembedding import Reembedding
-from choir_memory.embedding.registry import ConfiguredModel, EmbedderRegistry
+from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.search.service import SearchService
-from tests.service.memory.conftest import QUICK, Room
+from tests.service.memory.conftest import QUICK, FakeEmbedderFactory, Room
 from tests.service.memory.lived import remember_session
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.servers import until
@@ -52,26 +51,33 @@ async def start(
 ) -> Replica:
     """Start a replica configured for the first of `embedders`, which can have the others as well."""
     database = database or room.database
-    had = {one.name: one for one in embedders}
-
-    def make(model: StoredModel) -> Embedder | None:
-        return had.get(model.name)
-
-    choice = ConfiguredModel(embedders[0].name, embedders[0].dimensions, "test", make)
-    known = EmbedderRegistry(database, choice, SystemClock(), 5.0)
+    known = EmbedderRegistry(
+        database=database,
+        factory=FakeEmbedderFactory(*embedders),
+        clock=SystemClock(),
+        query_deadline_s=5.0,
+    )
     await known.open()
-    queue = EmbeddingQueue(database, room.spaces, known, QUICK)
+    queue = EmbeddingQueue(database=database, spaces=room.spaces, embedders=known, intervals=QUICK)
     replica = Room(
         database,
         room.spaces,
         known,
         queue,
-        KnowledgeService(database, room.spaces, queue.notify),
-        SearchService(database, room.spaces, known, SystemClock()),
+        KnowledgeService(database, room.spaces, queue),
+        SearchService(database=database, spaces=room.spaces, embedders=known, clock=SystemClock()),
         room.dsn,
         calls=1_000,
     )
-    rebuild = Reembedding(database, room.spaces, known, queue.notify, QUICK.poll_s, grace_s, PAGE)
+    rebuild = Reembedding(
+        database=database,
+        spaces=room.spaces,
+        embedders=known,
+        queue=queue,
+        poll_s=QUICK.poll_s,
+        grace_s=grace_s,
+        page=PAGE,
+    )
     return Replica(replica, rebuild)
 
 

@@ -56,7 +56,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(room: Room) -> AsyncIterator[Desk]:
-    yield Desk(UnitRecorder(room.database, room.spaces, room.queue.notify), room.database)
+    yield Desk(UnitRecorder(room.database, room.spaces, room.queue), room.database)
 
 
 async def test_a_recorded_unit_is_found_by_its_words_and_by_its_speaker(

@@ -9,14 +9,11 @@ from choir_memory.documents.erase_store import erase_documents, erase_references
 from choir_memory.facts.extraction import ExtractionTask
 from choir_memory.reminders.service import MAX_REMINDER_CHARS, ReminderService
 from choir_memory.schema.store import agent_transaction, resume_service_role
-from choir_memory.sessions.archive import SessionArchive
-from choir_memory.sessions.promotion import SessionPromoter
-from choir_memory.summaries.episodes import store_episode
-from choir_memory.tool_errors.service import store_failures
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import answer, propose
 from tests.service.memory.lived import MORNING, remember
 from tests.service.memory.provider import vector_of
+from tests.service.memory.session_archive import make_session_archive
 from tests.service.memory.test_facts import make, say
 from tests.service.memory.test_search import embed_all
 from tests.support.sessions import LogBuilder, conversation_log
@@ -34,7 +31,9 @@ IN_FRENCH = propose(
 
 async def told(room: Room, text: str, **more: object) -> list[Reminder]:
     """Return what agent `main` is reminded of in its session `now`."""
-    reminding = ReminderService(room.database, room.spaces, room.recall, SystemClock())
+    reminding = ReminderService(
+        database=room.database, spaces=room.spaces, search=room.recall, clock=SystemClock()
+    )
     fields = {"agent_id": "main", "session_id": "now", "text": text}
     return list((await reminding.remind(ReadReminders(**(fields | more)))).reminders)
 
@@ -52,7 +51,9 @@ async def test_an_empty_memory_reminds_of_nothing(room: Room) -> None:
 async def test_a_memory_of_this_session_alone_says_that_there_is_no_use_in_asking(
     room: Room,
 ) -> None:
-    reminding = ReminderService(room.database, room.spaces, room.recall, SystemClock())
+    reminding = ReminderService(
+        database=room.database, spaces=room.spaces, search=room.recall, clock=SystemClock()
+    )
     wanted = ReadReminders(agent_id="main", session_id="now", text="Where is my kite?")
     await remember(room, "now", 0, "Where is my kite?", origin="user", trust=70)
     assert (await reminding.remind(wanted)).empty
@@ -198,11 +199,8 @@ async def test_the_same_sentence_comes_once_with_how_often_it_was_said(room: Roo
 
 async def archive(room: Room, script: LogBuilder) -> None:
     """Archive an ended session and promote it."""
-    announce = room.queue.notify
-    promotion = SessionPromoter(room.database, announce)
-    await SessionArchive(
-        room.database, room.spaces, promotion, announce, store_failures, store_episode
-    ).take(script.page(keep=0))
+    archive = make_session_archive(room.database, room.spaces, room.queue)
+    await archive.take(script.page(keep=0))
 
 
 async def test_a_session_is_not_retold_as_summary_and_as_episode(room: Room) -> None:
@@ -249,7 +247,9 @@ async def test_ids_that_are_none_are_no_reason_to_fail(room: Room) -> None:
 
 
 async def test_each_search_leaves_a_receipt_and_an_empty_store_is_not_searched(room: Room) -> None:
-    reminding = ReminderService(room.database, room.spaces, room.recall, SystemClock())
+    reminding = ReminderService(
+        database=room.database, spaces=room.spaces, search=room.recall, clock=SystemClock()
+    )
     wanted = ReadReminders(agent_id="main", session_id="now", text="Where is my kite?")
     await room.put("A note of any kind.")
     assert len((await reminding.remind(wanted)).receipts) == 1

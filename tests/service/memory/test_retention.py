@@ -25,11 +25,18 @@ async def pass_by(room: Room, at: str, **kept: int) -> int:
     """Go round agent `main` at that time; return how many rows were deleted."""
     clock = SetClock(datetime.fromisoformat(at).replace(tzinfo=UTC))
     leases, retention = LeaseStore(room.database, "r1"), {"main": RetentionConfig(**kept)}
-    announce = room.queue.notify
-    await ConsolidationTask(
-        room.database, room.spaces, leases, Summarizer(None), clock, announce, retention
-    ).run_agent("main")
-    return await RetentionTask(room.database, leases, clock, retention).run_agent("main")
+    summaries = ConsolidationTask(
+        database=room.database,
+        spaces=room.spaces,
+        leases=leases,
+        summarizer=Summarizer(None),
+        clock=clock,
+        queue=room.queue,
+        retention=retention,
+    )
+    await summaries.run_agent("main")
+    task = RetentionTask(database=room.database, leases=leases, clock=clock, retention=retention)
+    return await task.run_agent("main")
 
 
 async def left(room: Room) -> list[str]:

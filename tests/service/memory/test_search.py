@@ -19,7 +19,7 @@ async def embed_all(room: Room) -> None:
     """Run the queue's own step until nothing is due."""
     while await room.queue.embed_batch():
         pass
-    assert await room.queue.counts() == (0, 0)
+    assert await room.queue.count_jobs() == (0, 0)
 
 
 async def test_a_semantic_query_fuses_both_arms_and_shows_what_each_thought(room: Room) -> None:

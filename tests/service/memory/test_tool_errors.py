@@ -8,14 +8,12 @@ from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.memory_sessions import EraseSession
 from choir_common.wire.model import JsonObject
 from choir_memory.maintenance.retention import ExpiryTask
-from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.erasure import SessionEraser
-from choir_memory.sessions.promotion import SessionPromoter
-from choir_memory.summaries.episodes import store_episode
-from choir_memory.tool_errors.service import ToolErrorService, store_failures
+from choir_memory.tool_errors.service import ToolErrorService
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import SetClock
 from tests.service.memory.servers import MakeMemory
+from tests.service.memory.session_archive import make_session_archive
 from tests.support.sessions import BEGAN, LogBuilder
 
 SAID = "exit code 128: fatal: could not read Username for 'https://example.org': terminal prompts disabled"
@@ -38,15 +36,7 @@ def make_session(name: str, *, solved: bool = True, days: int = 0) -> LogBuilder
 
 
 async def live(room: Room, script: LogBuilder) -> None:
-    promotion = SessionPromoter(room.database, room.queue.notify)
-    archive = SessionArchive(
-        room.database,
-        room.spaces,
-        promotion,
-        room.queue.notify,
-        store_failures,
-        store_episode,
-    )
+    archive = make_session_archive(room.database, room.spaces, room.queue)
     await archive.take(script.page())
     await archive.take(script.page(keep=10))
 

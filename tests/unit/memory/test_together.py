@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from choir_common.errors import InvalidRequest, Unavailable
-from choir_memory.embedding.batching import QueryBatcher
+from choir_memory.embedding.circuit_breaker import QueryBatcher
 from choir_memory.embedding.embedder import BATCH_SIZE, Vector
 
 CALLS = 2
@@ -20,7 +20,7 @@ class Desk:
         self.open = asyncio.Event()
         self.down = False
 
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+    async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         self.asked.append(list(texts))
         await self.open.wait()
         await asyncio.sleep(0)
@@ -34,7 +34,7 @@ class Desk:
 
 async def ask(desk: Desk, *texts: str) -> list[Vector | BaseException]:
     """Ask for all at once, and answer once all of them wait."""
-    together = QueryBatcher(desk.embed, CALLS)
+    together = QueryBatcher(desk, CALLS)
     tasks = [asyncio.create_task(together.embed(text)) for text in texts]
     while len(desk.asked) < min(CALLS, len(texts)):
         await asyncio.sleep(0)
@@ -64,7 +64,7 @@ async def test_a_refused_text_fails_alone() -> None:
 
 async def test_who_fails_or_gives_up_leaves_the_call_to_the_next() -> None:
     desk = Desk()
-    together = QueryBatcher(desk.embed, 1)
+    together = QueryBatcher(desk, 1)
     first = asyncio.create_task(together.embed("first"))
     second, third = (asyncio.create_task(together.embed(text)) for text in ("second", "third"))
     while not desk.asked:

@@ -1,12 +1,12 @@
 """Export an agent's memory page by page, and import it piece by piece.
 
-Called by `endpoints.operator`; next is `carry_store`. A piece is stored completely or not at all,
+A piece is stored completely or not at all,
 and storing it again changes nothing. The progress of an import is stored until its last piece
 arrives, so that an interrupted import can be reported.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -35,6 +35,7 @@ from choir_memory.admin.export_import_store import PAGE_ROWS, ExportImportStore,
 from choir_memory.admin.read import RECORD_ADAPTER
 from choir_memory.audit.store import OPERATOR, AuditRecord, AuditStore, write_record
 from choir_memory.documents.model import unit_tokens
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import (
     SpaceRegistry,
@@ -69,53 +70,52 @@ class _ImportCounts:
     new: Sequence[UUID]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryTransfer:
-    """Export and import of memory; `announce` reports to the embedding queue how many documents were
-    queued."""
+    """Export and import of memory; `queue` is told how many documents were queued."""
 
     database: Database
     spaces: SpaceRegistry
-    kept: AuditStore
-    announce: Callable[[int], None]
+    audit: AuditStore
+    queue: EmbeddingQueue
 
-    async def export(self, asked: ExportMemory) -> ExportedPage:
+    async def export(self, request: ExportMemory) -> ExportedPage:
         """Return the next page of an export; raises NotFound without a memory, InvalidRequest for an
         invalid cursor."""
-        await self.spaces.require(asked.agent_id)
-        phase, _, after = (asked.cursor or "extraction:").partition(":")
+        await self.spaces.require(request.agent_id)
+        phase, _, after = (request.cursor or "extraction:").partition(":")
         try:
             async with admin_read_transaction(self.database) as held:
-                page = await _page(ExportImportStore(held, asked.agent_id), phase, after)
+                page = await _page(ExportImportStore(held, request.agent_id), phase, after)
         except (ValueError, ValidationError):
             page = None
         if page is None:
             raise InvalidRequest("The cursor is none of an export; take `next` of the page before.")
         # one audit entry per export, not one per page
-        if asked.cursor is None:
-            await self.kept.write_record(AuditRecord(asked.agent_id, OPERATOR, "export"))
+        if request.cursor is None:
+            await self.audit.write_record(AuditRecord(request.agent_id, OPERATOR, "export"))
         return page
 
-    async def bring_in(self, asked: ImportPart) -> MemoryImported:
+    async def import_part(self, request: ImportPart) -> MemoryImported:
         """Store one piece of an import; raises InvalidRequest and stores nothing of it if a record is
         invalid.
 
         Records of sessions that were erased here are refused, and listed in `refused`.
         """
-        agent_id, piece = asked.agent_id, asked.piece
+        agent_id, piece = request.agent_id, request.piece
         await self.spaces.ensure(agent_id)
         async with self.database.transaction() as held:
             store = ExportImportStore(held, agent_id)
-            named = {_session_of(one) for one in piece.records} - {None}
-            erased = await store.list_erased_sessions(named)
-            fit = [one for one in piece.records if _session_of(one) not in erased]
+            session_ids = {_session_of(one) for one in piece.records} - {None}
+            erased = await store.list_erased_sessions(session_ids)
+            accepted = [one for one in piece.records if _session_of(one) not in erased]
             refused = [_name(one) for one in piece.records if _session_of(one) in erased]
-            stored = await _store(held, store, agent_id, await asyncio.to_thread(_sort, fit))
+            stored = await _store(held, store, agent_id, await asyncio.to_thread(_sort, accepted))
             done = piece.first + len(piece.records)
             await store.progress(piece.import_id, done, piece.total)
             detail: JsonObject = {"import": piece.import_id, "done": done, "total": piece.total}
             await write_record(held, AuditRecord(agent_id, OPERATOR, "import", stored.new, detail))
-        self.announce(len(stored.new))
+        self.queue.notify(len(stored.new))
         return MemoryImported(
             written=stored.written,
             unchanged=stored.unchanged,
@@ -146,49 +146,49 @@ async def _page(store: ExportImportStore, phase: str, after: str) -> ExportedPag
 
 
 async def _documents(store: ExportImportStore, which: Store, after: str, then: str) -> ExportedPage:
-    found = await store.documents(which, UUID(after) if after else None)
-    records = tuple(RECORD_ADAPTER.validate_json(line) for _, line in found)
-    return ExportedPage(records=records, next=f"{which}:{found[-1][0]}" if found else then)
+    rows = await store.documents(which, UUID(after) if after else None)
+    records = tuple(RECORD_ADAPTER.validate_json(line) for _, line in rows)
+    return ExportedPage(records=records, next=f"{which}:{rows[-1][0]}" if rows else then)
 
 
 async def _store(
-    connection: Connection, store: ExportImportStore, agent_id: str, given: _GroupedRecords
+    connection: Connection, store: ExportImportStore, agent_id: str, groups: _GroupedRecords
 ) -> _ImportCounts:
     await take_agent_role(connection, agent_id)
-    units, same_units = await store.insert("session", given.session)
-    notes, same_notes = await store.insert("knowledge", given.knowledge)
-    linked = await store.link(given.links)
+    units, same_units = await store.insert("session", groups.session)
+    notes, same_notes = await store.insert("knowledge", groups.knowledge)
+    linked = await store.link(groups.links)
     await resume_service_role(connection)
-    passed = await store.import_sessions(given.passed)
-    begun = await store.import_extraction_cursors(given.cursors)
+    passed = await store.import_sessions(groups.passed)
+    begun = await store.import_extraction_cursors(groups.cursors)
     await enqueue_all(
-        connection, agent_id, "session", [one for one in units if one in given.embedded]
+        connection, agent_id, "session", [one for one in units if one in groups.embedded]
     )
     await enqueue_all(connection, agent_id, "knowledge", list(notes))
-    there = units | same_units | notes | same_notes
+    present = units | same_units | notes | same_notes
     written = len(units) + len(notes) + linked + passed + begun
-    documents = [*given.session, *given.knowledge]
-    refused = tuple(str(one.document_id) for one in documents if one.document_id not in there)
-    total = len(documents) + len(given.links) + len(given.passed) + len(given.cursors)
+    documents = [*groups.session, *groups.knowledge]
+    refused = tuple(str(one.document_id) for one in documents if one.document_id not in present)
+    total = len(documents) + len(groups.links) + len(groups.passed) + len(groups.cursors)
     return _ImportCounts(written, total - written - len(refused), refused, (*units, *notes))
 
 
 def _sort(records: Sequence[Record]) -> _GroupedRecords:
     """Group records by type and tokenize their texts; takes milliseconds, so it runs in a thread."""
-    found = _GroupedRecords([], [], [], [], [], _embedded(records))
+    groups = _GroupedRecords([], [], [], [], [], _embedded(records))
     for record in records:
         match record:
             case SessionRecord():
-                found.session.append(_filed(record, unit_tokens(record.speaker, record.text)))
+                groups.session.append(_filed(record, unit_tokens(record.speaker, record.text)))
             case KnowledgeRecord():
-                found.knowledge.append(_filed(record, document_tokens(record.text)))
+                groups.knowledge.append(_filed(record, document_tokens(record.text)))
             case LinkRecord():
-                found.links.append(record)
+                groups.links.append(record)
             case ArchivedSessionRecord():
-                found.passed.append(record)
+                groups.passed.append(record)
             case ExtractionCursor():
-                found.cursors.append(record)
-    return found
+                groups.cursors.append(record)
+    return groups
 
 
 def _filed(record: SessionRecord | KnowledgeRecord, tokens: list[str]) -> ImportDocument:

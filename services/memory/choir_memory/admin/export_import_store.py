@@ -1,4 +1,4 @@
-"""Statements that export and import an agent's memory. Called by `carry` and `look_store`.
+"""Statements that export and import an agent's memory.
 
 Documents and links are written under the agent's role. A row that conflicts with an existing one is
 skipped and reported as refused.

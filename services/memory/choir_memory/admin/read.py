@@ -1,7 +1,6 @@
 """Read an agent's memory for an operator: lists, documents, searches, the audit log, the state.
 
-Called by `endpoints.operator`; next are `look_store` on the admin path and `search.recall`. Each
-read of documents is audited before the answer is sent.
+Each read of documents is audited before the answer is sent.
 """
 
 from collections.abc import Iterable
@@ -36,42 +35,46 @@ from choir_memory.search.service import SearchService
 RECORD_ADAPTER: TypeAdapter[Record] = TypeAdapter(Record)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReader:
     """Reads by an operator."""
 
     database: Database
     spaces: SpaceRegistry
-    recall: SearchService
-    kept: AuditStore
+    search_service: SearchService
+    audit_log: AuditStore
 
-    async def list(self, asked: ListMemory) -> DocumentPage:
+    async def list(self, request: ListMemory) -> DocumentPage:
         """Return a page of documents; raises NotFound without a memory, InvalidRequest for an invalid
         filter or cursor."""
-        if asked.session_id is not None and asked.store != "session":
+        if request.session_id is not None and request.store != "session":
             raise InvalidRequest("Knowledge belongs to no session: ask for the store `session`.")
-        if asked.key_prefix is not None and asked.store != "knowledge":
+        if request.key_prefix is not None and request.store != "knowledge":
             raise InvalidRequest("Only knowledge has keys: ask for the store `knowledge`.")
-        after = _place(asked.cursor)
-        await self.spaces.require(asked.agent_id)
+        after = _parse_cursor(request.cursor)
+        await self.spaces.require(request.agent_id)
         async with admin_read_transaction(self.database) as held:
-            found = await MemoryReadStore(held, asked.agent_id).page(asked, after)
-        await self._looked(asked.agent_id, "list", (UUID(one.document_id) for one in found))
-        full = len(found) == asked.limit
-        return DocumentPage(items=tuple(found), next=_cursor(found[-1]) if full else None)
+            documents = await MemoryReadStore(held, request.agent_id).page(request, after)
+        await self._audit_read(
+            request.agent_id, "list", (UUID(one.document_id) for one in documents)
+        )
+        full = len(documents) == request.limit
+        return DocumentPage(items=tuple(documents), next=_cursor(documents[-1]) if full else None)
 
-    async def show(self, asked: ShowDocument) -> DocumentDetail:
+    async def show(self, request: ShowDocument) -> DocumentDetail:
         """Return one document completely; raises NotFound."""
-        await self.spaces.require(asked.agent_id)
+        await self.spaces.require(request.agent_id)
         async with admin_read_transaction(self.database) as held:
-            store = MemoryReadStore(held, asked.agent_id)
-            which = await store.find(parse_document_id(asked.name), asked.name)
+            store = MemoryReadStore(held, request.agent_id)
+            which = await store.find(parse_document_id(request.name), request.name)
             record = await store.record(*which) if which else None
             if which is None or record is None:
-                raise NotFound(f"The memory of {asked.agent_id} holds no document {asked.name!r}.")
+                raise NotFound(
+                    f"The memory of {request.agent_id} holds no document {request.name!r}."
+                )
             vectors = await store.vectors(*which)
             links = await store.links(which[1])
-        await self._looked(asked.agent_id, "show", (which[1],))
+        await self._audit_read(request.agent_id, "show", (which[1],))
         return DocumentDetail(
             record=RECORD_ADAPTER.validate_json(record),
             vectors=vectors,
@@ -89,17 +92,17 @@ class MemoryReader:
         )
 
     async def search(self, query: MemoryQuery) -> MemoryHits:
-        """Return the results of a search; raises the errors of `SearchService.search`."""
+        """Return the results of a search; raises the errors of `SearchService.query`."""
         await self.spaces.require(query.target_agent or query.agent_id)
-        found = await self.recall.query(query)
-        read = (UUID(hit.document_id) for hit in found.hits)
-        await self._looked(query.target_agent or query.agent_id, "search", read)
-        return found
+        hits = await self.search_service.query(query)
+        read = (UUID(hit.document_id) for hit in hits.hits)
+        await self._audit_read(query.target_agent or query.agent_id, "search", read)
+        return hits
 
-    async def audit(self, asked: AuditQuery) -> AuditEntries:
+    async def audit(self, request: AuditQuery) -> AuditEntries:
         """Return the audit entries on an agent's memory, newest first; works for an agent that no
         longer exists, too."""
-        found = await self.kept.read_page(asked.agent_id, asked.before, asked.limit)
+        records = await self.audit_log.read_page(request.agent_id, request.before, request.limit)
         return AuditEntries(
             items=tuple(
                 AuditEntry(
@@ -111,26 +114,26 @@ class MemoryReader:
                     document_ids=tuple(map(str, one.entry.document_ids)),
                     detail=one.entry.detail,
                 )
-                for one in found
+                for one in records
             )
         )
 
-    async def state(self, asked: ReadMemoryState) -> AgentMemory:
+    async def state(self, request: ReadMemoryState) -> AgentMemory:
         """Return counts, queue length, size and unfinished imports of an agent's memory; raises
         NotFound without one."""
-        await self.spaces.require(asked.agent_id)
+        await self.spaces.require(request.agent_id)
         async with admin_read_transaction(self.database) as held:
-            store = MemoryReadStore(held, asked.agent_id)
+            store = MemoryReadStore(held, request.agent_id)
             return AgentMemory(
-                agent_id=asked.agent_id,
+                agent_id=request.agent_id,
                 counts=tuple(await store.counts()),
                 queued=await store.queued(),
                 bytes=await store.bytes(),
                 unfinished_imports=tuple(await store.unfinished_imports()),
             )
 
-    async def _looked(self, agent_id: str, operation: str, ids: Iterable[UUID]) -> None:
-        await self.kept.write_record(AuditRecord(agent_id, OPERATOR, operation, tuple(ids)))
+    async def _audit_read(self, agent_id: str, operation: str, ids: Iterable[UUID]) -> None:
+        await self.audit_log.write_record(AuditRecord(agent_id, OPERATOR, operation, tuple(ids)))
 
 
 def parse_document_id(name: str) -> UUID | None:
@@ -145,14 +148,14 @@ def _cursor(last: DocumentView) -> str:
     return f"{last.at.isoformat()}|{last.document_id}"
 
 
-def _place(cursor: str | None) -> ListPosition | None:
+def _parse_cursor(cursor: str | None) -> ListPosition | None:
     if cursor is None:
         return None
     at, _, document_id = cursor.partition("|")
     try:
-        place = ListPosition(datetime.fromisoformat(at), UUID(document_id))
+        position = ListPosition(datetime.fromisoformat(at), UUID(document_id))
     except ValueError:
-        place = None
-    if place is None or place.at.tzinfo is None:
+        position = None
+    if position is None or position.at.tzinfo is None:
         raise InvalidRequest("The cursor is none of this list; take `next` of the page before.")
-    return place
+    return position

@@ -1,4 +1,4 @@
-"""Statements that read an agent's memory for an operator. Called by `look` on the admin path."""
+"""Statements that read an agent's memory for an operator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

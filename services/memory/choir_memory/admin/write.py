@@ -1,5 +1,4 @@
-"""Write and erase memory for an operator. Called by `endpoints.operator`; next are `knowledge` and
-`documents`."""
+"""Write and erase memory for an operator."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -30,31 +29,33 @@ class MemoryWriter:
         """Write knowledge; raises the same errors as an agent's own write."""
         return await self.knowledge.upsert(write, OPERATOR_WRITER)
 
-    async def delete(self, asked: DeleteDocument) -> MemoryErased:
+    async def delete(self, request: DeleteDocument) -> MemoryErased:
         """Erase a document of either store; raises NotFound, or Conflict if the version differs."""
-        await self.spaces.require(asked.agent_id)
+        await self.spaces.require(request.agent_id)
         async with self.database.transaction() as held:
-            await take_agent_role(held, asked.agent_id)
-            document_id = await self._meant(MemoryReadStore(held, asked.agent_id), asked)
-            gone = await erase_documents(held, asked.agent_id, (document_id,))
-            await self._follow_up(held, asked.agent_id, "deleted", gone)
-        return MemoryErased(documents=1, derived=len(gone.ids) - 1)
+            await take_agent_role(held, request.agent_id)
+            document_id = await self._lock_document(
+                MemoryReadStore(held, request.agent_id), request
+            )
+            erased = await erase_documents(held, request.agent_id, (document_id,))
+            await self._follow_up(held, request.agent_id, "deleted", erased)
+        return MemoryErased(documents=1, derived=len(erased.ids) - 1)
 
-    async def _meant(self, store: MemoryReadStore, asked: DeleteDocument) -> UUID:
-        which = await store.find(parse_document_id(asked.name), asked.name)
+    async def _lock_document(self, store: MemoryReadStore, request: DeleteDocument) -> UUID:
+        which = await store.find(parse_document_id(request.name), request.name)
         version = await store.lock(*which) if which else None
         if which is None or version is None:
-            raise NotFound(f"The memory of {asked.agent_id} holds no document {asked.name!r}.")
-        if asked.expected_version not in (None, version):
+            raise NotFound(f"The memory of {request.agent_id} holds no document {request.name!r}.")
+        if request.expected_version not in (None, version):
             raise Conflict(
-                f"{asked.name} is at version {version}, and you expect version "
-                f"{asked.expected_version}. Nothing was deleted."
+                f"{request.name} is at version {version}, and you expect version "
+                f"{request.expected_version}. Nothing was deleted."
             )
         return which[1]
 
     async def _follow_up(
-        self, held: Connection, agent_id: str, what: str, gone: ErasedDocuments
+        self, held: Connection, agent_id: str, operation: str, erased: ErasedDocuments
     ) -> None:
         await resume_service_role(held)
-        await erase_references(held, agent_id, gone.ids)
-        await write_record(held, AuditRecord(agent_id, OPERATOR, what, gone.ids))
+        await erase_references(held, agent_id, erased.ids)
+        await write_record(held, AuditRecord(agent_id, OPERATOR, operation, erased.ids))

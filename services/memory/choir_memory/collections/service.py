@@ -1,12 +1,10 @@
 """Add documents to an agent's collections, list them, and erase them.
 
-Called by `endpoints.collections`; next are `chunk`, `known_store` and the embedding queue. Search finds
-the pieces as knowledge of kind `document_chunk`; the filter `collection` limits a search to one
+Search finds the pieces as knowledge of kind `document_chunk`; the filter `collection` limits a search to one
 collection.
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -25,6 +23,7 @@ from choir_memory.collections.chunking import split_document
 from choir_memory.collections.store import CollectionStore
 from choir_memory.documents.erase_store import erase_documents, erase_references
 from choir_memory.documents.model import TRUST, document_id
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.knowledge.derived_store import (
     DerivedDocument,
@@ -36,12 +35,11 @@ from choir_memory.schema.store import SpaceRegistry, agent_transaction, resume_s
 
 @dataclass(frozen=True, slots=True)
 class CollectionService:
-    """Collections of all agents; `announce` reports to the embedding queue how many documents were
-    queued."""
+    """Collections of all agents; `queue` is told how many documents were queued."""
 
     database: Database
     spaces: SpaceRegistry
-    announce: Callable[[int], None]
+    queue: EmbeddingQueue
 
     async def add(self, given: AddDocument) -> DocumentAdded:
         """Add a document, or replace the one with its name; raises InvalidRequest for a blank text."""
@@ -65,10 +63,10 @@ class CollectionService:
             await erase_references(held, given.agent_id, [one.document_id for one in before])
             await write_record(held, AuditRecord(given.agent_id, OPERATOR, "add document", written))
             await enqueue_all(held, given.agent_id, "knowledge", written)
-        self.announce(len(written))
+        self.queue.notify(len(written))
         return DocumentAdded(operation="replaced" if before else "added", chunks=len(written))
 
-    async def listed(self, asked: ListCollections) -> CollectionDocuments:
+    async def list_documents(self, asked: ListCollections) -> CollectionDocuments:
         """Return the documents of an agent's collections; raises NotFound when it has no memory."""
         await self.spaces.require(asked.agent_id)
         async with agent_transaction(self.database, asked.agent_id) as held:

@@ -1,8 +1,4 @@
-"""A row of `memory_documents` before it is stored. Built by the packages that create documents; next is
-`store`.
-
-Literals for tiers, kinds, grains and links, and the trust of each origin. Used by all packages.
-"""
+"""Types of documents: tiers, kinds, links, the trust of each origin, and a row before it is stored."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,12 +7,12 @@ from typing import Literal
 from uuid import UUID, uuid5
 
 from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, TOOL_OUTPUT
+from choir_common.wire.memory_search import Grain
 from choir_common.wire.memory_sessions import Origin, UnitKind
 from choir_common.wire.model import JsonObject
 from choir_memory.text.tokens import document_tokens
 
 Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
-Grain = Literal["day", "week", "month", "quarter", "year"]
 KnowledgeKind = Literal["note", "fact", "rule", "episode", "error", "entity", "document_chunk"]
 LinkKind = Literal["evidence", "supersedes", "mentions", "rolls_up"]
 
@@ -33,13 +29,12 @@ TRUST: Mapping[Origin, int] = {
 }
 """Trust of each origin, from 0 (none) to 100 (full)."""
 
+_NAMESPACE = UUID("5b1c6d0e-6b1f-4c55-9d1e-0f6f2a3f8f11")
+
 
 def least_trust(sources: Iterable[int]) -> int:
     """Return the trust of a document derived from these sources: the lowest of theirs."""
     return min(sources, default=TRUST["derived"])
-
-
-_NAMESPACE = UUID("5b1c6d0e-6b1f-4c55-9d1e-0f6f2a3f8f11")
 
 
 def document_id(*source: str) -> UUID:

@@ -1,13 +1,10 @@
-"""Store for rows of `memory_documents`: insert, replace, move to another tier.
+"""Store for rows of `memory_documents`, and for links between documents of either store.
 
 Called inside a transaction under the agent's role. A row that is stored again with the same text keeps
 its vectors; with another text it is replaced and has no vector until the queue creates one.
 
-Links between documents of either store: evidence, supersedes, mentions, rolls_up.
-
-Called inside a transaction under the agent's role. A link points from the derived document to its source.
-The two ends may be in different tables, so there is no foreign key; `erase_store` deletes links with
-their documents.
+A link points from the derived document to its source. The two ends may be in different tables, so there
+is no foreign key; `erase_store` deletes links with their documents.
 """
 
 import asyncio
@@ -72,6 +69,12 @@ RETURNING id
 """
 
 
+_ADD_LINKS = """
+INSERT INTO {schema}.links (from_id, kind, to_id)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[]) ON CONFLICT DO NOTHING
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedUnit:
     """A row with its search tokens."""
@@ -83,7 +86,7 @@ class PreparedUnit:
 
 async def prepare_units(rows: Sequence[UnitRow]) -> list[PreparedUnit]:
     """Tokenize the rows' texts in a thread. Call it before the transaction, not inside it."""
-    return await asyncio.to_thread(lambda: [_cut(row) for row in rows])
+    return await asyncio.to_thread(lambda: [_prepare(row) for row in rows])
 
 
 class DocumentStore:
@@ -141,7 +144,35 @@ class DocumentStore:
         return qualified(statement, self._agent_id)
 
 
-def _cut(row: UnitRow) -> PreparedUnit:
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link: `from_id` exists because of `to_id`."""
+
+    from_id: UUID
+    kind: LinkKind
+    to_id: UUID
+
+
+class LinkStore:
+    """Links of one agent, on a connection under its role."""
+
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
+        self._agent_id = agent_id
+
+    async def add(self, links: Sequence[Link]) -> None:
+        """Insert links; existing ones are kept."""
+        if links:
+            columns = zip(*((one.from_id, one.kind, one.to_id) for one in links), strict=True)
+            await self._connection.execute(
+                self._sql(_ADD_LINKS), *(list(column) for column in columns)
+            )
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)
+
+
+def _prepare(row: UnitRow) -> PreparedUnit:
     tokens = row.tokens()
     return PreparedUnit(row, tsvector(tokens), len(tokens))
 
@@ -170,35 +201,3 @@ def _columns(one: PreparedUnit) -> tuple[object, ...]:
         orjson.dumps(row.metadata).decode(),
         question_share(row.text),
     )
-
-
-_ADD = """
-INSERT INTO {schema}.links (from_id, kind, to_id)
-SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[]) ON CONFLICT DO NOTHING
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link: `from_id` exists because of `to_id`."""
-
-    from_id: UUID
-    kind: LinkKind
-    to_id: UUID
-
-
-class LinkStore:
-    """Links of one agent, on a connection under its role."""
-
-    def __init__(self, connection: Connection, agent_id: str) -> None:
-        self._connection = connection
-        self._agent_id = agent_id
-
-    async def add(self, links: Sequence[Link]) -> None:
-        """Insert links; existing ones are kept."""
-        if links:
-            columns = zip(*((one.from_id, one.kind, one.to_id) for one in links), strict=True)
-            await self._connection.execute(self._sql(_ADD), *(list(column) for column in columns))
-
-    def _sql(self, statement: str) -> str:
-        return qualified(statement, self._agent_id)

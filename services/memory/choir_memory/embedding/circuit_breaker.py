@@ -1,17 +1,17 @@
-"""Circuit breaker, query deadline and query cache around an embedder.
+"""Circuit breaker, query deadline, query batches and query cache around an embedder.
 
-Called by `embedders` for query vectors, which have a deadline and a circuit breaker, and by `queue` for
-documents, which may wait.
+Query vectors have a deadline and a circuit breaker; documents may wait.
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, DeadlineExceeded, InvalidRequest, Unavailable
-from choir_memory.embedding.batching import QueryBatcher
-from choir_memory.embedding.embedder import Embedder, Vector, to_pgvector
+from choir_memory.embedding.embedder import BATCH_SIZE, Embedder, Vector, to_pgvector
 
 FAILURES_TO_OPEN = 3
 OPEN_DURATION_S = 5.0
@@ -24,6 +24,60 @@ PROBE_TEXT = "memory"
 """A text that every embedder accepts."""
 
 
+@dataclass(slots=True)
+class _PendingBatch:
+    texts: list[str] = field(default_factory=list)
+    vectors: Sequence[Vector] | None = None
+    refused: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class DocumentEmbedder(Protocol):
+    """An embedder that may raise InvalidRequest for one of the texts."""
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Vector]: ...
+
+
+class QueryBatcher:
+    """Batch query texts that wait at the same time into one call of the embedder.
+
+    A call to a provider costs this process more CPU than the vectors in it: while the maximum of
+    concurrent calls is running, further queries wait and share the next batch.
+    """
+
+    def __init__(self, embedder: DocumentEmbedder, max_calls: int) -> None:
+        self._embedder = embedder
+        self._slots = asyncio.Semaphore(max_calls)
+        self._next = _PendingBatch()
+
+    async def embed(self, text: str) -> Vector:
+        """Return the vector of a text; raises the errors of the embedder."""
+        if len(self._next.texts) == BATCH_SIZE:
+            self._next = _PendingBatch()
+        batch, index = self._next, len(self._next.texts)
+        batch.texts.append(text)
+        async with batch.lock:
+            # if the caller that ran the batch failed or was cancelled, the next waiter runs it
+            if batch.vectors is None and not batch.refused:
+                await self._embed_batch(batch)
+        if batch.vectors is not None:
+            return batch.vectors[index]
+        # one text of the batch was rejected: embed each on its own, so that the others succeed
+        async with self._slots:
+            return (await self._embedder.embed_documents([text]))[0]
+
+    async def _embed_batch(self, batch: _PendingBatch) -> None:
+        async with self._slots:
+            if batch is self._next:
+                self._next = _PendingBatch()
+            try:
+                batch.vectors = await self._embedder.embed_documents(batch.texts)
+            except InvalidRequest:
+                if len(batch.texts) == 1:
+                    raise
+                batch.refused = True
+
+
 class EmbedderCircuitBreaker:
     """An embedder with failure tracking and a query cache."""
 
@@ -34,7 +88,7 @@ class EmbedderCircuitBreaker:
         self._failures = 0
         self._closed_again_at = 0.0
         self._cache: OrderedDict[str, str] = OrderedDict()
-        self._together = QueryBatcher(self.embed_documents, embedder.max_concurrency)
+        self._batcher = QueryBatcher(self, embedder.max_concurrency)
         self.trouble: str | None = None
         """The last error while the embedder fails, or None."""
 
@@ -49,16 +103,16 @@ class EmbedderCircuitBreaker:
         return self._embedder.dimensions
 
     @property
-    def streams(self) -> int:
+    def max_concurrency(self) -> int:
         """Return the number of useful concurrent calls."""
         return self._embedder.max_concurrency
 
     async def embed_query(self, text: str) -> str:
         """Return a query's vector in pgvector's text form; raises a ChoirError within the query deadline."""
         text = text[:MAX_QUERY_CHARS]
-        if (known := self._cache.get(text)) is not None:
+        if (cached := self._cache.get(text)) is not None:
             self._cache.move_to_end(text)
-            return known
+            return cached
         if self._failures >= FAILURES_TO_OPEN:
             now = self._clock.monotonic()
             if now < self._closed_again_at:
@@ -67,22 +121,22 @@ class EmbedderCircuitBreaker:
             self._closed_again_at = now + OPEN_DURATION_S
         try:
             async with asyncio.timeout(self._query_deadline_s):
-                vector = to_pgvector(await self._one(text))
+                vector = to_pgvector(await self._embed_text(text))
         except TimeoutError as error:
             # counted here; other errors are counted in embed_documents
-            late = DeadlineExceeded("The embedding model did not answer in time.")
-            self._failed(late)
-            raise late from error
+            timeout = DeadlineExceeded("The embedding model did not answer in time.")
+            self._record_failure(timeout)
+            raise timeout from error
         self._cache[text] = vector
         if len(self._cache) > CACHED_QUERIES:
             self._cache.popitem(last=False)
         return vector
 
-    async def _one(self, text: str) -> Vector:
+    async def _embed_text(self, text: str) -> Vector:
         # not batched for the offline model (one stream): its vectors vary slightly with the batch
         if self._embedder.max_concurrency == 1:
             return (await self.embed_documents([text]))[0]
-        return await self._together.embed(text)
+        return await self._batcher.embed(text)
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         """Return the vectors of documents; raises the errors of the embedder."""
@@ -91,7 +145,7 @@ class EmbedderCircuitBreaker:
         except InvalidRequest:
             raise  # the text was rejected; the embedder works
         except ChoirError as error:
-            self._failed(error)
+            self._record_failure(error)
             raise
         self._failures = 0
         self.trouble = None
@@ -106,15 +160,15 @@ class EmbedderCircuitBreaker:
         try:
             await self.embed_documents([PROBE_TEXT])
         except InvalidRequest as error:
-            whole = Unavailable(f"Every text is refused. {error.message}")
-            self._failed(whole)
-            raise whole from error
+            failure = Unavailable(f"Every text is refused. {error.message}")
+            self._record_failure(failure)
+            raise failure from error
 
     async def close(self) -> None:
         """Close the embedder."""
         await self._embedder.close()
 
-    def _failed(self, error: ChoirError) -> None:
+    def _record_failure(self, error: ChoirError) -> None:
         self._failures += 1
         self.trouble = error.message
         if self._failures == FAILURES_TO_OPEN:

@@ -1,19 +1,21 @@
 """Embedder that needs no network: a small model from a wheel, run in one worker thread.
 
-Built when no provider is configured; next is `offline_model`, which is loaded for the first text.
+Used when no provider is configured. The model is loaded for the first text.
 """
 
 import asyncio
-import importlib
 import zipfile
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from choir_common.errors import Unavailable
 from choir_memory.embedding.embedder import Vector
+
+if TYPE_CHECKING:
+    from choir_memory.embedding.offline_model import OfflineModel
 
 log = structlog.get_logger("choir.memory.offline")
 
@@ -23,16 +25,8 @@ MAX_RUN_TOKENS = 512
 """Tokens per run including padding; limits memory, and the time a query waits behind documents."""
 
 
-_Given = TypeVar("_Given")
+_Argument = TypeVar("_Argument")
 _Result = TypeVar("_Result")
-
-
-class _Model(Protocol):
-    def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
-
-    def run(self, encoded: Sequence[list[int]]) -> list[list[float]]: ...
-
-    def release_memory(self) -> None: ...
 
 
 class OfflineEmbedder:
@@ -44,19 +38,19 @@ class OfflineEmbedder:
         self.name = name
         self.dimensions = dimensions
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
-        self._model: _Model | None = None
+        self._model: OfflineModel | None = None
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return a unit vector per text; raises Unavailable when the model cannot be loaded."""
-        model, encoded = await self._later(self._encode, texts)
+        model, encoded = await self._run_in_thread(self._encode, texts)
         vectors: dict[int, Vector] = {}
         # one job per run: a query that arrives meanwhile runs next
         for group in group_by_length([len(ids) for ids in encoded]):
             chosen = [encoded[at] for at in group]
-            made = await self._later(model.run, chosen)
-            vectors.update(zip(group, made, strict=True))
+            results = await self._run_in_thread(model.run, chosen)
+            vectors.update(zip(group, results, strict=True))
         if len(texts) > 1:
-            await self._later(_release, model)
+            await self._run_in_thread(_release, model)
         return [vectors[at] for at in range(len(texts))]
 
     async def close(self) -> None:
@@ -66,21 +60,25 @@ class OfflineEmbedder:
         """
         await asyncio.to_thread(self._thread.shutdown)
 
-    def _later(self, work: Callable[[_Given], _Result], given: _Given) -> Awaitable[_Result]:
+    def _run_in_thread(
+        self, work: Callable[[_Argument], _Result], argument: _Argument
+    ) -> Awaitable[_Result]:
         try:
-            return asyncio.get_running_loop().run_in_executor(self._thread, work, given)
+            return asyncio.get_running_loop().run_in_executor(self._thread, work, argument)
         except RuntimeError as error:
             raise Unavailable("The offline model is no longer in use.") from error
 
-    def _encode(self, texts: Sequence[str]) -> tuple[_Model, list[list[int]]]:
+    def _encode(self, texts: Sequence[str]) -> "tuple[OfflineModel, list[list[int]]]":
         model = self._model or self._load()
         return model, model.encode(texts)
 
-    def _load(self) -> _Model:
+    def _load(self) -> "OfflineModel":
         try:
-            # imported on first use: see the docstring of offline_model
-            module = importlib.import_module("choir_memory.embedding.offline_model")
-            model: _Model = module.OfflineModel()
+            from choir_memory.embedding.offline_model import (  # noqa: PLC0415 - takes 150 MB
+                OfflineModel,
+            )
+
+            model = OfflineModel()
         except (ImportError, OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise Unavailable(
                 f"The offline embedding model cannot be loaded ({error}). Install choir-memory "
@@ -91,18 +89,18 @@ class OfflineEmbedder:
         return model
 
 
-def _release(model: _Model) -> None:
+def _release(model: "OfflineModel") -> None:
     model.release_memory()
 
 
 def group_by_length(lengths: Sequence[int]) -> list[list[int]]:
     """Return the indexes of texts to run together, grouped by length, within both limits."""
-    made: list[list[int]] = []
+    groups: list[list[int]] = []
     for at in sorted(range(len(lengths)), key=lambda index: lengths[index]):
         # in order of length: the newest member is the longest, and all are padded to its length
-        fits = made and len(made[-1]) < MAX_ROWS
-        if fits and (len(made[-1]) + 1) * lengths[at] <= MAX_RUN_TOKENS:
-            made[-1].append(at)
+        fits = groups and len(groups[-1]) < MAX_ROWS
+        if fits and (len(groups[-1]) + 1) * lengths[at] <= MAX_RUN_TOKENS:
+            groups[-1].append(at)
         else:
-            made.append([at])
-    return made
+            groups.append([at])
+    return groups

@@ -1,26 +1,17 @@
-"""Embedder for an OpenAI-compatible API, local or remote.
-
-Built when an embedding endpoint is configured; next is `provider_client`.
-"""
+"""Embedder for an OpenAI-compatible API, local or remote; used when an endpoint is configured."""
 
 import asyncio
-import importlib
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from choir_common.errors import InvalidRequest, Unavailable
 from choir_memory.embedding.embedder import Vector
 
+if TYPE_CHECKING:
+    from choir_memory.embedding.provider_client import ProviderClient
+
 UNIT_LENGTH_RANGE = (0.5, 2.0)
-
-
-class _EmbeddingsClient(Protocol):
-    async def embeddings(
-        self, model: str, texts: Sequence[str], dimensions: int | None
-    ) -> list[Vector]: ...
-
-    async def close(self) -> None: ...
 
 
 class ProviderEmbedder:
@@ -28,29 +19,30 @@ class ProviderEmbedder:
 
     def __init__(
         self,
+        *,
         endpoint: str,
         key: str | None,
         name: str,
         dimensions: int,
         timeout_s: float,
-        streams: int = 1,
+        max_concurrency: int = 1,
     ) -> None:
         self.name = name
         self.dimensions = dimensions
-        self.max_concurrency = streams
+        self.max_concurrency = max_concurrency
         self._endpoint = endpoint
         self._key = key
         self._timeout_s = timeout_s
-        self._client: _EmbeddingsClient | None = None
+        self._client: ProviderClient | None = None
         self._opening = asyncio.Lock()
         self._shortens = False
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector per text; raises the errors of `ProviderClient.embeddings`, and Unavailable."""
         client = self._client or await self._open()
-        asked = self.dimensions if self._shortens else None
-        vectors = await client.embeddings(self.name, texts, asked)
-        if asked is None and any(len(vector) != self.dimensions for vector in vectors):
+        dimensions = self.dimensions if self._shortens else None
+        vectors = await client.embeddings(self.name, texts, dimensions)
+        if dimensions is None and any(len(vector) != self.dimensions for vector in vectors):
             vectors = await self._shortened(client, texts, len(vectors[0]))
         if len(vectors) != len(texts):
             raise Unavailable(
@@ -65,14 +57,14 @@ class ProviderEmbedder:
             await client.close()
 
     async def _shortened(
-        self, client: _EmbeddingsClient, texts: Sequence[str], found: int
+        self, client: "ProviderClient", texts: Sequence[str], length: int
     ) -> list[Vector]:
         """Request the configured length explicitly: some models support several and return the longest by
         default."""
         try:
             vectors = await client.embeddings(self.name, texts, self.dimensions)
         except InvalidRequest as error:
-            raise self._wrong_length(found) from error
+            raise self._wrong_length(length) from error
         self._shortens = all(len(vector) == self.dimensions for vector in vectors)
         return vectors
 
@@ -88,21 +80,24 @@ class ProviderEmbedder:
             return vector
         return [value / length for value in vector]
 
-    def _wrong_length(self, found: int) -> Unavailable:
+    def _wrong_length(self, length: int) -> Unavailable:
         return Unavailable(
-            f"The embedding model {self.name} gives {found} dimensions and {self.dimensions} are "
+            f"The embedding model {self.name} gives {length} dimensions and {self.dimensions} are "
             "configured; correct embedding.dimensions in config.json, or "
             "CHOIR_EMBEDDING_DIMENSIONS."
         )
 
-    async def _open(self) -> _EmbeddingsClient:
+    async def _open(self) -> "ProviderClient":
         async with self._opening:
             if self._client is None:
-                # imported on first use, in a thread: see the docstring of provider_client
-                name = "choir_memory.embedding.provider_client"
-                module = await asyncio.to_thread(importlib.import_module, name)
-                client: _EmbeddingsClient = module.ProviderClient(
-                    self._endpoint, self._key, self._timeout_s
-                )
-                self._client = client
+                client = await asyncio.to_thread(_import_client)
+                self._client = client(self._endpoint, self._key, self._timeout_s)
             return self._client
+
+
+def _import_client() -> "type[ProviderClient]":
+    from choir_memory.embedding.provider_client import (  # noqa: PLC0415 - aiohttp takes 0.1 s
+        ProviderClient,
+    )
+
+    return ProviderClient

@@ -1,9 +1,8 @@
 """Worker of the embedding queue: embeds pending documents in batches and retries failures.
 
-Started by `app` as one task; code that writes documents announces new work. The jobs are rows in Postgres
-(`queue_store`): those of a crashed worker are free again at once, and the next poll finds them. The
-active model and the one being built have separate lanes, so that a slow new model does not delay the
-active one.
+Code that writes documents announces new work by `notify`. The jobs are rows in Postgres: those of a
+crashed worker are free again at once, and the next poll finds them. The active model and the one being
+built have separate lanes, so that a slow new model does not delay the active one.
 """
 
 import asyncio
@@ -54,14 +53,14 @@ class QueueIntervals:
 class _BatchResult:
     """Result of one batch."""
 
-    made: list[EmbeddedDocument] = field(default_factory=list)
+    embedded: list[EmbeddedDocument] = field(default_factory=list)
     failed: dict[tuple[str, str, object], ChoirError] = field(default_factory=dict)
     down: ChoirError | None = None
     """The error when the embedder itself is unavailable, not one text rejected."""
 
     def fail(self, documents: Sequence[QueuedDocument], error: ChoirError) -> None:
-        for one in documents:
-            self.failed[(one.agent_id, one.store, one.document_id)] = error
+        for document in documents:
+            self.failed[(document.agent_id, document.store, document.document_id)] = error
 
 
 @dataclass(slots=True)
@@ -80,17 +79,17 @@ class _WorkNotifier:
         self._some = asyncio.Event()
         self._full = asyncio.Event()
 
-    def ring(self, documents: int) -> None:
+    def notify(self, documents: int) -> None:
         self._announced += documents
         self._some.set()
         if self._announced >= BATCH_SIZE:
             self._full.set()
 
-    async def wait_for_work(self, pace: QueueIntervals) -> None:
+    async def wait_for_work(self, intervals: QueueIntervals) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pace.poll_s):
+            async with asyncio.timeout(intervals.poll_s):
                 await self._some.wait()
-            async with asyncio.timeout(pace.tick_s):
+            async with asyncio.timeout(intervals.tick_s):
                 await self._full.wait()
         self._announced = 0
         self._some.clear()
@@ -103,7 +102,7 @@ class _QueueLane:
     only."""
 
     models: slice
-    bell: _WorkNotifier = field(default_factory=_WorkNotifier)
+    notifier: _WorkNotifier = field(default_factory=_WorkNotifier)
 
 
 class EmbeddingQueue:
@@ -111,27 +110,28 @@ class EmbeddingQueue:
 
     def __init__(
         self,
+        *,
         database: Database,
         spaces: SpaceRegistry,
         embedders: EmbedderRegistry,
-        pace: QueueIntervals,
+        intervals: QueueIntervals,
     ) -> None:
         self._database = database
         self._spaces = spaces
         self._embedders = embedders
-        self._pace = pace
+        self._intervals = intervals
         self._lanes = (_QueueLane(slice(1)), _QueueLane(slice(1, None)))
-        self._troubles: dict[int, _ModelFailure] = {}
+        self._failures: dict[int, _ModelFailure] = {}
         # upper limit of all delays; a job due later than this was postponed before the database clock
         # went back
-        self._longest_s = JITTER * max(pace.sweep_s, REJECTED_RETRY_S, MAX_RETRY_AFTER_S)
+        self._longest_s = JITTER * max(intervals.sweep_s, REJECTED_RETRY_S, MAX_RETRY_AFTER_S)
 
     def notify(self, documents: int = 1) -> None:
         """Report newly queued documents; a full batch is embedded at once, fewer after a tick."""
         for lane in self._lanes:
-            lane.bell.ring(documents)
+            lane.notifier.notify(documents)
 
-    async def counts(self) -> tuple[int, int]:
+    async def count_jobs(self) -> tuple[int, int]:
         """Return how many documents wait for a vector, and how many have used up their retries."""
         return await queue_store.count_jobs(self._database, MAX_RETRIES)
 
@@ -144,7 +144,7 @@ class EmbeddingQueue:
 
     async def _run_lane(self, lane: _QueueLane) -> None:
         while True:
-            await lane.bell.wait_for_work(self._pace)
+            await lane.notifier.wait_for_work(self._intervals)
             try:
                 # another replica may have switched the model
                 await self._embedders.refresh()
@@ -165,19 +165,19 @@ class EmbeddingQueue:
         Return whether more may be pending.
         """
         for model, guard in self._embedders.working if models is None else models:
-            if self._may_try(model, guard) and await self._take_of(model, guard):
+            if self._may_try(model, guard) and await self._embed_pending(model, guard):
                 return True
         return False
 
     def _may_try(self, model: int, guard: EmbedderCircuitBreaker) -> bool:
-        trouble = self._troubles.get(model)
+        failure = self._failures.get(model)
         # a query may have found that the provider is available again
-        return trouble is None or guard.trouble is None or time.monotonic() >= trouble.until
+        return failure is None or guard.trouble is None or time.monotonic() >= failure.until
 
-    async def _take_of(self, model: int, guard: EmbedderCircuitBreaker) -> bool:
+    async def _embed_pending(self, model: int, guard: EmbedderCircuitBreaker) -> bool:
         """Embed one batch; return whether there may be more that would succeed."""
         # a failing model is tested with one batch
-        limit = BATCH_SIZE * (1 if model in self._troubles else guard.streams)
+        limit = BATCH_SIZE * (1 if model in self._failures else guard.max_concurrency)
         async with self._database.transaction() as held:
             # The rows stay locked during the call to the embedder, so that a crash releases them at
             # once.
@@ -188,15 +188,15 @@ class EmbeddingQueue:
                 await self._spaces.ensure(agent_id)
             documents = await queue_store.read_documents(held, jobs)
             result = await self._embed(guard, documents)
-            await queue_store.store_vectors(held, model, result.made)
-            late = self._late(jobs, result)
-            await queue_store.postpone_jobs(held, late)
-            postponed = {one.job_id for one in late}
+            await queue_store.store_vectors(held, model, result.embedded)
+            postponed = self._postpone(jobs, result)
+            await queue_store.postpone_jobs(held, postponed)
+            postponed_ids = {job.job_id for job in postponed}
             await queue_store.delete_jobs(
-                held, [j.job_id for j in jobs if j.job_id not in postponed]
+                held, [j.job_id for j in jobs if j.job_id not in postponed_ids]
             )
-        await self._note(model, result)
-        return model not in self._troubles
+        await self._log_result(model, result)
+        return model not in self._failures
 
     async def _embed(
         self, guard: EmbedderCircuitBreaker, documents: Sequence[QueuedDocument]
@@ -212,7 +212,7 @@ class EmbeddingQueue:
                     return
 
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(guard.streams, len(batches))):
+            for _ in range(min(guard.max_concurrency, len(batches))):
                 tasks.create_task(work())
         if result.down is not None:
             for untried in batches:
@@ -227,15 +227,15 @@ class EmbeddingQueue:
     ) -> None:
         try:
             try:
-                result.made += await self._vectors(guard, group)
+                result.embedded += await self._vectors(guard, group)
             except InvalidRequest:
                 await guard.check_embedder()
                 await self._embed_singly(guard, group, result)
         except ChoirError as error:
             result.down = error
-            done = {(m.document.agent_id, m.document.document_id) for m in result.made}
-            left = [one for one, _ in group if (one.agent_id, one.document_id) not in done]
-            result.fail(left, error)
+            done = {(m.document.agent_id, m.document.document_id) for m in result.embedded}
+            failed = [doc for doc, _ in group if (doc.agent_id, doc.document_id) not in done]
+            result.fail(failed, error)
 
     async def _embed_singly(
         self,
@@ -246,7 +246,7 @@ class EmbeddingQueue:
         """Embed each text separately, so that one rejected text does not fail the others."""
         for one in group:
             try:
-                result.made += await self._vectors(guard, [one])
+                result.embedded += await self._vectors(guard, [one])
             except InvalidRequest as error:
                 result.fail([one[0]], error)
 
@@ -260,8 +260,8 @@ class EmbeddingQueue:
         rendered = iter([to_pgvector(vector) for vector in vectors])
         return [EmbeddedDocument(one, [next(rendered) for _ in parts]) for one, parts in group]
 
-    def _late(self, jobs: Sequence[EmbeddingJob], result: _BatchResult) -> list[PostponedJob]:
-        late = []
+    def _postpone(self, jobs: Sequence[EmbeddingJob], result: _BatchResult) -> list[PostponedJob]:
+        postponed = []
         for job in jobs:
             error = result.failed.get((job.agent_id, job.store, job.document_id))
             if error is not None:
@@ -269,15 +269,15 @@ class EmbeddingQueue:
                 wait_s = REJECTED_RETRY_S if refused else self._wait_s(job.tries, error)
                 # jitter keeps the replicas' retries apart
                 wait_s *= random.uniform(1.0, JITTER)  # noqa: S311 - spreads load, guards nothing
-                late.append(PostponedJob(job.job_id, wait_s, error.message, refused))
-        return late
+                postponed.append(PostponedJob(job.job_id, wait_s, error.message, refused))
+        return postponed
 
     def _wait_s(self, tries: int, error: ChoirError) -> float:
         if tries >= MAX_RETRIES:
-            return max(self._pace.sweep_s, error.retry_after_s or 0.0)
-        return max(self._pace.retry_s * 2.0**tries, error.retry_after_s or 0.0)
+            return max(self._intervals.sweep_s, error.retry_after_s or 0.0)
+        return max(self._intervals.retry_s * 2.0**tries, error.retry_after_s or 0.0)
 
-    async def _note(self, model: int, result: _BatchResult) -> None:
+    async def _log_result(self, model: int, result: _BatchResult) -> None:
         if result.failed:
             error = next(iter(result.failed.values()))
             log.warning(
@@ -286,27 +286,27 @@ class EmbeddingQueue:
                 error=error.message,
             )
         if result.down is not None:
-            trouble = self._troubles.setdefault(model, _ModelFailure())
-            wait_s = self._pace.retry_s * 2.0**trouble.failures
-            trouble.until = time.monotonic() + max(wait_s, result.down.retry_after_s or 0.0)
-            trouble.failures = min(trouble.failures + 1, MAX_RETRIES)
-        elif model in self._troubles and (result.made or result.failed):
+            failure = self._failures.setdefault(model, _ModelFailure())
+            wait_s = self._intervals.retry_s * 2.0**failure.failures
+            failure.until = time.monotonic() + max(wait_s, result.down.retry_after_s or 0.0)
+            failure.failures = min(failure.failures + 1, MAX_RETRIES)
+        elif model in self._failures and (result.embedded or result.failed):
             # a single rejected text also shows that the provider is available again
-            del self._troubles[model]
+            del self._failures[model]
             await queue_store.release_jobs(self._database, model)
 
 
 def _batches(
-    cut: Sequence[tuple[QueuedDocument, list[str]]],
+    documents: Sequence[tuple[QueuedDocument, list[str]]],
 ) -> list[list[tuple[QueuedDocument, list[str]]]]:
     """Group documents into batches of at most `BATCH_SIZE` passages; a longer document is a batch of its
     own."""
-    made: list[list[tuple[QueuedDocument, list[str]]]] = []
-    room = 0
-    for document, parts in cut:
-        if not made or len(parts) > room:
-            made.append([])
-            room = BATCH_SIZE
-        made[-1].append((document, parts))
-        room -= len(parts)
-    return made
+    batches: list[list[tuple[QueuedDocument, list[str]]]] = []
+    free = 0
+    for document, parts in documents:
+        if not batches or len(parts) > free:
+            batches.append([])
+            free = BATCH_SIZE
+        batches[-1].append((document, parts))
+        free -= len(parts)
+    return batches

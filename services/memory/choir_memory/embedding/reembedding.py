@@ -1,13 +1,12 @@
 """Re-embed all documents after the model or its dimensions changed, while the old vectors still serve.
 
-Started by `app` as one task. Walks over the documents of all agents page by page and queues those without
+Walks over the documents of all agents page by page and queues those without
 a vector of the new model. When none is pending, one transaction activates the new model, and the old
 vectors are dropped page by page. The position is stored in Postgres in the same transaction as the queued
 jobs, so the walk resumes after a crash, and each step is done by one replica.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -17,6 +16,7 @@ from choir_common.postgres.pool import Connection, Database
 from choir_memory.embedding import model_store
 from choir_memory.embedding.embedder import BATCH_SIZE
 from choir_memory.embedding.model_store import STORES, ReembeddingWalk
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.schema.store import SpaceRegistry
 
@@ -30,14 +30,14 @@ DROP_BATCH = 2_000
 FAILURE_PAUSE_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reembedding:
     """The walk over all documents; start `run` as a task."""
 
     database: Database
     spaces: SpaceRegistry
     embedders: EmbedderRegistry
-    announce: Callable[[int], None]
+    queue: EmbeddingQueue
     poll_s: float
     grace_s: float
     """Seconds for replicas to notice that another model serves, before the old vectors are deleted."""
@@ -83,7 +83,7 @@ class Reembedding:
         if not await model_store.walk_page(held, walk, page):
             await self._leave_store(held, walk)
         if walk.state == "building":
-            self.announce(self.page)
+            self.queue.notify(self.page)
         return True
 
     async def _wants_more(self, held: Connection, walk: ReembeddingWalk) -> bool:

@@ -1,12 +1,10 @@
 """The live embedding models, an embedder for each that is available here, and which of them serves.
 
-Built by `app`. Called by `search.recall` for query vectors, by `queue` for document vectors, by `rebuild`
-after it changed the models, and by `health` and `endpoints` for status. While a new model is being built,
-the old one serves queries. If the old model's provider is no longer available, the new one serves over
-the documents embedded so far.
+While a new model is being built, the old one serves queries. If the old model's provider is no longer
+available, the new one serves over the documents embedded so far.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -16,22 +14,11 @@ from choir_common.errors import ChoirError, Unavailable
 from choir_common.postgres.pool import Database
 from choir_memory.embedding import model_store
 from choir_memory.embedding.circuit_breaker import PROBE_TEXT, EmbedderCircuitBreaker
-from choir_memory.embedding.embedder import Embedder, QueryVector
+from choir_memory.embedding.embedder import QueryVector
+from choir_memory.embedding.factory import EmbedderFactory
 from choir_memory.embedding.model_store import ReembeddingProgress, StoredModel
 
 log = structlog.get_logger("choir.memory.embedders")
-
-
-@dataclass(frozen=True, slots=True)
-class ConfiguredModel:
-    """The configured model, and a factory of embedders for stored models."""
-
-    name: str
-    dimensions: int
-    source: str
-    """Fingerprint of the provider; models with the same one are available with the same key."""
-    make: Callable[[StoredModel], Embedder | None]
-    """Returns an embedder, or None if this process has no access to the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +33,17 @@ class EmbedderRegistry:
     """The embedders of the live models; call `open` before use and `close` afterwards."""
 
     def __init__(
-        self, database: Database, choice: ConfiguredModel, clock: Clock, query_deadline_s: float
+        self, *, database: Database, factory: EmbedderFactory, clock: Clock, query_deadline_s: float
     ) -> None:
         self._database = database
-        self._choice = choice
+        self._factory = factory
         self._clock = clock
         self._query_deadline_s = query_deadline_s
         self._live: Mapping[int, _LiveModel] = {}
 
     async def open(self) -> None:
         """Register the configured model: as active, or as being built while the active one serves."""
-        choice = self._choice
+        choice = self._factory.configured
         await model_store.register_model(
             self._database, choice.name, choice.dimensions, choice.source
         )
@@ -92,12 +79,12 @@ class EmbedderRegistry:
     @property
     def name(self) -> str:
         """Return the name of the serving model."""
-        return self._serving().row.name if self._live else self._choice.name
+        return self._serving().row.name if self._live else self._factory.configured.name
 
     @property
     def dimensions(self) -> int:
         """Return the length of the serving model's vectors."""
-        return self._serving().row.dimensions if self._live else self._choice.dimensions
+        return self._serving().row.dimensions if self._live else self._factory.configured.dimensions
 
     @property
     def trouble(self) -> str | None:
@@ -134,7 +121,7 @@ class EmbedderRegistry:
         known = self._live.get(row.model)
         if known is not None and known.guard is not None:
             return _LiveModel(row, known.guard)
-        embedder = self._choice.make(row)
+        embedder = self._factory.create(row)
         if embedder is None:
             return _LiveModel(row, None)
         return _LiveModel(

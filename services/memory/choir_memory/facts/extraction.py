@@ -1,11 +1,11 @@
-"""Extract facts and rules from turns, in batches. A maintenance task run by `grains.rounds`.
+"""Extract facts and rules from turns, in batches: a maintenance task.
 
-Uses the service's own language model; without one nothing is extracted. Next are `candidates`,
-`reconcile` and `facts_store`. The position is stored in `choir_memory.cursors`, in the transaction that
-stores the results of a batch: an interrupted batch is read again and gives the same rows.
+Uses the service's own language model; without one nothing is extracted. The position is stored in
+`choir_memory.cursors`, in the transaction that stores the results of a batch: an interrupted batch is read
+again and gives the same rows.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -18,7 +18,9 @@ from choir_common.errors import InvalidRequest
 from choir_common.postgres.pool import Connection, Database
 from choir_memory.documents.model import TRUST, KnowledgeKind, document_id, least_trust
 from choir_memory.documents.store import Link, LinkStore
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.facts.candidates import (
     Candidate,
     SourceTurn,
@@ -29,7 +31,6 @@ from choir_memory.facts.candidates import (
 )
 from choir_memory.facts.entities import entities_of
 from choir_memory.facts.reconciliation import (
-    EmbedQuery,
     RelatedFacts,
     decide_replacements,
     embed_candidate,
@@ -85,15 +86,15 @@ class _PlannedCandidate:
     beside: RelatedFacts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionTask:
-    """The maintenance task that extracts facts and rules; `announce` wakes the embedding queue."""
+    """The maintenance task that extracts facts and rules; `queue` is told how many documents were queued."""
 
     database: Database
     leases: LeaseStore
     model: LanguageModel
-    embed: EmbedQuery
-    announce: Callable[[int], None]
+    embedders: EmbedderRegistry
+    queue: EmbeddingQueue
 
     async def run_agent(self, agent_id: str) -> int:
         """Process an agent's new turns; return the number of batches. Raises the errors of the model."""
@@ -133,13 +134,13 @@ class ExtractionTask:
             await enqueue_all(held, agent_id, "knowledge", written)
             # also without results, so that the batch is not read again
             await write_cursor(held, agent_id, CURSOR_NAME, render_position(batch[-1].position))
-        self.announce(len(written))
+        self.queue.notify(len(written))
         return True
 
     async def _plan(
         self, agent_id: str, found: Sequence[_SourcedCandidate]
     ) -> list[_PlannedCandidate]:
-        vectors = [await embed_candidate(self.embed, one.new) for one in found]
+        vectors = [await embed_candidate(self.embedders, one.new) for one in found]
         async with agent_transaction(self.database, agent_id) as held:
             store = FactStore(held, agent_id)
             return [

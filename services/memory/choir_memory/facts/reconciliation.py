@@ -1,11 +1,11 @@
 """Compare a new fact with the stored ones: a repetition, a replacement, or an additional fact.
 
-Called by `extraction`. Cheap comparisons come first: same words, nearly the same words, same meaning.
+Cheap comparisons come first: same words, nearly the same words, same meaning.
 Only a possible contradiction is decided by the model.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from choir_common.errors import ChoirError
 from choir_memory.embedding.embedder import QueryVector
+from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.facts.candidates import Candidate
 from choir_memory.facts.store import FactStore, StoredFact
 from choir_memory.llm.model import LanguageModel
@@ -24,8 +25,6 @@ SAME_WORDS_SIMILARITY = 0.85
 SAME_MEANING_COSINE = 0.97
 """Cosine similarity from which two texts are the same statement."""
 _FENCE = re.compile(r"^```(?:json)?\s*|\s*```$")
-
-EmbedQuery = Callable[[str], Awaitable[QueryVector]]
 
 
 class _Decision(BaseModel):
@@ -50,10 +49,10 @@ class RelatedFacts:
     """Active facts with the same subject and predicate, but a different object."""
 
 
-async def embed_candidate(embed: EmbedQuery, candidate: Candidate) -> QueryVector | None:
+async def embed_candidate(embedders: EmbedderRegistry, candidate: Candidate) -> QueryVector | None:
     """Return a candidate's vector, or None without an embedder; at worst a fact is then stored twice."""
     try:
-        return await embed(candidate.text)
+        return await embedders.embed_query(candidate.text)
     except ChoirError:
         return None
 

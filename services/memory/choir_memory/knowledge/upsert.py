@@ -6,7 +6,7 @@ transaction, `embedding.queue_store`, `documents.erase_store` and the audit log.
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID, uuid4
@@ -20,6 +20,7 @@ from choir_common.wire.model import JsonObject
 from choir_memory.audit.store import AuditRecord, actor_name, write_record
 from choir_memory.documents.erase_store import erase_documents, erase_references
 from choir_memory.documents.model import TRUST, Origin
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
 from choir_memory.knowledge.store import DocumentContent, KnowledgeStore, LockedDocument
 from choir_memory.schema.store import SpaceRegistry, agent_transaction, resume_service_role
@@ -49,11 +50,11 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeService:
-    """Writer of knowledge; `announce` wakes the embedding queue."""
+    """Writer of knowledge; `queue` is told how many documents were queued."""
 
     database: Database
     spaces: SpaceRegistry
-    announce: Callable[[], None]
+    queue: EmbeddingQueue
 
     async def upsert(self, write: MemoryUpsert, writer: Writer | None = None) -> MemoryWritten:
         """Execute the write, or return the stored answer of its call_id; the default writer is the agent.
@@ -78,7 +79,7 @@ class KnowledgeService:
             await _follow_up(held, write, writer, done)
         # after the commit: the worker could not see the job before
         if done.written.embedded == "queued":
-            self.announce()
+            self.queue.notify()
         return done.written
 
 

@@ -1,7 +1,4 @@
-"""Client for an OpenAI-compatible `/chat/completions` endpoint, using the openai SDK.
-
-Imported by `openai_model` only, for the first request.
-"""
+"""Client for an OpenAI-compatible `/chat/completions` endpoint, using the openai SDK."""
 
 from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI
 from pydantic import BaseModel, ConfigDict, ValidationError

@@ -1,4 +1,5 @@
-"""Maintenance of growing data: vector indexes, planner statistics, and deletion of old traces.
+"""Periodic work: summaries, extraction and retention of each agent, and upkeep of the database.
 
-Never touches documents, and nothing waits for it: without an index a search is exact, only slower.
+Upkeep covers vector indexes, planner statistics and old traces. Nothing waits for this work: without an
+index a search is exact, only slower.
 """

@@ -1,4 +1,4 @@
-"""Maintain vector indexes and statistics and delete old traces, once a minute. Started by `app` as a task.
+"""Maintain vector indexes and statistics and delete old traces, once a minute.
 
 One replica at a time runs a pass: the one that has a Postgres advisory lock. The lock ends with its
 connection, so a crashed replica leaves nothing to clean up. An index build that failed is logged and not
@@ -53,9 +53,9 @@ class UpkeepSettings:
 class DatabaseUpkeep:
     """The upkeep loop; start `run` as a task."""
 
-    def __init__(self, database: Database, habits: UpkeepSettings) -> None:
+    def __init__(self, database: Database, settings: UpkeepSettings) -> None:
         self._database = database
-        self._habits = habits
+        self._settings = settings
         self._walked_to = ""
         self._failed: dict[tuple[str, str], float] = {}
 
@@ -68,75 +68,77 @@ class DatabaseUpkeep:
                 log.warning("upkeep waits for the database", error=error.message)
             except Exception:  # the outermost loop: the next pass tries again
                 log.exception("upkeep failed")
-            await asyncio.sleep(self._habits.upkeep_s)
+            await asyncio.sleep(self._settings.upkeep_s)
 
     async def round(self) -> bool:
         """Run one pass; return False if another replica has the lock."""
-        async with self._turn() as held:
+        async with self._try_lock() as held:
             if held is None:
                 return False
             await self._prune(held)
             await index_store.analyze_tables_without_statistics(held, ANALYZE_FROM_ROWS)
-            await self._look_after_indexes(held)
+            await self._maintain_indexes(held)
             return True
 
     @contextlib.asynccontextmanager
-    async def _turn(self) -> "AsyncIterator[DedicatedConnection | None]":
+    async def _try_lock(self) -> "AsyncIterator[DedicatedConnection | None]":
         # not a connection of the pool: an index build has no time limit and may keep it for an hour
         async with self._database.dedicated_connection() as held:
             yield held if await index_store.try_lock(held, ADVISORY_LOCK_KEY) else None
 
     async def _prune(self, held: DedicatedConnection) -> None:
-        habits = self._habits
+        settings = self._settings
         agents = await prune_store.next_agents(held, self._walked_to, AGENTS_PER_PASS)
         self._walked_to = agents[-1] if agents else ""
-        gone = {
-            "receipts": await prune_store.prune_receipts(held, habits.receipts_days),
-            "audit": await prune_store.prune_audit(held, habits.audit_days),
-            "call_ids": await prune_store.prune_operations(held, agents, habits.operations_days),
+        deleted = {
+            "receipts": await prune_store.prune_receipts(held, settings.receipts_days),
+            "audit": await prune_store.prune_audit(held, settings.audit_days),
+            "call_ids": await prune_store.prune_operations(held, agents, settings.operations_days),
         }
-        if any(gone.values()):
-            log.info("old traces pruned", **gone)
+        if any(deleted.values()):
+            log.info("old traces pruned", **deleted)
 
-    async def _look_after_indexes(self, held: DedicatedConnection) -> None:
+    async def _maintain_indexes(self, held: DedicatedConnection) -> None:
         models = await index_store.read_models(held)
         if not models:
             return
-        await index_store.set_build_memory(held, self._habits.index_build_mb)
-        for table in await index_store.read_tables(held, self._habits.index_from):
-            planned = plan_indexes(table, models, self._habits.index_from)
+        await index_store.set_build_memory(held, self._settings.index_build_mb)
+        for table in await index_store.read_tables(held, self._settings.index_from):
+            planned = plan_indexes(table, models, self._settings.index_from)
             for name in planned.drop:
                 await index_store.drop_index(held, table, name)
                 log.info("vector index dropped", agent_id=table.agent_id, index=name)
             for model in planned.make:
-                await self._make(held, table, model)
+                await self._create_index(held, table, model)
 
-    async def _make(
+    async def _create_index(
         self, held: DedicatedConnection, table: VectorTable, model: IndexedModel
     ) -> None:
         name = index_name(table.table, model)
-        where = (table.agent_id, name)
-        if time.monotonic() < self._failed.get(where, 0.0):
+        index = (table.agent_id, name)
+        if time.monotonic() < self._failed.get(index, 0.0):
             return
         # `rows` is an estimate for all models together: count before an expensive build
-        if not await index_store.has_enough_vectors(held, table, model, self._habits.index_from):
+        if not await index_store.has_enough_vectors(held, table, model, self._settings.index_from):
             return
-        if (wanted := build_memory_mb(table, model)) > self._habits.index_build_mb:
+        if (needed_mb := build_memory_mb(table, model)) > self._settings.index_build_mb:
             log.warning(
                 "a vector index does not fit into the memory it may take, and will be made slowly; "
                 "set CHOIR_INDEX_BUILD_MB if Postgres has that much",
                 agent_id=table.agent_id,
                 index=name,
-                wanted_mb=wanted,
-                allowed_mb=self._habits.index_build_mb,
+                wanted_mb=needed_mb,
+                allowed_mb=self._settings.index_build_mb,
             )
         start = time.monotonic()
         try:
             await index_store.create_index(held, table, model)
         except StatementError as error:
             if error.sqlstate not in TRANSIENT_SQLSTATES:
-                self._failed[where] = time.monotonic() + RETRY_AFTER_FAILURE_S
-            log.warning("vector index not made", agent_id=where[0], index=name, error=str(error))
+                self._failed[index] = time.monotonic() + RETRY_AFTER_FAILURE_S
+            log.warning(
+                "vector index not made", agent_id=table.agent_id, index=name, error=str(error)
+            )
             return
         log.info(
             "vector index made",

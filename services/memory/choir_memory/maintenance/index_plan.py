@@ -1,4 +1,4 @@
-"""Decide which vector indexes a space should have. Pure; called by `upkeep`."""
+"""Decide which vector indexes a space should have. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Sizes and indexes of the vector tables. Called by `upkeep` on a connection of its own.
+"""Sizes and indexes of the vector tables, on a dedicated connection.
 
 Indexes are built CONCURRENTLY, so writers and searches continue meanwhile. A build that is interrupted
 leaves an invalid index, which the next pass drops.

@@ -1,4 +1,4 @@
-"""Delete receipts, audit entries and call ids that are older than their retention. Called by `upkeep`.
+"""Delete receipts, audit entries and call ids that are older than their retention.
 
 Receipts and audit entries are deleted in small batches, so that no writer has to wait long.
 """

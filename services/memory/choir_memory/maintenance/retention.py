@@ -1,11 +1,6 @@
-"""Delete rows and vectors that are past an agent's retention.
+"""Maintenance tasks that delete: rows and vectors past an agent's retention, and expired documents.
 
-A maintenance task run by `rounds`, after `consolidate`, so that rows are summarised before they are
-deleted. Next are `cutoffs` and `retention_store`.
-
-Erase documents whose `expires_at` has passed. A maintenance task run by `grains.rounds`.
-
-Search hides a document from the moment it expires; this task deletes it and everything that refers to it.
+Search hides a document from the moment it expires; the task erases it and everything that refers to it.
 """
 
 from collections.abc import Mapping
@@ -19,7 +14,6 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.config import RetentionConfig
 from choir_memory.documents.erase_store import erase_documents, erase_references
 from choir_memory.embedding.queue_store import dequeue
-from choir_memory.maintenance.expiry_store import ExpiryStore
 from choir_memory.maintenance.retention_store import RetentionStore
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import agent_transaction, resume_service_role
@@ -32,42 +26,43 @@ from choir_memory.summaries.retention_cutoffs import (
 log = structlog.get_logger("choir.memory.retention")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionTask:
     """The maintenance task that applies retention limits; agents without an entry keep everything."""
 
     database: Database
     leases: LeaseStore
     clock: Clock
-    kept: Mapping[str, RetentionConfig]
+    retention: Mapping[str, RetentionConfig]
+    """Retention settings by agent."""
 
     async def run_agent(self, agent_id: str) -> int:
         """Delete rows and drop vectors that are too old; return how many rows were deleted."""
-        kept = self.kept.get(agent_id)
-        if kept is None:
+        limits = self.retention.get(agent_id)
+        if limits is None:
             return 0
-        gone = 0
+        deleted = 0
         now = self.clock.now()
         async with self.leases.hold(agent_id, "retention") as ours:
             if ours:
-                for cutoff in retention_cutoffs(kept, now):
-                    gone += await self._delete(agent_id, cutoff)
-                if (before := vector_cutoff(kept, now)) is not None:
+                for cutoff in retention_cutoffs(limits, now):
+                    deleted += await self._delete(agent_id, cutoff)
+                if (before := vector_cutoff(limits, now)) is not None:
                     await self._drop_vectors(agent_id, before)
-        if gone:
-            log.info("memory was kept long enough", agent_id=agent_id, rows=gone)
-        return gone
+        if deleted:
+            log.info("memory was kept long enough", agent_id=agent_id, rows=deleted)
+        return deleted
 
     async def _delete(self, agent_id: str, cutoff: RetentionCutoff) -> int:
-        gone = 0
+        deleted = 0
         while True:
             async with agent_transaction(self.database, agent_id) as held:
                 ids = await RetentionStore(held, agent_id).delete_batch(cutoff.of, cutoff.before)
                 await resume_service_role(held)
                 await dequeue(held, agent_id, ids)
-            gone += len(ids)
+            deleted += len(ids)
             if not ids:
-                return gone
+                return deleted
 
     async def _drop_vectors(self, agent_id: str, before: datetime) -> None:
         dropped = 0
@@ -92,13 +87,13 @@ class ExpiryTask:
 
     async def run_agent(self, agent_id: str) -> int:
         """Erase an agent's expired documents; return how many."""
-        gone = 0
+        deleted = 0
         while True:
             async with agent_transaction(self.database, agent_id) as held:
-                ids = await ExpiryStore(held, agent_id).lock_expired(self.clock.now())
+                ids = await RetentionStore(held, agent_id).lock_expired(self.clock.now())
                 if not ids:
-                    return gone
+                    return deleted
                 erased = await erase_documents(held, agent_id, ids)
                 await resume_service_role(held)
                 await erase_references(held, agent_id, erased.ids)
-            gone += len(ids)
+            deleted += len(ids)

@@ -1,4 +1,4 @@
-"""Delete rows that are past retention. Called by `retention`, under the agent's role."""
+"""Find expired documents, and delete rows that are past retention, under the agent's role."""
 
 from datetime import datetime
 from uuid import UUID
@@ -8,7 +8,13 @@ from choir_memory.schema.store import qualified
 
 BATCH = 1_000
 """Rows per transaction, so that no other writer waits long."""
+EXPIRED_BATCH = 200
+"""Expired documents per store and transaction; receipts are searched for each of them."""
 
+# locked, so that `expires_at` cannot be extended before the document is erased
+_EXPIRED = """
+SELECT id FROM {schema}.{table} WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2 FOR UPDATE
+"""
 # a unit that started before the cutoff and ended after it is deleted with its day
 _OLD_TURNS = """
 SELECT id FROM {schema}.memory_documents
@@ -37,11 +43,19 @@ _DELETE = "DELETE FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])"
 
 
 class RetentionStore:
-    """Statements on one agent's session memory."""
+    """Statements on one agent's documents."""
 
     def __init__(self, connection: Connection, agent_id: str) -> None:
         self._connection = connection
         self._agent_id = agent_id
+
+    async def lock_expired(self, now: datetime) -> list[UUID]:
+        """Return and lock up to a batch of expired documents of each store."""
+        ids: list[UUID] = []
+        for table in ("knowledge_documents", "memory_documents"):
+            sql = self._sql(_EXPIRED.replace("{table}", table))
+            ids += (row["id"] for row in await self._connection.fetch(sql, now, EXPIRED_BATCH))
+        return ids
 
     async def delete_batch(self, grain: str, before: datetime) -> list[UUID]:
         """Delete up to a batch of older rows, but not what was derived from them; return their ids."""

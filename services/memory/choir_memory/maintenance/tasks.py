@@ -1,97 +1,123 @@
-"""Build one maintenance pass's tasks from the current configuration.
+"""Run the maintenance tasks of all agents periodically, each pass by the current configuration."""
 
-Called by `rounds`, built by `app`. The configuration is requested from control; while control is
-unavailable, the last known one applies, at first the one from startup. Keys are never sent over the bus:
-a model with another secret than at startup is used only after a restart of the service.
-"""
-
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import structlog
 
+from choir_common.clients.control import NatsMemorySettingsClient
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import Database
-from choir_common.wire.config import ModelConfig
 from choir_common.wire.memory_settings import MemoryServiceConfig
+from choir_memory.embedding.queue import EmbeddingQueue
+from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.facts.extraction import ExtractionTask
-from choir_memory.facts.reconciliation import EmbedQuery
-from choir_memory.llm.model import LanguageModel
+from choir_memory.llm.model import ConfiguredLanguageModel
 from choir_memory.maintenance.retention import ExpiryTask, RetentionTask
 from choir_memory.schema.lease_store import LeaseStore
-from choir_memory.schema.store import SpaceRegistry
+from choir_memory.schema.store import SpaceRegistry, SpaceStore
 from choir_memory.summaries.consolidation import ConsolidationTask
 from choir_memory.summaries.summarizer import Summarizer
 
-log = structlog.get_logger("choir.memory.errands")
-
-MaintenanceTask = Callable[[str], Awaitable[object]]
+log = structlog.get_logger("choir.memory.maintenance")
 
 
-@dataclass(slots=True)
-class ConfiguredLanguageModel:
-    """The service's language model as currently configured; `make` builds one with the key."""
+class MaintenanceTask(Protocol):
+    """A task that runs for one agent at a time."""
 
-    make: Callable[[ModelConfig], LanguageModel]
-    key_of: str | None
-    """Name of the secret that this process was given."""
-    settings: ModelConfig | None = None
-    model: LanguageModel | None = None
-
-    async def take(self, wanted: ModelConfig | None) -> None:
-        """Switch to the given model if this process has its key, otherwise keep the current one."""
-        if wanted == self.settings:
-            return
-        if wanted is not None and wanted.secret not in (None, self.key_of):
-            log.warning("the model's key comes when memory starts again", model=wanted.model)
-            return
-        await self.close()
-        self.settings, self.model = wanted, self.make(wanted) if wanted else None
-        log.info("memory's own model", model=wanted.model if wanted else None)
-
-    async def close(self) -> None:
-        """Close the model."""
-        if self.model is not None:
-            await self.model.close()
-        self.model = None
+    async def run_agent(self, agent_id: str) -> int:
+        """Run the task; return how much was done."""
+        ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class MaintenanceTasks:
-    """Builder of the maintenance tasks that run for each agent."""
+    """Factory of the tasks of a pass."""
 
     database: Database
     spaces: SpaceRegistry
     leases: LeaseStore
     clock: Clock
-    embed: EmbedQuery
-    announce: Callable[[int], None]
-    own: ConfiguredLanguageModel
-    ask: Callable[[], Awaitable[MemoryServiceConfig]]
-    orders: MemoryServiceConfig = field(default_factory=MemoryServiceConfig)
+    embedders: EmbedderRegistry
+    queue: EmbeddingQueue
+    language_model: ConfiguredLanguageModel
+    settings: NatsMemorySettingsClient
+    config: MemoryServiceConfig = field(default_factory=MemoryServiceConfig)
     """The last known configuration; at first the one from startup."""
 
-    async def make(self) -> Sequence[MaintenanceTask]:
-        """Return the tasks of a pass, in the order in which they run for each agent."""
+    async def create(self) -> Sequence[MaintenanceTask]:
+        """Return the tasks of a pass, in the order in which they run for each agent.
+
+        They follow the configuration that control has now, or the last known one while control is
+        unavailable.
+        """
         try:
-            self.orders = await self.ask()
+            self.config = await self.settings.read()
         except ChoirError as error:
-            log.info("a round goes by what was configured before", reason=error.message)
-        await self.own.take(self.orders.model)
-        database, leases, announce = self.database, self.leases, self.announce
-        model, kept = self.own.model, self.orders.retention
-        digester = Summarizer(model)
+            log.info("maintenance uses the last known configuration", reason=error.message)
+        await self.language_model.configure(self.config.model)
+        model, retention = self.language_model.model, self.config.retention
         # Expired documents are deleted before they could be summarised, and summaries are written before
         # retention deletes their sources. A failed task skips the later ones: the model's task is last.
-        errands: list[MaintenanceTask] = [
-            ExpiryTask(database, self.clock).run_agent,
+        tasks: list[MaintenanceTask] = [
+            ExpiryTask(self.database, self.clock),
             ConsolidationTask(
-                database, self.spaces, leases, digester, self.clock, announce, kept
-            ).run_agent,
-            RetentionTask(database, leases, self.clock, kept).run_agent,
+                database=self.database,
+                spaces=self.spaces,
+                leases=self.leases,
+                summarizer=Summarizer(model),
+                clock=self.clock,
+                queue=self.queue,
+                retention=retention,
+            ),
+            RetentionTask(
+                database=self.database,
+                leases=self.leases,
+                clock=self.clock,
+                retention=retention,
+            ),
         ]
         if model is not None:
-            extraction = ExtractionTask(database, leases, model, self.embed, announce)
-            errands.append(extraction.run_agent)
-        return errands
+            extraction = ExtractionTask(
+                database=self.database,
+                leases=self.leases,
+                model=model,
+                embedders=self.embedders,
+                queue=self.queue,
+            )
+            tasks.append(extraction)
+        return tasks
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceScheduler:
+    """The maintenance loop of one replica; leases and row locks keep replicas from doing the same work
+    twice."""
+
+    spaces: SpaceStore
+    tasks: MaintenanceTasks
+    interval_s: float
+
+    async def run(self) -> None:
+        """Run a pass every `interval_s` seconds until cancelled; failed tasks run again in the next."""
+        while True:
+            try:
+                tasks = await self.tasks.create()
+                for agent_id in await self.spaces.list_agents():
+                    await self.run_tasks(agent_id, tasks)
+            except ChoirError as error:
+                log.warning("a maintenance pass was interrupted", error=error.message)
+            await asyncio.sleep(self.interval_s)
+
+    async def run_tasks(self, agent_id: str, tasks: Sequence[MaintenanceTask]) -> None:
+        """Run the tasks for one agent; after a failure the later ones wait for the next pass."""
+        try:
+            for task in tasks:
+                await task.run_agent(agent_id)
+        except ChoirError as error:
+            log.warning("a maintenance task failed", agent_id=agent_id, error=error.message)
+        except Exception:  # the outermost loop: the other agents' tasks must still run
+            log.exception("a maintenance task failed", agent_id=agent_id)

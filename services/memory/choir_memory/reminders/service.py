@@ -1,6 +1,6 @@
 """Select memories to inject with a user message.
 
-Called by `endpoints.reminders` before the agent's model is called. Included are active rules, facts about
+Runs before the agent's model is called. Included are active rules, facts about
 the entities that the message names, and search results that are clearly relevant. Text by third parties
 is never included unasked, since it would influence every conversation on its topic.
 """
@@ -51,13 +51,13 @@ KINDS_BY_STORE: Mapping[Store, tuple[Kind, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReminderService:
     """Selection of memories to inject with a user message."""
 
     database: Database
     spaces: SpaceRegistry
-    recall: SearchService
+    search: SearchService
     clock: Clock
 
     async def remind(self, wanted: ReadReminders) -> Reminders:
@@ -77,7 +77,7 @@ class ReminderService:
         receipts: list[str] = []
         found: list[MemoryHit] = []
         for query in _queries(wanted, filled):
-            hits = await self.recall.query(query)
+            hits = await self.search.query(query)
             receipts += [hits.receipt_id] if hits.receipt_id else []
             found += [hit for hit in hits.hits if _is_about_it(hit)]
         found.sort(key=lambda hit: -hit.score)

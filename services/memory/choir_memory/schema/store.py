@@ -1,14 +1,4 @@
-"""Roles and spaces in Postgres, and transactions under an agent's role.
-
-Called by `spaces` and by every package that uses an agent's tables.
-
-Schema names of agents. Used by every store to fill in its statements.
-
-Create an agent's space on first use, and cache which spaces exist.
-
-Called by `app` at startup, and by every package that is about to use an agent's schema; next is
-`store`.
-"""
+"""Schemas and roles of agents in Postgres, and transactions under an agent's role."""
 
 import asyncio
 import contextlib
@@ -22,6 +12,22 @@ from choir_common.postgres.pool import Connection, Database
 SHARED_SCHEMA = "choir_memory"
 # Names of control's and this service's own schemas; an agent with such a name would share them.
 RESERVED_AGENT_IDS = frozenset({"control", "memory"})
+
+_SHARED_FILES = "choir_memory.migrations.shared"
+_AGENT_FILES = "choir_memory.migrations.agent"
+# serialises role creation: CREATE ROLE has no IF NOT EXISTS
+_ROLE_LOCK = 0x526F6C65
+
+_FIND_ROLE = """
+SELECT rolsuper OR rolcanlogin OR rolcreaterole OR rolcreatedb OR rolbypassrls AS powerful
+FROM pg_catalog.pg_roles WHERE rolname = $1
+"""
+_MAKE_ROLE = """
+CREATE ROLE {schema} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT;
+GRANT {schema} TO CURRENT_USER
+"""
+_PLAN_ONCE = "SET LOCAL plan_cache_mode = force_generic_plan"
+_TAKE_ROLE = "SET LOCAL ROLE {schema}"
 
 
 def schema_name(agent_id: str) -> str:
@@ -41,23 +47,6 @@ def schema_name(agent_id: str) -> str:
 def qualified(statement: str, agent_id: str) -> str:
     """Return `statement` with `{schema}` replaced by the agent's quoted schema."""
     return statement.replace("{schema}", f'"{schema_name(agent_id)}"')
-
-
-_SHARED_FILES = "choir_memory.migrations.shared"
-_AGENT_FILES = "choir_memory.migrations.agent"
-# serialises role creation: CREATE ROLE has no IF NOT EXISTS
-_ROLE_LOCK = 0x526F6C65
-
-_FIND_ROLE = """
-SELECT rolsuper OR rolcanlogin OR rolcreaterole OR rolcreatedb OR rolbypassrls AS powerful
-FROM pg_catalog.pg_roles WHERE rolname = $1
-"""
-_MAKE_ROLE = """
-CREATE ROLE {schema} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT;
-GRANT {schema} TO CURRENT_USER
-"""
-_PLAN_ONCE = "SET LOCAL plan_cache_mode = force_generic_plan"
-_TAKE_ROLE = "SET LOCAL ROLE {schema}"
 
 
 class SpaceStore:

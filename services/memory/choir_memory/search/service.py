@@ -90,7 +90,7 @@ class _SearchState:
             self.stages.cut.append("context")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchService:
     """Search over agents' documents."""
 

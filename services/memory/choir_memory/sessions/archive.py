@@ -6,9 +6,10 @@ and the session's progress are committed together, so a crash at any point loses
 """
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 from uuid import UUID
 
 from choir_common.errors import InvalidRequest
@@ -17,6 +18,7 @@ from choir_common.wire.events import Event
 from choir_common.wire.memory_sessions import ArchivePage, ArchiveProgress
 from choir_memory.documents.model import UnitRow, document_id
 from choir_memory.documents.store import DocumentStore, prepare_units
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.failure_tracker import EndedFailure
@@ -36,22 +38,36 @@ class EndedSession:
     inherited: Inherited
 
 
-StoreEpisode = Callable[[Connection, str, EndedSession], Awaitable[Sequence[UUID]]]
-StoreFailures = Callable[[Connection, str, str, Sequence[EndedFailure]], Awaitable[Sequence[UUID]]]
+class FailureRecorder(Protocol):
+    """Store for failures of tools; implemented by `tool_errors`."""
+
+    async def store_failures(
+        self, held: Connection, agent_id: str, session_id: str, failures: Sequence[EndedFailure]
+    ) -> Sequence[UUID]:
+        """Store failures under the agent's role; return the ids that need a vector."""
+        ...
 
 
-@dataclass(frozen=True, slots=True)
+class EpisodeRecorder(Protocol):
+    """Store for episodes of ended sessions; implemented by `summaries`."""
+
+    async def store_episode(
+        self, held: Connection, agent_id: str, session: EndedSession
+    ) -> Sequence[UUID]:
+        """Store an episode under the agent's role; return the ids that need a vector."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionArchive:
-    """Writer of mid-term memory; `announce` reports to the embedding queue how many documents were queued."""
+    """Writer of mid-term memory; `queue` is told how many documents were queued."""
 
     database: Database
     spaces: SpaceRegistry
     promotion: SessionPromoter
-    announce: Callable[[int], None]
-    learn: StoreFailures
-    """Stores failures of tools in the transaction of the page; returns the ids that need a vector."""
-    store_episode: StoreEpisode
-    """Stores the episode of an ended session in the same way."""
+    queue: EmbeddingQueue
+    failures: FailureRecorder
+    episodes: EpisodeRecorder
 
     async def take(self, page: ArchivePage) -> ArchiveProgress:
         """Store the new events of a page and return the session's progress; a gap changes nothing.
@@ -64,8 +80,8 @@ class SessionArchive:
             state = await SessionStore(held, page.agent_id).get_or_create(
                 page.session_id, page.started_at
             )
-            through, ended, queued = await self._store(held, page, state)
-        self.announce(queued)
+            through, ended, queued = await self._store_page(held, page, state)
+        self.queue.notify(queued)
         # In transactions of its own. If it is interrupted, control sends the page again and it resumes.
         promoted: tuple[str, ...] = ()
         if ended and page.end is not None:
@@ -73,7 +89,7 @@ class SessionArchive:
             promoted = await self.promotion.promote(page.agent_id, keep)
         return ArchiveProgress(through_rev=through, ended=ended, promoted=promoted)
 
-    async def _store(
+    async def _store_page(
         self, held: Connection, page: ArchivePage, state: SessionState
     ) -> tuple[int, bool, int]:
         """Return the session's last revision, whether it has ended, and how many documents were queued."""
@@ -91,8 +107,8 @@ class SessionArchive:
         if page.end is not None:
             cutter.finish()
         through = max(last, state.through_rev)
-        queued = await self._write(held, page, cutter.made)
-        queued += await self._learn(held, page, cutter.troubles.ended)
+        queued = await self._store_units(held, page, cutter.made)
+        queued += await self._store_failures(held, page, cutter.troubles.ended)
         store = SessionStore(held, page.agent_id)
         await store.advance(page.session_id, through, render_state(cutter.unsettled))
         if cutter.ending is not None:
@@ -100,17 +116,17 @@ class SessionArchive:
             await store.store_summary(page.session_id, cutter.ending.summary, topics)
         if page.end is not None:
             summary = cutter.ending.summary if cutter.ending is not None else state.summary
-            story = EndedSession(
+            session = EndedSession(
                 page.session_id, summary, page.started_at, cutter.unsettled.inherited
             )
-            queued += await self._conclude(held, page, story)
+            queued += await self._store_episode(held, page, session)
             await store.mark_ended(page.session_id, page.end.at)
             if cutter.unsettled.next_index == 0 and not await self._has_units(held, page):
                 # an empty session must not displace one with content from mid-term memory
                 await store.mark_promoted(page.session_id)
         return through, page.end is not None, queued
 
-    async def _write(self, held: Connection, page: ArchivePage, made: Sequence[Unit]) -> int:
+    async def _store_units(self, held: Connection, page: ArchivePage, made: Sequence[Unit]) -> int:
         if not made:
             return 0
         prepared = await prepare_units([_row(page.session_id, chunk) for chunk in made])
@@ -127,22 +143,24 @@ class SessionArchive:
         await resume_service_role(held)
         return bool(units)
 
-    async def _learn(
+    async def _store_failures(
         self, held: Connection, page: ArchivePage, ended: Sequence[EndedFailure]
     ) -> int:
         if not ended:
             return 0
         await take_agent_role(held, page.agent_id)
-        written = await self.learn(held, page.agent_id, page.session_id, ended)
+        written = await self.failures.store_failures(held, page.agent_id, page.session_id, ended)
         await resume_service_role(held)
         await enqueue_all(held, page.agent_id, "knowledge", written)
         return len(written)
 
-    async def _conclude(self, held: Connection, page: ArchivePage, story: EndedSession) -> int:
-        if not story.summary.strip():
+    async def _store_episode(
+        self, held: Connection, page: ArchivePage, session: EndedSession
+    ) -> int:
+        if not session.summary.strip():
             return 0
         await take_agent_role(held, page.agent_id)
-        written = await self.store_episode(held, page.agent_id, story)
+        written = await self.episodes.store_episode(held, page.agent_id, session)
         await resume_service_role(held)
         await enqueue_all(held, page.agent_id, "knowledge", written)
         return len(written)

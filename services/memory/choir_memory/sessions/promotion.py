@@ -6,11 +6,11 @@ are moved in batches: an interrupted promotion resumes with the same session, wh
 last.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from choir_common.postgres.pool import Connection, Database
 from choir_memory.documents.store import DocumentStore, prepare_units
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import resume_service_role, take_agent_role
 from choir_memory.sessions.detail_store import SessionDetailStore
@@ -24,10 +24,10 @@ BATCH_SIZE = 400
 
 @dataclass(frozen=True, slots=True)
 class SessionPromoter:
-    """Promotion of sessions; `announce` reports to the embedding queue how many documents were queued."""
+    """Promotion of sessions; `queue` is told how many documents were queued."""
 
     database: Database
-    announce: Callable[[int], None]
+    queue: EmbeddingQueue
 
     async def promote(self, agent_id: str, keep: int) -> tuple[str, ...]:
         """Promote the oldest sessions until `keep` ended ones are left in mid-term memory; return their
@@ -42,7 +42,7 @@ class SessionPromoter:
             # another replica was faster: continue with the next session
             if queued is None:
                 continue
-            self.announce(queued)
+            self.queue.notify(queued)
             while await self._move_some(agent_id, session_id):
                 pass
             done.append(session_id)

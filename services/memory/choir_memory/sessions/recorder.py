@@ -3,7 +3,7 @@
 Called by `endpoints.sessions`; next are `documents.store` and the embedding queue, in one transaction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -13,6 +13,7 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit, UnitsRecorded
 from choir_memory.documents.model import TRUST, Tier, UnitRow, document_id
 from choir_memory.documents.store import DocumentStore, prepare_units
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.store import SessionStore
@@ -23,11 +24,11 @@ MAX_METADATA = 20_000
 
 @dataclass(frozen=True, slots=True)
 class UnitRecorder:
-    """Writer of prepared units; `announce` reports to the embedding queue how many were queued."""
+    """Writer of prepared units; `queue` is told how many documents were queued."""
 
     database: Database
     spaces: SpaceRegistry
-    announce: Callable[[int], None]
+    queue: EmbeddingQueue
 
     async def record(self, given: RecordUnits) -> UnitsRecorded:
         """Store the units and queue them for embedding; a unit with the same text keeps its vector.
@@ -51,7 +52,7 @@ class UnitRecorder:
             written = await DocumentStore(held, given.agent_id).upsert(prepared)
             await resume_service_role(held)
             await enqueue_all(held, given.agent_id, "session", written)
-        self.announce(len(written))
+        self.queue.notify(len(written))
         return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(written))
 
 

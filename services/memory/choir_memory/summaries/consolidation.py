@@ -1,16 +1,17 @@
 """Write the summaries of an agent's due periods, days first, then the coarser grains.
 
-A maintenance task run by `rounds`; next are `store` and `digest`. A pass costs one aggregation over an
+A maintenance task. A pass costs one aggregation over an
 agent's turns. Finished periods are skipped, so any number of replicas and restarts produce the same rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import RetentionConfig
 from choir_memory.documents.model import Grain
+from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import SpaceRegistry, agent_transaction, resume_service_role
@@ -20,16 +21,16 @@ from choir_memory.summaries.store import DuePeriod, SummaryStore
 from choir_memory.summaries.summarizer import Summarizer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsolidationTask:
-    """The maintenance task that writes time summaries; `announce` wakes the embedding queue."""
+    """The maintenance task that writes time summaries; `queue` is told how many documents were queued."""
 
     database: Database
     spaces: SpaceRegistry
     leases: LeaseStore
-    digester: Summarizer
+    summarizer: Summarizer
     clock: Clock
-    announce: Callable[[int], None]
+    queue: EmbeddingQueue
     retention: Mapping[str, RetentionConfig]
     """Retention settings by agent."""
 
@@ -48,13 +49,12 @@ class ConsolidationTask:
 
     async def _due(self, agent_id: str, grains: Sequence[Grain]) -> list[DuePeriod]:
         async with agent_transaction(self.database, agent_id) as held:
-            store, now, wants = (
-                SummaryStore(held, agent_id),
-                self.clock.now(),
-                self.digester.has_model,
-            )
+            store, now = SummaryStore(held, agent_id), self.clock.now()
+            has_model = self.summarizer.has_model
             due = [
-                one for grain in grains for one in await store.due(grain, now, wants_model=wants)
+                period
+                for grain in grains
+                for period in await store.due(grain, now, wants_model=has_model)
             ]
             made = await store.made() if due else set()
         kept = self.retention.get(agent_id, RetentionConfig())
@@ -76,7 +76,7 @@ class ConsolidationTask:
             sources = await SummaryStore(held, agent_id).read(due)
         if not sources:
             return False  # erased meanwhile
-        summary = await self.digester.digest(due, sources)
+        summary = await self.summarizer.summarize(due, sources)
         if summary.by == "selection" and not due.changed:
             return False  # the model failed again
         async with agent_transaction(self.database, agent_id) as held:
@@ -85,5 +85,5 @@ class ConsolidationTask:
                 return False
             await resume_service_role(held)
             await enqueue(held, agent_id, "session", document_id)
-        self.announce(1)
+        self.queue.notify(1)
         return True

@@ -1,6 +1,6 @@
 """Store the summary of an ended session as a document of knowledge (an episode).
 
-Called by `sessions.archive` in the transaction that ends the session. The text is the agent's own
+Runs in the transaction that ends the session. The text is the agent's own
 summary; a session without one gets no episode, nor one in which the user said a single thing. Sentences
 that rest on less trusted units are a separate document. Links lead to all units of the session: if one is
 erased, so is the episode that may repeat it.
@@ -26,30 +26,35 @@ MAX_EPISODE_CHARS = 4_000
 """Maximum characters; the agent is asked for far fewer."""
 
 
-async def store_episode(held: Connection, agent_id: str, story: EndedSession) -> list[UUID]:
-    """Store a session's episode; requires the agent's role. Return the ids that need a vector."""
-    text = story.summary.replace("\x00", "").strip()[:MAX_EPISODE_CHARS]
-    details = SessionDetailStore(held, agent_id)
-    told = await details.told(story.session_id)
-    if not text or sum(turn.origin == "user" for turn in told.turns) < MIN_USER_TURNS:
-        return []
-    grounds = await details.grounds(story.session_id, told, [text], story.inherited)
-    episodes = [
-        DerivedDocument(
-            document_id=document_id(
-                story.session_id, "episode", *([str(number)] if number else [])
-            ),
-            kind="episode",
-            text=part.text,
-            origin="derived",
-            trust=part.trust,
-            happened_at=story.began_at,
-            metadata={"session_id": story.session_id},
-        )
-        for number, part in enumerate(split_by_trust(text, grounds.sources, grounds.least))
-    ]
-    written = await DerivedDocumentStore(held, agent_id).put(await prepare_derived(episodes))
-    ids = await DocumentStore(held, agent_id).list_session_ids(story.session_id)
-    links = [Link(one.document_id, "rolls_up", unit) for one in episodes for unit in ids]
-    await LinkStore(held, agent_id).add(links)
-    return written
+class EpisodeWriter:
+    """Writer of episodes; has no state."""
+
+    async def store_episode(
+        self, held: Connection, agent_id: str, session: EndedSession
+    ) -> list[UUID]:
+        """Store a session's episode; requires the agent's role. Return the ids that need a vector."""
+        text = session.summary.replace("\x00", "").strip()[:MAX_EPISODE_CHARS]
+        details = SessionDetailStore(held, agent_id)
+        told = await details.told(session.session_id)
+        if not text or sum(turn.origin == "user" for turn in told.turns) < MIN_USER_TURNS:
+            return []
+        grounds = await details.grounds(session.session_id, told, [text], session.inherited)
+        episodes = [
+            DerivedDocument(
+                document_id=document_id(
+                    session.session_id, "episode", *([str(number)] if number else [])
+                ),
+                kind="episode",
+                text=part.text,
+                origin="derived",
+                trust=part.trust,
+                happened_at=session.began_at,
+                metadata={"session_id": session.session_id},
+            )
+            for number, part in enumerate(split_by_trust(text, grounds.sources, grounds.least))
+        ]
+        written = await DerivedDocumentStore(held, agent_id).put(await prepare_derived(episodes))
+        ids = await DocumentStore(held, agent_id).list_session_ids(session.session_id)
+        links = [Link(one.document_id, "rolls_up", unit) for one in episodes for unit in ids]
+        await LinkStore(held, agent_id).add(links)
+        return written

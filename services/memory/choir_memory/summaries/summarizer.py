@@ -1,7 +1,4 @@
-"""Summarise a period, with the service's model if there is one, else by selecting sentences.
-
-Called by `consolidate`; next is `select`, or the model.
-"""
+"""Summarise a period, with the service's model if there is one, else by selecting sentences."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -45,7 +42,7 @@ class Summarizer:
         """Return whether a model is available."""
         return self._model is not None and not self._failed
 
-    async def digest(self, due: DuePeriod, sources: Sequence[SummarySource]) -> PeriodSummary:
+    async def summarize(self, due: DuePeriod, sources: Sequence[SummarySource]) -> PeriodSummary:
         """Return the summary of a period, with the least trust of its sources."""
         trust = min(source.trust for source in sources)
         lines = [SourceLine(_prefix(due.grain, source), source.text) for source in sources]

@@ -1,8 +1,6 @@
 """Store failures of tools and how they ended, and return hints when they happen again.
 
-`store_failures` is called by `sessions.archive` with the page that contains them; `hints` by
-`endpoints.hints`. A stored failure expires 90 days after it was last used, and is erased with its
-session.
+A stored failure expires 90 days after it was last used, and is erased with its session.
 """
 
 import hashlib
@@ -31,54 +29,56 @@ RETENTION = timedelta(days=90)
 _NUMBERS = re.compile(r"\d+|0x[0-9a-f]+", re.IGNORECASE)
 
 
-async def store_failures(
-    held: Connection, agent_id: str, session_id: str, troubles: Sequence[EndedFailure]
-) -> list[UUID]:
-    """Store the failures of a session; requires the agent's role. Return the ids that need a vector."""
-    # if a failure occurs twice in a page, the last outcome counts
-    latest = {_id(session_id, trouble): trouble for trouble in troubles}
-    documents = [_known(session_id, one, trouble) for one, trouble in latest.items()]
-    written = await DerivedDocumentStore(held, agent_id).put(await prepare_derived(documents))
-    await LinkStore(held, agent_id).add(
-        [
-            Link(one, "evidence", document_id(session_id, "rev", str(trouble.unit_rev), "0"))
-            for one, trouble in latest.items()
-        ]
-    )
-    return written
-
-
 @dataclass(frozen=True, slots=True)
 class ToolErrorService:
-    """Hints about earlier failures of a tool."""
+    """Store for failures of tools, and source of hints about them."""
 
     database: Database
     spaces: SpaceRegistry
     clock: Clock
 
-    async def hints(self, wanted: ReadHints) -> ToolHints:
+    async def store_failures(
+        self, held: Connection, agent_id: str, session_id: str, failures: Sequence[EndedFailure]
+    ) -> list[UUID]:
+        """Store the failures of a session; requires the agent's role.
+
+        Return the ids that need a vector.
+        """
+        # if a failure occurs twice in a page, the last outcome counts
+        latest = {_id(session_id, failure): failure for failure in failures}
+        documents = [_build_document(session_id, *item) for item in latest.items()]
+        written = await DerivedDocumentStore(held, agent_id).put(await prepare_derived(documents))
+        await LinkStore(held, agent_id).add(
+            [
+                Link(
+                    error_id, "evidence", document_id(session_id, "rev", str(failure.unit_rev), "0")
+                )
+                for error_id, failure in latest.items()
+            ]
+        )
+        return written
+
+    async def hints(self, request: ReadHints) -> ToolHints:
         """Return earlier failures of the tool that match: resolved ones first, then by similarity."""
-        await self.spaces.ensure(wanted.agent_id)
+        await self.spaces.ensure(request.agent_id)
         now = self.clock.now()
-        async with agent_transaction(self.database, wanted.agent_id) as held:
-            store = ToolErrorStore(held, wanted.agent_id)
-            found = _likest(wanted, await store.list_by_tool(wanted.tool, now))
-            await store.extend_expiry([one.document_id for one in found], now + RETENTION)
-        return ToolHints(hints=tuple(map(_hint, found)))
+        async with agent_transaction(self.database, request.agent_id) as held:
+            store = ToolErrorStore(held, request.agent_id)
+            matches = _select_matches(request, await store.list_by_tool(request.tool, now))
+            await store.extend_expiry([match.document_id for match in matches], now + RETENTION)
+        return ToolHints(hints=tuple(map(_hint, matches)))
 
 
-def _likest(wanted: ReadHints, known: Sequence[StoredFailure]) -> list[StoredFailure]:
-    failure = parse_failure(wanted.said)
-    scored = [(similarity(failure, parse_failure(one.said)), one) for one in known]
-    near = [(score, one) for score, one in scored if score > 0]
-    near.sort(key=lambda pair: (pair[1].outcome != "resolved", -pair[0]))
-    different: dict[tuple[str, str], StoredFailure] = {}
-    for (
-        _,
-        one,
-    ) in near:  # newest first from the store; the stable sort keeps that order among equals
-        different.setdefault((one.outcome, one.resolution or one.tried), one)
-    return list(different.values())[: wanted.limit]
+def _select_matches(request: ReadHints, stored: Sequence[StoredFailure]) -> list[StoredFailure]:
+    error = parse_failure(request.said)
+    scored = [(similarity(error, parse_failure(failure.said)), failure) for failure in stored]
+    matches = [(score, failure) for score, failure in scored if score > 0]
+    # the store returns the newest first; the sort is stable and keeps that order among equals
+    matches.sort(key=lambda pair: (pair[1].outcome != "resolved", -pair[0]))
+    distinct: dict[tuple[str, str], StoredFailure] = {}
+    for _, failure in matches:
+        distinct.setdefault((failure.outcome, failure.resolution or failure.tried), failure)
+    return list(distinct.values())[: request.limit]
 
 
 def _hint(one: StoredFailure) -> ToolHint:
@@ -93,29 +93,29 @@ def _hint(one: StoredFailure) -> ToolHint:
     )
 
 
-def _id(session_id: str, trouble: EndedFailure) -> UUID:
-    said = _NUMBERS.sub("0", trouble.said.casefold())
-    digest = hashlib.sha256(f"{said}\x00{trouble.tried}".encode()).hexdigest()
-    return document_id(session_id, "error", trouble.tool, digest)
+def _id(session_id: str, failure: EndedFailure) -> UUID:
+    said = _NUMBERS.sub("0", failure.said.casefold())
+    digest = hashlib.sha256(f"{said}\x00{failure.tried}".encode()).hexdigest()
+    return document_id(session_id, "error", failure.tool, digest)
 
 
-def _known(session_id: str, error_id: UUID, trouble: EndedFailure) -> DerivedDocument:
-    at = datetime.fromisoformat(trouble.at)
-    origin: Origin = "web" if trouble.outside else "tool"
-    helped = "".join(f"\nWhat helped: {step}" for step in trouble.steps)
+def _build_document(session_id: str, error_id: UUID, failure: EndedFailure) -> DerivedDocument:
+    at = datetime.fromisoformat(failure.at)
+    origin: Origin = "web" if failure.outside else "tool"
+    helped = "".join(f"\nWhat helped: {step}" for step in failure.steps)
     return DerivedDocument(
         document_id=error_id,
         kind="error",
-        text=f"{trouble.tool} failed: {trouble.said}\nTried: {trouble.tried}\n"
-        f"How it ended: {trouble.end}{helped}",
+        text=f"{failure.tool} failed: {failure.said}\nTried: {failure.tried}\n"
+        f"How it ended: {failure.end}{helped}",
         origin=origin,
         trust=TRUST[origin],
         category="tool",
-        subject=trouble.tool,
-        predicate=trouble.end,
-        object="\n".join(trouble.steps),
-        evidence=trouble.said,
+        subject=failure.tool,
+        predicate=failure.end,
+        object="\n".join(failure.steps),
+        evidence=failure.said,
         happened_at=at,
         expires_at=at + RETENTION,
-        metadata={"session_id": session_id, "tried": trouble.tried},
+        metadata={"session_id": session_id, "tried": failure.tried},
     )
