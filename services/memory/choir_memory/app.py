@@ -40,6 +40,7 @@ from choir_memory.monitoring import EmbeddingMetrics, HealthCheck
 from choir_memory.reminders.service import ReminderService
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
+from choir_memory.schema.vector_types import VectorTypes
 from choir_memory.search.service import SearchService
 from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.erasure import SessionEraser
@@ -64,6 +65,7 @@ class MemoryService:
             _reveal(secrets.postgres_password),
             size=settings.postgres_connections,
             application=SERVICE,
+            setup=VectorTypes(),
         )
         self._bus = Bus(settings.nats_url, _reveal(secrets.nats_token), SERVICE)
         self._space_store = SpaceStore(self._database)

@@ -1,4 +1,4 @@
-"""Settings and secrets of the memory service. Read once by `__main__` and passed to `app`."""
+"""Settings and secrets of the memory service, read once at startup."""
 
 from pathlib import Path
 from typing import Self

@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import psutil
+from pgvector.asyncpg import register_vector
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryClient
@@ -63,7 +64,11 @@ class BenchEnvironment:
     def floor_pool(self) -> "asyncpg.Pool[Any]":
         """Return an unopened pool with as many connections as the service has."""
         return asyncpg.create_pool(
-            self.dsn, password=PASSWORD, min_size=CONNECTIONS, max_size=CONNECTIONS
+            self.dsn,
+            password=PASSWORD,
+            min_size=CONNECTIONS,
+            max_size=CONNECTIONS,
+            init=register_vector,
         )
 
     async def connections_mb(self) -> list[float]:

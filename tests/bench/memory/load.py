@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 
 import asyncpg
 import numpy as np
+from pgvector.asyncpg import register_vector
 
 from choir_memory.maintenance.database_upkeep import ADVISORY_LOCK_KEY
 from choir_memory.text.tokens import document_tokens, tsvector
@@ -58,6 +59,8 @@ async def load_documents(
     if there < count:
         await held.execute(f'ANALYZE "{schema}".memory_documents, "{schema}".memory_embeddings')
     await held.execute("SELECT pg_advisory_unlock($1)", ADVISORY_LOCK_KEY)
+    # instead of the codec above, which only COPY needs
+    await register_vector(held)
     return kept
 
 

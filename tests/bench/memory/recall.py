@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from choir_common.postgres.pool import Database
-from choir_memory.embedding.embedder import QueryVector, to_pgvector
+from choir_memory.embedding.embedder import QueryVector, to_halfvec
 from choir_memory.schema.store import agent_transaction
+from choir_memory.schema.vector_types import VectorTypes
 from choir_memory.search.corpus_store import CorpusCache
 from choir_memory.search.scope_store import SearchScope
 from choir_memory.search.vector_arm_store import search_vectors
@@ -15,7 +16,7 @@ from tests.support.postgres import PASSWORD
 
 _EXACT = """
 SELECT document_id FROM {schema}.memory_embeddings
-ORDER BY (embedding <=> $1::text::public.halfvec) + 0 LIMIT 10
+ORDER BY (embedding <=> $1::public.halfvec) + 0 LIMIT 10
 """
 _MODEL = "SELECT id FROM choir_memory.embedding_models WHERE state = 'active'"
 
@@ -28,9 +29,11 @@ async def recall_at_10(
     model = await stage.admin.fetchval(_MODEL)
     scope, schema = SearchScope(agent, "session", ("mid_term",)), f"choir_{agent}"
     floor_sql = FLOOR.format(schema=schema, dimensions=stage.embedder.dimensions)
-    async with Database(stage.dsn, PASSWORD, size=1, application="bench") as database:
+    async with Database(
+        stage.dsn, PASSWORD, size=1, application="bench", setup=VectorTypes()
+    ) as database:
         for question in questions:
-            vector = to_pgvector((await stage.embedder.embed([question.text]))[0])
+            vector = to_halfvec((await stage.embedder.embed([question.text]))[0])
             asked = QueryVector(model, stage.embedder.dimensions, vector)
             rows = await stage.admin.fetch(_EXACT.format(schema=schema), vector)
             exact = {row["document_id"] for row in rows}

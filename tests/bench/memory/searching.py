@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from choir_common.wire.memory_search import MemoryQuery
-from choir_memory.embedding.embedder import to_pgvector
+from choir_memory.embedding.embedder import to_halfvec
 from tests.bench.memory.corpus import DIMENSIONS, WordSequence
 from tests.bench.memory.environment import BenchEnvironment
 from tests.bench.memory.figures import ConcurrentFigures, p50_and_p99
@@ -18,10 +18,10 @@ PATIENT_MS = 9_000
 BLOCKS = 4
 """Alternating blocks of concurrent searches for the service and the baseline."""
 
-# the subquery makes Postgres parse the question's vector once, and not for each row
+# the subquery makes Postgres convert the question's vector once, and not for each row
 FLOOR = """
 SELECT document_id FROM {schema}.memory_embeddings WHERE model = 1
-ORDER BY embedding::public.halfvec({dimensions}) <=> (SELECT $1::text::public.halfvec({dimensions})) LIMIT 10
+ORDER BY embedding::public.halfvec({dimensions}) <=> (SELECT $1::public.halfvec({dimensions})) LIMIT 10
 """
 
 AgentQuestion = tuple[str, WordSequence]
@@ -49,7 +49,7 @@ async def search_baseline(
 ) -> None:
     """Query pgvector for ten ids, after the same embedding call for the question."""
     agent, question = asked
-    vector = to_pgvector((await stage.embedder.embed([question.text]))[0])
+    vector = to_halfvec((await stage.embedder.embed([question.text]))[0])
     await held.fetch(FLOOR.format(schema=f"choir_{agent}", dimensions=DIMENSIONS), vector)
 
 

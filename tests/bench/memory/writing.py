@@ -13,7 +13,7 @@ import asyncpg
 from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.wire.memory_search import EnsureSpace, MemoryUpsert
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
-from choir_memory.embedding.embedder import to_pgvector
+from choir_memory.embedding.embedder import to_halfvec
 from tests.bench.memory.corpus import DIMENSIONS, Corpus
 from tests.bench.memory.environment import BenchEnvironment
 from tests.bench.memory.figures import IngestFigures, p50_and_p99
@@ -34,8 +34,8 @@ CREATE TABLE plain_documents (
 CREATE INDEX ON plain_documents USING hnsw (embedding public.halfvec_cosine_ops)
 """
 _PUT = """
-INSERT INTO plain_documents SELECT id, text, vector::public.halfvec
-FROM unnest($1::uuid[], $2::text[], $3::text[]) AS given (id, text, vector)
+INSERT INTO plain_documents SELECT id, text, vector
+FROM unnest($1::uuid[], $2::text[], $3::public.halfvec[]) AS given (id, text, vector)
 """
 
 Write = Callable[[int, Sequence[str]], Awaitable[object]]
@@ -102,7 +102,7 @@ async def _measure_single_writes(
 async def _plain(
     stage: BenchEnvironment, pool: "asyncpg.Pool[Any]", first: int, texts: Sequence[str]
 ) -> None:
-    vectors = [to_pgvector(one) for one in await stage.embedder.embed(texts)]
+    vectors = [to_halfvec(one) for one in await stage.embedder.embed(texts)]
     ids = [uuid5(NAMES, str(first + at)) for at in range(len(texts))]
     await pool.execute(_PUT, ids, list(texts), vectors)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from choir_memory.embedding.embedder import QueryVector, to_pgvector
+from choir_memory.embedding.embedder import QueryVector, to_halfvec
 from choir_memory.maintenance.database_upkeep import DatabaseUpkeep
 from choir_memory.schema.store import agent_transaction
 from choir_memory.search.candidate_columns_store import CandidateColumns
@@ -35,7 +35,7 @@ async def corpus(room: Room) -> CorpusStatistics:
 
 def question(room: Room, text: str = "a question") -> QueryVector:
     (model,) = [one for one, _ in room.embedders.working]
-    return QueryVector(model, DIMENSIONS, to_pgvector(vector_of(text)))
+    return QueryVector(model, DIMENSIONS, to_halfvec(vector_of(text)))
 
 
 async def both(

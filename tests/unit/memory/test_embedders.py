@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from choir_common.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from choir_memory.embedding.circuit_breaker import OPEN_DURATION_S, EmbedderCircuitBreaker
-from choir_memory.embedding.embedder import Vector, to_pgvector
+from choir_memory.embedding.embedder import Vector, to_halfvec
 from choir_memory.embedding.offline import (
     MAX_ROWS,
     MAX_RUN_TOKENS,
@@ -93,7 +93,7 @@ def test_groups_hold_every_text_once_within_both_limits(lengths: list[int]) -> N
 
 
 def test_a_vector_is_written_as_pgvector_reads_it() -> None:
-    assert to_pgvector([0.5, -1e-9, 1 / 3]) == "[0.5,-1e-09,0.33333]"
+    assert to_halfvec([0.5, -1e-9, 1 / 3]).to_list() == [0.5, 0.0, 0.333251953125]
 
 
 @dataclass

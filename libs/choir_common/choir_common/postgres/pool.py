@@ -7,7 +7,7 @@ retries under the same key. If no connection can be acquired the database is una
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import asyncpg
 import stamina
@@ -63,14 +63,29 @@ SELECT current_setting('transaction_read_only')::boolean OR pg_catalog.pg_is_in_
 _TEMP_FILE_QUERY = "SELECT count(*) FROM pg_catalog.generate_series(1, 200000)"
 
 
+class ConnectionSetup(Protocol):
+    """Preparation of each new connection of a pool, for example the registration of a type."""
+
+    async def prepare(self, connection: DedicatedConnection) -> None: ...
+
+
 class Database:
     """A pool of connections; open it with `async with`."""
 
-    def __init__(self, dsn: str, password: str | None, *, size: int, application: str) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        password: str | None,
+        *,
+        size: int,
+        application: str,
+        setup: ConnectionSetup | None = None,
+    ) -> None:
         self._dsn = dsn
         self._password = password
         self._size = size
         self._application = application
+        self._setup = setup
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._was_full = False
         self._touched: dict[int, set[str]] = {}
@@ -207,6 +222,13 @@ class Database:
             self._touched.pop(server_pid, None)
 
         opened.add_termination_listener(forget)
+        if self._setup is not None:
+            await self._setup.prepare(opened)
+
+    async def expire_connections(self) -> None:
+        """Replace each connection before its next use, so that new ones see new types."""
+        if self._pool is not None:
+            await self._pool.expire_connections()
 
     async def fetch(self, sql: str, *args: object) -> Sequence[asyncpg.Record]:
         """Return all rows of one statement."""

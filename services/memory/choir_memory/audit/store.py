@@ -1,7 +1,7 @@
 """Rows of `choir_memory.audit`, which no agent's role can access.
 
-Called under the service's role by all code that changes memory or shows it to others. `write_record` writes
-the entry in the transaction of the audited change, so that neither exists without the other.
+`write_record` writes an entry in the transaction of the audited change, under the service's role, so that
+neither exists without the other.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Split a document into pieces for search, each with its headings: pure. Called by `collections`."""
+"""Split a document into pieces for search, each with its headings: pure."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Documents of collections in an agent's knowledge. Called by `collections`, under the agent's role."""
+"""Documents of collections in an agent's knowledge, under the agent's role."""
 
 from dataclasses import dataclass
 from uuid import UUID

@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from pgvector import HalfVector
+
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError, DeadlineExceeded, InvalidRequest, Unavailable
-from choir_memory.embedding.embedder import BATCH_SIZE, Embedder, Vector, to_pgvector
+from choir_memory.embedding.embedder import BATCH_SIZE, Embedder, Vector, to_halfvec
 
 FAILURES_TO_OPEN = 3
 OPEN_DURATION_S = 5.0
 """Seconds for which the open circuit rejects queries; then one query tests the embedder."""
 CACHED_QUERIES = 1_024
-"""Cached query vectors; with 384 dimensions about 4 KB each."""
+"""Cached query vectors; with 384 dimensions about 1 KB each."""
 MAX_QUERY_CHARS = 2_000
 """A longer query is a pasted document, and its beginning is enough."""
 PROBE_TEXT = "memory"
@@ -87,7 +89,7 @@ class EmbedderCircuitBreaker:
         self._query_deadline_s = query_deadline_s
         self._failures = 0
         self._closed_again_at = 0.0
-        self._cache: OrderedDict[str, str] = OrderedDict()
+        self._cache: OrderedDict[str, HalfVector] = OrderedDict()
         self._batcher = QueryBatcher(self, embedder.max_concurrency)
         self.trouble: str | None = None
         """The last error while the embedder fails, or None."""
@@ -107,8 +109,8 @@ class EmbedderCircuitBreaker:
         """Return the number of useful concurrent calls."""
         return self._embedder.max_concurrency
 
-    async def embed_query(self, text: str) -> str:
-        """Return a query's vector in pgvector's text form; raises a ChoirError within the query deadline."""
+    async def embed_query(self, text: str) -> HalfVector:
+        """Return a query's vector; raises a ChoirError within the query deadline."""
         text = text[:MAX_QUERY_CHARS]
         if (cached := self._cache.get(text)) is not None:
             self._cache.move_to_end(text)
@@ -121,7 +123,7 @@ class EmbedderCircuitBreaker:
             self._closed_again_at = now + OPEN_DURATION_S
         try:
             async with asyncio.timeout(self._query_deadline_s):
-                vector = to_pgvector(await self._embed_text(text))
+                vector = to_halfvec(await self._embed_text(text))
         except TimeoutError as error:
             # counted here; other errors are counted in embed_documents
             timeout = DeadlineExceeded("The embedding model did not answer in time.")

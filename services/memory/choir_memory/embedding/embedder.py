@@ -1,9 +1,11 @@
-"""Interface of embedders, and pgvector's text form of vectors. The adapters are `offline` and `provider`."""
+"""Interface of embedders, and vectors in the form that pgvector stores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
+
+import numpy as np
+from pgvector import HalfVector
 
 from choir_memory.settings import OFFLINE_MODEL
 
@@ -48,18 +50,13 @@ def supports_language(model: str, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A query's vector in pgvector's text form, and the id of the model it belongs to."""
+    """A query's vector, and the id of the model it belongs to."""
 
     model: int
     dimensions: int
-    text: str
+    value: HalfVector
 
 
-def to_pgvector(vector: Vector) -> str:
-    """Return pgvector's text form; five digits exceed the precision of halfvec."""
-    return _form(len(vector)) % tuple(vector)
-
-
-@lru_cache(maxsize=8)
-def _form(dimensions: int) -> str:
-    return f"[{','.join(['%.5g'] * dimensions)}]"
+def to_halfvec(vector: Vector) -> HalfVector:
+    """Return a vector in the form that pgvector stores: 16 bits a dimension."""
+    return HalfVector(np.asarray(vector, dtype=np.float16))

@@ -1,8 +1,7 @@
 """Embedding models in Postgres: the active one, the one being built, and the progress of re-embedding.
 
-Called by `embedders` (which model serves) and by `rebuild` (the walk over all documents). The lock on a
-model's row is the lease of the replica that walks it: taken for one step, released when its holder
-crashes.
+The lock on a model's row is the lease of the replica that walks over the documents: taken for one step,
+released when its holder crashes.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Load and run all-MiniLM-L6-v2 (int8, 384 dimensions) on onnxruntime.
 
-Imported by `offline` only, when the first vector is needed: the imports below and the model take 150 MB,
-which a service without documents should not use.
+Import it only when the first vector is needed: the imports below and the model take 150 MB, which a service
+without documents should not use.
 """
 
 import ctypes

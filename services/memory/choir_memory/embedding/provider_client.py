@@ -1,8 +1,7 @@
 """HTTP client for an OpenAI-compatible `/embeddings` endpoint.
 
-Imported by `provider` only, when the first vector is needed, because importing aiohttp takes 0.1 s. The
-openai SDK is not used: it needs six times the CPU per request, and every search makes one
-(docs/decisions/0042).
+Import it only when the first vector is needed, because importing aiohttp takes 0.1 s. The openai SDK is not
+used: it needs six times the CPU per request, and every search makes one (docs/decisions/0042).
 """
 
 import sys

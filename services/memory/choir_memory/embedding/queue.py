@@ -18,7 +18,7 @@ from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.postgres.pool import Database
 from choir_memory.embedding import queue_store
 from choir_memory.embedding.circuit_breaker import EmbedderCircuitBreaker
-from choir_memory.embedding.embedder import BATCH_SIZE, MAX_RETRY_AFTER_S, Vector, to_pgvector
+from choir_memory.embedding.embedder import BATCH_SIZE, MAX_RETRY_AFTER_S, Vector, to_halfvec
 from choir_memory.embedding.queue_store import (
     EmbeddedDocument,
     EmbeddingJob,
@@ -257,8 +257,8 @@ class EmbeddingQueue:
         vectors: list[Vector] = []
         for at in range(0, len(texts), BATCH_SIZE):
             vectors += await guard.embed_documents(texts[at : at + BATCH_SIZE])
-        rendered = iter([to_pgvector(vector) for vector in vectors])
-        return [EmbeddedDocument(one, [next(rendered) for _ in parts]) for one, parts in group]
+        halves = iter([to_halfvec(vector) for vector in vectors])
+        return [EmbeddedDocument(one, [next(halves) for _ in parts]) for one, parts in group]
 
     def _postpone(self, jobs: Sequence[EmbeddingJob], result: _BatchResult) -> list[PostponedJob]:
         postponed = []

@@ -1,14 +1,15 @@
 """The embedding queue and the vectors in Postgres.
 
-`enqueue` is called by code that writes a document, in the same transaction and under the service's role;
-the other functions by `queue`. A job is claimed by a row lock: a crashed worker releases it at once, and
-several workers share the queue.
+A document is queued in the transaction that writes it, under the service's role. A job is claimed by a row
+lock: a crashed worker releases it at once, and several workers share the queue.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
+
+from pgvector import HalfVector
 
 from choir_common.postgres.pool import Connection, Database
 from choir_memory.schema.store import qualified
@@ -47,8 +48,8 @@ _EMBEDDABLE_IN_SESSION = f"d.keep_vectors AND {_EMBEDDABLE}"
 # FOR SHARE: text and `keep_vectors` cannot change between this comparison and the commit
 _STORE = """
 INSERT INTO {embeddings} (document_id, model, part, embedding)
-SELECT d.id, m.id, made.part, made.vector::halfvec
-FROM unnest($2::uuid[], $3::int[], $4::smallint[], $5::text[])
+SELECT d.id, m.id, made.part, made.vector
+FROM unnest($2::uuid[], $3::int[], $4::smallint[], $5::halfvec[])
     AS made (document_id, version, part, vector)
 JOIN {documents} d ON d.id = made.document_id AND d.version = made.version AND {embeddable}
 JOIN choir_memory.embedding_models m ON m.id = $1 AND m.state <> 'retired'
@@ -101,10 +102,10 @@ class QueuedDocument:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedDocument:
-    """A document's vectors, one per passage, in pgvector's text form."""
+    """A document's vectors, one per passage."""
 
     document: QueuedDocument
-    vectors: Sequence[str]
+    vectors: Sequence[HalfVector]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Parse and validate the model's proposals of facts and rules: pure. Called by `extraction`.
+"""Parse and validate the model's proposals of facts and rules: pure.
 
 The model decides what matters; the checks here do not depend on it: every candidate rests on a verbatim
 quotation, and only the user can set rules.

@@ -1,8 +1,8 @@
-"""Extract the entities that facts mention: pure.
+"""Extract the entities that facts and messages mention: pure.
 
-Called by `extraction` when a fact is stored, and by `reminders` with a user's message. An entity's id is
-derived from its normalised name, so different spellings give the same entity, and it is found without a
-search. Entities contain only a name; facts link to them, so erasing the facts leaves no information.
+An entity's id is derived from its normalised name, so different spellings give the same entity, and it is
+found without a search. Entities contain only a name; facts link to them, so erasing the facts leaves no
+information.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Detect rules that would weaken safety: pure. Called by `candidates` and `reminders`.
+"""Detect rules that would weaken safety: pure.
 
 A rule is injected with every message, so a single "skip the safety check" would be repeated with each.
 The extracting model judges rules as well, in any language; this check is independent of it, and supports

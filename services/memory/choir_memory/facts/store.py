@@ -1,10 +1,7 @@
-"""Facts and rules, and the turns they are extracted from, in one agent's own schema.
+"""Facts and rules, the turns they are extracted from, and the position of the extraction.
 
-Called by `extraction` and `reconcile` on a connection under the agent's role.
-
-Progress of a derivation for an agent: `position` in `choir_memory.cursors`.
-
-Called by `extraction` under the service's role. The row exists because `LeaseStore` created it.
+`FactStore` needs the agent's role. The position is in `choir_memory.cursors`, under the service's role;
+the row exists because `LeaseStore` created it.
 """
 
 from collections.abc import Sequence
@@ -42,8 +39,8 @@ _NEAR = """
 SELECT d.id, d.status, d.text, d.subject, d.predicate, d.object
 FROM {schema}.knowledge_embeddings e JOIN {schema}.knowledge_documents d ON d.id = e.document_id
 WHERE d.kind = $1 AND d.status IN ('active', 'held') AND e.model = $2
-  AND 1 - (e.embedding <=> $3::text::halfvec) >= $4
-ORDER BY e.embedding <=> $3::text::halfvec LIMIT 1
+  AND 1 - (e.embedding <=> $3::halfvec) >= $4
+ORDER BY e.embedding <=> $3::halfvec LIMIT 1
 """
 _SEEN = """
 UPDATE {schema}.knowledge_documents d SET seen_count = seen_count + 1, updated_at = now(),
@@ -132,7 +129,7 @@ class FactStore:
     async def find_nearest(self, kind: str, vector: QueryVector, least: float) -> StoredFact | None:
         """Return the most similar fact or rule with a cosine of at least `least`."""
         row = await self._connection.fetchrow(
-            self._sql(_NEAR), kind, vector.model, vector.text, least
+            self._sql(_NEAR), kind, vector.model, vector.value, least
         )
         return None if row is None else StoredFact(*row)
 

@@ -1,9 +1,4 @@
-"""Store for derived and added documents in an agent's knowledge, on a connection under its role.
-
-Called by the modules of this package inside their transactions.
-
-A derived or added knowledge document before it is stored. Next is `known_store`.
-"""
+"""Derived and added documents in an agent's knowledge, on a connection under its role."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Knowledge documents, and the stored answers per call_id, in the agent's own schema.
 
-Called by `upsert`, always inside a transaction under the agent's role.
+Always inside a transaction under the agent's role.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Insert, update by key and delete an agent's knowledge, once per call_id.
 
-Called by `endpoints` for agents and by `operator` for operators; next is `store`, then, in the same
-transaction, `embedding.queue_store`, `documents.erase_store` and the audit log.
+The document, its embedding job, the erasure of what depends on it and the audit record are one
+transaction.
 """
 
 import asyncio

@@ -1,5 +1,4 @@
-"""Rules, and facts by the entities they mention. Called by `reminders`, on a connection under the agent's
-role."""
+"""Rules, and facts by the entities they mention, on a connection under the agent's role."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

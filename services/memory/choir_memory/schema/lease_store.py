@@ -1,7 +1,6 @@
 """Leases on the work of one agent: one worker at a time, across all replicas.
 
-Used by the maintenance tasks that derive documents. A lease is a row of `choir_memory.cursors`,
-which may also store the position of that work.
+A lease is a row of `choir_memory.cursors`, which may also store the position of that work.
 """
 
 import contextlib

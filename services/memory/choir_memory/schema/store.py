@@ -59,6 +59,8 @@ class SpaceStore:
     async def migrate_shared_schema(self) -> None:
         """Migrate the shared schema; raises StartupError when that fails."""
         await migrate(self._database, SHARED_SCHEMA, read_migrations(_SHARED_FILES))
+        # the first migration creates the extension, whose types older connections do not know
+        await self._database.expire_connections()
 
     async def exists(self, agent_id: str) -> bool:
         """Return whether this agent has a space."""

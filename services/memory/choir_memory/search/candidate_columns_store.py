@@ -1,7 +1,7 @@
-"""SQL fragments that return documents as arrays, one per column, for `material.take_apart`.
+"""SQL fragments that return documents as arrays, one per column, for `decode_columns`.
 
-Used by `whole_store` and `material_store`. Texts and vectors stay in the database: the arrays contain the
-ts_rank of each term per document, and the similarity of its passages.
+Texts and vectors stay in the database: the arrays contain the ts_rank of each term per document, and the
+similarity of its passages.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,7 @@ array_send(array_agg({at})) AS held_places, array_send(array_agg(t.n)) AS held_t
 array_send(array_agg(ts_rank(d.tsv, t.term))) AS held_ranks
 """
 # subqueries: the query's vector is parsed once instead of once per row
-_COSINES = (
-    "array_send(array_agg(coalesce(1 - (e.embedding <=> (SELECT $2::text::halfvec)), 'NaN')))"
-)
+_COSINES = "array_send(array_agg(coalesce(1 - (e.embedding <=> (SELECT $2::halfvec)), 'NaN')))"
 _VECTORS = "LEFT JOIN {embeddings} e ON e.document_id = d.id AND e.model = $3"
 _TERMS = """
 terms AS MATERIALIZED (
@@ -57,7 +55,7 @@ class CandidateColumns:
         """Return the values of the first placeholders."""
         terms = quote_terms(self.terms)
         vector = self.vector
-        return (terms,) if vector is None else (terms, vector.text, vector.model)
+        return (terms,) if vector is None else (terms, vector.value, vector.model)
 
     def sql(self, statement: str, first: int) -> str:
         """Return `statement` with its columns filled in; the placeholders of the scopes start at `first`.

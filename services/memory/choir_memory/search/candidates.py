@@ -1,9 +1,7 @@
-"""The documents to be ranked, as arrays with one entry per document. Pure.
+"""The documents to be ranked, as arrays with one entry per document, and the results of an arm: pure.
 
-Built by `whole_store` and `material_store`, ranked by `fuse`. Numbers are decoded from Postgres' binary
-arrays with numpy: decoding thousands of values one by one would cost more than ranking them.
-
-A document in the result list of an arm. Built by the arms' stores, used by `fuse`.
+Numbers are decoded from Postgres' binary arrays with numpy: decoding thousands of values one by one would
+cost more than ranking them.
 """
 
 from collections.abc import Iterable, Sequence

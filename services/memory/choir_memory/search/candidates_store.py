@@ -1,7 +1,4 @@
-"""Read the documents to be ranked in a large space: the results of the arms and their neighbours.
-
-Called by `find` on a connection that may read the agent's schema; next is `material.take_apart`.
-"""
+"""Read the documents to be ranked in a large space: the results of the arms and their neighbours."""
 
 from collections.abc import Iterable
 from dataclasses import replace

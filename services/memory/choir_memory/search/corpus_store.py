@@ -1,12 +1,7 @@
 """Statistics about a space without reading it: its size, and the frequency of its common words.
 
-Called by `corpora` on a connection that may read the agent's schema. The figures come from Postgres'
-catalogs and are updated by ANALYZE, which autovacuum runs, and upkeep (`growth`) for tables that
-autovacuum missed.
-
-Short-lived cache of statistics about large spaces.
-
-Used by `recall` and `find`; next is `corpus_store`.
+The figures come from Postgres' catalogs and are cached for a short time. They are updated by ANALYZE, which
+autovacuum runs, and `maintenance` for tables that autovacuum missed.
 """
 
 import time

@@ -1,7 +1,4 @@
-"""Read documents to return: hits, their context, and sessions in order.
-
-Called by `recall` on a connection that may read the agent's schema.
-"""
+"""Read documents to return: hits, their context, and sessions in order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """Read a small space, or one session or collection, whole: everything that ranking needs.
 
-Called by `find` on a connection that may read the agent's schema. A thousand documents take two to three
-milliseconds, less than retrieval by index, and nothing is missed or estimated. The results of the arms
-are then computed in memory.
+A thousand documents take two to three milliseconds, less than retrieval by index, and nothing is missed or
+estimated. The results of the arms are then computed in memory.
 """
 
 from collections.abc import Sequence

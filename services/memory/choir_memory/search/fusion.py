@@ -1,6 +1,6 @@
 """Combine the results of the arms into one ranking, with the context of each document. Pure.
 
-Called by `recall` with the candidates of the arms and their neighbours. The score of a document d for a
+The score of a document d for a
 query with terms t of information i(t) (the inverse document frequency of BM25):
 
     text     sum of i(t) * w(d, t) / sum of i(t): the share of the query's information in d

@@ -1,9 +1,4 @@
-"""Select the hits to return within the token budget, each with its context. Pure.
-
-Called by `recall` after ranking.
-
-Merge hits with the same text into the newest of them: pure. Called by `recall`.
-"""
+"""Merge hits with the same text, and select those to return within the token budget: pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""Validate a query and convert its filters to a scope.
-
-Called by `recall` before it accesses the database. Pure.
-"""
+"""Validate a query and convert its filters to a scope: pure."""
 
 from collections.abc import Iterable
 

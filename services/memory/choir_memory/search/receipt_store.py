@@ -1,10 +1,6 @@
-"""Receipts of searches in Postgres. They contain ids and figures, no text and not the query.
+"""Receipts of searches in Postgres; those of concurrent searches are stored in one statement.
 
-Called by `recall` after the search, under the service's role; no agent's role can access the table.
-
-Store the receipts of concurrent searches in one statement.
-
-Used by `recall`; next is `receipt_store`.
+They contain ids and figures, no text and not the query. No agent's role can access the table.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Build the wire models of a search result: the hits and the receipt. Pure; called by `recall`."""
+"""Build the wire models of a search result, the hits and the receipt: pure."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID

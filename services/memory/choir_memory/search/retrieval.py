@@ -1,8 +1,7 @@
 """Find candidates for a query: read a small space whole, or query the arms in a large one.
 
-Called by `recall` on a connection that may read the agent's schema; next are `whole_store`, or the stores
-of the arms and `material_store`. The choice depends on the space and on whether the query is limited to
-one session or collection, not on other filters.
+The choice depends on the space and on whether the query is limited to one session or collection, not on
+other filters.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,4 @@
-"""The documents that a search may find, as an SQL condition.
-
-Built by `recall` from a query's filters; used by the statements of all arms, and by those that read
-context and sessions.
-"""
+"""The documents that a search may find, as an SQL condition for the statements of all arms."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """Execute a memory query: find and rank candidates, read the best ones, store a receipt.
 
-Called by `endpoints`; next are `find`, `fuse`, `read_store`, and `embedding.embedders` for the query
-vector. The vector is computed first, while no database connection is in use; if it is late, the query
+The query vector is computed first, while no database connection is in use; if it is late, the query
 continues without it.
 """
 

@@ -1,4 +1,4 @@
-"""Select the terms that retrieve documents in a large space. Pure; called by `text_arm_store`.
+"""Select the terms that retrieve documents in a large space. Pure.
 
 A term that every tenth document contains retrieves too many to rank, and discriminates little. Rare terms
 retrieve, within a budget of rows; all terms contribute to the score of what was retrieved. In addition,

@@ -1,7 +1,6 @@
 """The full-text arm of a large space: retrieves and scores documents by the query's rarest terms.
 
-Called by `find` on a connection that may read the agent's schema. Common terms are known from the
-statistics (`corpora`) and only contribute to scores.
+Common terms are known from the statistics (`corpus_store`) and only contribute to scores.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The vector arm: documents by the cosine similarity of their nearest passage.
 
-Called by `find` on a connection that may read the agent's schema. In a large space the HNSW index
-(`growth`) is scanned until enough documents match the filters; without an index all vectors are compared.
+In a large space the HNSW index is scanned until enough documents match the filters; without an index all
+vectors are compared.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from choir_memory.search.scope_store import SearchScope
 _VECTOR_ARM = """
 WITH near AS MATERIALIZED (
     SELECT e.document_id AS id, {place},
-           (1 - min(e.embedding <=> (SELECT $1::text::halfvec)))::float8 AS score
+           (1 - min(e.embedding <=> (SELECT $1::halfvec)))::float8 AS score
     FROM {embeddings} e {scoped_by_document} WHERE e.model = $3 AND {scope} GROUP BY 1, 2, 3
 )
 SELECT id, session_id, chunk_index, score, place,
@@ -42,7 +42,7 @@ MAX_EF_SEARCH = 1_000
 # Model and dimensions are literals, because an expression index is used only if the expression matches.
 # The query's vector is parsed once, and OFFSET 0 makes each cosine be computed once.
 _INDEXED_VECTOR_ARM = """
-WITH asked AS MATERIALIZED (SELECT $1::text::halfvec({dimensions}) AS question),
+WITH asked AS MATERIALIZED (SELECT $1::halfvec({dimensions}) AS question),
 near AS MATERIALIZED (
     SELECT e.document_id AS id, {place},
            e.embedding::halfvec({dimensions}) <=> (SELECT question FROM asked) AS distance
@@ -83,7 +83,7 @@ async def search_vectors(
     """Return the documents nearest to `vector` by cosine similarity."""
     if corpus.has_index(vector.model):
         return await _by_index(held, scope, corpus, vector, depth)
-    arguments = (vector.text, depth, vector.model, *scope.arguments)
+    arguments = (vector.value, depth, vector.model, *scope.arguments)
     rows = await held.fetch(scope.sql(_VECTOR_ARM, 4), *arguments)
     if not rows:
         return NO_VECTOR_RESULT
@@ -110,7 +110,7 @@ async def _by_index(
         _FOLLOW_INDEX.format(width=max(depth, ef_search_for(corpus.documents)))
     )
     rows = await connection.fetch(
-        scope.sql(statement, 4), vector.text, depth, corpus.vector_sample, *scope.arguments
+        scope.sql(statement, 4), vector.value, depth, corpus.vector_sample, *scope.arguments
     )
     if not rows:
         return NO_VECTOR_RESULT

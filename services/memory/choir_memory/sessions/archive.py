@@ -1,8 +1,7 @@
 """Archive a session's events into mid-term memory, page by page.
 
-Called by `endpoints.sessions` on control's behalf; next are `chunks`, `documents.store` and the embedding
-queue, and `promote` at the end of a session. A page is one transaction: its units, their embedding jobs
-and the session's progress are committed together, so a crash at any point loses and duplicates nothing.
+A page is one transaction: its units, their embedding jobs and the session's progress are committed
+together, so a crash at any point loses and duplicates nothing. At its end a session may be promoted.
 """
 
 import itertools

@@ -1,5 +1,4 @@
-"""Content of a session for its summary. Called by `promote` and `layers.episodes`, under the agent's
-role."""
+"""Content of a session for its summary, under the agent's role."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Erase a session from memory. Called by `endpoints.sessions`, for an operator.
+"""Erase a session from memory, for an operator.
 
 Deletes its documents with their vectors, links and embedding jobs, and everything derived from them
 alone. The session's row remains and is marked as erased, so that nothing of it is stored again. The log

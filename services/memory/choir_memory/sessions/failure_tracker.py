@@ -1,4 +1,4 @@
-"""Track failures of tools and how they end: pure. Called by `chunks`, event by event.
+"""Track failures of tools and how they end, event by event: pure.
 
 A failure is resolved when a similar call of the same tool succeeds in the same turn or job: the calls in
 between and that one are what helped. Otherwise it is failed (if it was retried) or abandoned when the

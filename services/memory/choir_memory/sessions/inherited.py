@@ -1,8 +1,8 @@
 """What a session took over from the ones before it, and how far that may be trusted: pure.
 
 A session begins with a reference summary and with copies of the events that the last prompt showed
-(decision 45). Once they are folded together with its own events, its summary may repeat them. Filled by
-`chunks`; read by `promote` and `layers.episodes` for the trust of that summary.
+(decision 45). Once they are folded together with its own events, its summary may repeat them, and has no
+more trust than they have.
 """
 
 from dataclasses import dataclass, field

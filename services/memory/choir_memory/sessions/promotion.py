@@ -1,9 +1,8 @@
 """Promote sessions from mid-term to long-term memory: the oldest beyond the newest N.
 
-Called by `archive` when a session has ended. Its units keep their text and vectors, so that search covers
-the whole history; the summary becomes separate documents. The summary is written first, then the units
-are moved in batches: an interrupted promotion resumes with the same session, which is marked as promoted
-last.
+The units keep their text and vectors, so that search covers the whole history; the summary becomes separate
+documents. The summary is written first, then the units are moved in batches: an interrupted promotion
+resumes with the same session, which is marked as promoted last.
 """
 
 from dataclasses import dataclass

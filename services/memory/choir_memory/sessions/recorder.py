@@ -1,6 +1,6 @@
 """Store units that the caller has prepared: imports, and conversations from other systems.
 
-Called by `endpoints.sessions`; next are `documents.store` and the embedding queue, in one transaction.
+The units and their embedding jobs are stored in one transaction.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Render events of tools and jobs as searchable text: pure. Called by `chunks`.
+"""Render events of tools and jobs as searchable text: pure.
 
 Only content that all lanes may read is rendered: an output that prompts do not show must not be shown by
 memory either.

@@ -1,7 +1,6 @@
-"""Archive progress of each session: rows of `choir_memory.sessions`.
+"""Archive progress of each session: rows of `choir_memory.sessions`, under the service's role.
 
-Called inside a transaction under the service's role. The transaction that locks a session's row is its
-only writer.
+The transaction that locks a session's row is its only writer.
 """
 
 from collections.abc import Sequence

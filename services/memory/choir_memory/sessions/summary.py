@@ -1,4 +1,4 @@
-"""Build the summary documents of a promoted session: pure. Called by `promote`.
+"""Build the summary documents of a promoted session: pure.
 
 One document per topic of the agent's own summary. Without a summary (the model was unavailable or the
 agent crashed) the user's messages are quoted instead: nothing is invented, and the session can still be

@@ -1,8 +1,4 @@
-"""Trust of texts from a session, by the sources they rest on: pure.
-
-Called by `chunks` for tool results, and by `summary` and `layers.episodes` for the sentences of a
-summary.
-"""
+"""Trust of tool results and of the sentences of a summary, by the sources they rest on: pure."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence

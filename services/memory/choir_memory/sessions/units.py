@@ -1,6 +1,6 @@
 """Split a session's log into the units that search ranks: messages, runs of tool calls, jobs. Pure.
 
-Called by `archive`, page by page. Units depend on the events only: the same units result however the log
+Units depend on the events only: the same units result however the log
 is divided into pages and however often a page is sent. Unfinished state is stored in `SplitterState`.
 """
 

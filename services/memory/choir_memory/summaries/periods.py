@@ -1,4 +1,4 @@
-"""Names and ranges of periods: pure. Called by `consolidate` and `store`.
+"""Names and ranges of periods: pure.
 
 Days are in UTC. Weeks are ISO weeks; a week belongs to the month and year of its Thursday.
 """

@@ -1,6 +1,6 @@
-"""Compute retention cutoffs: pure. Called by `retention` and by `consolidate`.
+"""Compute retention cutoffs: pure.
 
-`consolidate` uses them to skip periods that retention would delete at once. A finer grain is deleted by
+Consolidation uses them to skip periods that retention would delete at once. A finer grain is deleted by
 whole periods of the coarser one, so that no summary is written again from a part of its sources.
 """
 

@@ -1,6 +1,6 @@
-"""Select the most informative sentences of a period: pure and deterministic.
+"""Select the most informative sentences of a period, for a service without a model: pure.
 
-Called by `digest` when no model is available. Nothing is invented: every line is quoted from a source.
+The result is deterministic and nothing is invented: every line is quoted from a source.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Time summaries and their sources, in one agent's own schema.
-
-Called by `consolidate` on a connection under the agent's role.
-"""
+"""Time summaries and their sources, in one agent's own schema and under its role."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

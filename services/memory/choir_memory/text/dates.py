@@ -1,6 +1,6 @@
 """Find the time that a question refers to: a date, a month, a year or a relative time. English and Chinese.
 
-Called by `search`; pure. A date without a year (`in May`) matches any year.
+Pure. A date without a year (`in May`) matches any year.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""Select the content words of a question. Called by `search` before it looks for them.
+"""Content words of a question, and the share of questions in a text: pure.
 
-Share of questions in a text. A question repeats the words of its answer and contains no information.
-
-Called when a unit of a session is stored; `search.fuse` lowers the score of units that only ask.
+A question repeats the words of its answer and contains no information: search lowers the score of units
+that only ask.
 """
 
 import re

@@ -1,9 +1,7 @@
-"""Extract the part of a long text that is relevant to a question: pure. Called by `layers.reminders`.
+"""Split a long text into passages, and extract the part that is relevant to a question: pure.
 
-Split a long text into passages that an embedding model reads completely.
-
-Called by the embedding queue: each passage gets its own vector, and the similarity of a document is that
-of its nearest passage.
+An embedding model reads a passage completely. Each passage gets its own vector, and the similarity of a
+document is that of its nearest passage.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Tokenize text for search: normalised, lightly stemmed words, and pairs of characters for CJK.
 
-Called when a document is stored (`tsvector`) and for queries (`query_terms`); both must produce the same
-tokens. Postgres' own parsers are not used: they do not support Chinese, and differ between builds.
+Documents (`tsvector`) and queries (`query_terms`) must give the same tokens. Postgres' own parsers are not
+used: they do not support Chinese, and differ between builds.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Decide whether two error messages describe the same failure: pure. Called by `tool_errors`.
+"""Decide whether two error messages describe the same failure: pure.
 
 A message is a template with names in it: files, modules, hosts, quoted strings. Two messages with the
 same template and different names are different failures, and the fix of one does not apply to the other.

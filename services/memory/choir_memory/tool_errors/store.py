@@ -1,4 +1,4 @@
-"""Stored failures of tools. Called by `tool_errors` on a connection under the agent's role."""
+"""Stored failures of tools, on a connection under the agent's role."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
