@@ -92,7 +92,7 @@ async def test_retries_wait_longer_each_time_and_then_for_the_sweep(
         [row] = await jobs(room)
         assert row["tries"] == tries
         waits.append((row["due_at"] - before).total_seconds())
-    pace = room.queue._pace
+    pace = room.queue._intervals
     wanted = [pace.retry_s, 2 * pace.retry_s, 4 * pace.retry_s, pace.sweep_s, pace.sweep_s]
     assert all(least <= wait for least, wait in zip(wanted, waits, strict=True)), waits
 
