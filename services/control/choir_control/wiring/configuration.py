@@ -8,7 +8,6 @@ from fastapi import APIRouter
 
 from choir_common.bus.client import Bus
 from choir_common.clock import Clock
-from choir_common.keyed_lock import KeyedLock
 from choir_control.agents.rollout.config_staging import AgentSocketOpener, ConfigStaging
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.agents.sessions.store import SessionStore
@@ -18,9 +17,8 @@ from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher, Ce
 from choir_control.configuration.secrets.reload import SecretReloader
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.images.outdated_agents import OutdatedImages
-from choir_control.log.signals.notifier import Notifier
-from choir_control.log.signals.store import SignalStore
 from choir_control.wiring.images import ImageServices
+from choir_control.wiring.log import LogServices
 
 
 class ConfigurationServices:
@@ -34,9 +32,7 @@ class ConfigurationServices:
         secrets_json: Path,
         deployment_secrets: Mapping[str, str],
         sessions: SessionStore,
-        signals: SignalStore,
-        signal_locks: KeyedLock,
-        notifier: Notifier,
+        log: LogServices,
         bus: Bus,
         clock: Clock,
         gateway: httpx2.AsyncClient,
@@ -56,9 +52,9 @@ class ConfigurationServices:
         self.versions = ConfigVersionTracker(
             configuration=configuration,
             store=sessions,
-            signals=signals,
-            signal_locks=signal_locks,
-            notifier=notifier,
+            signals=log.signals,
+            signal_locks=log.signal_locks,
+            notifier=log.notifier,
             token_publisher=self.bot_tokens,
             bus=bus,
         )

@@ -60,26 +60,9 @@ class SessionServices:
             configuration=configuration,
             liveness=self.liveness,
         )
-        launcher = AgentLauncher(
-            settings=settings,
-            configuration=configuration,
-            runtime=runtime,
-            image_resolver=image_resolver,
-            listener=listener,
-        )
-        self.starter = self._make_starter(launcher)
-        self.signal_sender = SignalSender(
-            store=self.store,
-            signals=log.signals,
-            notifier=log.notifier,
-            signal_locks=log.signal_locks,
-        )
-        self.overrides = SessionOverrides(
-            store=self.store,
-            configuration=configuration,
-            authenticator=log.leases,
-            signal_sender=self.signal_sender,
-        )
+        self.starter = self._make_starter(settings, image_resolver, listener)
+        self.signal_sender = self._make_signal_sender()
+        self.overrides = self._make_overrides()
         self.stopper = self._make_stopper()
         self.shutdown = AgentShutdown(self.store, self.stopper)
         self.crash_recovery = self._make_crash_recovery(browse_tool, clock)
@@ -107,7 +90,35 @@ class SessionServices:
             archiver=self._log.archiver,
         )
 
-    def _make_starter(self, launcher: AgentLauncher) -> SessionStarter:
+    def _make_signal_sender(self) -> SignalSender:
+        return SignalSender(
+            store=self.store,
+            signals=self._log.signals,
+            notifier=self._log.notifier,
+            signal_locks=self._log.signal_locks,
+        )
+
+    def _make_overrides(self) -> SessionOverrides:
+        return SessionOverrides(
+            store=self.store,
+            configuration=self._configuration,
+            authenticator=self._log.leases,
+            signal_sender=self.signal_sender,
+        )
+
+    def _make_starter(
+        self,
+        settings: ControlSettings,
+        image_resolver: LaunchImageResolver,
+        listener: ControlListener,
+    ) -> SessionStarter:
+        launcher = AgentLauncher(
+            settings=settings,
+            configuration=self._configuration,
+            runtime=self._runtime,
+            image_resolver=image_resolver,
+            listener=listener,
+        )
         return SessionStarter(
             store=self.store,
             configuration=self._configuration,
