@@ -1,7 +1,6 @@
 """Process hardening, and the boot message on standard input.
 
-Called by `__main__` before anything else. The lease token in the boot message never appears in an
-environment variable, an argument list or a file.
+The lease token in the boot message never appears in an environment variable, an argument list or a file.
 """
 
 import ctypes

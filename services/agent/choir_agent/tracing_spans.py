@@ -1,9 +1,8 @@
 """OpenTelemetry spans of the agent, named by the conventions for generative AI.
 
-Opened by the lanes, `metered`, `compaction_span` and `execute`. Agent and session are attributes of the whole
-process (`resource_attributes`); the lane is an attribute of each span. Spans contain no content: a value that
-a model or a tool returned is recorded only if it is a known keyword or a number. The model name that a
-provider returns, for example, could be any text.
+Agent and session are attributes of the whole process (`resource_attributes`); the lane is an attribute of
+each span. Spans contain no content: a value that a model or a tool returned is recorded only if it is a known
+keyword or a number. The model name that a provider returns, for example, could be any text.
 """
 
 import contextlib

@@ -1,7 +1,4 @@
-"""Execution of a permitted call: every result and every error becomes an Outcome.
-
-Called by `arbiter` under the call's locks.
-"""
+"""Execution of a permitted call under its locks: every result and every error becomes a CallOutcome."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Hints from memory about similar past failures, added to a failed call's output.
 
-Called by `arbiter` after a failed call; memory is queried through control's host tools. Hints are optional:
-if the query fails or exceeds its deadline, the outcome is unchanged.
+Memory is queried through control's host tools. Hints are optional: if the query fails or exceeds its
+deadline, the outcome is unchanged.
 """
 
 import asyncio

@@ -1,9 +1,7 @@
-"""Possible rulings of the arbiter on a proposed call: a closed union.
+"""Check of a proposed call (tool, arguments, locks), and the ruling on it.
 
-Check of a proposed call (tool, arguments, locks), and the ruling on it.
-
-Called by `arbiter` before anything else happens with a call: first `check`, in a thread because it resolves
-paths in the file system; then `rule_on_call`, which is pure and runs in the model's order.
+First comes `check_call`, in a thread because it resolves paths in the file system; then `rule_on_call`, which
+is pure and runs in the model's order.
 """
 
 from dataclasses import dataclass

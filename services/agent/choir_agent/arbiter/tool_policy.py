@@ -1,7 +1,7 @@
 """Policy: whether a lane may use a tool now, decided from the folded state alone. Pure.
 
-Called by `arbiter` when a call is proposed, and again just before it is committed, because the state may
-have changed while the call waited for locks. A refusal lists the allowed tools. See docs/design/arbiter.md.
+It is asked when a call is proposed, and again just before it is committed, because the state may have changed
+while the call waited for locks. A refusal lists the allowed tools. See docs/design/arbiter.md.
 """
 
 from dataclasses import dataclass

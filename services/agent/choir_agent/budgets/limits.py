@@ -1,12 +1,7 @@
-"""Limits and remaining amounts of a session's budgets, from the folded state alone. Pure.
+"""Limits and remaining amounts of a session's budgets, and the question to the user about exceeding one. Pure.
 
-Called by `reserve`, the arbiter's policy and the tool that starts core jobs. Injections never change a
-budget; a grant by the user or a configuration change does.
-
-Question to the user about exceeding a budget, and parsing of the reply. Pure.
-
-The question is used by `reserve` and the lanes; the edge lane passes each message that arrives while a
-budget is exhausted to `respond_to_request`.
+Injections never change a budget; a grant by the user or a configuration change does. The edge lane checks
+each message that arrives while a budget is exhausted for such a grant.
 """
 
 from dataclasses import dataclass

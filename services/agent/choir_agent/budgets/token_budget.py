@@ -1,7 +1,7 @@
-"""Reservation of tokens before a model call.
+"""Reservation of tokens before every model call: of a turn, a core job or a compaction.
 
-Used around every model call: of a turn, a core job or a compaction. The tokens spent are in the folded
-state; this module tracks calls in flight only, so that concurrent calls cannot exceed the budget together.
+The tokens spent are in the folded state; this module tracks calls in flight only, so that concurrent calls
+cannot exceed the budget together.
 """
 
 from collections.abc import Iterator

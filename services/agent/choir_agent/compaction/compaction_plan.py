@@ -1,7 +1,4 @@
-"""Decision whether a lane's window must be folded, and up to which event. Pure.
-
-Called by `compact` after each model output and each tool result.
-"""
+"""Decision whether a lane's window must be folded, and up to which event. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,9 +1,4 @@
-"""HTTP client for control's eight RPC verbs.
-
-Called by `app` (hello, terminate), `replication` (heartbeats), the host tools and the settings.
-
-Registration of this process with control (INIT_HELLO). Called by `app` before anything else runs.
-"""
+"""HTTP client for control's eight RPC verbs, and the registration of this process (INIT_HELLO)."""
 
 import asyncio
 from collections.abc import Sequence

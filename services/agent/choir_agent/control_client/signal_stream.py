@@ -1,6 +1,6 @@
 """Stream of control's signals over SSE, across reconnects.
 
-Called by `app`. `Last-Event-ID` makes the stream continue where it was interrupted.
+`Last-Event-ID` makes the stream continue where it was interrupted.
 """
 
 import asyncio

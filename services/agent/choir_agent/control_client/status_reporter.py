@@ -1,6 +1,6 @@
 """Reporter of the lanes' states to control (REPORT_STATUS), at most once a second.
 
-Started by `app`. Reports are for display only; a short turn sends none.
+Reports are for display only; a short turn sends none.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """HTTP/1.1 transport over a Unix socket, at half the cost of the usual one.
 
-Used by httpx2 for `client`'s requests. An agent sends a heartbeat for almost every event, so this is most
-of its CPU time. The parser is httptools, as in uvicorn; a request is sent in one write.
+An agent sends a heartbeat for almost every event, so this is most of its CPU time. The parser is httptools,
+as in uvicorn; a request is sent in one write.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Registry of the agent's own child processes, so that they are not killed as orphans of a command.
-
-Maintained by `ssh_agent` and `tokenizer`; read by the tools' cleanup of orphan processes.
-"""
+"""Registry of the agent's own child processes, so that they are not killed as orphans of a command."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Configuration files for git and ssh. Pure. Called by `git`; neither file contains a secret."""
+"""Configuration files for git and ssh; neither contains a secret. Pure."""
 
 import shlex
 from pathlib import Path

@@ -1,7 +1,7 @@
 """git credential helper: forwards git's request to the agent, and its response back.
 
 Run by git as `git-cred-helper -I -S cred_helper.py SOCKET get`, where `git-cred-helper` is a symlink to the
-agent's Python; `door` responds. It stores nothing, and imports little because git waits for it.
+agent's Python; `CredentialServer` responds. It stores nothing, and imports little because git waits for it.
 """
 
 import sys

@@ -1,13 +1,7 @@
-"""Server for git's credential requests on a private Unix socket. Opened by `git`; `answer` decides.
+"""Server for git's credential requests on a private Unix socket.
 
-The socket's mode excludes other users; the check of the peer's ancestors excludes processes that this agent
-did not start.
-
-Responses to git's credential requests. Pure. Called by `door`.
-
-The protocol is that of git-credential(1): lines of `key=value`.
-
-Check that the peer of a Unix socket is a descendant of this process. Called by `door`.
+The protocol is that of git-credential(1): lines of `key=value`. The socket's mode excludes other users; the
+check of the peer's ancestors excludes processes that this agent did not start.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """A private ssh-agent process for one key, which it receives on standard input.
 
-Started by `git`. The key is in no file, argument or environment variable, and the ssh-agent ends with this
-process.
+The key is in no file, argument or environment variable, and the ssh-agent ends with this process.
 """
 
 import asyncio

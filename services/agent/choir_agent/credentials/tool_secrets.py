@@ -1,7 +1,4 @@
-"""Selection of the secrets that a tool may receive. Pure.
-
-Called by the arbiter when it makes a call's context.
-"""
+"""Selection of the secrets that a tool may receive. Pure."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

@@ -1,7 +1,7 @@
 """States of a core job, as a transition table. Pure.
 
-Tracked by `core`. After a crash a job starts at IDLE again and continues where its log ended: with a tool
-call, or with its result.
+After a crash a job starts at IDLE again and continues where its log ended: with a tool call, or with its
+result.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """The next move of an open turn, decided from the folded state alone. Pure.
 
-Called by `turn` repeatedly until the turn is closed. A turn that a crash interrupted is resumed by the same
-decision.
+A turn that a crash interrupted is resumed by the same decision.
 """
 
 from dataclasses import dataclass

@@ -1,14 +1,11 @@
 """A claim: the lockset of one call, with the index entries that find its conflicts. Pure.
 
-Made by `table`. Two locks conflict if one key equals the other or is its ancestor, and at least one is
-exclusive. Each lock is therefore indexed at its own key and "below" each ancestor of it, for any mode and
-again for exclusive locks. A lookup of conflicts then takes one step for each path component, however many
-claims there are.
-
-Lock keys, and which of them overlap. Pure.
-
 Workspace keys form a tree: `workspace`, below it the top directory `file:.`, below that each `file:<path>`
 under its directory. Other keys (`browser_tab`, `choirtmp`, …) are independent.
+
+Two locks conflict if one key equals the other or is its ancestor, and at least one is exclusive. Each lock is
+therefore indexed at its own key and "below" each ancestor of it, for any mode and again for exclusive locks.
+A lookup of conflicts then takes one step for each path component, however many claims there are.
 """
 
 from collections.abc import Iterator

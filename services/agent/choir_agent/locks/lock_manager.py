@@ -1,6 +1,6 @@
 """Asynchronous acquisition of locksets, with release on every exit path.
 
-Called by `arbiter`. Release never waits, so neither an error nor a cancellation can leave a lock behind.
+Release never waits, so neither an error nor a cancellation can leave a lock behind.
 """
 
 import asyncio

@@ -1,17 +1,14 @@
-"""Lock table: decides which claims are granted. A plain data structure without waiting.
+"""Lock table: decides which claims are granted. A plain data structure; `LockManager` adds the waiting.
 
-Called by `locks`, which adds the waiting. A lockset is granted as a whole if it conflicts with no granted
-claim and with no earlier waiting claim. A waiting writer therefore blocks later readers (writer
-preference), order of arrival prevents starvation, and a waiting claim has no locks, which prevents
-deadlock.
+A lockset is granted as a whole if it conflicts with no granted claim and with no earlier waiting claim. A
+waiting writer therefore blocks later readers (writer preference), order of arrival prevents starvation, and a
+waiting claim has no locks, which prevents deadlock.
 
 Dirty reads of the edge lane pass a core job's lock on the workspace, and the claims that wait for one, but
 only while a core job has that lock: once none has it, the first waiting claim goes before all new reads.
 
 Each waiting claim watches one claim that blocks it and is examined again only when that claim ends: a queue
 of 1,000 claims for one file advances at the cost of one. See docs/design/locks.md.
-
-Index of claims by lock key. Used by `table`, once for granted and once for waiting claims.
 """
 
 from choir_agent.locks.claim import (

@@ -1,9 +1,7 @@
-"""Fold of one model output or tool call into its turn or core job. Pure. Called by `fold`.
+"""Fold of the events of turns and core jobs: model outputs, tool calls, reports, proposals. Pure.
 
-Fold of core job and proposal events, and the fallback text of reports. Pure.
-
-Called by `fold`. A job that ends or needs information leaves a `DuePeriod`: a report that the edge lane owes
-the user until a reply has closed it. See docs/design/lanes.md.
+A job that ends or needs information leaves a `DueReport`: a report that the edge lane owes the user until a
+reply has closed it. See docs/design/lanes.md.
 """
 
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Conversion of any JSON into storable JSON: Postgres rejects some characters from models and tools. Pure.
-
-Called by `session_log` before an event is linked, and by `execute` for tool output.
-"""
+"""Conversion of any JSON into storable JSON: Postgres rejects some characters from models and tools. Pure."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
 """Heartbeats to control: at once when the log grew, one in flight, and at least one per interval.
 
-Started by `app`; `arbiter` awaits `durable` before an effect. A batch with an unknown outcome is sent again
-unchanged, so that control sees it either as new or as a repetition.
+The arbiter awaits `durable` before an effect. A batch with an unknown outcome is sent again unchanged, so
+that control sees it either as new or as a repetition.
 """
 
 import asyncio

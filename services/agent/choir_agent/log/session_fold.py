@@ -1,7 +1,7 @@
 """Fold of events into the state of a session. Pure, and defined for every prefix and every tail of a log.
 
-Called by `session_log` for each event. Lanes decide their next move from this state alone, so a new turn
-and a turn that a crash interrupted take the same path.
+Lanes decide their next move from this state alone, so a new turn and a turn that a crash interrupted take the
+same path.
 """
 
 from dataclasses import replace

@@ -1,7 +1,6 @@
 """The state of a session: the result of folding its log.
 
-Read everywhere in the agent, produced by `fold` only. It can be written to a snapshot and read back, so
-that recovery time does not depend on the length of the log.
+It can be written to a snapshot and read back, so that recovery time does not depend on the length of the log.
 """
 
 import hashlib
@@ -103,7 +102,7 @@ class TurnState(WorkState):
     inbox_id: str | None = None
     """The message that this turn answers; None for a report."""
     subject: str | None = None
-    """The `DuePeriod.subject` that a report turn reports on."""
+    """The `DueReport.subject` that a report turn reports on."""
     brief: str = ""
     """Text of a report turn if the model fails."""
     skill: SkillState | None = None

@@ -1,8 +1,8 @@
 """Rendering of chat completion requests, and parsing of their responses. Pure.
 
-Called by `openai_model`. The parser accepts what compatible providers really send: unknown fields, missing
-usage, content in parts, malformed tool calls. A malformed call is passed on unchanged: the arbiter refuses
-it and the model receives the error, so it cannot break a session.
+The parser accepts what compatible providers really send: unknown fields, missing usage, content in parts,
+malformed tool calls. A malformed call is passed on unchanged: the arbiter refuses it and the model receives
+the error, so it cannot break a session.
 """
 
 from datetime import UTC, datetime

@@ -1,9 +1,7 @@
-"""User messages for model failures: which model failed, and how to fix it. Pure. Called by the lanes.
+"""User messages for model failures, and the tracker of failing models.
 
-Tracker of failing models, with the time and the reason of the failure.
-
-A model is failing if its newest call failed. Updated by `lanes/think`; read for status reports to control.
-In memory only: it is for display, and the next call updates it.
+A message says which model failed, and how to fix it. A model is failing if its newest call failed; this is in
+memory only, because it is for display and the next call updates it.
 """
 
 from typing import assert_never

@@ -1,7 +1,4 @@
-"""Model wrapper that enforces the session's token budget: reserve before a call, settle after it.
-
-Used by the lanes and by compaction for every model call.
-"""
+"""Model wrapper that enforces the session's token budget: reserve before a call, settle after it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,9 +1,4 @@
-"""The port `LanguageModel`, its result and its errors.
-
-Implemented by `openai_model`; called by the lanes.
-
-Choice of a lane's model, and its names. Pure. Called by the lanes and by compaction.
-"""
+"""The port `ChatModel` with its result and its errors, and the choice of a lane's model."""
 
 from dataclasses import dataclass, field
 from typing import Literal, Protocol

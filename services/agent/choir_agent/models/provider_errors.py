@@ -1,7 +1,6 @@
 """Classification of providers' errors, with messages that users can read. Pure.
 
-Called by `openai_sdk` for error statuses, and by `completion` for an error in a response with status 200,
-as OpenRouter reports upstream failures.
+Covers error statuses, and an error in a response with status 200, as OpenRouter reports upstream failures.
 """
 
 import email.utils

@@ -1,8 +1,8 @@
 """Extraction of message fields that only the model's provider understands. Pure.
 
-Called by `completion`. Gemini signs tool calls (`extra_content`), DeepSeek requires its
-`reasoning_content`, OpenRouter its `reasoning_details`: a later request without them is refused. Every
-unknown field is therefore stored, whatever its name.
+Gemini signs tool calls (`extra_content`), DeepSeek requires its `reasoning_content`, OpenRouter its
+`reasoning_details`: a later request without them is refused. Every unknown field is therefore stored,
+whatever its name.
 """
 
 from collections.abc import Mapping, Sequence

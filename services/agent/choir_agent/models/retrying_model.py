@@ -1,8 +1,8 @@
 """Model wrapper that retries calls without a response.
 
-Wraps `openai_model` for the lanes. Refused and reset connections and the statuses 502, 503 and 529 usually
-end within seconds. A call that timed out or got a response is not repeated, because it may have been
-billed. Rate limits are handled in `lanes/think`, which notifies the user.
+Refused and reset connections and the statuses 502, 503 and 529 usually end within seconds. A call that timed
+out or got a response is not repeated, because it may have been billed. Rate limits are handled in
+`ModelCaller`, which notifies the user.
 """
 
 import asyncio

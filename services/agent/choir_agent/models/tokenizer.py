@@ -1,6 +1,6 @@
 """Offline token counts, made in a short-lived child process.
 
-Called by `metered` for what a provider did not count; the program is `count_tokens`.
+For what a provider did not count; the program is `tokenizer_program`.
 """
 
 import asyncio

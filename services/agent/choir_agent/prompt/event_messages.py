@@ -1,8 +1,8 @@
 """Rendering of events as OpenAI chat messages, in bytes. Pure.
 
-Called by `assemble`. Every tool call of an assistant message gets exactly one tool message, even if the
-turn ended before the call ran: providers refuse a history with a missing one. Text from tools and jobs
-appears only in tool messages and as quotations.
+Every tool call of an assistant message gets exactly one tool message, even if the turn ended before the call
+ran: providers refuse a history with a missing one. Text from tools and jobs appears only in tool messages and
+as quotations.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Format of earlier steps for one model, and the alternatives if the model refuses it. Pure.
-
-Used by `assemble` and `render`; selected by `lanes/think`.
-"""
+"""Format of earlier steps for one model, and the alternatives if the model refuses it. Pure."""
 
 import re
 from dataclasses import dataclass, replace

@@ -1,7 +1,6 @@
 """Assembly of prompts for the edge lane and for core jobs.
 
-Called by the lanes before each model call. Every step is rendered once and cached, so that a call only
-joins bytes, even with a long history.
+Every step is rendered once and cached, so that a call only joins bytes, even with a long history.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """Notes in a prompt: the reference summary, and what changes from call to call. Pure.
 
-Called by `assemble`. Changing parts are at the end of the prompt, because providers cache its prefix. A
-system message contains only Choir's own text: summaries and texts of jobs may rest on untrusted content, so
-they are quoted.
+Changing parts are at the end of the prompt, because providers cache its prefix. A system message contains
+only Choir's own text: summaries and texts of jobs may rest on untrusted content, so they are quoted.
 """
 
 from choir_agent.log.session_state import JobState, SessionState

@@ -1,6 +1,6 @@
 """Static parts of the prompts: the lanes' instructions, and the identity files in /choir.
 
-Read once by `app`; a change of the identity takes effect after a restart.
+Read once at startup; a change of the identity takes effect after a restart.
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,6 @@
-"""Prompt text about the current step of a skill. Pure.
+"""The current step of a skill: its tools and transitions, and the prompt text about it. Pure.
 
-Called by `lanes/prompts`. It describes only this state; the model never sees the others.
-
-Tools and transitions that a skill's current state allows. Pure.
-
-Called by the arbiter's policy for each proposed call of a lane that is in a skill, and by `engine`.
+The text describes only this state; the model never sees the others.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,11 @@
 """Rules for moving between the states of a skill. Pure.
 
-Called by the skill tools (`start_skill`, `rule_on_transition`) and by the lanes before each model call
-(`settle`). The model proposes, the engine decides, the arbiter appends; nothing here runs a tool or waits.
+The model proposes, the engine decides, the arbiter appends; nothing here runs a tool or waits.
 
 A crash may interrupt a lane between any two events. Each event names the call that caused it and the state
 keeps that id, so a call that runs again finds its own id, returns the same result and moves nothing. The end
-of a skill is not part of any call: `settle` sees the terminal state and ends the skill, however often it is
-called.
+of a skill is not part of any call: `due_skill_events` sees the terminal state and ends the skill, however
+often it is called.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,6 @@
 """Parser and validator of SkillSpecs in JSON, with exact error locations.
 
-Called by `registry` for each file at startup, and for a proposed skill before a human is asked to approve
-it.
-
-Validation of a skill's state machine as a whole. Pure.
-
-Called by `read` after all fields are valid. From every state of a valid machine, a terminal state is
-reachable.
+From every state of a valid state machine, a terminal state is reachable.
 """
 
 import json

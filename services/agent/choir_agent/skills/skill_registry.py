@@ -1,7 +1,6 @@
 """Registry of this agent's skills, loaded once at startup and immutable afterwards.
 
-Built by `toolset`; read by the skill tools, the arbiter's policy and `lanes/prompts`. An invalid file stops
-the startup: an agent never runs with a part of its skills.
+An invalid file stops the startup: an agent never runs with a part of its skills.
 """
 
 import hashlib

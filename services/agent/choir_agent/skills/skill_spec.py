@@ -1,7 +1,4 @@
-"""A skill as data: its states, and what is allowed in each.
-
-Made by `read`, which rejects invalid skills; used by `engine`.
-"""
+"""A skill as data: its states, and what is allowed in each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """HTTP client for tools: a deadline, a size limit, and one retry after a rate limit.
 
-Called by the tools that use an external service. Error texts of a service are truncated, and the
-key is redacted from them.
+Error texts of a service are truncated, and the key is redacted from them.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""Store tool outputs that are too large for a prompt as files of the workspace.
+"""Store for tool outputs that are too large for a prompt, as files of the workspace.
 
-Called by `arbiter.execute`. A file is named by the hash of its content, so storing the same output
-twice has no effect. `choir.fs.read` reads it by its reference. When the size or count limit is
-exceeded, the oldest files are deleted.
+A file is named by the hash of its content, so storing the same output twice has no effect. `choir.fs.read`
+reads it by its reference. When the size or count limit is exceeded, the oldest files are deleted.
 """
 
 import contextlib

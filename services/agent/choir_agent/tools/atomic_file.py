@@ -1,8 +1,7 @@
 """A file that is written under a temporary name and then replaces its target atomically.
 
-Created by `workspace`. The temporary file is in the target's directory, opened by descriptor, and
-is renamed there. Changes to paths in the meantime therefore cannot redirect the write, and no
-symlink is followed.
+The temporary file is in the target's directory, opened by descriptor, and is renamed there. Changes to paths
+in the meantime therefore cannot redirect the write, and no symlink is followed.
 """
 
 import contextlib

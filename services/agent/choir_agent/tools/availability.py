@@ -1,7 +1,6 @@
-"""Decide which tools cannot work with the current settings, so that models are not offered them.
+"""Decision which tools cannot work with the current settings, so that models are not offered them. Pure.
 
-Pure. Called by `lanes/prompts` for each prompt and by the arbiter for each call. Settings change
-while an agent runs, so the registry, which is immutable, cannot hold this.
+Settings change while an agent runs, so the registry, which is immutable, cannot contain this.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
-"""Load external tools: pairs of a manifest and an executable in /choir/tools.
+"""Loader of external tools: pairs of a manifest and an executable in /choir/tools.
 
-Called by `toolset` at startup; the result is immutable. An invalid tool stops the startup: an agent
-never runs with half of its tools. `external_tool` runs them.
+An invalid tool stops the startup: an agent never runs with half of its tools.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """A tool that is a separate program: a JSON object on standard input, a JSON object on standard output.
 
-Called by the arbiter; runs programs through `child`. The input is {"call_id", "input", "secrets"?}.
-The call_id is the idempotency key: the program must not repeat an effect for a call_id it has seen.
-Standard error goes to the agent's log.
+The input is {"call_id", "input", "secrets"?}. The call_id is the idempotency key: the program must not repeat
+an effect for a call_id it has seen. Standard error goes to the agent's log.
 """
 
 import asyncio

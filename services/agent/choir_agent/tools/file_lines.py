@@ -1,7 +1,6 @@
 """Count and locate lines in files of any size without loading them into memory. Read-only.
 
-Called by `choir.fs.read` and `choir.fs.write`. Only a line feed ends a line, as in ripgrep and in
-editors, so line numbers agree between tools.
+Only a line feed ends a line, as in ripgrep and in editors, so line numbers agree between tools.
 """
 
 import hashlib

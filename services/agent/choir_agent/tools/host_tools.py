@@ -1,7 +1,4 @@
-"""Run host tools through control (EXECUTE_HOST_TOOL), using the call's id.
-
-Called by the host tools. In control, `hosttools` handles the request.
-"""
+"""Run host tools through control (EXECUTE_HOST_TOOL), using the call's id."""
 
 import asyncio
 

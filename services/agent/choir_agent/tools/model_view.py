@@ -1,8 +1,8 @@
-"""Render tools as the model's function list. Pure; called by `registry`.
+"""Render tools as the model's function list. Pure.
 
-Every request contains this list. To save tokens, the schemas omit limits that calls rarely reach:
-lengths, counts, and `additionalProperties: false`. The arbiter validates calls against the full
-schema, and an error names the violated limit.
+Every request contains this list. To save tokens, the schemas omit limits that calls rarely reach: lengths,
+counts, and `additionalProperties: false`. The arbiter validates calls against the full schema, and an error
+names the violated limit.
 """
 
 from collections.abc import Iterable

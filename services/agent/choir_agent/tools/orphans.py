@@ -1,9 +1,8 @@
 """Kill processes that a command left behind after its process group was killed.
 
-Called by `child`. The agent is a subreaper (see `boot.harden`), so it becomes the parent of every
-orphan process, even of detached ones. A child process that the agent did not start itself is an
-orphan of a command. Orphans that have ended are reaped while commands still run, so that they do
-not stay zombies.
+The agent is a subreaper (see `harden_process`), so it becomes the parent of every orphan process, even of
+detached ones. A child process that the agent did not start itself is an orphan of a command. Orphans that
+have ended are reaped while commands still run, so that they do not stay zombies.
 """
 
 import contextlib

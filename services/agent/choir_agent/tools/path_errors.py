@@ -1,7 +1,4 @@
-"""Convert path and file errors into ToolFailed messages for the model. Pure.
-
-Called by `workspace` and `draft`.
-"""
+"""Convert path and file errors into ToolFailed messages for the model. Pure."""
 
 import stat
 

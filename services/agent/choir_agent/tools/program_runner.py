@@ -1,8 +1,7 @@
 """Run a program that cannot outlive its call: own process group, clean environment, capped output.
 
-Called by the tools that run programs. The child dies with the agent (parent-death signal).
-Processes that it started are killed when the call ends, times out or is cancelled: first its
-process group, then, by `strays`, processes that left the group.
+The child dies with the agent (parent-death signal). Processes that it started are killed when the call ends,
+times out or is cancelled: first its process group, then, by `orphans`, processes that left the group.
 """
 
 import asyncio

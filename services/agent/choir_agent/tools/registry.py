@@ -1,8 +1,7 @@
-"""Registry of all tools of an agent: lookup by name, views for models, input validation.
+"""Registry of all tools of an agent: lookup by name, views for models, input validation. Immutable.
 
-Built by `toolset`, immutable afterwards. OpenAI's function names may not contain dots, so the model
-sees `choir_fs_read`. A table maps it back; underscores cannot be replaced blindly because canonical
-names contain them, too.
+OpenAI's function names may not contain dots, so the model sees `choir_fs_read`. A table maps it back;
+underscores cannot be replaced blindly because canonical names contain them, too.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """Parse ripgrep's output (`rg --json`) as it arrives, and stop when there are enough matches.
 
-Called by `choir.fs.search`. Output may be arbitrarily long: lines are truncated, and messages over
-the limit are dropped.
+Output may be arbitrarily long: lines are truncated, and messages over the limit are dropped.
 """
 
 import base64

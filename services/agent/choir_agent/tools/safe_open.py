@@ -1,8 +1,7 @@
 """Open files below a root directory and never outside it, despite symlinks and renames.
 
-Called by `workspace` with paths from which symlinks are already resolved. A symlink that appears in
-between is an error and is not followed. Uses openat2(RESOLVE_BENEATH) where the kernel has it,
-otherwise opens one path component at a time.
+Symlinks in the paths are already resolved. A symlink that appears in between is an error and is not followed.
+Uses openat2(RESOLVE_BENEATH) where the kernel has it, otherwise opens one path component at a time.
 """
 
 import ctypes

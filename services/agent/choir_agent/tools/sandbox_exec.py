@@ -1,14 +1,14 @@
 """Restrict this process, then exec a tool's program in it; the pid stays the same.
 
-`child` runs this file as a script (`python -I -S seal.py OPTIONS -- PROGRAM ARGS`). It imports only
-the standard library, and neither `dataclasses` nor `platform`, which would triple its startup time.
+`ProgramRunner` runs this file as a script: `python -I -S sandbox_exec.py OPTIONS -- PROGRAM ARGS`. It imports
+only the standard library, and neither `dataclasses` nor `platform`, which would triple its startup time.
 Options:
     --parent PID    die with this process
     --offline       forbid sockets to this program and its descendants (seccomp)
     --read PATH     allow reading of such paths only, and no writing (Landlock)
 
 Without a program it applies the restrictions and exits 0. If the kernel has no seccomp, `--offline`
-is an error. If it has no Landlock, `--parse_events` is ignored: it is a second line of defence in addition
+is an error. If it has no Landlock, `--read` is ignored: it is a second line of defence in addition
 to the program's own checks.
 """
 

@@ -1,7 +1,7 @@
 """The staging area `.choirtmp/` of a workspace: files on their way to and from the user.
 
-Created by `app` at startup. It is not covered by the workspace's lock but has its own: the host
-writes to `recv` and takes files from `send` while a command runs.
+It is not covered by the workspace's lock but has its own: the host writes to `recv` and takes files from
+`send` while a command runs.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Bounded pipes to and from a program: capture its output and feed its input.
 
-Called by `child`. Uses its own pipes because asyncio's process waits until its pipes are closed,
-and a background process may keep them open.
+Uses its own pipes because asyncio's process waits until its pipes are closed, and a background process may
+keep them open.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """The `Tool` protocol, the context of a call and its output.
 
-Implemented by `builtin` and `external_tool`. The arbiter calls a tool after it has decided to run
-the call, acquired its locks and committed it.
+The arbiter calls a tool after it has decided to run the call, acquired its locks and committed it.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""Truncate tool output to a size that fits a prompt and the log.
-
-Pure. Called by `arbiter.execute`, which stores the full output as an artifact (`artifacts`).
-"""
+"""Truncate tool output to a size that fits a prompt and the log. Pure."""
 
 import orjson
 from pydantic import JsonValue

@@ -1,7 +1,7 @@
 """The workspace directory: the only files that tools can reach.
 
-Called by the arbiter (canonical paths for locks) and by the file tools. A path is resolved once to
-its canonical form. The lock and the open both use that form, so they always refer to the same file.
+A path is resolved once to its canonical form. The lock and the open both use that form, so they always refer
+to the same file.
 """
 
 import contextlib

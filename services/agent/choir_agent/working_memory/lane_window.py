@@ -1,7 +1,7 @@
 """Event window of a lane: the turns and steps that its prompts consist of.
 
-Updated by `working`; read by `prompt`. Only a `memory_compacted` event removes events, so the prompt's
-prefix keeps its bytes, which providers' prefix caches depend on.
+Only a `memory_compacted` event removes events, so the prompt's prefix keeps its bytes, which providers'
+prefix caches depend on.
 """
 
 from collections import deque

@@ -1,8 +1,7 @@
 """Search in the session's own log by words or by hash, and reading it in order (store `working`). Pure.
 
-Called by the tool `choir.memory.query`, in a thread. Searches all events it is given, including those
-outside the window. Returns only what a lane may read: a core job never sees the user's own text, and no
-lane sees an output that its prompts must not show.
+Searches all events it is given, including those outside the window. Returns only what a lane may read: a core
+job never sees the user's own text, and no lane sees an output that its prompts must not show.
 """
 
 from collections.abc import Iterator, Sequence

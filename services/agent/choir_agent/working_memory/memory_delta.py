@@ -1,7 +1,6 @@
 """Memory deltas: parsing a model's change of a reference summary, and applying it within limits. Pure.
 
-Called by `compaction`. An invalid delta changes nothing and reports the reason, so that no answer can
-corrupt the summary.
+An invalid delta changes nothing and reports the reason, so that no answer can corrupt the summary.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,6 @@
 """Rendering of memory's search results for a model: dated, with their origin, quoted as data. Pure.
 
-Called by the tool `choir.memory.query`. As in the session's own log, a core job never reads the user's own
-text.
+As in the session's own log, a core job never reads the user's own text.
 """
 
 import orjson

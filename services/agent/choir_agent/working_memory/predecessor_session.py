@@ -1,8 +1,8 @@
 """Continuation of the conversation of the previous session. Pure.
 
-Called by `app` when the session is opened. The predecessor's log is folded as after a crash. The edge
-lane's reference summary becomes the seed, and the events that its prompts still showed are copied into the
-new log. The next prompt is therefore the same after a restart as after a crash.
+The predecessor's log is folded as after a crash. The edge lane's reference summary becomes the seed, and the
+events that its prompts still showed are copied into the new log. The next prompt is therefore the same after
+a restart as after a crash.
 """
 
 from bisect import bisect_right

@@ -1,7 +1,6 @@
 """Request events of this session that are no longer in memory from control.
 
-Called by `memory_query`. In control, `hosttools` handles the request and selects events by words or
-hash. `memory.search` then decides which of them the lane may read.
+Control selects events by words or hash; `log_search` then decides which of them the lane may read.
 """
 
 import asyncio

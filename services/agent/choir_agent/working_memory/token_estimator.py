@@ -1,7 +1,6 @@
 """Token estimates before a call, from bytes and from the count of the lane's last prompt.
 
-Used by `compaction` for the size of a window, and by `metered` to reserve budget. See docs/decisions/0013 for
-the rules of counting.
+See docs/decisions/0013 for the rules of counting.
 """
 
 from typing import Protocol

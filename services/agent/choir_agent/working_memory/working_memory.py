@@ -1,12 +1,7 @@
-"""Working memory: routes the log's events to the windows of the lanes.
+"""Working memory, which routes the log's events to the windows of the lanes, and snapshots of the state.
 
-Receives each committed event from the session's log, also during restore; read by `prompt` and
-`compaction`.
-
-Snapshots of the state in the log at regular intervals, so that recovery time is bounded.
-
-Called by the arbiter after each commit. After a crash, control sends the log's tail from `window_from` of
-the newest snapshot.
+Snapshots at regular intervals bound the recovery time: after a crash, control sends the log's tail from
+`window_from` of the newest snapshot.
 """
 
 import orjson

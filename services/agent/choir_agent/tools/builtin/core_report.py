@@ -1,7 +1,7 @@
 """`choir.core.report`: report a core job's progress or request information (CoreReported event).
 
-Called by the arbiter for core jobs. After `need_info` the job pauses until the edge lane injects an
-answer; the pause follows from the state that this event creates.
+Only for core jobs. After `need_info` the job pauses until the edge lane injects an answer; the pause follows
+from the state that this event creates.
 """
 
 from typing import get_args

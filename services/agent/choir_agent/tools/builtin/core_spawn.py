@@ -1,8 +1,8 @@
 """`choir.core.spawn`: start a core job with a task and its own briefing.
 
-Called by the arbiter for the edge lane. The CoreStarted event in the output starts the job: its
-runner is notified of that event. The job's id is derived from the call's id, so repeating a call
-that a crash interrupted does not start a second job.
+Only for the edge lane. The CoreStarted event in the output starts the job: its runner is notified of that
+event. The job's id is derived from the call's id, so repeating a call that a crash interrupted does not start
+a second job.
 """
 
 import re

@@ -1,7 +1,6 @@
 """`choir.email.check`: check the mailbox for new mail.
 
-Called by the arbiter without locks; reads through `mail.imap`. Changes nothing: messages stay
-unread.
+Runs without locks; reads through `mail.imap`. Changes nothing: messages stay unread.
 """
 
 from choir_agent.tools.mail.account import mail_account

@@ -1,7 +1,7 @@
 """`choir.email.receive`: list, search and read mail.
 
-Called by the arbiter without locks; reads through `mail.imap`. A message stays unread unless the
-call sets `mark_read`. Attachments are saved in `.choirtmp/recv/` under safe file names.
+Runs without locks; reads through `mail.imap`. A message stays unread unless the call sets `mark_read`.
+Attachments are saved in `.choirtmp/recv/` under safe file names.
 """
 
 from choir_agent.tools.mail.account import mail_account

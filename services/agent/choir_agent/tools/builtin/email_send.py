@@ -1,7 +1,7 @@
 """`choir.email.send`: send a mail from the agent's account.
 
-Called by the arbiter without locks, after the commitment is durable; sends through `mail.smtp`. The
-Message-ID is derived from the call's id, so that a duplicate is recognisable.
+Runs without locks, after the commitment is durable; sends through `mail.smtp`. The Message-ID is derived from
+the call's id, so that a duplicate is recognisable.
 """
 
 from choir_agent.tools.mail.account import mail_account

@@ -1,6 +1,6 @@
 """`choir.fs.read`: read a file of the workspace, whole or in part, by lines or by bytes.
 
-Called by the arbiter under lock `file:<path>` S.
+Runs under lock `file:<path>` S.
 """
 
 import asyncio

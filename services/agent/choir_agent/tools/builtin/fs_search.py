@@ -1,8 +1,8 @@
 """`choir.fs.search`: search the workspace's files with ripgrep.
 
-Called by the arbiter under lock `file:<file or directory>` S. ripgrep runs in the opened directory,
-or reads the opened file as its input. So it searches what is locked, even if paths are renamed or
-replaced by links in the meantime. Where the kernel has Landlock, it can read nothing else.
+Runs under lock `file:<file or directory>` S. ripgrep runs in the opened directory, or reads the opened file
+as its input. So it searches what is locked, even if paths are renamed or replaced by links in the meantime.
+Where the kernel has Landlock, it can read nothing else.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """`choir.fs.write`: change a file of the workspace atomically.
 
-Called by the arbiter under lock `file:<path>` X, after the commitment is durable. The new content
-is renamed into place, so a reader sees either the old or the new file.
+Runs under lock `file:<path>` X, after the commitment is durable. The new content is renamed into place, so a
+reader sees either the old or the new file.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """`choir.memory.compact`: fold the calling lane's old events into its reference summary.
 
-Called by the arbiter without locks. It only requests the compaction; `compaction` runs it
-concurrently with the lane.
+Runs without locks. It only requests the compaction; `compaction` runs it concurrently with the lane.
 """
 
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest

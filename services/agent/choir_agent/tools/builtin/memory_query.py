@@ -1,7 +1,7 @@
 """`choir.memory.query`: search this session, past sessions or knowledge.
 
-Called by the arbiter without locks. The store `working` is this session's log: the newest events
-are in memory, the older ones are requested from control. The host searches the other stores.
+Runs without locks. The store `working` is this session's log: the newest events are in memory, the older ones
+are requested from control. The host searches the other stores.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """`choir.memory.upsert`: insert, update by key, or delete the agent's own knowledge.
 
-Called by the arbiter without locks, after the commitment is durable. The host applies it once per
-call_id.
+Runs without locks, after the commitment is durable. The host applies it once per call_id.
 """
 
 from choir_agent.control_client.control_client import ControlClient

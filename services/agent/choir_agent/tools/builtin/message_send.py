@@ -1,7 +1,7 @@
 """`choir.message.send`: send text and files to the user before the turn ends.
 
-Called by the arbiter under lock `choirtmp` S. The message is the Reply event in the output. Control
-copies its files when it stores that event, so later changes do not affect what is sent.
+Runs under lock `choirtmp` S. The message is the Reply event in the output. Control copies its files when it
+stores that event, so later changes do not affect what is sent.
 """
 
 import mimetypes

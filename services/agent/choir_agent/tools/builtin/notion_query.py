@@ -1,6 +1,6 @@
 """`choir.notion.query`: search, read and change pages of a Notion workspace.
 
-Called by the arbiter without locks, after the commitment is durable. Uses `tools.notion`.
+Runs without locks, after the commitment is durable. Uses `tools.notion`.
 """
 
 import re

@@ -1,6 +1,6 @@
 """`choir.exec`: run a shell command in the workspace.
 
-Called by the arbiter under lock `workspace` X, after the commitment is durable.
+Runs under lock `workspace` X, after the commitment is durable.
 """
 
 import shutil

@@ -1,8 +1,7 @@
 """`choir.tts.speak`: convert a text to speech with the agent's voice and save the audio file.
 
-Called by the arbiter under lock `choirtmp` X, after the commitment is durable. Uses the voice
-profile in the call's settings. The audio is streamed into `.choirtmp/send/`, from where it can be
-sent.
+Runs under lock `choirtmp` X, after the commitment is durable. Uses the voice profile in the call's settings.
+The audio is streamed into `.choirtmp/send/`, from where it can be sent.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """`choir.web.browse`: act in the agent's own browser, on the host's side.
 
-Called by the arbiter under lock `browser_tab` X, after the commitment is durable.
+Runs under lock `browser_tab` X, after the commitment is durable.
 """
 
 from choir_agent.control_client.control_client import ControlClient

@@ -1,6 +1,6 @@
 """`choir.web.search`: search the web through the Brave Search API.
 
-Called by the arbiter without locks. Only this call gets the API key.
+Runs without locks. Only this call gets the API key.
 """
 
 import html

@@ -1,7 +1,4 @@
-"""Read the agent's mail account from its settings and decide how its servers may be reached.
-
-Called by the mail tools; `smtp` and `imap` connect with the result.
-"""
+"""Read the agent's mail account from its settings and decide how its servers may be reached."""
 
 import ipaddress
 from dataclasses import dataclass, field

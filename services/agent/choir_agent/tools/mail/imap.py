@@ -1,8 +1,7 @@
 """Read a mailbox over IMAP, in a thread: the library blocks.
 
-Called by `choir.email.check` and `choir.email.receive` through `loading`, the only importer. A
-folder is opened read-only unless a message is to be marked. Every wait has a timeout, and
-cancelling a call closes its connection.
+A folder is opened read-only unless a message is to be marked. Every wait has a timeout, and cancelling a call
+closes its connection.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""Build a mail message from a call's arguments. Pure, except that it reads the attached files.
-
-Called by `smtp.deliver`, which sends the result.
-"""
+"""Build a mail message from a call's arguments. Pure, except that it reads the attached files."""
 
 import hashlib
 import mimetypes

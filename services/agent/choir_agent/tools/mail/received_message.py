@@ -1,12 +1,8 @@
-"""Convert a received message into tool output: bounded, quoted, with its origin.
+"""Convert a received message into tool output, and save its attachments in `.choirtmp/recv/`.
 
-Called by `imap` with the messages it fetched. Messages are untrusted: the sender's name may be
-false, and every line of the text is quoted.
-
-Save attachments of received messages in `.choirtmp/recv/` under safe file names.
-
-Called by `incoming`. Existing files are never overwritten. The same content under the same name is
-stored once, so that a repeated call changes nothing.
+Messages are untrusted: the sender's name may be false, and every line of the text is quoted. Attachments get
+safe file names, and existing files are never overwritten. The same content under the same name is stored
+once, so that a repeated call changes nothing.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""Parse the arguments of `choir.email.check` and `choir.email.receive`. Pure.
-
-Requests to a mailbox. Created by the mail tools, executed by `imap`.
-"""
+"""Requests to a mailbox, parsed from the arguments of `choir.email.check` and `choir.email.receive`. Pure."""
 
 import datetime
 import re

@@ -1,8 +1,7 @@
 """Send one message over SMTP.
 
-Called by `choir.email.send` through `loading`, the only importer: aiosmtplib takes time and memory
-to load. A failure before the message's content is sent has no effect. If the connection is lost
-while the content is sent, the outcome is unknown.
+A failure before the message's content is sent has no effect. If the connection is lost while the content is
+sent, the outcome is unknown.
 """
 
 import asyncio

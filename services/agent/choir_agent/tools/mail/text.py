@@ -1,7 +1,4 @@
-"""Convert untrusted text into plain, bounded text. Pure.
-
-Called by `incoming` for messages, and by `smtp` and `imap` for servers' error texts.
-"""
+"""Convert untrusted text, of messages and of servers' errors, into plain, bounded text. Pure."""
 
 import re
 from html.parser import HTMLParser

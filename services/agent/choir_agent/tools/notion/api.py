@@ -1,7 +1,4 @@
-"""Notion API client, for the API version with data sources.
-
-Called by `pages`; sends requests through `web_client`.
-"""
+"""Notion API client, for the API version with data sources."""
 
 from choir_agent.tools.api_client import (
     ApiClient,

@@ -1,7 +1,6 @@
 """Convert Notion's blocks to Markdown, and Markdown to blocks. Pure.
 
-Called by `pages`. Block types that Markdown lacks are rendered as their name in brackets, so that a
-reader knows they exist.
+Block types that Markdown lacks are rendered as their name in brackets, so that a reader knows they exist.
 """
 
 import re

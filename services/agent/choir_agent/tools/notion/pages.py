@@ -1,7 +1,4 @@
-"""Search, query, read, create and change Notion pages.
-
-Called by `choir.notion.query`, one method per operation; sends requests through `api`.
-"""
+"""Search, query, read, create and change Notion pages, one method per operation of `choir.notion.query`."""
 
 from pydantic import JsonValue
 

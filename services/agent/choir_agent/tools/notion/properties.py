@@ -1,7 +1,7 @@
 """Convert page properties to plain values, and plain values to properties. Pure.
 
-Called by `pages`. Values are written by the property's type in the page or data source. So a model
-writes `{"Status": "Done"}` and need not know Notion's formats; an object is passed on unchanged.
+Values are written by the property's type in the page or data source. So a model writes `{"Status": "Done"}`
+and need not know Notion's formats; an object is passed on unchanged.
 """
 
 from pydantic import JsonValue

@@ -1,7 +1,7 @@
 """Submit a proposal to control, which stores it for a human's decision.
 
-Called by the `choir.propose.*` tools. In control, `approvals` handles it. The decision arrives as a
-signal, long after the call has ended. The same call always creates the same proposal.
+The decision arrives as a signal, long after the call has ended. The same call always creates the same
+proposal.
 """
 
 import asyncio

@@ -1,17 +1,10 @@
-"""Validate a proposed tool: a well-formed manifest and no program.
+"""Validation of proposals: tools, configuration changes, and no programs in either.
 
-Called by `choir.propose.tool`. The tool's input schema has already checked which fields exist.
+The tool's input schema has already checked which fields exist. A proposal is never executed, whatever it
+contains; `reject_code` prevents a human from being shown a program as if it were ready to install.
 
-Reject proposals that contain programs. Pure.
-
-Called by the checks of all proposals. A proposal is never executed, whatever it contains. This
-check prevents a human from being shown a program as if it were ready to install.
-
-Validate a proposed configuration change: the keys it may touch, and their values.
-
-Called by `choir.propose.config_change`. Only settings that can change while an agent runs can be
-proposed. Settings that control who may talk, where data is sent, or which secret is used cannot: a
-human edits those.
+Of the configuration, only settings that can change while an agent runs can be proposed. Settings that control
+who may talk, where data is sent, or which secret is used cannot: a human edits those.
 """
 
 from collections.abc import Collection
