@@ -81,14 +81,12 @@ async def run_agent(
     """
     workspace = Workspace(Path(boot.workspace))
     create_staging(workspace)
-    control = ControlClient(boot)
-    memory, listeners = WorkingMemory(), EventListeners()
-    # Working memory must also receive the restored tail, so it is registered before `restore`.
-    listeners.add(memory)
-    session_log = SessionLog(
-        boot.session_id, clock=SystemClock(), listener=listeners, redactor=redactor
-    )
-    git = GitAccess(settings.tmp_dir, workspace.root)
+    control, model = ControlClient(boot), OpenAiModel()
+    memory = WorkingMemory()
+    # Working memory must also receive the restored tail, so it listens before `restore`.
+    listeners = EventListeners(memory)
+    clock, git = SystemClock(), GitAccess(settings.tmp_dir, workspace.root)
+    session_log = SessionLog(boot.session_id, clock=clock, listener=listeners, redactor=redactor)
     toolset = build_toolset(
         control=control,
         workspace=workspace,
@@ -97,11 +95,10 @@ async def run_agent(
         choir_dir=Path(boot.choir_dir),
         git=git,
     )
-    model = OpenAiModel()
     try:
         hello = await send_hello(control, _hello_request(boot), settings.hello_timeout_s)
         session_log.restore(hello.tail_events, LogHead(hello.head_rev, hello.head_hash))
-        agent = Agent(
+        return await Agent(
             boot=boot,
             settings=settings,
             hello=hello,
@@ -114,8 +111,7 @@ async def run_agent(
             toolset=toolset,
             model=model,
             git=git,
-        )
-        return await agent.run()
+        ).run()
     except (ChoirError, ExceptionGroup) as error:
         if not is_session_over(error):
             raise
@@ -186,8 +182,7 @@ class Agent:
             epoch=boot.epoch,
         )
         self._approvals = ApprovalClient(control)
-        self._arbiter = self._build_arbiter(workspace)
-        self._status = self._build_status_reporter()
+        self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
         self._build_lanes(model, git)
         self._shutdown = SessionShutdown(
             arbiter=self._arbiter,
@@ -198,9 +193,8 @@ class Agent:
         )
         decisions = DecisionHandler(self._arbiter, self._approvals)
         self._dispatcher = self._build_dispatcher(decisions)
-        # Registered after the restore: these react to new events only.
-        for listener in (self._jobs, self._edge, decisions, self._compactor):
-            listeners.add(listener)
+        # Added after the restore: these react to new events only.
+        listeners.add(self._jobs, self._edge, decisions, self._compactor)
 
     def _build_arbiter(self, workspace: Workspace) -> Arbiter:
         return Arbiter(

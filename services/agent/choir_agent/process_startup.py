@@ -30,8 +30,8 @@ def harden_process() -> None:
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    wanted = ((PR_SET_DUMPABLE, 0), (PR_SET_NO_NEW_PRIVS, 1), (PR_SET_CHILD_SUBREAPER, 1))
-    for option, value in wanted:
+    options = ((PR_SET_DUMPABLE, 0), (PR_SET_NO_NEW_PRIVS, 1), (PR_SET_CHILD_SUBREAPER, 1))
+    for option, value in options:
         if libc.prctl(option, value, 0, 0, 0) != 0:
             reason = os.strerror(ctypes.get_errno())
             raise StartupError(f"The kernel refused prctl({option}, {value}): {reason}.")

@@ -30,12 +30,12 @@ def resource_attributes(boot: AgentStartParameters) -> dict[str, str]:
 @contextlib.contextmanager
 def lane_span(lane: str, turn_id: str, parent: str | None = None) -> Iterator[None]:
     """Span of a turn or a core job and all its calls; `parent` is the span of the user's message."""
-    said: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": "invoke_agent",
         "choir.lane": lane,
         "choir.turn": turn_id,
     }
-    with work_span(f"invoke_agent {lane.partition(':')[0]}", said, parent=parent):
+    with work_span(f"invoke_agent {lane.partition(':')[0]}", attributes, parent=parent):
         yield
 
 
@@ -49,29 +49,29 @@ def compaction_span(lane: str) -> Iterator[None]:
 @contextlib.contextmanager
 def chat_span(model: ModelConfig, lane: str) -> Iterator[Span]:
     """Span of a model call; `answered` adds its result."""
-    said: dict[str, str | int | float | tuple[str, ...]] = {
+    attributes: dict[str, str | int | float | tuple[str, ...]] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",  # the protocol; the model's actual vendor is unknown here
         "gen_ai.request.model": model.model,
     }
     if lane:
-        said["choir.lane"] = lane
+        attributes["choir.lane"] = lane
     if model.max_completion_tokens is not None:
-        said["gen_ai.request.max_tokens"] = model.max_completion_tokens
+        attributes["gen_ai.request.max_tokens"] = model.max_completion_tokens
     if model.temperature is not None:
-        said["gen_ai.request.temperature"] = model.temperature
-    with work_span(f"chat {model.model}", said, kind=SpanKind.CLIENT) as span:
+        attributes["gen_ai.request.temperature"] = model.temperature
+    with work_span(f"chat {model.model}", attributes, kind=SpanKind.CLIENT) as span:
         yield span
 
 
 def record_usage(span: Span, finish: str, tokens: tuple[int, int, int]) -> None:
     """Record how a model call finished, and its input, output and cached tokens."""
-    sent, said, cached = tokens
+    sent, received, cached = tokens
     span.set_attribute(
         "gen_ai.response.finish_reasons", (finish if finish in FINISH_REASONS else "other",)
     )
     span.set_attribute("gen_ai.usage.input_tokens", sent)
-    span.set_attribute("gen_ai.usage.output_tokens", said)
+    span.set_attribute("gen_ai.usage.output_tokens", received)
     span.set_attribute("gen_ai.usage.cache_read.input_tokens", cached)
 
 
@@ -85,13 +85,13 @@ def wait_span(what: str, call_id: str, lane: str) -> Iterator[None]:
 @contextlib.contextmanager
 def tool_call_span(tool: str, call_id: str, lane: str) -> Iterator[Span]:
     """Span of a permitted call while its tool runs; `record_status` adds its status."""
-    said: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": tool,
         "gen_ai.tool.call.id": call_id,
         "choir.lane": lane,
     }
-    with work_span(f"execute_tool {tool}", said) as span:
+    with work_span(f"execute_tool {tool}", attributes) as span:
         yield span
 
 

@@ -37,8 +37,8 @@ def with_summary(output: JsonObject) -> JsonObject:
     """Return the output with a summary; by default the first sentence of its message."""
     if isinstance(output.get("summary"), str):
         return output
-    said = str(output.get("message") or output.get("code") or "the output was cut")
-    first = said.split(". ", 1)[0]
+    text = str(output.get("message") or output.get("code") or "the output was cut")
+    first = text.split(". ", 1)[0]
     # an external tool may have written a summary that is no text
     others = {key: value for key, value in output.items() if key != "summary"}
     return {"summary": first[:MAX_SUMMARY], **others}

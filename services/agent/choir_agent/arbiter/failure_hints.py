@@ -33,11 +33,11 @@ class FailureHints:
 
         Raises Fenced or Unauthorized if the session is no longer ours.
         """
-        said = failure_text(tool, outcome.status, outcome.output)
-        if said is None:
+        text = failure_text(tool, outcome.status, outcome.output)
+        if text is None:
             return outcome
         request = HostToolRequest(
-            tool_name=HOST_TOOL, call_id=call_id, input={"tool": tool, "said": said}
+            tool_name=HOST_TOOL, call_id=call_id, input={"tool": tool, "said": text}
         )
         try:
             async with asyncio.timeout(DEADLINE_S):

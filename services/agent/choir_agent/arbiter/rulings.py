@@ -82,8 +82,8 @@ def check_call(
     arguments = _parse(call.arguments)
     if tool is None:
         message = f"There is no tool {call.tool!r}."
-        known: JsonObject = {"available_tools": [*registry.names(lane, hidden)]}
-        return _refuse(arguments or {}, "unknown_tool", message, known)
+        details: JsonObject = {"available_tools": [*registry.names(lane, hidden)]}
+        return _refuse(arguments or {}, "unknown_tool", message, details)
     if arguments is None:
         return _refuse(
             {}, "malformed_arguments", "The arguments are no JSON object, or a too deep one.", {}

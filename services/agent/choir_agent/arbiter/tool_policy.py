@@ -92,13 +92,13 @@ class ToolPolicy:
 
     def _refused(self, code: str, message: str, now: PolicyContext) -> JsonObject:
         job = now.state.find_work(now.turn_id)
-        held = now.lane == EDGE_LANE and bool(now.state.jobs)
+        restricted = now.lane == EDGE_LANE and bool(now.state.jobs)
         allowed = [
             model_name(manifest.name)
             for manifest in self.registry.manifests()
             if manifest.name not in now.hidden
             and self.registry.is_offered(manifest.name, now.lane)
-            and not (held and is_restricted_during_jobs(manifest))
+            and not (restricted and is_restricted_during_jobs(manifest))
             and (not isinstance(job, JobState) or _is_in_briefing(job, manifest))
         ]
         return {"code": code, "message": message, "allowed_tools": [*allowed]}

@@ -1,7 +1,7 @@
-"""Limits and remaining amounts of a session's budgets, and the question to the user about exceeding one. Pure.
+"""Limits and remaining amounts of a session's budgets, and the question to the user about exceeding one.
 
-Injections never change a budget; a grant by the user or a configuration change does. The edge lane checks
-each message that arrives while a budget is exhausted for such a grant.
+Pure. Injections never change a budget; a grant by the user or a configuration change does. The edge lane
+checks each message that arrives while a budget is exhausted for such a grant.
 """
 
 from dataclasses import dataclass
@@ -110,9 +110,9 @@ class BudgetGrant:
 def budget_question(budget: BudgetName, state: SessionState, budgets: Budgets) -> str:
     """Return the text for the user: the amount used, the limit, and how to continue."""
     limit, used = limit_of(budget, state, budgets), used_of(budget, state)
-    left = ", and the next step needs more than is left" if used < limit else ""
+    remainder = ", and the next step needs more than is left" if used < limit else ""
     return (
-        f"The {_NAME[budget]} of this session is used up: {used:,} of {limit:,} {_UNIT[budget]}{left}. "
+        f"The {_NAME[budget]} of this session is used up: {used:,} of {limit:,} {_UNIT[budget]}{remainder}. "
         f"Answer {COMMAND} to allow {_more(budget, budgets):,} more, or raise budgets.{budget} in "
         "config.json and apply it; until then I do not call the model."
     )

@@ -56,28 +56,28 @@ class CompactionModel:
             structlog.contextvars.bound_contextvars(lane=lane),
         ):
             async with AsyncExitStack() as stack:
-                yield await self._thought(stack, lane, messages)
+                yield await self._complete(stack, lane, messages)
 
-    async def _thought(
+    async def _complete(
         self, stack: AsyncExitStack, lane: str, messages: tuple[bytes, ...]
     ) -> Completion:
         now = self._settings.current()
         model = model_for_lane(now.settings, lane)
         key, origin = now.secret(model.secret), model_id(model)
-        wanted = now.settings.features.json_mode
-        if wanted and origin not in self._without_json_mode:
+        json_mode = now.settings.features.json_mode
+        if json_mode and origin not in self._without_json_mode:
             prompt = Prompt(messages, json_only=True)
             try:
                 return await stack.enter_async_context(self._model.complete(model, key, prompt))
             except ModelRequestRejected as error:
                 log.info("the endpoint takes no response_format", reason=error.message)
-        thought = await stack.enter_async_context(
+        completion = await stack.enter_async_context(
             self._model.complete(model, key, Prompt(messages))
         )
-        if wanted:
+        if json_mode:
             # Only a success without the format proves that the format was the reason for the refusal.
             self._without_json_mode.add(origin)
-        return thought
+        return completion
 
 
 def user_message(text: str) -> bytes:

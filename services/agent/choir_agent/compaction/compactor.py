@@ -256,31 +256,33 @@ class Compactor:
         material = f"The summary so far:\n{before}\n\nThe events:\n{lines}"
         further: tuple[bytes, ...] = ()
         for _ in range(ATTEMPTS):
-            async with self._model.ask(job.lane, instructions, material, *further) as thought:
-                fault = self._commit(job, thought, room)
+            async with self._model.ask(job.lane, instructions, material, *further) as completion:
+                fault = self._commit(job, completion, room)
             if not fault:
                 return True
-            further = correction(thought.text, fault)
+            further = correction(completion.text, fault)
         return False
 
-    def _commit(self, job: CompactionTask, thought: Completion, room: int) -> str:
+    def _commit(self, job: CompactionTask, completion: Completion, room: int) -> str:
         """Commit the model's delta; return the fault of an invalid one, or an empty text."""
         if self._memory.window(job.lane) is not job.window:
             # The event records the tokens that the call used; the summary stays as it was.
             ended = "the job had ended"
-            self._append(job.lane, job.through_rev, job.before, thought=thought, failed=ended)
+            self._append(job.lane, job.through_rev, job.before, completion=completion, failed=ended)
             return ""
         try:
-            delta = parse_delta(thought.text)
+            delta = parse_delta(completion.text)
             after = apply_delta(job.before, delta, event_hashes(job.events), room)
         except InvalidDelta as error:
             log.warning("a memory delta is out of order", lane=job.lane, reason=error.message)
             unchanged = job.window.through_rev
-            self._append(job.lane, unchanged, job.before, thought=thought, failed=error.message)
+            self._append(
+                job.lane, unchanged, job.before, completion=completion, failed=error.message
+            )
             return error.message
         # The window may have been reduced further during the call.
         through = max(job.through_rev, job.window.through_rev)
-        self._append(job.lane, through, after, delta, thought)
+        self._append(job.lane, through, after, delta, completion)
         log.info("compacted", lane=job.lane, through_rev=through, events=len(job.events))
         return ""
 
@@ -306,7 +308,7 @@ class Compactor:
         through_rev: int,
         summary: ReferenceSummary,
         delta: MemoryDelta | None = None,
-        thought: Completion | None = None,
+        completion: Completion | None = None,
         failed: str = "",
     ) -> None:
         if self._committer.state.stopped:
@@ -316,9 +318,9 @@ class Compactor:
             through_rev=through_rev,
             delta=delta.as_json() if delta is not None else {},
             summary=summary,
-            model=thought.model if thought is not None else "",
-            prompt_tokens=thought.prompt_tokens if thought is not None else 0,
-            completion_tokens=thought.completion_tokens if thought is not None else 0,
+            model=completion.model if completion is not None else "",
+            prompt_tokens=completion.prompt_tokens if completion is not None else 0,
+            completion_tokens=completion.completion_tokens if completion is not None else 0,
             failed=failed,
         )
         self._committer.commit(lane, compacted)

@@ -86,11 +86,11 @@ def _event_texts(event: CommittedEvent, lane: str) -> dict[str, str]:
 
 def _line(event: CommittedEvent, parts: dict[str, str], longest: int) -> str:
     line: JsonObject = {"event": event.hash[:SHORT_HASH_LENGTH]}
-    line |= {name: _shortened(text, longest) for name, text in parts.items()}
+    line |= {name: _shorten(text, longest) for name, text in parts.items()}
     return orjson.dumps(line).decode()
 
 
-def _shortened(text: str, longest: int) -> str:
+def _shorten(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     head = longest * 2 // 3

@@ -74,8 +74,8 @@ class SessionSummarizer:
             async with asyncio.timeout(timeout_s):
                 room = self._model.context_window(EDGE_LANE)
                 material = summary_input(state, self._memory.window(EDGE_LANE), room)
-                async with self._model.ask(EDGE_LANE, self._instructions, material) as thought:
-                    return parse_summary(thought.text)
+                async with self._model.ask(EDGE_LANE, self._instructions, material) as completion:
+                    return parse_summary(completion.text)
         except TimeoutError:
             log.warning("no summary of the session", reason=f"no answer within {timeout_s:g} s")
         except (TokenBudgetExceeded, RateLimited, ModelFailed) as error:

@@ -33,9 +33,9 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"choir: the agent gives no credential: {error}\n")
         return 1
-    said, _, text = answer.partition(b"\0")
-    if said:
-        sys.stderr.write(f"choir: {said.decode(errors='replace')}\n")
+    refusal, _, text = answer.partition(b"\0")
+    if refusal:
+        sys.stderr.write(f"choir: {refusal.decode(errors='replace')}\n")
     sys.stdout.buffer.write(text)
     return 0
 

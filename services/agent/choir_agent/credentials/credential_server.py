@@ -97,8 +97,10 @@ def respond_to_request(question: str, credential: GitCredential | None) -> Crede
 
 def is_allowed_host(hosts: tuple[str, ...], host: str) -> bool:
     """Return whether `host`, with or without a port, is one of `hosts`. Suffixes do not match."""
-    asked = host.lower().removesuffix(HTTPS_PORT)
-    return bool(asked) and asked in {name.lower().removesuffix(HTTPS_PORT) for name in hosts}
+    host_name = host.lower().removesuffix(HTTPS_PORT)
+    return bool(host_name) and host_name in {
+        name.lower().removesuffix(HTTPS_PORT) for name in hosts
+    }
 
 
 def _parse(question: str) -> dict[str, str] | None:

@@ -87,16 +87,16 @@ class GitAccess:
         self._environment = _environment(self._directory, helper)
 
     def _make_directory(self) -> Path:
-        place = Path(tempfile.mkdtemp(prefix="choir-git-", dir=self._tmp_dir))
+        directory = Path(tempfile.mkdtemp(prefix="choir-git-", dir=self._tmp_dir))
         # A symlink works even where the temporary directory is mounted noexec.
-        (place / HELPER).symlink_to(sys.executable)
-        return _shorter_path(place)
+        (directory / HELPER).symlink_to(sys.executable)
+        return _shorter_path(directory)
 
-    def _write(self, place: Path, identity: GitIdentityConfig, helper: str) -> None:
-        own, ssh = self._home / ".gitconfig", place / "ssh_config"
+    def _write(self, directory: Path, identity: GitIdentityConfig, helper: str) -> None:
+        own, ssh = self._home / ".gitconfig", directory / "ssh_config"
         socket = self._ssh_agent.socket if self._ssh_agent else None
-        _replace(ssh, ssh_config(identity.hosts, place / "known_hosts", socket))
-        _replace(place / "gitconfig", git_config(identity, own, ssh, helper))
+        _replace(ssh, ssh_config(identity.hosts, directory / "known_hosts", socket))
+        _replace(directory / "gitconfig", git_config(identity, own, ssh, helper))
 
     async def _use_key(self, key: str | None) -> None:
         if key == self._key:
@@ -120,12 +120,12 @@ class GitAccess:
             await agent.close()
 
 
-def _environment(place: Path, helper: str) -> Mapping[str, str]:
+def _environment(directory: Path, helper: str) -> Mapping[str, str]:
     # A helper in the repository's configuration could store the token on disk. The environment is
     # applied after the repository's configuration, so the empty entry removes such helpers.
     return MappingProxyType(
         {
-            "GIT_CONFIG_GLOBAL": str(place / "gitconfig"),
+            "GIT_CONFIG_GLOBAL": str(directory / "gitconfig"),
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": "credential.helper",
@@ -136,17 +136,17 @@ def _environment(place: Path, helper: str) -> Mapping[str, str]:
     )
 
 
-def _helper_command(place: Path) -> str:
-    words = (str(place / HELPER), "-I", "-S", str(HELPER_SCRIPT), str(place / "door"))
-    return "!" + " ".join(map(shlex.quote, words))
+def _helper_command(directory: Path) -> str:
+    arguments = (str(directory / HELPER), "-I", "-S", str(HELPER_SCRIPT), str(directory / "door"))
+    return "!" + " ".join(map(shlex.quote, arguments))
 
 
-def _shorter_path(place: Path) -> Path:
+def _shorter_path(directory: Path) -> Path:
     """Return a shorter name of the same directory if socket paths in it would be too long."""
-    other = SHORT_TMP / place.name
-    if len(str(place / "ssh-1000")) <= LONGEST_SOCKET_PATH or not other.exists():
-        return place
-    return other if other.samefile(place) else place
+    other = SHORT_TMP / directory.name
+    if len(str(directory / "ssh-1000")) <= LONGEST_SOCKET_PATH or not other.exists():
+        return directory
+    return other if other.samefile(directory) else directory
 
 
 def _replace(path: Path, text: str) -> None:

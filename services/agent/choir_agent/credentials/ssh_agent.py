@@ -75,13 +75,13 @@ class SshAgent:
         try:
             # ssh-add rejects a key without a final line break.
             text = "\n".join(key.strip().splitlines()) + "\n"
-            _, said = await process.communicate(text.encode())
+            _, output = await process.communicate(text.encode())
         finally:
             self._own.pids.discard(process.pid)
             if process.returncode is None:
                 process.kill()
         if process.returncode != 0:
-            reason = " ".join(said.decode(errors="replace").split())[:200]
+            reason = " ".join(output.decode(errors="replace").split())[:200]
             raise SshAgentFailed(f"ssh-add does not take the key: {reason}")
 
     async def _spawn(self, argv: list[str], environment: dict[str, str], stdin: int) -> Process:
@@ -110,10 +110,10 @@ async def _answers(path: Path) -> bool:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name, path=PATH)
-    if found is None:
+    path = shutil.which(name, path=PATH)
+    if path is None:
         raise SshAgentFailed(f"{name} is not installed")
-    return found
+    return path
 
 
 def _with_parent_death_signal(argv: list[str]) -> list[str]:

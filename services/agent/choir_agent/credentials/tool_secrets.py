@@ -19,12 +19,12 @@ def secrets_for(
 
     A resource without a binding, or without a value in control, is omitted.
     """
-    found: dict[SecretResource, str] = {}
+    secrets: dict[SecretResource, str] = {}
     for resource in resources:
         value = current.secret(_name_of(resource, current.settings))
         if value:
-            found[resource] = value
-    return MappingProxyType(found)
+            secrets[resource] = value
+    return MappingProxyType(secrets)
 
 
 def _name_of(resource: SecretResource, settings: AgentSettings) -> str | None:

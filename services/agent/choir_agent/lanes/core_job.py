@@ -114,9 +114,9 @@ class CoreJobRunner:
             self._end(job, EndJob("error", INTERNAL_ERROR_TEXT))
 
     async def _run_with_time_limit(self, job: JobState) -> None:
-        left = time_left(job, self._budgets(), self._now())
+        remaining = time_left(job, self._budgets(), self._now())
         try:
-            async with asyncio.timeout(max(0.0, left.total_seconds())) as limit:
+            async with asyncio.timeout(max(0.0, remaining.total_seconds())) as limit:
                 await self._make_moves()
         except TimeoutError:
             unfinished = self._job()

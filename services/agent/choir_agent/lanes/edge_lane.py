@@ -233,8 +233,8 @@ class EdgeLane:
         return format_sent_line(sent_at, self._clock.now(), settings.timezone)
 
     def _begin_report(self, due: DueReport) -> None:
-        begun = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)
-        self._arbiter.commit(EDGE_LANE, begun)
+        event = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)
+        self._arbiter.commit(EDGE_LANE, event)
 
     def _report_without_model(self) -> None:
         """Send the remaining reports without a model, because the session ends."""

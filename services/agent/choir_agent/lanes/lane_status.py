@@ -53,14 +53,14 @@ class LaneStatusDescriber:
 
 
 def _edge_left(state: SessionState, budgets: Budgets) -> dict[str, int]:
-    left = {
+    remaining = {
         TOKENS: remaining_of(TOKENS, state, budgets),
         CALLS: remaining_of(CALLS, state, budgets),
         "max_core_jobs": max(0, budgets.max_core_jobs - len(state.jobs)),
     }
     if state.turn is not None:
-        left["max_steps_per_turn"] = max(0, budgets.max_steps_per_turn - state.turn.steps)
-    return left
+        remaining["max_steps_per_turn"] = max(0, budgets.max_steps_per_turn - state.turn.steps)
+    return remaining
 
 
 def _job_left(lane: str, state: SessionState, budgets: Budgets, now: datetime) -> dict[str, int]:

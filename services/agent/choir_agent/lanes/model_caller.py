@@ -172,9 +172,9 @@ class ModelCaller:
         read_rev = self._arbiter.state.rev
         model = model_for_lane(now.settings, work.lane)
         key = now.secret(model.secret)
-        async with self._model.complete(model, key, prompt, work.lane) as thought:
+        async with self._model.complete(model, key, prompt, work.lane) as completion:
             # Inside the context, so that the reservation ends when the usage is charged.
-            self._record(work, thought, read_rev, origin)
+            self._record(work, completion, read_rev, origin)
 
     async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:
         wait_s = error.retry_after_s
@@ -201,7 +201,7 @@ class ModelCaller:
             self._arbiter.commit(work.lane, event)
 
     def _record(
-        self, work: TurnState | JobState, thought: Completion, read_rev: int, origin: str
+        self, work: TurnState | JobState, completion: Completion, read_rev: int, origin: str
     ) -> None:
         calls = tuple(
             ToolCall(
@@ -210,27 +210,27 @@ class ModelCaller:
                 tool=self._tools.canonical(call.name) or call.name,
                 arguments=call.arguments,
             )
-            for call in thought.calls
+            for call in completion.calls
         )
         output = ModelOutput(
             turn_id=work.turn_id,
-            text=thought.text,
+            text=completion.text,
             tool_calls=calls,
-            model=thought.model,
-            finish_reason=thought.finish_reason,
-            prompt_tokens=thought.prompt_tokens,
-            completion_tokens=thought.completion_tokens,
-            cached_tokens=thought.cached_tokens,
-            duration_ms=thought.duration_ms,
+            model=completion.model,
+            finish_reason=completion.finish_reason,
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+            cached_tokens=completion.cached_tokens,
+            duration_ms=completion.duration_ms,
             read_rev=read_rev,
-            provider_fields=_provider_fields(thought, origin),
+            provider_fields=_provider_fields(completion, origin),
         )
         # The next event follows at once (a tool request or the reply): send both in one heartbeat.
         self._arbiter.commit(work.lane, output, more_follows=True)
 
 
-def _provider_fields(thought: Completion, origin: str) -> ProviderFields | None:
-    calls = tuple(call.fields for call in thought.calls)
-    if not has_fields(thought.fields, calls):
+def _provider_fields(completion: Completion, origin: str) -> ProviderFields | None:
+    calls = tuple(call.fields for call in completion.calls)
+    if not has_fields(completion.fields, calls):
         return None
-    return ProviderFields(origin=origin, message=thought.fields, calls=calls)
+    return ProviderFields(origin=origin, message=completion.fields, calls=calls)

@@ -97,8 +97,8 @@ class ReminderLookup:
 
     async def _ask(self, query: str, budget: int) -> Reminders | None:
         window = self._memory.window(EDGE_LANE)
-        known = window.reminder_document_ids[-MAX_KNOWN_DOCUMENTS:] if window else ()
-        arguments: JsonObject = {"text": query, "known": [*known], "budget_tokens": budget}
+        document_ids = window.reminder_document_ids[-MAX_KNOWN_DOCUMENTS:] if window else ()
+        arguments: JsonObject = {"text": query, "known": [*document_ids], "budget_tokens": budget}
         request = HostToolRequest(tool_name=HOST_TOOL, call_id=new_id("call"), input=arguments)
         try:
             async with asyncio.timeout(DEADLINE_S):

@@ -29,18 +29,18 @@ def key_path(resource: str) -> tuple[str, ...]:
         return (resource,)
     if resource == TOP_DIRECTORY:
         return (WORKSPACE, TOP_DIRECTORY)
-    ends = [place for place, sign in enumerate(resource) if sign == "/"]
+    ends = [index for index, sign in enumerate(resource) if sign == "/"]
     return (WORKSPACE, TOP_DIRECTORY, *(resource[:end] for end in ends), resource)
 
 
-def keys_overlap(one: str, other: str) -> bool:
+def keys_overlap(resource: str, other: str) -> bool:
     """Return whether one resource key equals or contains the other."""
-    return one in key_path(other) or other in key_path(one)
+    return resource in key_path(other) or other in key_path(resource)
 
 
-def locks_conflict(one: HeldLock, other: HeldLock) -> bool:
+def locks_conflict(lock: HeldLock, other: HeldLock) -> bool:
     """Return whether two locks of different calls exclude each other."""
-    return (one.mode == "X" or other.mode == "X") and keys_overlap(one.resource, other.resource)
+    return (lock.mode == "X" or other.mode == "X") and keys_overlap(lock.resource, other.resource)
 
 
 def is_job_command(owner: str, lock: HeldLock) -> bool:

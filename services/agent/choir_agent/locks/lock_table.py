@@ -110,9 +110,9 @@ class LockTable:
         if self._claim_blocking_new(claim) is None:
             return ()
         passing = self._granted_commands > 0
-        held = (other for other in self.granted.values() if _collide(other, claim, True))
-        line = (other for other in self.waiting.values() if _collide(other, claim, passing))
-        return (*held, *line)
+        granted = (other for other in self.granted.values() if _collide(other, claim, True))
+        waiting = (other for other in self.waiting.values() if _collide(other, claim, passing))
+        return (*granted, *waiting)
 
     def _new(self, owner: str, locks: Lockset) -> Claim:
         return make_claim(self._next_ticket, owner, locks)
@@ -124,8 +124,8 @@ class LockTable:
         return before or self._granted_index.find_conflict(claim, dirty=True)
 
     def _blocking_claim(self, claim: Claim) -> Claim | None:
-        held = self._granted_index.find_conflict(claim, dirty=True)
-        return held or self._waiting_index.earlier(claim, dirty=self._granted_commands > 0)
+        blocker = self._granted_index.find_conflict(claim, dirty=True)
+        return blocker or self._waiting_index.earlier(claim, dirty=self._granted_commands > 0)
 
     def _grant_unblocked(self, claims: list[Claim]) -> list[Claim]:
         granted: list[Claim] = []
@@ -175,10 +175,10 @@ def _ticket(claim: Claim) -> int:
 
 def _collide(earlier: Claim, claim: Claim, dirty: bool) -> bool:
     return any(
-        locks_conflict(wanted, other)
+        locks_conflict(lock, other)
         and not (
-            dirty and is_dirty_read(claim.owner, wanted) and is_job_command(earlier.owner, other)
+            dirty and is_dirty_read(claim.owner, lock) and is_job_command(earlier.owner, other)
         )
-        for wanted in claim.locks
+        for lock in claim.locks
         for other in earlier.locks
     )

@@ -37,12 +37,12 @@ class EventListener(Protocol):
 class EventListeners:
     """Distributor of committed events to listeners, in the order of their registration."""
 
-    def __init__(self) -> None:
-        self._listeners: list[EventListener] = []
+    def __init__(self, *listeners: EventListener) -> None:
+        self._listeners = [*listeners]
 
-    def add(self, listener: EventListener) -> None:
-        """Register `listener` for all later events."""
-        self._listeners.append(listener)
+    def add(self, *listeners: EventListener) -> None:
+        """Add listeners for all later events."""
+        self._listeners += listeners
 
     def on_event(self, event: CommittedEvent) -> None:
         """Pass an event to every listener."""

@@ -139,14 +139,14 @@ def _due_after_request(state: SessionState, job: JobState, brief: str) -> tuple[
 
 def apply_injection(job: JobState, injected: InjectedInstruction, rev: int) -> JobState:
     """Return the job after an injection; only injections from outside the job count against its limit."""
-    told = replace(job, news_rev=rev, needs=None)
+    updated = replace(job, news_rev=rev, needs=None)
     if injected.by != "session":
         by = _newest(job.injected_by, injected.call_id)
-        return replace(told, injections=job.injections + 1, injected_by=by)
+        return replace(updated, injections=job.injections + 1, injected_by=by)
     # Only a correction follows a final output; otherwise it is the note that no information came.
     if job.output is None or job.output.tool_calls:
-        return told
-    return replace(told, corrections=job.corrections + 1)
+        return updated
+    return replace(updated, corrections=job.corrections + 1)
 
 
 def apply_core_stopped(state: SessionState, stopped: CoreStopped) -> SessionState:

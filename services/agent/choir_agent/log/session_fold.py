@@ -174,13 +174,13 @@ def _signal(state: SessionState, signal: int | None) -> SessionState:
     return replace(state, last_signal=max(state.last_signal, signal or 0))
 
 
-def _begin_report(state: SessionState, begun: ReportBegun) -> SessionState:
+def _begin_report(state: SessionState, report: ReportBegun) -> SessionState:
     turn = TurnState(
-        turn_id=begun.turn_id,
-        dm=begun.dm,
-        subject=begun.subject,
-        brief=begun.brief,
-        read_outside=any(d.read_outside for d in state.due if d.subject == begun.subject),
+        turn_id=report.turn_id,
+        dm=report.dm,
+        subject=report.subject,
+        brief=report.brief,
+        read_outside=any(d.read_outside for d in state.due if d.subject == report.subject),
     )
     return replace(state, turn=turn)
 
@@ -196,8 +196,10 @@ def _after_parking(state: SessionState, payload: TurnParked | TurnUnparked) -> S
             state = _with_skill(state, EDGE_LANE, None)
             return replace(state, turn=None, parked=(*state.parked, turn))
         case TurnUnparked():
-            turn = next((one for one in state.parked if one.turn_id == payload.turn_id), None)
-            others = tuple(one for one in state.parked if one is not turn)
+            turn = next(
+                (parked for parked in state.parked if parked.turn_id == payload.turn_id), None
+            )
+            others = tuple(parked for parked in state.parked if parked is not turn)
             if turn is None:
                 return state
             if turn.skill is not None:
@@ -286,8 +288,8 @@ def _after_cancel(state: SessionState, cancelled: Cancelled) -> SessionState:
     if turn is not None and turn.turn_id == cancelled.turn_id:
         return replace(state, turn=replace(turn, cancelled=True))
     parked = tuple(
-        replace(one, cancelled=True) if one.turn_id == cancelled.turn_id else one
-        for one in state.parked
+        replace(other, cancelled=True) if other.turn_id == cancelled.turn_id else other
+        for other in state.parked
     )
     jobs = tuple(_cancelled(job) if job.turn_id == cancelled.turn_id else job for job in state.jobs)
     return replace(state, parked=parked, jobs=jobs)

@@ -47,9 +47,9 @@ class RecentIds:
         if len(self._ids) > self._most:
             del self._ids[next(iter(self._ids))]
 
-    def __contains__(self, one: object) -> bool:
+    def __contains__(self, id_: object) -> bool:
         """Return whether the id was added and not dropped yet."""
-        return one in self._ids
+        return id_ in self._ids
 
     def __len__(self) -> int:
         """Return the number of ids in the set."""

@@ -132,8 +132,8 @@ def _text(content: JsonValue) -> str:
 
 def _calls(proposed: JsonValue) -> tuple[tuple[ProposedCall, ...], int]:
     """Return the accepted calls, and the number of calls beyond the limit."""
-    found = proposed if isinstance(proposed, list) else [proposed] if proposed else []
-    return tuple(map(_proposed, found[:MAX_CALLS])), max(0, len(found) - MAX_CALLS)
+    calls = proposed if isinstance(proposed, list) else [proposed] if proposed else []
+    return tuple(map(_proposed, calls[:MAX_CALLS])), max(0, len(calls) - MAX_CALLS)
 
 
 def _proposed(call: JsonValue) -> ProposedCall:

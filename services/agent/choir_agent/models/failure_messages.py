@@ -79,10 +79,10 @@ class OutageTracker:
         """Record a failed call of the model that config.json calls `name`."""
         if error.cause in ABOUT_THE_PROMPT:
             return
-        known = self._failures.get(name)
+        earlier = self._failures.get(name)
         self._failures[name] = ModelFailure(
             model=model.model,
-            since=known.since if known and known.model == model.model else self._clock.now(),
+            since=earlier.since if earlier and earlier.model == model.model else self._clock.now(),
             words=self._redactor.redact(describe_failure(error, name, model)),
         )
 

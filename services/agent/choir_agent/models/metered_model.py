@@ -53,24 +53,28 @@ class MeteredModel:
         A lane's prompt is estimated from the provider's count of the lane's last prompt. Raises
         TokenBudgetExceeded before any call is made, and all errors of the model.
         """
-        asked = self._estimator.tokens(lane, prompt_size(prompt))
+        estimate = self._estimator.tokens(lane, prompt_size(prompt))
         with self._budget.reserve(
-            asked + (settings.max_completion_tokens or DEFAULT_COMPLETION_TOKENS)
+            estimate + (settings.max_completion_tokens or DEFAULT_COMPLETION_TOKENS)
         ):
             with tracing_spans.chat_span(settings, lane) as span:
-                thought = await self._asked(settings, api_key, prompt, lane)
-                if not (thought.prompt_tokens and thought.completion_tokens):
-                    thought = await self._counted(thought, prompt, lane, asked)
-                used = (thought.prompt_tokens, thought.completion_tokens, thought.cached_tokens)
-                tracing_spans.record_usage(span, thought.finish_reason, used)
-            _log_call(settings, thought, lane)
-            yield thought
+                completion = await self._call_model(settings, api_key, prompt, lane)
+                if not (completion.prompt_tokens and completion.completion_tokens):
+                    completion = await self._with_counts(completion, prompt, lane, estimate)
+                used = (
+                    completion.prompt_tokens,
+                    completion.completion_tokens,
+                    completion.cached_tokens,
+                )
+                tracing_spans.record_usage(span, completion.finish_reason, used)
+            _log_call(settings, completion, lane)
+            yield completion
 
     async def close(self) -> None:
         """Close the model."""
         await self._model.close()
 
-    async def _asked(
+    async def _call_model(
         self, settings: ModelConfig, api_key: str | None, prompt: Prompt, lane: str
     ) -> Completion:
         try:
@@ -80,22 +84,22 @@ class MeteredModel:
                         reason=error.message)  # fmt: skip
             raise
 
-    async def _counted(
-        self, thought: Completion, prompt: Prompt, lane: str, asked: int
+    async def _with_counts(
+        self, completion: Completion, prompt: Prompt, lane: str, estimate: int
     ) -> Completion:
         """Count what the provider did not count: otherwise such usage would be unlimited."""
-        size, said = prompt_size(prompt), _said(thought)
+        size, text = prompt_size(prompt), _output_text(completion)
         counts: tuple[int, ...] | None = None
         if self._estimator.needs_count(lane, size):
             sent = b"".join((*prompt.messages, prompt.tools)).decode("utf-8", "replace")
-            counts = await self._counter.count(sent, said)
+            counts = await self._counter.count(sent, text)
         if counts is not None:
             self._estimator.record_tokenized(lane, size)
-        prompt_tokens, said_tokens = counts or (asked, len(said) // BYTES_PER_TOKEN)
+        prompt_tokens, text_tokens = counts or (estimate, len(text) // BYTES_PER_TOKEN)
         return replace(
-            thought,
-            prompt_tokens=thought.prompt_tokens or prompt_tokens,
-            completion_tokens=thought.completion_tokens or said_tokens,
+            completion,
+            prompt_tokens=completion.prompt_tokens or prompt_tokens,
+            completion_tokens=completion.completion_tokens or text_tokens,
         )
 
 
@@ -105,18 +109,18 @@ def _about(settings: ModelConfig, lane: str) -> dict[str, str]:
     return {"model": settings.model, **purpose}
 
 
-def _log_call(settings: ModelConfig, thought: Completion, lane: str) -> None:
+def _log_call(settings: ModelConfig, completion: Completion, lane: str) -> None:
     log.info(
         "a model call ended",
         **_about(settings, lane),
-        finish=thought.finish_reason[:40],
-        calls=len(thought.calls),
-        prompt_tokens=thought.prompt_tokens,
-        completion_tokens=thought.completion_tokens,
-        cached_tokens=thought.cached_tokens,
-        duration_ms=thought.duration_ms,
+        finish=completion.finish_reason[:40],
+        calls=len(completion.calls),
+        prompt_tokens=completion.prompt_tokens,
+        completion_tokens=completion.completion_tokens,
+        cached_tokens=completion.cached_tokens,
+        duration_ms=completion.duration_ms,
     )
 
 
-def _said(thought: Completion) -> str:
-    return thought.text + "".join(call.name + call.arguments for call in thought.calls)
+def _output_text(completion: Completion) -> str:
+    return completion.text + "".join(call.name + call.arguments for call in completion.calls)

@@ -45,8 +45,8 @@ class OpenAiModel:
                     headers = settings.request.extra_headers
                     answer = await client.complete(body, timeout_s, headers)
             except TimeoutError as error:
-                said = f"the provider did not answer within {timeout_s:g} s"
-                raise ModelFailed(said, cause="timeout") from error
+                message = f"the provider did not answer within {timeout_s:g} s"
+                raise ModelFailed(message, cause="timeout") from error
             return read_response(answer, settings.model, (time.perf_counter() - began) * 1000)
 
     async def close(self) -> None:

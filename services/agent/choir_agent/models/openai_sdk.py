@@ -116,16 +116,16 @@ class OpenAiClient:
             ) from error
         except openai.APITimeoutError as error:
             if isinstance(error.__cause__, httpx2.ConnectTimeout):
-                said = f"the provider took no connection within {CONNECT_S:g} s"
-                raise NoModelResponse(said, cause="connection") from error
-            said = f"the provider did not answer within {timeout_s:g} s"
-            raise ModelFailed(said, cause="timeout") from error
+                message = f"the provider took no connection within {CONNECT_S:g} s"
+                raise NoModelResponse(message, cause="connection") from error
+            message = f"the provider did not answer within {timeout_s:g} s"
+            raise ModelFailed(message, cause="timeout") from error
         except openai.APIConnectionError as error:
             reason = str(error.__cause__ or error)
-            said = shorten(f"the connection to the provider failed: {reason}", self._api_key)
+            message = shorten(f"the connection to the provider failed: {reason}", self._api_key)
             if isinstance(error.__cause__, _ResponseTooLarge):
-                raise ModelFailed(said, cause="format") from error
-            raise NoModelResponse(said, cause="connection") from error
+                raise ModelFailed(message, cause="format") from error
+            raise NoModelResponse(message, cause="connection") from error
         except openai.OpenAIError as error:
             raise ModelFailed(shorten(f"the model call failed: {error}", self._api_key)) from error
         return response.content

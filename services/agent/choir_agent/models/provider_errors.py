@@ -70,13 +70,13 @@ def error_from_body(error: JsonValue, now: datetime) -> ChoirError:
 def _classify(
     status: int,
     whole: str,
-    said: str,
+    text: str,
     headers: Mapping[str, str],
     now: datetime,
     api_key: str | None,
 ) -> ChoirError:
     answered = f"the provider answered {status}" if status else "the provider reports an error"
-    detail = shorten(f"{answered}: {said}" if said else answered, api_key)
+    detail = shorten(f"{answered}: {text}" if text else answered, api_key)
     if (status in (BAD_REQUEST, TOO_LARGE, 0) and _OVERFLOW.search(whole)) or status == TOO_LARGE:
         return ContextOverflow(
             f"the conversation is longer than the model takes ({detail})", cause="too_long"

@@ -47,11 +47,11 @@ def has_fields(message: JsonObject, calls: Sequence[JsonObject]) -> bool:
     return bool(message) or any(fields.keys() - {"id"} for fields in calls)
 
 
-def _unknown(given: Mapping[str, JsonValue], known: frozenset[str]) -> JsonObject:
+def _unknown(fields: Mapping[str, JsonValue], known: frozenset[str]) -> JsonObject:
     # Providers send empty defaults, and some refuse to receive them.
     empty: tuple[JsonValue, ...] = (None, "", [], {})
     return {
-        name: value for name, value in given.items() if name not in known and value not in empty
+        name: value for name, value in fields.items() if name not in known and value not in empty
     }
 
 

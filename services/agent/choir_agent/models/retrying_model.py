@@ -43,9 +43,9 @@ class RetryingModel:
             try:
                 return await self._model.think(settings, api_key, prompt)
             except NoModelResponse as error:
-                asked = error.retry_after_s or 0.0
+                requested_s = error.retry_after_s or 0.0
                 # Jitter, so that lanes do not retry in step; not a secret.
-                wait_s = max(pause_s * random.uniform(0.7, 1.3), asked)  # noqa: S311
+                wait_s = max(pause_s * random.uniform(0.7, 1.3), requested_s)  # noqa: S311
                 if wait_s > LONGEST_PAUSE_S:
                     raise
                 log.info("a model call got no answer; trying again", model=settings.model,

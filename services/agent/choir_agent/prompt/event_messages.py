@@ -86,22 +86,22 @@ def head_messages(head: CommittedEvent, reminders: Sequence[Reminder] = ()) -> l
     return [user_message(content)]
 
 
-def user_text(said: UserMessageStarted) -> str:
+def user_text(message: UserMessageStarted) -> str:
     """Return a user's message as the model reads it: the text unchanged, and Choir's remarks marked."""
     parts: list[str] = []
-    if said.edits is not None:
-        was = f" It said:\n{quote(said.corrects)}" if said.corrects else ""
+    if message.edits is not None:
+        was = f" It said:\n{quote(message.corrects)}" if message.corrects else ""
         parts.append(f"[Choir] The user corrected an earlier message.{was}")
-    if said.reply_to:
-        parts.append(f"[Choir] The user replies to this message:\n{quote(said.reply_to)}")
-    if said.text:
-        parts.append(said.text)
-    parts += [_file(file) for file in said.attachments]
-    return _dated("\n\n".join(parts), said.sent)
+    if message.reply_to:
+        parts.append(f"[Choir] The user replies to this message:\n{quote(message.reply_to)}")
+    if message.text:
+        parts.append(message.text)
+    parts += [_file(file) for file in message.attachments]
+    return _dated("\n\n".join(parts), message.sent)
 
 
-def _dated(words: str, sent: str) -> str:
-    return f"[{sent}]\n{words}" if sent else words
+def _dated(text: str, sent: str) -> str:
+    return f"[{sent}]\n{text}" if sent else text
 
 
 def _file(file: ReceivedFile) -> str:
@@ -135,7 +135,7 @@ def step_messages(
             case ModelOutput() as output:
                 fields = history.fields_of(event.rev, output.provider_fields)
                 if output.tool_calls and history.is_text_only(event.rev, output.provider_fields):
-                    messages += _plain(output, results, lane, tool_names)
+                    messages += _plain_messages(output, results, lane, tool_names)
                     continue
                 ids = _ids(output, fields)
                 messages.append(_assistant(output, ids, fields, tool_names))
@@ -159,19 +159,19 @@ def render_reminders(reminders: Sequence[Reminder]) -> list[str]:
     """Return memory's reminders as at most one block: dated, with their origin, quoted."""
     if not reminders:
         return []
-    told = {True: [PREFERENCES_HEADING], False: [MEMORIES_HEADING]}
-    for one in reminders:
-        told[one.kind == "rule"].append(quote(_reminder(one)))
-    blocks = ("\n".join(lines) for lines in told.values() if len(lines) > 1)
+    lists = {True: [PREFERENCES_HEADING], False: [MEMORIES_HEADING]}
+    for reminder in reminders:
+        lists[reminder.kind == "rule"].append(quote(_reminder(reminder)))
+    blocks = ("\n".join(lines) for lines in lists.values() if len(lines) > 1)
     return ["\n".join([REMINDERS_HEADING, *blocks])]
 
 
-def _reminder(one: Reminder) -> str:
-    at = one.at.strftime("%Y-%m-%d %H:%M")
-    times = f", said {one.times} times" if one.times > 1 else ""
-    if one.kind in ("turn", "note") and one.speaker:
-        return f"{at}, {one.speaker}{times}: {one.text}"
-    return f"{at}, {one.kind} ({one.origin}{times}): {one.text}"
+def _reminder(reminder: Reminder) -> str:
+    at = reminder.at.strftime("%Y-%m-%d %H:%M")
+    times = f", said {reminder.times} times" if reminder.times > 1 else ""
+    if reminder.kind in ("turn", "note") and reminder.speaker:
+        return f"{at}, {reminder.speaker}{times}: {reminder.text}"
+    return f"{at}, {reminder.kind} ({reminder.origin}{times}): {reminder.text}"
 
 
 def render_briefing(started: CoreStarted) -> str:
@@ -258,24 +258,24 @@ def _ids(output: ModelOutput, fields: ProviderFields | None) -> list[str]:
     return theirs if len(set(theirs)) == len(ours) else ours
 
 
-def _plain(
+def _plain_messages(
     output: ModelOutput,
     results: Mapping[str, ToolResultCommitted],
     lane: str,
     tool_names: ToolNames,
 ) -> list[bytes]:
     """Render calls and results as text, for a model that refuses calls without its own fields."""
-    told = [PLAIN_CALLS]
+    parts = [PLAIN_CALLS]
     for call in output.tool_calls:
         content = _result_text(results.get(call.call_id), lane)
-        told.append(quote(f"{_name(call, tool_names)} {_arguments(call)}\n{content}"))
-    said = {"role": "assistant", "content": output.text or USED_TOOLS}
-    return [orjson.dumps(said), orjson.dumps({"role": "user", "content": "\n\n".join(told)})]
+        parts.append(quote(f"{_name(call, tool_names)} {_arguments(call)}\n{content}"))
+    assistant = {"role": "assistant", "content": output.text or USED_TOOLS}
+    return [orjson.dumps(assistant), orjson.dumps({"role": "user", "content": "\n\n".join(parts)})]
 
 
 def _name(call: ToolCall, tool_names: ToolNames) -> str:
-    known = tool_names.model_name(call.tool)
-    return known or _NOT_IN_A_NAME.sub("_", call.tool)[:MAX_NAME] or "unknown"
+    name = tool_names.model_name(call.tool)
+    return name or _NOT_IN_A_NAME.sub("_", call.tool)[:MAX_NAME] or "unknown"
 
 
 def _arguments(call: ToolCall) -> str:

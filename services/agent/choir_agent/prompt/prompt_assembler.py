@@ -105,39 +105,39 @@ class PromptAssembler:
 
     def _forget_ended(self) -> None:
         for lane in [lane for lane in self._rendered if self._memory.window(lane) is None]:
-            for kept in (self._rendered, self._summaries, self._tools):
-                kept.pop(lane, None)
+            for cache in (self._rendered, self._summaries, self._tools):
+                cache.pop(lane, None)
 
     def _summary(self, state: SessionState, lane: str) -> list[bytes]:
         summary = state.summary_of(lane)
         if summary is None:
             return []
-        known = self._summaries.get(lane)
-        if known is None or known[0] is not summary:
-            known = (summary, summary_messages(summary))
-            self._summaries[lane] = known
-        return known[1]
+        cached = self._summaries.get(lane)
+        if cached is None or cached[0] is not summary:
+            cached = (summary, summary_messages(summary))
+            self._summaries[lane] = cached
+        return cached[1]
 
     def _history(self, window: LaneWindow, history: HistoryFormat) -> list[bytes]:
         before = self._rendered.get(window.lane, {})
-        kept: dict[int, _Rendered] = {}
+        rendered_steps: dict[int, _Rendered] = {}
         messages: list[bytes] = []
         for turn in window.turns:
             messages += head_messages(turn.head, turn.reminders)
             for step in turn.steps:
-                known = before.get(step.events[0].rev)
-                rendered = self._step(window.lane, step, known, history)
-                kept[step.events[0].rev] = rendered
+                cached = before.get(step.events[0].rev)
+                rendered = self._step(window.lane, step, cached, history)
+                rendered_steps[step.events[0].rev] = rendered
                 messages += rendered.messages
-        self._rendered[window.lane] = kept
+        self._rendered[window.lane] = rendered_steps
         return messages
 
     def _step(
-        self, lane: str, step: WindowStep, known: _Rendered | None, history: HistoryFormat
+        self, lane: str, step: WindowStep, cached: _Rendered | None, history: HistoryFormat
     ) -> _Rendered:
         # A step only grows; the bytes that were sent do not change.
-        if known is not None and (known.events, known.history) == (len(step.events), history):
-            return known
+        if cached is not None and (cached.events, cached.history) == (len(step.events), history):
+            return cached
         messages = step_messages(step.events, lane, self._tool_names, history)
         return _Rendered(len(step.events), history, messages)
 

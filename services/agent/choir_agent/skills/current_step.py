@@ -54,10 +54,12 @@ def refusal_error(
 def available_transitions(spec: SkillSpec, skill: SkillState) -> list[tuple[str, str | None]]:
     """Return the current state's events with their target states; None means out of the skill."""
     state = current_state_spec(spec, skill)
-    ways: list[tuple[str, str | None]] = [(known.on, known.to) for known in state.transitions]
+    transitions: list[tuple[str, str | None]] = [
+        (transition.on, transition.to) for transition in state.transitions
+    ]
     if spec.interruptible and not state.terminal and state.target_of(CANCEL) is None:
-        ways.append((CANCEL, None))
-    return ways
+        transitions.append((CANCEL, None))
+    return transitions
 
 
 def current_state_spec(spec: SkillSpec, skill: SkillState) -> StateSpec:
@@ -72,7 +74,7 @@ def render_step_note(spec: SkillSpec, skill: SkillState, shown: ToolNameInPrompt
     """Return the step's objective, its tools, its transitions and the remaining steps."""
     state = current_state_spec(spec, skill)
     tools = ", ".join(shown(name) for name in state.allowed_tools) or "none"
-    left = spec.max_steps - skill.steps
+    answers_left = spec.max_steps - skill.steps
     lines = [
         f"# Your present step: {skill.state!r} of the skill {skill.skill!r}",
         f"Objective: {state.objective}",
@@ -84,7 +86,7 @@ def render_step_note(spec: SkillSpec, skill: SkillState, shown: ToolNameInPrompt
         "An answer in words alone goes to the user, and you stay in this step."
         if skill.lane == EDGE_LANE
         else "An answer in words alone is the result of the whole job, and ends it.",
-        f"Answers left in this skill: {left}.",
+        f"Answers left in this skill: {answers_left}.",
     ]
     return "\n".join(lines)
 
@@ -94,8 +96,8 @@ def render_step_input(skill: SkillState) -> str:
 
     Both come from the model and may rest on untrusted content, so they are quoted as data in the prompt.
     """
-    handed: JsonObject = {"input": skill.input, "context": skill.context}
-    return _json(handed) if any(handed.values()) else ""
+    inputs: JsonObject = {"input": skill.input, "context": skill.context}
+    return _json(inputs) if any(inputs.values()) else ""
 
 
 def _ending(spec: SkillSpec, skill: SkillState) -> list[str]:

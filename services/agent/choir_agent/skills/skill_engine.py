@@ -63,7 +63,7 @@ TransitionRuling = TransitionAllowed | TransitionRefused
 
 
 def start_skill(
-    spec: SkillSpec, present: SkillState | None, given: JsonObject, caller: TransitionCaller
+    spec: SkillSpec, present: SkillState | None, input_: JsonObject, caller: TransitionCaller
 ) -> TransitionRuling:
     """Enter a skill's initial state, if the lane is in no skill and the input matches its schema."""
     if present is not None:
@@ -74,7 +74,7 @@ def start_skill(
         return TransitionRefused(
             {"code": "skill_active", "message": reason, "skill": present.skill}
         )
-    wrong = _unfit("input", spec.input_schema, given)
+    wrong = _violations("input", spec.input_schema, input_)
     if wrong:
         message = f"The input does not fit the skill {spec.name!r}."
         return TransitionRefused(
@@ -84,7 +84,7 @@ def start_skill(
         turn_id=caller.turn_id,
         skill=spec.name,
         state=spec.initial_state,
-        input=given,
+        input=input_,
         call_id=caller.call_id,
     )
     return TransitionAllowed((event,), _entered(spec, spec.initial_state))
@@ -108,14 +108,16 @@ def rule_on_transition(
         return TransitionRefused(refusal_error(spec, skill, "skill_step_skipped", reason, shown))
     to = state.target_of(proposal.on)
     if to is None and proposal.on == CANCEL and spec.interruptible:
-        left = _stopped(skill, caller.turn_id, "cancelled", "The model was told to leave it.")
-        return TransitionAllowed((left,), {"skill": spec.name, "ended": True})
+        stopped = _skill_stopped(
+            skill, caller.turn_id, "cancelled", "The model was told to leave it."
+        )
+        return TransitionAllowed((stopped,), {"skill": spec.name, "ended": True})
     if to is None:
         reason = f"The state {skill.state!r} has no transition on {proposal.on!r}."
         return TransitionRefused(
             refusal_error(spec, skill, "skill_transition_invalid", reason, shown)
         )
-    handed, wrong = _handed(spec, proposal, to)
+    context, wrong = _checked_context(spec, proposal, to)
     if wrong:
         reason = f"What the transition on {proposal.on!r} hands on does not fit."
         error = refusal_error(spec, skill, "skill_output_invalid", reason, shown)
@@ -126,7 +128,7 @@ def rule_on_transition(
         on=proposal.on,
         from_state=skill.state,
         to_state=to,
-        context=handed,
+        context=context,
         call_id=caller.call_id,
     )
     return TransitionAllowed((event,), _entered(spec, to))
@@ -143,12 +145,12 @@ def due_skill_events(
     state = None if spec is None else spec.states.get(skill.state)
     if spec is None or state is None:
         reason = f"This agent no longer has a skill {skill.skill!r} with a state {skill.state!r}."
-        return (_stopped(skill, turn_id, "error", reason),)
+        return (_skill_stopped(skill, turn_id, "error", reason),)
     if state.terminal:
         return (_arrived(skill, turn_id),)
     if skill.steps >= spec.max_steps:
         reason = f"It took {skill.steps} steps without an end (max_steps)."
-        return (_stopped(skill, turn_id, "error", reason),)
+        return (_skill_stopped(skill, turn_id, "error", reason),)
     if skill.refusals > retries:
         return (_failed(state, skill, turn_id),)
     return ()
@@ -163,24 +165,28 @@ def events_after_cancel(
     """
     if spec is not None and not spec.interruptible:
         return ()
-    return (_stopped(skill, turn_id, "cancelled", "The turn was cancelled."),)
+    return (_skill_stopped(skill, turn_id, "cancelled", "The turn was cancelled."),)
 
 
 def events_after_job_end(skill: SkillState, turn_id: str) -> tuple[SkillEvent, ...]:
     """Return the effect of a core job's end on its skill: every skill that started ends exactly once."""
-    return (_stopped(skill, turn_id, "cancelled", "The core job ended before the skill did."),)
+    return (
+        _skill_stopped(skill, turn_id, "cancelled", "The core job ended before the skill did."),
+    )
 
 
-def _handed(spec: SkillSpec, proposal: TransitionRequest, to: str) -> tuple[JsonObject, list[str]]:
+def _checked_context(
+    spec: SkillSpec, proposal: TransitionRequest, to: str
+) -> tuple[JsonObject, list[str]]:
     if not spec.states[to].terminal:
-        return proposal.context, _unfit("context", None, proposal.context)
+        return proposal.context, _violations("context", None, proposal.context)
     output = proposal.output or {}
     # An end by the error transition has no result to validate.
     schema = None if proposal.on == ERROR else spec.output_schema
-    return output, _unfit("output", schema, output)
+    return output, _violations("output", schema, output)
 
 
-def _unfit(what: str, schema: JsonObject | None, value: JsonObject) -> list[str]:
+def _violations(what: str, schema: JsonObject | None, value: JsonObject) -> list[str]:
     size = len(orjson.dumps(value))
     if size > MAX_STEP_INPUT_BYTES:
         return [f"{what}: {size} bytes of JSON, of at most {MAX_STEP_INPUT_BYTES}"]
@@ -189,7 +195,7 @@ def _unfit(what: str, schema: JsonObject | None, value: JsonObject) -> list[str]
 
 def _arrived(skill: SkillState, turn_id: str) -> SkillStopped:
     if skill.entered_on == ERROR:
-        return _stopped(skill, turn_id, "error", "It ended by its error transition.")
+        return _skill_stopped(skill, turn_id, "error", "It ended by its error transition.")
     return SkillStopped(
         turn_id=turn_id, skill=skill.skill, outcome="completed", output=skill.context
     )
@@ -199,7 +205,7 @@ def _failed(state: StateSpec, skill: SkillState, turn_id: str) -> SkillEvent:
     reason = f"{skill.refusals} calls were refused in the state {skill.state!r}."
     to = state.target_of(ERROR)
     if to is None:
-        return _stopped(skill, turn_id, "error", reason)
+        return _skill_stopped(skill, turn_id, "error", reason)
     return SkillTransitioned(
         turn_id=turn_id,
         skill=skill.skill,
@@ -210,7 +216,7 @@ def _failed(state: StateSpec, skill: SkillState, turn_id: str) -> SkillEvent:
     )
 
 
-def _stopped(
+def _skill_stopped(
     skill: SkillState, turn_id: str, outcome: Literal["error", "cancelled"], reason: str
 ) -> SkillStopped:
     return SkillStopped(turn_id=turn_id, skill=skill.skill, outcome=outcome, reason=reason)

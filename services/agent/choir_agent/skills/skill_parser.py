@@ -58,7 +58,7 @@ def _closure(start: Set[str], edges: Mapping[str, Set[str]]) -> set[str]:
     border = set(start)
     while border:
         reached |= border
-        border = {there for here in border for there in edges[here]} - reached
+        border = {target for source in border for target in edges[source]} - reached
     return reached
 
 

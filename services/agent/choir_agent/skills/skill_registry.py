@@ -73,15 +73,15 @@ def load_skills(choir_dir: Path, known_tools: Collection[str]) -> SkillRegistry:
     Raises StartupError with the file, the field and the reason for an invalid skill.
     """
     loaded = _read_all(_built_in(), known_tools)
-    for place in SKILL_DIRECTORIES:
-        loaded |= _read_all(_on_disk(choir_dir / place), known_tools)
+    for directory in SKILL_DIRECTORIES:
+        loaded |= _read_all(_on_disk(choir_dir / directory), known_tools)
     return SkillRegistry(loaded.values())
 
 
 def _read_all(
     sources: Iterator[tuple[str, SkillSource]], known_tools: Collection[str]
 ) -> dict[str, SkillSpec]:
-    found: dict[str, SkillSpec] = {}
+    specs: dict[str, SkillSpec] = {}
     named: dict[str, str] = {}
     for source, file in sources:
         try:
@@ -90,14 +90,14 @@ def _read_all(
             raise StartupError(f"The skill {source} does not fit. {error.message}.") from error
         except OSError as error:
             raise StartupError(f"Cannot read the skill {source}: {error.strerror}.") from error
-        if spec.name in found:
+        if spec.name in specs:
             raise StartupError(
                 f"The skills {named[spec.name]} and {source} have the same name {spec.name!r}."
             )
-        found[spec.name], named[spec.name] = spec, source
-        if len(found) > MAX_SKILLS:
+        specs[spec.name], named[spec.name] = spec, source
+        if len(specs) > MAX_SKILLS:
             raise StartupError(f"There are more than {MAX_SKILLS} skills beside {source}.")
-    return found
+    return specs
 
 
 def _built_in() -> Iterator[tuple[str, SkillSource]]:

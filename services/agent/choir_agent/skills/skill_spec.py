@@ -33,7 +33,7 @@ class StateSpec:
 
     def target_of(self, on: str) -> str | None:
         """Return the target state of an event, or None."""
-        return next((known.to for known in self.transitions if known.on == on), None)
+        return next((transition.to for transition in self.transitions if transition.on == on), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

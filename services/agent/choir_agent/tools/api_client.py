@@ -164,8 +164,8 @@ def retry_after(headers: httpx2.Headers) -> float | None:
 def _until_reset(headers: httpx2.Headers) -> float | None:
     """Return the seconds until the exhausted rate-limit window resets (X-RateLimit-*, Brave)."""
     resets = _numbers(headers.get("x-ratelimit-reset", ""))
-    left = _numbers(headers.get("x-ratelimit-remaining", ""))
-    used_up = [reset for reset, rest in zip(resets, left, strict=False) if rest <= 0]
+    remaining = _numbers(headers.get("x-ratelimit-remaining", ""))
+    used_up = [reset for reset, rest in zip(resets, remaining, strict=False) if rest <= 0]
     if used_up:
         return max(used_up)
     return min(resets, default=None)
@@ -184,10 +184,10 @@ def redacted_excerpt(text: str, service: ApiService) -> str:
     return redact_secrets(text, service.secret)[:MAX_DETAIL_CHARS]
 
 
-def error_of_response(service: ApiService, answer: ApiResponse, said: str) -> ToolFailed:
+def error_of_response(service: ApiService, answer: ApiResponse, text: str) -> ToolFailed:
     """Return the error for an unsuccessful response, judged by its status alone."""
-    said = redacted_excerpt(said, service)
-    detail = f" It says: {said}" if said else ""
+    text = redacted_excerpt(text, service)
+    detail = f" It says: {text}" if text else ""
     match answer.status:
         case 401 | 403:
             return ToolFailed(

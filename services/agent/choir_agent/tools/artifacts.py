@@ -81,9 +81,11 @@ class ArtifactStore:
     def _make_room(self) -> None:
         directory = self._workspace.open_directory(ARTIFACTS)
         try:
-            kept = sorted(_artifacts_in(directory), key=lambda file: file.age_key, reverse=True)
+            newest_first = sorted(
+                _artifacts_in(directory), key=lambda file: file.age_key, reverse=True
+            )
             total = 0
-            for count, file in enumerate(kept, 1):
+            for count, file in enumerate(newest_first, 1):
                 total += file.size
                 # Never delete the newest one: it was just written.
                 if count > 1 and (count > MAX_FILES or total > self._max_total_bytes):
@@ -94,10 +96,10 @@ class ArtifactStore:
 
 
 def _artifacts_in(directory: int) -> list[_ArtifactFile]:
-    found: list[_ArtifactFile] = []
+    artifacts: list[_ArtifactFile] = []
     with os.scandir(directory) as entries:
         for entry in entries:
             about = entry.stat(follow_symlinks=False)
             if _NAME.fullmatch(entry.name) and stat.S_ISREG(about.st_mode):
-                found.append(_ArtifactFile(about.st_mtime_ns, entry.name, about.st_size))
-    return found
+                artifacts.append(_ArtifactFile(about.st_mtime_ns, entry.name, about.st_size))
+    return artifacts

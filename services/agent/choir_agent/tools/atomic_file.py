@@ -84,11 +84,11 @@ class AtomicFile:
 
     def _present_mode(self) -> int | None:
         try:
-            found = os.stat(self._name, dir_fd=self._directory, follow_symlinks=False)
+            status = os.stat(self._name, dir_fd=self._directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        if not stat.S_ISREG(found.st_mode):
-            raise not_a_file_error(self._canonical, found.st_mode)
+        if not stat.S_ISREG(status.st_mode):
+            raise not_a_file_error(self._canonical, status.st_mode)
         if self._must_be_new:
             raise ToolFailed("exists", f"There is a {self._canonical!r} already.")
-        return stat.S_IMODE(found.st_mode)
+        return stat.S_IMODE(status.st_mode)

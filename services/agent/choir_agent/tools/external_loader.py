@@ -43,27 +43,29 @@ def load_external_tools(
     Raises StartupError with the file, the field and the reason if a tool is invalid.
     """
     top = choir_dir / "tools"
-    found: dict[str, ExternalTool] = {}
-    for place in TOOL_DIRS:
-        found |= _load_place(top, place, children)
-    if len(found) > MAX_TOOLS:
-        raise StartupError(f"{top} holds {len(found)} tools; {MAX_TOOLS} is the most.")
-    _check_names(found, taken, top)
+    tools: dict[str, ExternalTool] = {}
+    for directory in TOOL_DIRS:
+        tools |= _load_place(top, directory, children)
+    if len(tools) > MAX_TOOLS:
+        raise StartupError(f"{top} holds {len(tools)} tools; {MAX_TOOLS} is the most.")
+    _check_names(tools, taken, top)
     # Test once at startup; otherwise each call would fail.
-    offline = [name for name, tool in found.items() if not tool.manifest.runtime.network]
+    offline = [name for name, tool in tools.items() if not tool.manifest.runtime.network]
     if offline:
         _check_offline_support(offline)
-    return [found[name] for name in sorted(found)]
+    return [tools[name] for name in sorted(tools)]
 
 
-def _load_place(top: Path, place: str, children: ProgramRunner) -> dict[str, ExternalTool]:
+def _load_place(top: Path, directory: str, children: ProgramRunner) -> dict[str, ExternalTool]:
     loaded: dict[str, ExternalTool] = {}
     try:
-        files = sorted(path for path in (top / place).iterdir() if path.suffix == ".json")
+        files = sorted(path for path in (top / directory).iterdir() if path.suffix == ".json")
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise StartupError(f"Cannot read the tools in {top / place}: {error.strerror}.") from error
+        raise StartupError(
+            f"Cannot read the tools in {top / directory}: {error.strerror}."
+        ) from error
     for path in files:
         try:
             tool = _load(path, top, children)
@@ -73,7 +75,9 @@ def _load_place(top: Path, place: str, children: ProgramRunner) -> dict[str, Ext
             raise StartupError(f"Cannot read the tool of {path}: {error.strerror}.") from error
         name = tool.manifest.name
         if name in loaded:
-            raise StartupError(f"Two tools in {top / place} have the name {name!r}; see {path}.")
+            raise StartupError(
+                f"Two tools in {top / directory} have the name {name!r}; see {path}."
+            )
         loaded[name] = tool
     return loaded
 
@@ -105,19 +109,19 @@ def _faults(error: ValidationError) -> str:
 def _executable(manifest: Path, top: Path, exec_path: str | None) -> Path:
     """Return the executable's real path, which must be inside the tools' directory after resolving links."""
     if exec_path is None:
-        given = manifest.with_suffix("")
+        path = manifest.with_suffix("")
     elif PurePosixPath(exec_path).is_relative_to(IMAGE_ROOT):
-        given = top.parent / PurePosixPath(exec_path).relative_to(IMAGE_ROOT)
+        path = top.parent / PurePosixPath(exec_path).relative_to(IMAGE_ROOT)
     else:
-        given = manifest.parent / exec_path
+        path = manifest.parent / exec_path
     # A symlink must not lead to a program outside the image.
-    real = given.resolve()
+    real = path.resolve()
     if not real.is_relative_to(top.resolve()):
-        raise _InvalidManifest(f"runtime.exec_path: {given} leads out of {top}")
+        raise _InvalidManifest(f"runtime.exec_path: {path} leads out of {top}")
     if not real.is_file():
-        raise _InvalidManifest(f"runtime.exec_path: there is no file {given}")
+        raise _InvalidManifest(f"runtime.exec_path: there is no file {path}")
     if not os.access(real, os.X_OK):
-        raise _InvalidManifest(f"runtime.exec_path: {given} is not executable (chmod +x)")
+        raise _InvalidManifest(f"runtime.exec_path: {path} is not executable (chmod +x)")
     return real
 
 
@@ -143,11 +147,11 @@ def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
     )
 
 
-def _check_names(found: Collection[str], taken: Collection[str], top: Path) -> None:
+def _check_names(names: Collection[str], taken: Collection[str], top: Path) -> None:
     # Different names may have the same model name: `a.b_c` and `a.b.c` are both `a_b_c`.
-    known = {model_name(name): name for name in taken}
-    for name in found:
-        other = known.setdefault(model_name(name), name)
+    names_by_model_name = {model_name(name): name for name in taken}
+    for name in names:
+        other = names_by_model_name.setdefault(model_name(name), name)
         if other != name:
             raise StartupError(
                 f"A model could not tell the tool {name!r} in {top} from {other!r}: both are "

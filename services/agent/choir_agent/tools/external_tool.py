@@ -41,14 +41,14 @@ class ExternalTool:
         # Checked before each call: the program may have been replaced since startup.
         await asyncio.to_thread(self._check)
         runtime = self.manifest.runtime
-        given: JsonObject = {"call_id": context.call_id, "input": arguments}
+        input_: JsonObject = {"call_id": context.call_id, "input": arguments}
         if context.secrets:
-            given["secrets"] = {str(name): value for name, value in context.secrets.items()}
+            input_["secrets"] = {str(name): value for name, value in context.secrets.items()}
         program = Program(
             context.call_id,
             [str(self._executable)],
             (runtime.timeout_ms - TIMEOUT_MARGIN_MS) / 1000,
-            stdin=orjson.dumps(given),
+            stdin=orjson.dumps(input_),
             # Git gets credentials from a helper socket, not from the environment.
             with_git="git_identity" in runtime.secret_resources,
             offline=not runtime.network,

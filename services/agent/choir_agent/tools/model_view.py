@@ -46,7 +46,9 @@ def model_view(manifests: Iterable[ToolManifest]) -> bytes:
 def compact_schema(schema: JsonObject) -> JsonObject:
     """Return a JSON Schema without the limits that a model need not know."""
     return {
-        key: _shortened(key, value) for key, value in schema.items() if not _is_bound(key, value)
+        key: _shorten_schema(key, value)
+        for key, value in schema.items()
+        if not _is_bound(key, value)
     }
 
 
@@ -56,7 +58,7 @@ def _is_bound(key: str, value: JsonValue) -> bool:
     return key in _BOUNDS or (key == "minimum" and value in _TRIVIAL_MINIMA)
 
 
-def _shortened(key: str, value: JsonValue) -> JsonValue:
+def _shorten_schema(key: str, value: JsonValue) -> JsonValue:
     if key in _AS_GIVEN:
         return value
     if key in _BY_NAME and isinstance(value, dict):

@@ -24,7 +24,7 @@ def kill_process_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def kill_orphans(known: Collection[int], running_calls: Collection[str]) -> int:
+def kill_orphans(own_pids: Collection[int], running_calls: Collection[str]) -> int:
     """Kill and reap child processes other than `known`; return how many there were.
 
     While other calls run, only processes that certainly do not belong to them are killed. A process
@@ -35,8 +35,8 @@ def kill_orphans(known: Collection[int], running_calls: Collection[str]) -> int:
     for _ in range(MAX_PASSES):
         strays = {
             pid
-            for pid in _children() - set(known)
-            if not running_calls or _belongs_to_none(pid, known, running_calls)
+            for pid in _children() - set(own_pids)
+            if not running_calls or _has_no_running_call(pid, own_pids, running_calls)
         }
         if not strays:
             break
@@ -49,30 +49,32 @@ def kill_orphans(known: Collection[int], running_calls: Collection[str]) -> int:
     return ended
 
 
-def reap_zombies(known: Collection[int]) -> int:
+def reap_zombies(own_pids: Collection[int]) -> int:
     """Reap child processes other than `known` that have ended by themselves; return how many."""
     reaped = 0
-    for pid in _children() - set(known):
+    for pid in _children() - set(own_pids):
         with contextlib.suppress(ChildProcessError):
             reaped += os.waitpid(pid, os.WNOHANG)[0] == pid
     return reaped
 
 
-def _belongs_to_none(pid: int, sessions: Collection[int], running_calls: Collection[str]) -> bool:
+def _has_no_running_call(
+    pid: int, sessions: Collection[int], running_calls: Collection[str]
+) -> bool:
     with contextlib.suppress(OSError):
         if os.getsid(pid) in sessions:
             return False
-        wanted = f"{CALL_ID}=".encode()
+        prefix = f"{CALL_ID}=".encode()
         for entry in (PROC / str(pid) / "environ").read_bytes().split(b"\x00"):
-            if entry.startswith(wanted):
-                return entry.removeprefix(wanted).decode("utf-8", "replace") not in running_calls
+            if entry.startswith(prefix):
+                return entry.removeprefix(prefix).decode("utf-8", "replace") not in running_calls
     return False
 
 
 def _children() -> set[int]:
-    found: set[int] = set()
+    pids: set[int] = set()
     with contextlib.suppress(OSError):
         for task in TASKS.iterdir():
             with contextlib.suppress(OSError):
-                found.update(int(pid) for pid in (task / "children").read_text().split())
-    return found
+                pids.update(int(pid) for pid in (task / "children").read_text().split())
+    return pids

@@ -90,8 +90,8 @@ class MatchCollector(StreamSink):
             if not is_match:
                 line["context"] = True
             here.lines.append(line)
-        found = len(self.files) if self._files_only else self.count
-        if is_match and found >= self._max_results:
+        count = len(self.files) if self._files_only else self.count
+        if is_match and count >= self._max_results:
             self.enough.set()
 
 
@@ -103,9 +103,9 @@ def _matched_line(data: JsonObject) -> str:
     first = data.get("submatches")
     start = 0
     if isinstance(first, list) and first and isinstance(first[0], dict):
-        found = first[0].get("start")
+        offset = first[0].get("start")
         # A byte offset, not characters: accurate enough to choose a window.
-        start = max(0, found - MAX_LINE_CHARS // 4) if isinstance(found, int) else 0
+        start = max(0, offset - MAX_LINE_CHARS // 4) if isinstance(offset, int) else 0
     start = min(start, len(text) - MAX_LINE_CHARS)
     cut = text[start : start + MAX_LINE_CHARS]
     return f"{'…' if start else ''}{cut}{'…' if start + MAX_LINE_CHARS < len(text) else ''}"

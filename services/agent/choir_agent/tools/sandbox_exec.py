@@ -112,8 +112,8 @@ def socket_filter(machine: str) -> bytes:
 def deny_sockets(kernel: Syscalls) -> None:
     """Deny sockets to this process and its descendants."""
     program = socket_filter(os.uname().machine)
-    held = ctypes.create_string_buffer(program, len(program))
-    shape = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(held))
+    buffer = ctypes.create_string_buffer(program, len(program))
+    shape = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
     kernel.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.c_char_p(shape))
 
 
@@ -134,14 +134,14 @@ def restrict_files(kernel: Syscalls, readable: list[str]) -> None:
 
 def _allow(kernel: Syscalls, ruleset: int, path: str, rights: int) -> None:
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     if not os.path.isdir(path):  # noqa: PTH112 - pathlib would double this script's time
         rights = rights & ~FS_READ_DIR | FS_EXECUTE
-    rule = rights.to_bytes(8, sys.byteorder) + place.to_bytes(4, sys.byteorder)
+    rule = rights.to_bytes(8, sys.byteorder) + descriptor.to_bytes(4, sys.byteorder)
     kernel.syscall(SYS_LANDLOCK_ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0)
-    os.close(place)
+    os.close(descriptor)
 
 
 def main(arguments: list[str]) -> None:

@@ -29,22 +29,22 @@ def is_in_staging(canonical: str) -> bool:
 
 def create_staging(workspace: Workspace) -> None:
     """Create the directories. Anything else at these paths is renamed, never followed or deleted."""
-    for place in (STAGING, SEND, RECEIVE, ARTIFACTS):
+    for path in (STAGING, SEND, RECEIVE, ARTIFACTS):
         try:
-            _put_aside(workspace, place)
-            os.close(workspace.make_directories(place))
+            _move_aside(workspace, path)
+            os.close(workspace.make_directories(path))
         except (ToolFailed, OSError) as error:
             # The session works without it; tools that need it report an error.
-            log.warning("the staging area is not usable", place=place, reason=str(error))
+            log.warning("the staging area is not usable", place=path, reason=str(error))
 
 
-def _put_aside(workspace: Workspace, place: str) -> None:
-    parent, name = os.path.split(place)
+def _move_aside(workspace: Workspace, path: str) -> None:
+    parent, name = os.path.split(path)
     directory = workspace.open_directory(parent or ".")
     try:
         with contextlib.suppress(FileNotFoundError):
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if not stat.S_ISDIR(found.st_mode):
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
                 aside = f"{name}.aside-{os.urandom(4).hex()}"
                 os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
     finally:

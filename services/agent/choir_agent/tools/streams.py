@@ -76,10 +76,10 @@ async def output_pipe(sink: StreamSink) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def input_pipe(given: bytes | int | None) -> AsyncIterator[int]:
+async def input_pipe(data: bytes | int | None) -> AsyncIterator[int]:
     """Yield a descriptor from which `given` can be read: bytes, an open file, or nothing."""
-    if not isinstance(given, bytes):
-        yield asyncio.subprocess.DEVNULL if given is None else given
+    if not isinstance(data, bytes):
+        yield asyncio.subprocess.DEVNULL if data is None else data
         return
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(read_end, True)
@@ -87,7 +87,7 @@ async def input_pipe(given: bytes | int | None) -> AsyncIterator[int]:
         loop = asyncio.get_running_loop()
         transport, gone = await loop.connect_write_pipe(StreamSink, writer)
         try:
-            transport.write(given)
+            transport.write(data)
             transport.write_eof()
             yield reader.fileno()
         finally:

@@ -49,12 +49,12 @@ def _cut(value: JsonValue, limit: int) -> JsonValue:
 
 def _cut_list(items: list[JsonValue], limit: int) -> list[JsonValue]:
     """Keep the first items: tools list the most important ones first."""
-    kept: list[JsonValue] = []
+    items_so_far: list[JsonValue] = []
     room = limit
     for item in items:
         shorter = _cut(item, limit)
         room -= len(orjson.dumps(shorter))
-        if kept and room < 0:
+        if items_so_far and room < 0:
             break
-        kept.append(shorter)
-    return kept
+        items_so_far.append(shorter)
+    return items_so_far

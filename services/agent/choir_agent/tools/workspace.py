@@ -57,11 +57,11 @@ class Workspace:
     def hard_link_id(self, canonical: str) -> str | None:
         """Return the identity of a file that has several names (hard links); None for any other file."""
         try:
-            found = os.stat(canonical, dir_fd=self._root_fd, follow_symlinks=False)
+            status = os.stat(canonical, dir_fd=self._root_fd, follow_symlinks=False)
         except OSError:
             return None
-        several = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
-        return f"{found.st_dev}:{found.st_ino}" if several else None
+        several = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+        return f"{status.st_dev}:{status.st_ino}" if several else None
 
     def open_file(self, canonical: str) -> int:
         """Open a regular file for reading and return its descriptor.
@@ -133,13 +133,13 @@ class Workspace:
 
     def _make_directories(self, parent: str) -> int:
         flags = os.O_RDONLY | os.O_DIRECTORY
-        made = ""
+        path_so_far = ""
         for part in parent.split("/") if parent else []:
-            inside = self._beneath.open(made or ".", flags)
+            inside = self._beneath.open(path_so_far or ".", flags)
             try:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, NEW_DIR_MODE, dir_fd=inside)
             finally:
                 os.close(inside)
-            made = f"{made}/{part}" if made else part
-        return self._beneath.open(made or ".", flags)
+            path_so_far = f"{path_so_far}/{part}" if path_so_far else part
+        return self._beneath.open(path_so_far or ".", flags)

@@ -67,7 +67,7 @@ class WindowTurn:
     @property
     def head_size(self) -> int:
         """Approximate bytes of the head and its reminders."""
-        beside = sum(MESSAGE_OVERHEAD + len(one.text.encode()) for one in self.reminders)
+        beside = sum(MESSAGE_OVERHEAD + len(reminder.text.encode()) for reminder in self.reminders)
         return event_size(self.head) + beside
 
     @property
@@ -147,33 +147,33 @@ class LaneWindow:
         if through_rev <= self.through_rev:
             return
         self.through_rev = through_rev
-        kept = self._fixed_turn_ids()
-        left: deque[WindowTurn] = deque()
+        fixed = self._fixed_turn_ids()
+        remaining: deque[WindowTurn] = deque()
         for turn in self.turns:
-            is_kept = turn.turn_id in kept
+            is_kept = turn.turn_id in fixed
             last = turn.steps[-1] if turn.steps and is_kept else None
             turn.steps = [
                 step for step in turn.steps if step is last or step.last_rev > through_rev
             ]
             if is_kept or turn.steps or turn.head.rev > through_rev:
-                left.append(turn)
-        self.turns = left
+                remaining.append(turn)
+        self.turns = remaining
 
     def removable_pieces(self) -> Iterator[WindowPiece]:
         """Yield what may roll off at any time: whole old turns, or old steps of a core job."""
         if self.lane != EDGE_LANE:
             yield from self._steps_of(self.turns)
             return
-        kept = self._fixed_turn_ids()
+        fixed = self._fixed_turn_ids()
         for turn in self.turns:
-            if turn.turn_id not in kept:
+            if turn.turn_id not in fixed:
                 yield WindowPiece(turn.last_rev, turn.count, turn.size)
 
     def last_resort_pieces(self) -> Iterator[WindowPiece]:
         """Yield what rolls off only if space runs out: steps of turns that are otherwise retained."""
         if self.lane == EDGE_LANE:
-            kept = self._fixed_turn_ids()
-            yield from self._steps_of([turn for turn in self.turns if turn.turn_id in kept])
+            fixed = self._fixed_turn_ids()
+            yield from self._steps_of([turn for turn in self.turns if turn.turn_id in fixed])
 
     def events(self, through_rev: int) -> Iterator[CommittedEvent]:
         """Yield the events up to `through_rev`, in prompt order."""
@@ -198,17 +198,18 @@ class LaneWindow:
     @property
     def reminder_document_ids(self) -> tuple[str, ...]:
         """Ids of the memory documents that the window's prompts show, oldest first."""
-        return tuple(one.document_id for turn in self.turns for one in turn.reminders)
+        return tuple(reminder.document_id for turn in self.turns for reminder in turn.reminders)
 
-    def contains_text(self, words: str) -> bool:
+    def contains_text(self, text: str) -> bool:
         """Return whether a message or output in the window contains this text."""
-        said = (turn.head.payload for turn in self.turns)
+        heads = (turn.head.payload for turn in self.turns)
         done = (
             event.payload for turn in self.turns for step in turn.steps for event in step.events
         )
         return any(
-            isinstance(one, UserMessageStarted | ModelOutput | Reply) and words.strip() in one.text
-            for one in (*said, *done)
+            isinstance(payload, UserMessageStarted | ModelOutput | Reply)
+            and text.strip() in payload.text
+            for payload in (*heads, *done)
         )
 
     @property
@@ -228,21 +229,21 @@ class LaneWindow:
         They are the newest turn, the newest message, the newest answer, and parked turns.
         """
         newest = self.turns[-1].turn_id if self.turns else ""
-        asked = next(
+        question = next(
             (t for t in reversed(self.turns) if isinstance(t.head.payload, UserMessageStarted)),
             None,
         )
         answered = next((turn for turn in reversed(self.turns) if turn.answered), None)
-        kept = {newest, *(turn.turn_id for turn in (asked, answered) if turn)}
-        return frozenset(kept | self.parked)
+        fixed = {newest, *(turn.turn_id for turn in (question, answered) if turn)}
+        return frozenset(fixed | self.parked)
 
     def _is_fixed(self, turn: WindowTurn) -> bool:
         return self.lane != EDGE_LANE or turn is self.turns[-1]
 
     def _steps_of(self, turns: "deque[WindowTurn] | list[WindowTurn]") -> Iterator[WindowPiece]:
-        kept = self._fixed_turn_ids()
+        fixed = self._fixed_turn_ids()
         for turn in turns:
-            steps = turn.steps[:-1] if turn.turn_id in kept else turn.steps
+            steps = turn.steps[:-1] if turn.turn_id in fixed else turn.steps
             for step in steps:
                 yield WindowPiece(step.last_rev, len(step.events), step.size)
 
@@ -277,21 +278,21 @@ def event_size(event: CommittedEvent) -> int:
         case UserMessageStarted() as said:
             # Each file is a line with its name, kind and path.
             files = sum(MESSAGE_OVERHEAD + len(f.name) + len(f.path) for f in said.attachments)
-            words = len(f"{said.sent}{said.text}{said.reply_to}{said.corrects}".encode()) + files
+            size = len(f"{said.sent}{said.text}{said.reply_to}{said.corrects}".encode()) + files
         case InjectedInstruction(text=text, sent=sent):
-            words = len(f"{sent}{text}".encode())
+            size = len(f"{sent}{text}".encode())
         case Reply(text=text):
-            words = len(text.encode())
+            size = len(text.encode())
         case ReportBegun(brief=text):
-            words = len(text.encode())
+            size = len(text.encode())
         case ModelOutput(text=text, tool_calls=calls, provider_fields=fields):
             inputs = sum(MESSAGE_OVERHEAD + len(call.arguments.encode()) for call in calls)
             beside = len(fields.model_dump_json()) if fields is not None else 0
-            words = len(text.encode()) + inputs + beside
+            size = len(text.encode()) + inputs + beside
         case ToolResultCommitted(masked=True):
-            words = MASKED_RESULT_SIZE
+            size = MASKED_RESULT_SIZE
         case ToolResultCommitted(output=output):
-            words = len(orjson.dumps(output))
+            size = len(orjson.dumps(output))
         case _:
-            words = 0
-    return words + MESSAGE_OVERHEAD
+            size = 0
+    return size + MESSAGE_OVERHEAD

@@ -66,31 +66,31 @@ def search_words(
     entries: Sequence[LogEntry], query: str, limit: int, reader: SearchScope
 ) -> list[LogHit]:
     """Return the events with the most matching words; among equals, the newest first."""
-    words = _words(query)
+    terms = _words(query)
     on_the_wire = words_in_json(query)
-    found: list[tuple[int, int, LogHit]] = []
+    scored: list[tuple[int, int, LogHit]] = []
     for entry in entries:
         lowered = entry.wire.decode().lower()
         # Cheap filter: most events contain none of the words anywhere.
-        if not any(word in lowered for word in on_the_wire):
+        if not any(term in lowered for term in on_the_wire):
             continue
         for hit in _read(entry, reader):
-            said = hit.text.lower()
-            score = sum(1 for word in words if word in said)
+            text = hit.text.lower()
+            score = sum(1 for term in terms if term in text)
             if score:
-                found.append((score, entry.rev, LogHit(hit.event, hit.text, score)))
-    found.sort(key=lambda hit: hit[:2], reverse=True)
-    return [hit for _, _, hit in found[:limit]]
+                scored.append((score, entry.rev, LogHit(hit.event, hit.text, score)))
+    scored.sort(key=lambda hit: hit[:2], reverse=True)
+    return [hit for _, _, hit in scored[:limit]]
 
 
 def search_hash(
     entries: Sequence[LogEntry], prefix: str, limit: int, reader: SearchScope
 ) -> list[LogHit]:
     """Return the events with a hash that begins with `prefix` (at least six characters)."""
-    wanted = prefix.strip().lower()
-    if len(wanted) < MIN_HASH_PREFIX:
+    hash_prefix = prefix.strip().lower()
+    if len(hash_prefix) < MIN_HASH_PREFIX:
         return []
-    named = (entry for entry in entries if entry.hash.startswith(wanted))
+    named = (entry for entry in entries if entry.hash.startswith(hash_prefix))
     return [hit for entry in named for hit in _read(entry, reader)][:limit]
 
 
@@ -105,15 +105,15 @@ def read_in_order(
         newest = (hit for entry in reversed(entries) for hit in _read(entry, reader))
         return list(islice(newest, limit))[::-1], None
     later = (hit for entry in entries if entry.rev > after for hit in _read(entry, reader))
-    found = list(islice(later, limit + 1))
-    return found[:limit], found[limit - 1].event.rev if len(found) > limit else None
+    hits = list(islice(later, limit + 1))
+    return hits[:limit], hits[limit - 1].event.rev if len(hits) > limit else None
 
 
 def excerpt(text: str, query: str) -> str:
     """Return the part of `text` around the first matching word of `query`."""
     lowered = text.lower()
-    places = [place for word in _words(query) if (place := lowered.find(word)) >= 0]
-    start = max(0, min(places, default=0) - EXCERPT_CHARS // 3)
+    positions = [position for word in _words(query) if (position := lowered.find(word)) >= 0]
+    start = max(0, min(positions, default=0) - EXCERPT_CHARS // 3)
     end = start + EXCERPT_CHARS
     return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
 

@@ -110,14 +110,14 @@ def apply_delta(
 
     `hashes` are those of the folded events; only they may be added as references. Raises InvalidDelta.
     """
-    known = tuple(hashes)
+    known_hashes = tuple(hashes)
     if not (delta.summary_update.strip() or delta.add_fact):
         raise InvalidDelta("The delta sums nothing up: summary_update or a fact is needed.")
     changed = ReferenceSummary(
         summary=_new_text(summary.summary, delta),
-        facts=_new_facts(summary.facts, delta, known),
+        facts=_new_facts(summary.facts, delta, known_hashes),
         referenced_sessions=summary.referenced_sessions,
-        referenced_events=_new_references(summary.referenced_events, delta, known),
+        referenced_events=_new_references(summary.referenced_events, delta, known_hashes),
     )
     # Trivial events may leave a summary unchanged. Accept that only if the model repeats the summary
     # explicitly.
@@ -141,13 +141,13 @@ def _new_text(before: str, delta: MemoryDelta) -> str:
 
 
 def _new_facts(
-    before: tuple[Fact, ...], delta: MemoryDelta, known: tuple[str, ...]
+    before: tuple[Fact, ...], delta: MemoryDelta, known_hashes: tuple[str, ...]
 ) -> tuple[Fact, ...]:
     facts = {fact.key: fact for fact in before}
     for gone in delta.remove_fact:
         facts.pop(gone.key, None)
     for fact in delta.add_fact:
-        source = _short(fact.source_event, known) if fact.source_event else ""
+        source = _short(fact.source_event, known_hashes) if fact.source_event else ""
         # A changed fact moves to the end, with the newest ones.
         facts.pop(fact.key, None)
         facts[fact.key] = Fact(key=fact.key, value=fact.value, source_event=source)
@@ -157,21 +157,21 @@ def _new_facts(
 
 
 def _new_references(
-    before: tuple[str, ...], delta: MemoryDelta, known: tuple[str, ...]
+    before: tuple[str, ...], delta: MemoryDelta, known_hashes: tuple[str, ...]
 ) -> tuple[str, ...]:
     removed = {reference[:SHORT_HASH_LENGTH] for reference in delta.remove_references}
-    kept = [reference for reference in before if reference not in removed]
-    added = (_short(reference, known) for reference in delta.add_references)
-    references = tuple(dict.fromkeys([*kept, *added]))
+    remaining = [reference for reference in before if reference not in removed]
+    added = (_short(reference, known_hashes) for reference in delta.add_references)
+    references = tuple(dict.fromkeys([*remaining, *added]))
     if len(references) > MAX_REFERENCES:
         raise InvalidDelta(f"There would be {len(references)} references of {MAX_REFERENCES}.")
     return references
 
 
-def _short(reference: str, known: tuple[str, ...]) -> str:
+def _short(reference: str, known_hashes: tuple[str, ...]) -> str:
     """Return the short hash of the one folded event that a reference matches; raises InvalidDelta."""
-    wanted = reference.strip().lower()
-    fits = {event for event in known if event.startswith(wanted)}
-    if len(wanted) < MIN_HASH_LENGTH or len(fits) != 1:
+    prefix = reference.strip().lower()
+    fits = {event for event in known_hashes if event.startswith(prefix)}
+    if len(prefix) < MIN_HASH_LENGTH or len(fits) != 1:
         raise InvalidDelta(f"{reference[:80]!r} names no event of these: give its hash as shown.")
     return fits.pop()[:SHORT_HASH_LENGTH]

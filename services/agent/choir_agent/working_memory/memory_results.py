@@ -19,26 +19,26 @@ USER = "user"
 
 def render_memory_hits(answer: JsonObject, lane: str) -> JsonObject:
     """Return the results as the model reads them; `answer` is the memory service's response."""
-    found = MemoryHits.model_validate_json(orjson.dumps(answer))
-    told = [_told(hit, lane) for hit in found.hits if _may_read(hit, lane)]
+    hits = MemoryHits.model_validate_json(orjson.dumps(answer))
+    rendered = [_render_hit(hit, lane) for hit in hits.hits if _may_read(hit, lane)]
     result: JsonObject = {
-        "found": [*told],
-        "note": NOTE if told else "Memory holds nothing on this.",
+        "found": [*rendered],
+        "note": NOTE if rendered else "Memory holds nothing on this.",
     }
-    if found.degraded:
-        result["degraded"] = found.degraded
-    if found.cut:
-        result["left_out_for_lack_of_time"] = [*found.cut]
-    if found.more_after is not None:
-        result["more_after"] = found.more_after
-    if found.receipt_id:
-        result["receipt"] = found.receipt_id
+    if hits.degraded:
+        result["degraded"] = hits.degraded
+    if hits.cut:
+        result["left_out_for_lack_of_time"] = [*hits.cut]
+    if hits.more_after is not None:
+        result["more_after"] = hits.more_after
+    if hits.receipt_id:
+        result["receipt"] = hits.receipt_id
     return result
 
 
-def _told(hit: MemoryHit, lane: str) -> JsonObject:
+def _render_hit(hit: MemoryHit, lane: str) -> JsonObject:
     when = hit.happened_at or hit.updated_at
-    told: JsonObject = {
+    fields: JsonObject = {
         "at": when.strftime("%Y-%m-%d %H:%M"),
         "who": hit.speaker,
         "origin": hit.origin,
@@ -51,21 +51,23 @@ def _told(hit: MemoryHit, lane: str) -> JsonObject:
         "key": hit.key,
         "id": hit.document_id,
         "version": None if hit.tier else hit.version,
-        "before": _beside(hit.before, lane),
+        "before": _render_neighbours(hit.before, lane),
         "quote": hit.text,
-        "after": _beside(hit.after, lane),
+        "after": _render_neighbours(hit.after, lane),
         "times": hit.times if hit.times > 1 else None,
         "cut_short": hit.truncated or None,
         "metadata": hit.metadata or None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-def _beside(stood: tuple[Neighbour, ...], lane: str) -> JsonValue:
+def _render_neighbours(stood: tuple[Neighbour, ...], lane: str) -> JsonValue:
     return [
-        f"{one.speaker or one.origin}: {one.text}" for one in stood if _may_read(one, lane)
+        f"{neighbour.speaker or neighbour.origin}: {neighbour.text}"
+        for neighbour in stood
+        if _may_read(neighbour, lane)
     ] or None
 
 
-def _may_read(told: MemoryHit | Neighbour, lane: str) -> bool:
-    return lane == EDGE_LANE or told.origin != USER
+def _may_read(hit: MemoryHit | Neighbour, lane: str) -> bool:
+    return lane == EDGE_LANE or hit.origin != USER

@@ -91,10 +91,10 @@ def _inherit(events: tuple[Event, ...], continues: str) -> CarriedConversation:
         else:
             past.append(_PastEvent(committed, event.session_id, event.rev))
     window = memory.window(EDGE_LANE)
-    shown = [one for one in past if window is not None and _is_shown(one.event, window)]
+    shown = [entry for entry in past if window is not None and _is_shown(entry.event, window)]
     carried = list(_copies(shown))
-    if window is not None and (said := _abandoned(past, window)) is not None:
-        carried.append(said)
+    if window is not None and (abandonment := _abandoned(past, window)) is not None:
+        carried.append(abandonment)
     return CarriedConversation(_seed(state, continues), tuple(carried))
 
 
@@ -115,17 +115,17 @@ def _is_shown(event: CommittedEvent, window: LaneWindow) -> bool:
 
 
 def _copies(shown: list[_PastEvent]) -> Iterator[CarriedEvent]:
-    revs = [one.event.rev for one in shown]
-    for one in shown:
-        payload: EventPayload = one.event.payload
+    revs = [entry.event.rev for entry in shown]
+    for entry in shown:
+        payload: EventPayload = entry.event.payload
         if isinstance(payload, ModelOutput) and payload.read_rev:
             # Translate `read_rev` to the revisions of the copies in the new log.
             read = bisect_right(revs, payload.read_rev)
             payload = payload.model_copy(update={"read_rev": FIRST_COPY + read - 1 if read else 0})
         yield CarriedEvent(
-            session_id=one.session_id,
-            rev=one.rev,
-            at=one.event.at,
+            session_id=entry.session_id,
+            rev=entry.rev,
+            at=entry.event.at,
             event_type=payload.type,
             payload=render_payload(payload),
         )
@@ -134,20 +134,21 @@ def _copies(shown: list[_PastEvent]) -> Iterator[CarriedEvent]:
 def _abandoned(past: list[_PastEvent], window: LaneWindow) -> CarriedEvent | None:
     """Return the reply that the user got instead of an answer when control abandoned the session."""
     turn = window.turns[-1] if window.turns else None
-    said = next(
-        (one for one in reversed(past) if isinstance(one.event.payload, SessionAbandoned)), None
+    last = next(
+        (entry for entry in reversed(past) if isinstance(entry.event.payload, SessionAbandoned)),
+        None,
     )
-    if turn is None or said is None or not isinstance(turn.head.payload, UserMessageStarted):
+    if turn is None or last is None or not isinstance(turn.head.payload, UserMessageStarted):
         return None
-    words = said.event.payload
+    abandoned = last.event.payload
     replied = any(isinstance(e.payload, Reply) for step in turn.steps for e in step.events)
-    if replied or turn.answered or not isinstance(words, SessionAbandoned):
+    if replied or turn.answered or not isinstance(abandoned, SessionAbandoned):
         return None
-    reply = Reply(turn_id=turn.turn_id, dm=words.dm, text=words.text, kind="error")
+    reply = Reply(turn_id=turn.turn_id, dm=abandoned.dm, text=abandoned.text, kind="error")
     return CarriedEvent(
-        session_id=said.session_id,
-        rev=said.rev,
-        at=said.event.at,
+        session_id=last.session_id,
+        rev=last.rev,
+        at=last.event.at,
         event_type=reply.type,
         payload=render_payload(reply),
     )

@@ -38,11 +38,11 @@ class StoredLogClient:
         self, call_id: str, arguments: JsonObject, before_rev: int
     ) -> tuple[LogEntry, ...] | None:
         """Return candidate events before `before_rev`, oldest first; None if control is unavailable."""
-        asked = _question(arguments, before_rev)
-        if before_rev <= 1 or asked is None:
+        question = _question(arguments, before_rev)
+        if before_rev <= 1 or question is None:
             return ()
         request = HostToolRequest(
-            tool_name=HOST_TOOL, call_id=call_id, input=asked.model_dump(mode="json")
+            tool_name=HOST_TOOL, call_id=call_id, input=question.model_dump(mode="json")
         )
         try:
             async with asyncio.timeout(TIMEOUT_S):
@@ -50,13 +50,13 @@ class StoredLogClient:
             if answer.status != "success":
                 log.warning("the stored log was not searched", reason=answer.output.get("message"))
                 return None
-            found = LogMatches.model_validate_json(orjson.dumps(answer.output))
+            matches = LogMatches.model_validate_json(orjson.dumps(answer.output))
         except (Fenced, Unauthorized):
             raise
         except (ChoirError, TimeoutError, ValidationError) as error:
             log.warning("the stored log was not searched", reason=str(error)[:200])
             return None
-        events = sorted(found.events, key=lambda event: event.rev)
+        events = sorted(matches.events, key=lambda event: event.rev)
         return tuple(LogEntry(e.rev, e.hash, e.model_dump_json().encode()) for e in events)
 
 

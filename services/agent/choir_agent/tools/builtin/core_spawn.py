@@ -110,8 +110,8 @@ class CoreSpawnTool:
         name = str(arguments["job_name"])
         output: JsonObject = {"job_name": name, "job_id": job_id, "status": "started"}
         # An open job, or one that has ended since: its report is due only after this turn.
-        known = {job.turn_id for job in state.jobs} | {due.subject for due in state.due}
-        if job_id in known:
+        earlier_ids = {job.turn_id for job in state.jobs} | {due.subject for due in state.due}
+        if job_id in earlier_ids:
             return ToolOutput(output, f"{name} was started before")
         budgets = context.settings.budgets if context.settings else Budgets()
         self._check(state, budgets, name)
@@ -148,11 +148,11 @@ class CoreSpawnTool:
             message = f"context_bundle is larger than {MAX_BUNDLE_BYTES} bytes: name files instead."
             raise ToolFailed("too_large", message)
         schema = arguments.get("output_schema")
-        wanted = schema if isinstance(schema, dict) and schema else None
-        fault = None if wanted is None else find_schema_fault(wanted)
+        output_schema = schema if isinstance(schema, dict) and schema else None
+        fault = None if output_schema is None else find_schema_fault(output_schema)
         if fault is not None:
             raise ToolFailed("bad_schema", f"output_schema is no JSON Schema: {fault}")
-        if wanted is not None and len(orjson.dumps(wanted)) > MAX_BUNDLE_BYTES:
+        if output_schema is not None and len(orjson.dumps(output_schema)) > MAX_BUNDLE_BYTES:
             raise ToolFailed("too_large", f"output_schema is larger than {MAX_BUNDLE_BYTES} bytes.")
         return CoreStarted(
             job_id=job_id,
@@ -162,23 +162,27 @@ class CoreSpawnTool:
             task_spec=str(arguments["task_spec"]),
             context_bundle=bundle,
             tool_constraints=self._constraints(arguments),
-            output_schema=wanted,
+            output_schema=output_schema,
             verbosity=_verbosity(arguments),
             begun=self._time(context.settings),
         )
 
     def _constraints(self, arguments: JsonObject) -> ToolConstraints:
-        given = ToolConstraints.model_validate(
+        constraints = ToolConstraints.model_validate(
             arguments.get("tool_constraints") or {}, strict=False
         )
         usable = self._tools_of_jobs
-        unknown = [name for name in given.allowed_tools if name.replace(".", "_") not in usable]
+        unknown = [
+            name for name in constraints.allowed_tools if name.replace(".", "_") not in usable
+        ]
         if unknown:
             message = f"A core job has no tool {', '.join(map(repr, unknown))}."
             raise ToolFailed("unknown_tool", message, {"available_tools": [*sorted(usable)]})
         # Stored with canonical names: policy compares with those.
-        named = tuple(sorted({usable[name.replace(".", "_")] for name in given.allowed_tools}))
-        return given.model_copy(update={"allowed_tools": named})
+        named = tuple(
+            sorted({usable[name.replace(".", "_")] for name in constraints.allowed_tools})
+        )
+        return constraints.model_copy(update={"allowed_tools": named})
 
 
 def _verbosity(arguments: JsonObject) -> Verbosity:

@@ -126,12 +126,12 @@ def _choose(arguments: JsonObject) -> str:
         "lines": "start_line" in arguments or "end_line" in arguments,
         "chunk": "offset" in arguments or "length" in arguments,
     }
-    asked = [kind for kind, is_asked in kinds.items() if is_asked]
-    if len(asked) > 1:
+    requested = [kind for kind, is_asked in kinds.items() if is_asked]
+    if len(requested) > 1:
         raise ToolFailed(
             "bad_input", "Give only one of head, tail, start_line/end_line, offset/length."
         )
-    return asked[0] if asked else "whole"
+    return requested[0] if requested else "whole"
 
 
 def _range(arguments: JsonObject, total: int) -> _LineRange:

@@ -107,8 +107,8 @@ class FsSearchTool:
             if "\x00" in str(text):
                 raise ToolFailed("bad_input", "A pattern cannot hold a NUL character.")
         # Opening never blocks: the workspace opens files with O_NONBLOCK.
-        with self._opened(context.path or ".") as place:
-            output = await self._search(place, context.call_id, arguments)
+        with self._opened(context.path or ".") as target:
+            output = await self._search(target, context.call_id, arguments)
             return ToolOutput(output, str(output["summary"]))
 
     @contextmanager
@@ -121,20 +121,20 @@ class FsSearchTool:
             os.close(descriptor)
 
     async def _search(
-        self, place: _SearchTarget, call_id: str, arguments: JsonObject
+        self, target: _SearchTarget, call_id: str, arguments: JsonObject
     ) -> JsonObject:
         files_only = bool(arguments.get("files_only"))
         limit = arguments.get("max_results", DEFAULT_RESULTS)
         matches = MatchCollector(
             int(limit) if isinstance(limit, int | float) else DEFAULT_RESULTS,
             files_only=files_only,
-            only_path=None if place.is_directory else place.path,
+            only_path=None if target.is_directory else target.path,
         )
         errors = OutputCapture(MAX_ERROR_BYTES)
         began = asyncio.get_running_loop().time()
         try:
             exit_code = await self._children.run(
-                self._program(place, call_id, arguments), matches, errors
+                self._program(target, call_id, arguments), matches, errors
             )
         except OSError as error:
             raise ToolFailed("cannot_start", f"ripgrep cannot be started: {error}.") from error
@@ -144,7 +144,7 @@ class FsSearchTool:
         if exit_code not in (0, None, NO_MATCH) and not matches.files and not nothing_fits:
             kind = "bad_pattern" if "regex" in complaint or "glob" in complaint else "search_failed"
             raise ToolFailed(kind, complaint or f"ripgrep ended with exit code {exit_code}.")
-        output = _rendered(matches, place, files_only)
+        output = _render_matches(matches, target, files_only)
         if exit_code is None:
             output["truncated"] = True
             why = "the time was up" if timed_out else "max_results was reached"
@@ -155,21 +155,21 @@ class FsSearchTool:
             output["note"] = f"not everything could be read: {complaint}"
         return output
 
-    def _program(self, place: _SearchTarget, call_id: str, arguments: JsonObject) -> Program:
+    def _program(self, target: _SearchTarget, call_id: str, arguments: JsonObject) -> Program:
         argv = [str(self._ripgrep), *ALWAYS, *_options(arguments)]
-        if place.path == ".":
+        if target.path == ".":
             # The staging area is not covered by the workspace's lock.
             argv.append(f"--glob=!/{staging.STAGING}")
         argv.append(f"--regexp={arguments['pattern']}")
         # The program itself must be readable, or it could not be executed.
         readable = (str(self._ripgrep),)
-        if not place.is_directory:
-            stdin = place.descriptor
+        if not target.is_directory:
+            stdin = target.descriptor
             return Program(call_id, [*argv, "-"], SEARCH_TIMEOUT_S, stdin=stdin, readable=readable)
         # The opened directory, even if its path now refers to another one.
-        here = f"/proc/self/fd/{place.descriptor}"
+        here = f"/proc/self/fd/{target.descriptor}"
         if sys.platform != "linux":
-            here = str(self._workspace.root / place.path)
+            here = str(self._workspace.root / target.path)
         return Program(call_id, argv, SEARCH_TIMEOUT_S, cwd=here, readable=(".", *readable))
 
 
@@ -193,15 +193,15 @@ def _options(arguments: JsonObject) -> Iterator[str]:
         yield f"--context={int(context)}"
 
 
-def _rendered(matches: MatchCollector, place: _SearchTarget, files_only: bool) -> JsonObject:
-    above = "" if place.path == "." or not place.is_directory else f"{place.path}/"
-    found = [hits for hits in matches.files if hits.matches]
+def _render_matches(matches: MatchCollector, target: _SearchTarget, files_only: bool) -> JsonObject:
+    above = "" if target.path == "." or not target.is_directory else f"{target.path}/"
+    files = [hits for hits in matches.files if hits.matches]
     if files_only:
         return {
-            "summary": f"{len(found)} files match",
-            "files": [f"{above}{hits.path}" for hits in found],
+            "summary": f"{len(files)} files match",
+            "files": [f"{above}{hits.path}" for hits in files],
         }
     return {
-        "summary": f"{matches.count} matches in {len(found)} files",
-        "files": [{"path": f"{above}{hits.path}", "lines": [*hits.lines]} for hits in found],
+        "summary": f"{matches.count} matches in {len(files)} files",
+        "files": [{"path": f"{above}{hits.path}", "lines": [*hits.lines]} for hits in files],
     }

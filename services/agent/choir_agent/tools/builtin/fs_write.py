@@ -122,12 +122,12 @@ def _check_hash(path: str, present: bytes | None, arguments: JsonObject) -> None
 
 
 def _edited(
-    path: str, mode: str, present: bytes | None, given: bytes, arguments: JsonObject
+    path: str, mode: str, present: bytes | None, content: bytes, arguments: JsonObject
 ) -> bytes:
     start, end = _line(arguments, "start_line"), _line(arguments, "end_line")
     match mode:
         case "append":
-            return (present or b"") + given
+            return (present or b"") + content
         case "replace":
             if start is None or end is None or end < start:
                 raise ToolFailed(
@@ -136,7 +136,7 @@ def _edited(
             lines = split_lines(_existing(path, present))
             _check_range(lines, start, end)
             _check_lines(lines[start - 1 : end], arguments)
-            return b"".join([*lines[: start - 1], given, *lines[end:]])
+            return b"".join([*lines[: start - 1], content, *lines[end:]])
         case "insert":
             if start is None:
                 raise ToolFailed("bad_input", "insert needs start_line.")
@@ -146,8 +146,8 @@ def _edited(
             # Otherwise the inserted text would be appended to a last line without a line break.
             if before and not before.endswith(b"\n"):
                 before += b"\n"
-            return before + given + b"".join(lines[start - 1 :])
-    return given
+            return before + content + b"".join(lines[start - 1 :])
+    return content
 
 
 def _existing(path: str, present: bytes | None) -> bytes:

@@ -116,21 +116,23 @@ class MemoryQueryTool:
             if strange:
                 raise ToolFailed("bad_input", f"store working does not take {', '.join(strange)}.")
             if not _query_of(arguments):
-                return _found(await asyncio.to_thread(self._read_working, context, arguments))
-            return _found(await self._search_working(context, arguments))
-        asked = arguments if _query_of(arguments) else _reading(arguments)
-        answer = await run_host_tool(self._control, context, MANIFEST, asked)
-        return _found(render_memory_hits(answer, context.lane))
+                return _count_output(
+                    await asyncio.to_thread(self._read_working, context, arguments)
+                )
+            return _count_output(await self._search_working(context, arguments))
+        query = arguments if _query_of(arguments) else _reading(arguments)
+        answer = await run_host_tool(self._control, context, MANIFEST, query)
+        return _count_output(render_memory_hits(answer, context.lane))
 
     def _read_working(self, context: CallContext, arguments: JsonObject) -> JsonObject:
         """Read this session in order; only the events in memory."""
-        kept = tuple(self._log.entries)
-        first_rev = kept[0].rev if kept else self._log.head.rev + 1
+        recent = tuple(self._log.entries)
+        first_rev = recent[0].rev if recent else self._log.head.rev + 1
         reader = SearchScope(context.lane, context.call_id)
-        found, more_after = read_in_order(
-            kept, _whole(arguments, "after"), _limit_of(arguments), reader
+        hits, more_after = read_in_order(
+            recent, _parse_int(arguments, "after"), _limit_of(arguments), reader
         )
-        result: JsonObject = {"hits": _told(found, ""), "covers_from_rev": first_rev}
+        result: JsonObject = {"hits": _render_hits(hits, ""), "covers_from_rev": first_rev}
         if more_after is not None:
             result["more_after"] = more_after
         if first_rev > 1:
@@ -141,10 +143,10 @@ class MemoryQueryTool:
         if "after" in arguments:
             raise ToolFailed("bad_input", "`after` goes on reading in order: leave the query out.")
         # A copy: the log grows while the thread reads it.
-        kept = tuple(self._log.entries)
-        first_rev = kept[0].rev if kept else self._log.head.rev + 1
+        recent = tuple(self._log.entries)
+        first_rev = recent[0].rev if recent else self._log.head.rev + 1
         older = await self._stored.search(context.call_id, arguments, first_rev)
-        entries = (*(older or ()), *kept)
+        entries = (*(older or ()), *recent)
         # Parsing and searching thousands of events takes time: keep it off the event loop.
         hits = await asyncio.to_thread(_search, entries, context, arguments)
         if older is not None:
@@ -159,10 +161,10 @@ def _search(
     query = _query_of(arguments)
     search = search_hash if arguments.get("mode") == "hash" else search_words
     reader = SearchScope(context.lane, context.call_id)
-    return _told(search(entries, query, _limit_of(arguments), reader), query)
+    return _render_hits(search(entries, query, _limit_of(arguments), reader), query)
 
 
-def _told(found: Sequence[LogHit], query: str) -> list[JsonValue]:
+def _render_hits(hits: Sequence[LogHit], query: str) -> list[JsonValue]:
     return [
         {
             "rev": hit.event.rev,
@@ -172,13 +174,13 @@ def _told(found: Sequence[LogHit], query: str) -> list[JsonValue]:
             "at": hit.event.at,
             "text": excerpt(hit.text, query),
         }
-        for hit in found
+        for hit in hits
     ]
 
 
-def _found(output: JsonObject) -> ToolOutput:
-    found = output.get("hits", output.get("found"))
-    return ToolOutput(output, f"{len(found) if isinstance(found, list) else 0} hits")
+def _count_output(output: JsonObject) -> ToolOutput:
+    hits = output.get("hits", output.get("found"))
+    return ToolOutput(output, f"{len(hits) if isinstance(hits, list) else 0} hits")
 
 
 def _query_of(arguments: JsonObject) -> str:
@@ -197,9 +199,9 @@ def _reading(arguments: JsonObject) -> JsonObject:
 
 
 def _limit_of(arguments: JsonObject) -> int:
-    return _whole(arguments, "limit") or DEFAULT_LIMIT
+    return _parse_int(arguments, "limit") or DEFAULT_LIMIT
 
 
-def _whole(arguments: JsonObject, name: str) -> int | None:
-    given = arguments.get(name)
-    return int(given) if isinstance(given, int | float) else None
+def _parse_int(arguments: JsonObject, name: str) -> int | None:
+    value = arguments.get(name)
+    return int(value) if isinstance(value, int | float) else None

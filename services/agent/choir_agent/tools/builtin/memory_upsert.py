@@ -57,8 +57,8 @@ class MemoryUpsertTool:
         work = self._session.state.find_work(context.turn_id)
         # Not an argument of the model: a web page may have persuaded it to write.
         outside = work is not None and work.read_outside
-        given: JsonObject = {**arguments, "outside": True} if outside else arguments
-        output = await run_host_tool(self._control, context, MANIFEST, given)
+        input_: JsonObject = {**arguments, "outside": True} if outside else arguments
+        output = await run_host_tool(self._control, context, MANIFEST, input_)
         document, key = output.get("document_id"), output.get("key")
         write = MemoryWriteCommitted(
             turn_id=context.turn_id,

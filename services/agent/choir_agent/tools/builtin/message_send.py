@@ -84,17 +84,19 @@ class MessageSendTool:
         """Send the message; raises ToolFailed for a file that cannot be sent."""
         text = str(arguments.get("text") or "")
         limits = context.settings.limits if context.settings else FileLimits()
-        given = arguments.get("files")
-        asked = (
-            [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
+        entries = arguments.get("files")
+        items = (
+            [item for item in entries if isinstance(item, dict)]
+            if isinstance(entries, list)
+            else []
         )
-        if not text.strip() and not asked:
+        if not text.strip() and not items:
             raise ToolFailed("bad_input", "A message needs text or a file.")
-        output: JsonObject = {"summary": f"sent with {len(asked)} files", "files": len(asked)}
+        output: JsonObject = {"summary": f"sent with {len(items)} files", "files": len(items)}
         if context.call_id in self._sent:
             # A crash interrupted the call after it had sent the message.
             return ToolOutput(output, str(output["summary"]))
-        files = tuple(self._file(item, limits.sent_mb) for item in asked)
+        files = tuple(self._file(item, limits.sent_mb) for item in items)
         reply = Reply(
             # No turn: this message neither ends the turn nor replaces its reply.
             turn_id=None,

@@ -98,7 +98,9 @@ async def _do(pages: NotionPages, operation: str, arguments: JsonObject) -> Json
     properties = given if isinstance(given, dict) else {}
     match operation:
         case "query":
-            narrowing = {key: held for key, held in arguments.items() if key in ("filter", "sorts")}
+            narrowing = {
+                key: value for key, value in arguments.items() if key in ("filter", "sorts")
+            }
             return await pages.query(page, narrowing, limit, cursor)
         case "read":
             return await pages.read(page)
@@ -111,7 +113,7 @@ async def _do(pages: NotionPages, operation: str, arguments: JsonObject) -> Json
 
 def _id(text: str) -> str:
     """Return the id in a text, which may be a page's URL; only an id gets into a request path."""
-    found = [match.group() for match in _ID.finditer(text.partition("?")[0])]
-    if not found:
+    ids = [match.group() for match in _ID.finditer(text.partition("?")[0])]
+    if not ids:
         raise ToolFailed("bad_input", "An id has 32 hexadecimal digits.")
-    return found[-1]
+    return ids[-1]

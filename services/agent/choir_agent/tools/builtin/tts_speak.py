@@ -191,29 +191,32 @@ async def _failed(service: ApiService, response: httpx2.Response) -> ToolFailed:
         body += chunk
         if len(body) > MAX_ERROR_BYTES:
             break
-    code, said = _said(bytes(body))
+    code, message = _parse_error(bytes(body))
     status = response.status_code
     # ElevenLabs reports an exhausted quota with 401, like a wrong key.
     if any(word in code for word in QUOTA_CODES):
         return ToolFailed(
-            "quota_exceeded", f"The ElevenLabs quota is used up: {redacted_excerpt(said, service)}"
+            "quota_exceeded",
+            f"The ElevenLabs quota is used up: {redacted_excerpt(message, service)}",
         )
     if status in (400, 404) and "voice" in code:
         return ToolFailed(
-            "not_found", f"ElevenLabs does not know the voice: {redacted_excerpt(said, service)}"
+            "not_found", f"ElevenLabs does not know the voice: {redacted_excerpt(message, service)}"
         )
     if status == 422:
-        return ToolFailed("bad_input", f"ElevenLabs refused it: {redacted_excerpt(said, service)}")
-    return error_of_response(service, ApiResponse(status, response.headers, b""), said)
+        return ToolFailed(
+            "bad_input", f"ElevenLabs refused it: {redacted_excerpt(message, service)}"
+        )
+    return error_of_response(service, ApiResponse(status, response.headers, b""), message)
 
 
-def _said(body: bytes) -> tuple[str, str]:
+def _parse_error(body: bytes) -> tuple[str, str]:
     """Return an error's code and message, from any of ElevenLabs's error formats."""
     try:
-        told = orjson.loads(body)
+        answer = orjson.loads(body)
     except orjson.JSONDecodeError:
         return "", ""
-    detail: JsonValue = told.get("detail") if isinstance(told, dict) else None
+    detail: JsonValue = answer.get("detail") if isinstance(answer, dict) else None
     match detail:
         case str():
             return "", detail

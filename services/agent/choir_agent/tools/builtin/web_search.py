@@ -81,7 +81,7 @@ class WebSearchTool:
         answer = await self._web.call(service, call, self._timeout_s)
         if answer.status != 200:
             raise _failed(service, answer)
-        output = _rendered(answer.json(service), str(arguments["query"]))
+        output = _render_results(answer.json(service), str(arguments["query"]))
         return ToolOutput(output, str(output["summary"]))
 
 
@@ -121,23 +121,23 @@ def _failed(service: ApiService, answer: ApiResponse) -> ToolFailed:
         error = answer.json(service).get("error")
     except ToolFailed:
         error = None
-    told = error if isinstance(error, dict) else {}
-    said = _plain(told.get("detail"))
+    details = error if isinstance(error, dict) else {}
+    message = _plain_text(details.get("detail"))
     # Brave reports both an unknown key and an invalid parameter with 422.
-    if answer.status == UNPROCESSABLE and "TOKEN" not in str(told.get("code")):
+    if answer.status == UNPROCESSABLE and "TOKEN" not in str(details.get("code")):
         return ToolFailed(
-            "bad_input", f"Brave Search refused the query: {redacted_excerpt(said, service)}"
+            "bad_input", f"Brave Search refused the query: {redacted_excerpt(message, service)}"
         )
     status = 401 if answer.status == UNPROCESSABLE else answer.status
-    return error_of_response(service, ApiResponse(status, answer.headers, b""), said)
+    return error_of_response(service, ApiResponse(status, answer.headers, b""), message)
 
 
-def _rendered(answer: JsonObject, query: str) -> JsonObject:
+def _render_results(answer: JsonObject, query: str) -> JsonObject:
     web, about = answer.get("web"), answer.get("query")
     listed = web.get("results") if isinstance(web, dict) else None
     items = listed if isinstance(listed, list) else []
-    found = [_result(item) for item in items if isinstance(item, dict)]
-    results: list[JsonValue] = [item for item in found if item.get("url")]
+    rendered = [_result(item) for item in items if isinstance(item, dict)]
+    results: list[JsonValue] = [item for item in rendered if item.get("url")]
     output: JsonObject = {"summary": f"{len(results)} results for {query!r}", "results": results}
     if isinstance(about, dict):
         output["more"] = about.get("more_results_available") is True
@@ -149,14 +149,16 @@ def _rendered(answer: JsonObject, query: str) -> JsonObject:
 
 def _result(item: JsonObject) -> JsonObject:
     result: JsonObject = {
-        name: text for name in ("title", "url", "description") if (text := _plain(item.get(name)))
+        name: text
+        for name in ("title", "url", "description")
+        if (text := _plain_text(item.get(name)))
     }
-    age = _plain(item.get("page_age") or item.get("age"))
+    age = _plain_text(item.get("page_age") or item.get("age"))
     if age:
         result["age"] = age
     return result
 
 
-def _plain(value: JsonValue) -> str:
+def _plain_text(value: JsonValue) -> str:
     """Return a text without HTML: Brave marks matching words with tags and escapes the rest."""
     return html.unescape(_TAG.sub("", value)).strip() if isinstance(value, str) else ""

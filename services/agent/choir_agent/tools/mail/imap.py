@@ -88,7 +88,7 @@ class Mailbox:
         status = box.folder.status(self._folder, ["MESSAGES", "UNSEEN", "UIDNEXT", "UIDVALIDITY"])
         uids = _matching(box, query)
         newest = uids[-limit:]
-        found = (
+        messages = (
             box.fetch(
                 uid_list=[str(uid) for uid in newest], mark_seen=False, headers_only=True, bulk=50
             )
@@ -102,24 +102,24 @@ class Mailbox:
             "messages_in_folder": status["MESSAGES"],
             "unread_in_folder": status["UNSEEN"],
             "count": len(uids),
-            "messages": [message_summary(message) for message in reversed(list(found))],
+            "messages": [message_summary(message) for message in reversed(list(messages))],
         }
 
     def _fetch(self, box: BaseMailBox, workspace: Workspace, extract: MessageRequest) -> JsonObject:
         # Read the size first: fetching a huge message would fill the memory.
-        head = _one(box, extract.uid, headers_only=True)
+        head = _fetch_message(box, extract.uid, headers_only=True)
         if head.size_rfc822 > MAX_MESSAGE_BYTES:
             raise ToolFailed(
                 "too_large",
                 f"The message has {head.size_rfc822} bytes; more than {MAX_MESSAGE_BYTES} are not fetched.",
                 message_summary(head),
             )
-        message = _one(box, extract.uid, headers_only=False)
-        told = message_details(message, workspace, extract)
+        message = _fetch_message(box, extract.uid, headers_only=False)
+        details = message_details(message, workspace, extract)
         if extract.mark_read:
             box.flag(str(extract.uid), "\\Seen", True)
-            told["read"] = True
-        return {"folder": self._folder, **told}
+            details["read"] = True
+        return {"folder": self._folder, **details}
 
 
 class _SocketCloser:
@@ -229,11 +229,11 @@ def _criteria(query: MailQuery) -> AND | str:
     )
 
 
-def _one(box: BaseMailBox, uid: int, *, headers_only: bool) -> MailMessage:
-    found = list(box.fetch(uid_list=str(uid), mark_seen=False, headers_only=headers_only))
-    if not found:
+def _fetch_message(box: BaseMailBox, uid: int, *, headers_only: bool) -> MailMessage:
+    messages = list(box.fetch(uid_list=str(uid), mark_seen=False, headers_only=headers_only))
+    if not messages:
         raise ToolFailed("not_found", f"There is no message {uid} in this folder; list it again.")
-    return found[0]
+    return messages[0]
 
 
 @contextlib.contextmanager
@@ -264,19 +264,19 @@ def _explained(server: MailServer, folder: str) -> Iterator[None]:
         why = error.strerror or str(error)
         raise ToolFailed("unreachable", f"{name}: {one_line(why, MAX_ERROR_CHARS)}.") from error
     except (imaplib.IMAP4.error, ImapToolsError) as error:
-        raise _said(error, name) from error
+        raise _error_from_server(error, name) from error
 
 
-def _said(error: Exception, name: str) -> ToolFailed:
+def _error_from_server(error: Exception, name: str) -> ToolFailed:
     """Return the error for a server's response; imaplib has one exception for nearly everything."""
-    words = one_line(str(error), MAX_ERROR_CHARS)
-    if "TLS not supported" in words or "STARTTLS" in words:
+    text = one_line(str(error), MAX_ERROR_CHARS)
+    if "TLS not supported" in text or "STARTTLS" in text:
         return ToolFailed("tls_failed", f"{name} offers no STARTTLS: others could read along.")
-    if "AUTHENTICATIONFAILED" in words:
+    if "AUTHENTICATIONFAILED" in text:
         return _login_refused(name)
     if isinstance(error, imaplib.IMAP4.abort):
-        return ToolFailed("unreachable", f"{name} broke off: {words!r}.")
-    return ToolFailed("mail_server", f"{name} said: {words!r}.")
+        return ToolFailed("unreachable", f"{name} broke off: {text!r}.")
+    return ToolFailed("mail_server", f"{name} said: {text!r}.")
 
 
 def _login_refused(name: str) -> ToolFailed:

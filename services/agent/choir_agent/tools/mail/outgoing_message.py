@@ -86,8 +86,8 @@ def _write(message: EmailMessage, arguments: JsonObject) -> None:
 
 
 def _strings(arguments: JsonObject, name: str) -> list[str]:
-    given = arguments.get(name, [])
-    return [str(text) for text in given] if isinstance(given, list) else []
+    value = arguments.get(name, [])
+    return [str(text) for text in value] if isinstance(value, list) else []
 
 
 def _header(name: str, value: str) -> str:
@@ -120,12 +120,12 @@ def _address(text: str) -> Address:
 
 
 def _attach(message: EmailMessage, workspace: Workspace, paths: list[str]) -> None:
-    left = MAX_ATTACHED_BYTES
+    room = MAX_ATTACHED_BYTES
     for path in paths:
         with os.fdopen(workspace.open_file(workspace.canonical(path)), "rb") as file:
-            content = file.read(left + 1)
-        left -= len(content)
-        if left < 0:
+            content = file.read(room + 1)
+        room -= len(content)
+        if room < 0:
             raise ToolFailed(
                 "too_large",
                 f"The attachments have more than {MAX_ATTACHED_BYTES // 1_000_000} MB in all; "

@@ -103,7 +103,7 @@ def message_details(
     text, form = _text(message)
     part = text[extract.offset : extract.offset + MAX_TEXT]
     end = extract.offset + len(part)
-    told: JsonObject = {
+    details: JsonObject = {
         **message_summary(message),
         "cc": _addresses(message.cc),
         "reply_to": _addresses(message.reply_to),
@@ -114,9 +114,9 @@ def message_details(
         "attachments": _attachments(message, workspace, extract),
     }
     if end < len(text):
-        told["next_offset"] = end
-        told["text_characters"] = len(text)
-    return told
+        details["next_offset"] = end
+        details["text_characters"] = len(text)
+    return details
 
 
 def _text(message: MailMessage) -> tuple[str, str]:
@@ -137,7 +137,7 @@ def _addresses(addresses: tuple[str, ...]) -> list[JsonValue]:
 def _attachments(
     message: MailMessage, workspace: Workspace, extract: MessageRequest
 ) -> list[JsonValue]:
-    told: list[JsonValue] = []
+    entries: list[JsonValue] = []
     room = MAX_SAVED_BYTES
     for number, attachment in enumerate(message.attachments[:MAX_ATTACHMENTS], start=1):
         content = attachment.payload
@@ -152,8 +152,8 @@ def _attachments(
             entry["path"] = save_attachment(workspace, prefix, _called(attachment), content)
         elif extract.save_attachments:
             entry["not_saved"] = f"more than {MAX_SAVED_BYTES // 1_000_000} MB in all"
-        told.append(entry)
-    return told
+        entries.append(entry)
+    return entries
 
 
 def _called(attachment: MailAttachment) -> str:

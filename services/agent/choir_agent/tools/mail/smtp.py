@@ -130,7 +130,7 @@ def _explained(server: MailServer) -> Iterator[None]:
     except aiosmtplib.SMTPAuthenticationError as error:
         raise _login_refused(error.code, name) from error
     except aiosmtplib.SMTPResponseException as error:
-        raise _said(error.code, error.message, name) from error
+        raise _error_from_reply(error.code, error.message, name) from error
     except ssl.SSLError as error:
         raise ToolFailed(
             "tls_failed", f"No secure connection to {name}: {_reason(error)}. Nothing was sent."
@@ -156,11 +156,11 @@ def _unreached(error: Exception, name: str) -> ToolFailed:
     return ToolFailed("unreachable", f"{name}: {_reason(cause)}. Nothing was sent.")
 
 
-def _said(code: int, words: str, name: str) -> ToolFailed:
-    quote = f"{name} said: {code} {one_line(words, MAX_ERROR_CHARS)!r}. Nothing was sent."
+def _error_from_reply(code: int, text: str, name: str) -> ToolFailed:
+    quote = f"{name} said: {code} {one_line(text, MAX_ERROR_CHARS)!r}. Nothing was sent."
     if code in _NO_LOGIN:
         return _login_refused(code, name)
-    if _TOO_LARGE in words:
+    if _TOO_LARGE in text:
         return ToolFailed("too_large", f"The mail is too large. {quote}")
     if code in _FULL:
         return ToolFailed("mailbox_full", f"A mailbox is full. {quote}")
@@ -178,8 +178,8 @@ def _login_refused(code: int, name: str) -> ToolFailed:
     )
 
 
-def _refused(code: int, words: str, recipient: str) -> ToolFailed:
-    quote = f"{code} {one_line(words, MAX_ERROR_CHARS)!r}. The mail was sent to nobody."
+def _refused(code: int, text: str, recipient: str) -> ToolFailed:
+    quote = f"{code} {one_line(text, MAX_ERROR_CHARS)!r}. The mail was sent to nobody."
     if code in _FULL:
         return ToolFailed("mailbox_full", f"The mailbox of {recipient} is full: {quote}")
     if code in _LATER:

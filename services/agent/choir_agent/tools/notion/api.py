@@ -42,15 +42,15 @@ class NotionClient:
 
     def _failed(self, answer: ApiResponse) -> ToolFailed:
         try:
-            told = answer.json(self._service)
+            error = answer.json(self._service)
         except ToolFailed:
-            told = {}
-        said = str(told.get("message") or "")
-        match told.get("code"):
+            error = {}
+        message = str(error.get("message") or "")
+        match error.get("code"):
             case "object_not_found" | "restricted_resource":
                 return ToolFailed(
                     "not_found",
-                    f"Notion: {redacted_excerpt(said, self._service)} The user shares a page with the "
+                    f"Notion: {redacted_excerpt(message, self._service)} The user shares a page with the "
                     "integration in the page's menu, under Connections.",
                 )
             case "conflict_error":
@@ -58,8 +58,10 @@ class NotionClient:
                     "conflict", "Notion: somebody else changed it in the same moment. Try again."
                 )
             case "validation_error" | "invalid_json" | "invalid_request":
-                return ToolFailed("bad_input", f"Notion: {redacted_excerpt(said, self._service)}")
-        return error_of_response(self._service, answer, said)
+                return ToolFailed(
+                    "bad_input", f"Notion: {redacted_excerpt(message, self._service)}"
+                )
+        return error_of_response(self._service, answer, message)
 
 
 def notion_service(context: CallContext) -> ApiService:

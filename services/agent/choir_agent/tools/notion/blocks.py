@@ -48,8 +48,8 @@ def _piece(piece: JsonObject) -> str:
 def block_to_markdown(block: JsonObject, depth: int) -> str:
     """Return one block as one or more lines of Markdown, indented by its depth."""
     kind = str(block.get("type"))
-    held = block.get(kind)
-    content = held if isinstance(held, dict) else {}
+    value = block.get(kind)
+    content = value if isinstance(value, dict) else {}
     indent = "  " * depth
     return "\n".join(indent + line for line in _lines(kind, content))
 
@@ -86,9 +86,9 @@ def _lines(kind: str, content: JsonObject) -> list[str]:
 
 
 def _address(content: JsonObject) -> str:
-    for held in (content, content.get("external"), content.get("file")):
-        if isinstance(held, dict) and isinstance(held.get("url"), str):
-            return str(held["url"])
+    for source in (content, content.get("external"), content.get("file")):
+        if isinstance(source, dict) and isinstance(source.get("url"), str):
+            return str(source["url"])
     return "no address"
 
 
@@ -107,14 +107,14 @@ def markdown_to_blocks(markdown: str) -> list[JsonObject]:
 
 
 def _code(language: str, lines: Iterator[str]) -> JsonObject:
-    held: list[str] = []
+    code: list[str] = []
     for line in lines:
         if line.startswith(FENCE):
             break
-        held.append(line)
+        code.append(line)
     # Notion rejects unknown languages; wrong highlighting is better than no page.
     content: JsonObject = {
-        "rich_text": text_to_rich_text("\n".join(held)),
+        "rich_text": text_to_rich_text("\n".join(code)),
         "language": "plain text",
     }
     if language in (
@@ -133,16 +133,16 @@ def _code(language: str, lines: Iterator[str]) -> JsonObject:
 
 
 def _block(line: str) -> JsonObject:
-    found = _LINE.match(line)
+    match = _LINE.match(line)
     kind, text = "paragraph", line
     content: JsonObject = {}
-    if found:
-        text = line[found.end() :]
-        match found.lastgroup:
+    if match:
+        text = line[match.end() :]
+        match match.lastgroup:
             case "heading":
-                kind = _HEADINGS[len(found["heading"])]
+                kind = _HEADINGS[len(match["heading"])]
             case "todo":
-                kind, content = "to_do", {"checked": "x" in found["todo"].lower()}
+                kind, content = "to_do", {"checked": "x" in match["todo"].lower()}
             case "bullet":
                 kind = "bulleted_list_item"
             case "number":

@@ -89,10 +89,10 @@ class NotionPages:
             }
         blocks = markdown_to_blocks(text)
         body["children"] = [*blocks[:PAGE_SIZE]]
-        made = await self._api.change("POST", "/pages", body)
-        output = _row(made)
+        page = await self._api.change("POST", "/pages", body)
+        output = _row(page)
         if len(blocks) > PAGE_SIZE:
-            await self._append(str(made.get("id")), blocks[PAGE_SIZE:])
+            await self._append(str(page.get("id")), blocks[PAGE_SIZE:])
         return output
 
     async def append(self, page: str, text: str) -> JsonObject:
@@ -139,8 +139,12 @@ class NotionPages:
             about = await self._api.get(f"/databases/{database}")
         except ToolFailed as error:
             raise unknown from error
-        held = about.get("data_sources")
-        sources = [one for one in held if isinstance(one, dict)] if isinstance(held, list) else []
+        entries = about.get("data_sources")
+        sources = (
+            [entry for entry in entries if isinstance(entry, dict)]
+            if isinstance(entries, list)
+            else []
+        )
         if len(sources) != 1:
             names: list[JsonValue] = [{"id": s.get("id"), "name": s.get("name")} for s in sources]
             raise ToolFailed(
@@ -176,8 +180,8 @@ class NotionPages:
 
 
 def _results(answer: JsonObject) -> list[JsonObject]:
-    held = answer.get("results")
-    return [item for item in held if isinstance(item, dict)] if isinstance(held, list) else []
+    results = answer.get("results")
+    return [item for item in results if isinstance(item, dict)] if isinstance(results, list) else []
 
 
 def _list(answer: JsonObject, name: str) -> JsonObject:

@@ -21,8 +21,8 @@ def property_values(properties: JsonValue) -> JsonObject:
     if not isinstance(properties, dict):
         return {}
     values: JsonObject = {}
-    for name, held in properties.items():
-        value = _value(held) if isinstance(held, dict) else None
+    for name, prop in properties.items():
+        value = _value(prop) if isinstance(prop, dict) else None
         if value not in (None, "", []):
             values[name] = value
     return values
@@ -34,9 +34,9 @@ def title_text(thing: JsonObject) -> str:
     if isinstance(own, list):
         return rich_text_to_markdown(own)
     properties = thing.get("properties")
-    for held in properties.values() if isinstance(properties, dict) else ():
-        if isinstance(held, dict) and held.get("type") == "title":
-            return rich_text_to_markdown(held.get("title"))
+    for prop in properties.values() if isinstance(properties, dict) else ():
+        if isinstance(prop, dict) and prop.get("type") == "title":
+            return rich_text_to_markdown(prop.get("title"))
     return ""
 
 
@@ -45,13 +45,13 @@ def property_types(properties: JsonValue) -> dict[str, str]:
     if not isinstance(properties, dict):
         return {}
     return {
-        name: str(held.get("type")) for name, held in properties.items() if isinstance(held, dict)
+        name: str(prop.get("type")) for name, prop in properties.items() if isinstance(prop, dict)
     }
 
 
-def _value(held: JsonObject) -> JsonValue:
-    kind = str(held.get("type"))
-    value = held.get(kind)
+def _value(prop: JsonObject) -> JsonValue:
+    kind = str(prop.get("type"))
+    value = prop.get(kind)
     match kind, value:
         case (("title" | "rich_text"), _):
             return rich_text_to_markdown(value)
@@ -88,18 +88,20 @@ def to_notion_properties(values: JsonObject, types: dict[str, str]) -> JsonObjec
     for name, value in values.items():
         kind = types.get(name)
         if kind is None or kind in READ_ONLY:
-            known = sorted(known for known, held in types.items() if held not in READ_ONLY)
+            writable = sorted(key for key, type_ in types.items() if type_ not in READ_ONLY)
             raise ToolFailed(
                 "bad_input",
                 f"{name!r} is no property that can be written.",
-                {"properties": [*known]},
+                {"properties": [*writable]},
             )
         # An object is Notion's own format for the property.
-        properties[name] = value if isinstance(value, dict) else {kind: _written(name, kind, value)}
+        properties[name] = (
+            value if isinstance(value, dict) else {kind: _render_value(name, kind, value)}
+        )
     return properties
 
 
-def _written(name: str, kind: str, value: JsonValue) -> JsonValue:
+def _render_value(name: str, kind: str, value: JsonValue) -> JsonValue:
     many = value if isinstance(value, list) else [value]
     match kind, value:
         case (("title" | "rich_text"), str()):

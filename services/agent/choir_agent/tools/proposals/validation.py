@@ -48,7 +48,9 @@ RESERVED_PREFIX = "choir."
 _PATH_LOCK = "file:{path}"
 
 
-def validate_tool_proposal(manifest: JsonObject, behaviour: str, known: Collection[str]) -> str:
+def validate_tool_proposal(
+    manifest: JsonObject, behaviour: str, known_tools: Collection[str]
+) -> str:
     """Return the proposed tool's name.
 
     Raises ToolFailed with the field and the reason if no valid tool could be built from it.
@@ -62,7 +64,7 @@ def validate_tool_proposal(manifest: JsonObject, behaviour: str, known: Collecti
             "bad_input", f"manifest.llm.name: names that begin with {RESERVED_PREFIX} are Choir's."
         )
     _check_form(manifest)
-    if model_name(name) in {model_name(taken) for taken in known}:
+    if model_name(name) in {model_name(taken) for taken in known_tools}:
         raise ToolFailed("conflict", f"manifest.llm.name: there is a tool {name!r} already.")
     _check_parameters(llm["parameters"], runtime)
     reject_code("manifest", manifest)
@@ -75,8 +77,8 @@ def _check_form(manifest: JsonObject) -> None:
     try:
         ToolManifestFile.model_validate_json(orjson.dumps(manifest))
     except ValidationError as error:
-        words = "; ".join(error_messages(error, "manifest")[:5])
-        raise ToolFailed("bad_input", f"manifest.{words}") from error
+        faults = "; ".join(error_messages(error, "manifest")[:5])
+        raise ToolFailed("bad_input", f"manifest.{faults}") from error
 
 
 def _check_parameters(parameters: object, runtime: JsonObject) -> None:
@@ -115,16 +117,16 @@ def validate_config_patch(patch: JsonObject, agent_id: str) -> str:
     Raises ToolFailed naming the key if it cannot be proposed or its value is invalid.
     """
     reject_code("patch", patch)
-    found = patch_leaves(patch)
-    if not found:
+    leaves = patch_leaves(patch)
+    if not leaves:
         raise ToolFailed("bad_input", "patch: it changes nothing.")
-    for path, value in found:
+    for path, value in leaves:
         if not is_proposable(path, agent_id):
             raise ToolFailed(
                 "bad_input", f"{_words(path)}: this cannot be proposed. {_help(agent_id)}"
             )
         _check_value(path, value)
-    return ", ".join(_words(path) for path, _ in found)
+    return ", ".join(_words(path) for path, _ in leaves)
 
 
 def _check_value(path: tuple[str, ...], value: JsonValue) -> None:
@@ -167,5 +169,5 @@ def _words(path: tuple[str, ...]) -> str:
 
 
 def _help(agent_id: str) -> str:
-    known = (_words(tuple(agent_id if p == SELF else p for p in pattern)) for pattern in PROPOSABLE)
-    return f"What can be: {', '.join(known)}."
+    names = (_words(tuple(agent_id if p == SELF else p for p in pattern)) for pattern in PROPOSABLE)
+    return f"What can be: {', '.join(names)}."
