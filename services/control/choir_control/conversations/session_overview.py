@@ -87,25 +87,25 @@ class AgentOverview:
         running: dict[str, RunningAgent],
         waiting: dict[str, int],
     ) -> AgentView:
-        ended = row is None or row.status not in LIVE_STATUSES
+        has_ended = row is None or row.status not in LIVE_STATUSES
         configured = snapshot.config.agents.get(agent_id)
         # an agent that left the configuration has no defaults, only its session's bindings
-        bound = row.bindings if row and (not ended or configured is None) else None
+        bound = row.bindings if row and (not has_ended or configured is None) else None
         bindings = bound or snapshot.agent(agent_id).defaults
         process = running.get(row.session_id) if row else None
         model = snapshot.config.models.get(bindings.llm)
         return AgentView(
             agent_id=agent_id,
             state=_STATES[row.status] if row else "stopped",
-            session_id=row.session_id if row and not ended else None,
-            epoch=row.epoch if row and not ended else None,
-            bindings=snapshot.bound(agent_id, row.bindings) if row and not ended else None,
+            session_id=row.session_id if row and not has_ended else None,
+            epoch=row.epoch if row and not has_ended else None,
+            bindings=snapshot.bound(agent_id, row.bindings) if row and not has_ended else None,
             model=model.model if model else None,
             pid=process.pid if process else None,
-            started_at=row.started_at if row and not ended else None,
-            last_heartbeat_at=row.last_heartbeat_at if row and not ended else None,
-            suspect=bool(row and not ended and self._liveness.is_suspect(row.session_id)),
-            lanes=self._lane_statuses.of(agent_id, row.session_id) if row and not ended else (),
+            started_at=row.started_at if row and not has_ended else None,
+            last_heartbeat_at=row.last_heartbeat_at if row and not has_ended else None,
+            suspect=bool(row and not has_ended and self._liveness.is_suspect(row.session_id)),
+            lanes=self._lane_statuses.of(agent_id, row.session_id) if row and not has_ended else (),
             queued_messages=waiting.get(bindings.dm, 0),
-            config_version=self._config_versions.version_of(row) if row and not ended else None,
+            config_version=self._config_versions.version_of(row) if row and not has_ended else None,
         )

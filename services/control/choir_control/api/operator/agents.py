@@ -99,12 +99,12 @@ def _lifecycle_routes(
         """Stop an agent and start it with the same resources; it resumes its open work."""
         configuration.current.agent(agent_id)
         await starter.check_restart(agent_id)  # before the stop: it may be refused
-        ended = await stopper.stop(agent_id, REASON_RESTART)
-        if ended is None:
+        session = await stopper.stop(agent_id, REASON_RESTART)
+        if session is None:
             raise Conflict(
                 f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
             )
-        await starter.restart(agent_id, ended.initial_bindings, ended.image)
+        await starter.restart(agent_id, session.initial_bindings, session.image)
         return await overview.one(agent_id)
 
     return router

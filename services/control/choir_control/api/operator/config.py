@@ -113,11 +113,11 @@ def secret_routes(
     @router.get("")
     async def list_secrets() -> Page[SecretName]:
         """List the names of the secrets that are set or that the configuration refers to."""
-        uses, known = secret_references(configuration.current.config), secrets.names()
-        names = sorted(known | uses.keys())
+        uses, set_names = secret_references(configuration.current.config), secrets.names()
+        names = sorted(set_names | uses.keys())
         return Page(
             items=[
-                SecretName(name=name, set=name in known, used_by=uses.get(name, ()))
+                SecretName(name=name, set=name in set_names, used_by=uses.get(name, ()))
                 for name in names
             ]
         )

@@ -163,13 +163,13 @@ class ProposalWorker:
         listener = await self._effects.find_live_session(approval.agent_id)
         # the conversation's lock: its signals must become visible in the order of their ids
         async with self._signal_locks.of(listener.dm if listener else approval.dm):
-            ended = await self._effects.finish_stage(
+            is_finished = await self._effects.finish_stage(
                 effect, approval, StageResult(stage, detail, text), listener
             )
         self._attempts.pop(approval.approval_id, None)
-        if ended and listener:
+        if is_finished and listener:
             self._notifier.notify(listener.session_id)
-        if ended:
+        if is_finished:
             self._outbox.rescan(approval.dm)
         log.info(
             "carried out" if not failed else "not carried out",
@@ -179,7 +179,7 @@ class ProposalWorker:
             stage=stage,
             detail=detail,
         )
-        return ended
+        return is_finished
 
 
 def _outcome_label(stage: Stage, failed: bool) -> str:

@@ -90,11 +90,11 @@ async def stop_agent(context: CommandContext, call: CommandCall) -> str:
 
     async def stop() -> str:
         why = STOPPED_BY.format(dm=call.dm)
-        ended = await context.stopper.stop(agent_id, why)
-        if ended is None:
+        session = await context.stopper.stop(agent_id, why)
+        if session is None:
             given_up = await context.stopper.give_up(agent_id, why)
             return GIVEN_UP.format(agent=agent_id) if given_up else f"{agent_id} is not running."
-        if ended.status == "suspended":
+        if session.status == "suspended":
             return LEFT_OPEN.format(agent=agent_id)
         return f"{agent_id} has stopped."
 
@@ -117,10 +117,10 @@ async def restart_agent(context: CommandContext, call: CommandCall) -> str:
     await context.starter.check_restart(agent_id)
 
     async def restart() -> str:
-        ended = await context.stopper.stop(agent_id, REASON_RESTART)
-        if ended is None:
+        session = await context.stopper.stop(agent_id, REASON_RESTART)
+        if session is None:
             return f"{agent_id} is not running."
-        row = await context.starter.restart(agent_id, ended.initial_bindings, ended.image)
+        row = await context.starter.restart(agent_id, session.initial_bindings, session.image)
         return f"{agent_id} is started again. Session: {row.session_id}"
 
     result = await context.background.run(
@@ -159,32 +159,34 @@ def _age(since: datetime | None) -> str:
 
 async def show_model(context: CommandContext, call: CommandCall) -> str:
     """Return the model that an agent uses and the available ones."""
-    found = await context.session_settings.choices(target_agent(call))
+    view = await context.session_settings.choices(target_agent(call))
     model_names = ", ".join(sorted(context.configuration.current.config.models))
-    core = f", its jobs with {found.core_llm}" if found.core_llm else ""
+    core = f", its jobs with {view.core_llm}" if view.core_llm else ""
     return (
-        f"{found.agent_id} thinks with {found.llm} ({found.model or 'gone from config.json'}){core}. "
+        f"{view.agent_id} thinks with {view.llm} ({view.model or 'gone from config.json'}){core}. "
         f"There are {model_names}."
     )
 
 
 async def set_model(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another model."""
-    choices = await context.session_settings.set_model(target_agent(call), call.arguments["name"])
-    return f"{choices.agent_id} thinks with {choices.llm} from its next step on, until it is restarted."
+    view = await context.session_settings.set_model(target_agent(call), call.arguments["name"])
+    return f"{view.agent_id} thinks with {view.llm} from its next step on, until it is restarted."
 
 
 async def show_voice(context: CommandContext, call: CommandCall) -> str:
     """Return the voice that an agent uses and the available ones."""
-    found = await context.session_settings.choices(target_agent(call))
+    view = await context.session_settings.choices(target_agent(call))
     voice_names = ", ".join(sorted(context.configuration.current.config.voice_profiles)) or "none"
-    return f"{found.agent_id} speaks with {found.voice_profile or 'no voice'}. There are {voice_names}."
+    return (
+        f"{view.agent_id} speaks with {view.voice_profile or 'no voice'}. There are {voice_names}."
+    )
 
 
 async def set_voice(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another voice."""
-    choices = await context.session_settings.set_voice(target_agent(call), call.arguments["name"])
-    return f"{choices.agent_id} speaks with {choices.voice_profile} from now on, until it is restarted."
+    view = await context.session_settings.set_voice(target_agent(call), call.arguments["name"])
+    return f"{view.agent_id} speaks with {view.voice_profile} from now on, until it is restarted."
 
 
 DEFAULT_EVENTS = 10

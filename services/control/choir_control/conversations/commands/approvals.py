@@ -87,19 +87,19 @@ async def _find_replied(context: CommandContext, call: CommandCall) -> Approval 
 
 async def _find_shown(context: CommandContext, call: CommandCall, reference: str) -> ShownApproval:
     if reference.isdecimal():
-        shown = context.dialogue.get_item(call.dm, int(reference[:9]))
-        if shown is None:
+        target = context.dialogue.get_item(call.dm, int(reference[:9]))
+        if target is None:
             raise NotFound(
                 f"There is no number {reference[:20]} in what you were shown; see /approvals."
             )
     else:
         approval = await context.approval_service.find(reference)
-        shown = ShownApproval(approval.approval_id, approval.digest)
-    current = await context.approval_service.find(shown.approval_id)
+        target = ShownApproval(approval.approval_id, approval.digest)
+    current = await context.approval_service.find(target.approval_id)
     if not _may_decide(call, current):
         # the same text as for an unknown id: a conversation must not learn of other agents' requests
         raise NotFound(f"There is no request {reference[:100]!r} for a decision.")
-    return shown
+    return target
 
 
 async def _list_pending(context: CommandContext, call: CommandCall) -> list[Approval]:

@@ -79,14 +79,14 @@ class CommandHandler:
             return None
         holder = await self._store.find_bound_session(message.dm)
         try:
-            stored, note = await self._execute(message, typed, holder, confirmed is not None)
+            inbox_row, note = await self._execute(message, typed, holder, confirmed is not None)
         except Unavailable:
             # Not stored: the gateway must deliver the message again.
             raise
         except ChoirError as error:
-            stored, note = None, error.message
+            inbox_row, note = None, error.message
         return CommandResult(
-            typed.name, stored or _seen(holder), self._adapt_to_channel(note, message.dm)
+            typed.name, inbox_row or _seen(holder), self._adapt_to_channel(note, message.dm)
         )
 
     def _adapt_to_channel(self, note: str, dm: str) -> str:
@@ -150,28 +150,28 @@ class CommandHandler:
     ) -> tuple[StoredMessage, str]:
         # Signals of a DM must become visible in the order of their ids.
         async with self._signal_locks.of(message.dm):
-            stored = await self._store.store_command(new_id("in"), message, body)
-        if stored is None:
+            inbox_row = await self._store.store_command(new_id("in"), message, body)
+        if inbox_row is None:
             raise Unavailable("The same command is being stored elsewhere; try again.")
-        if stored.agent_id is None or stored.session_status not in SIGNALLED_STATUSES:
-            return stored, format_no_agent(stored.agent_id, stored.session_status)
-        if not stored.duplicate:
+        if inbox_row.agent_id is None or inbox_row.session_status not in SIGNALLED_STATUSES:
+            return inbox_row, format_no_agent(inbox_row.agent_id, inbox_row.session_status)
+        if not inbox_row.duplicate:
             self._notifier.notify(message.dm)
-        return stored, format_signal_effect(body, stored.agent_id, stored.session_status)
+        return inbox_row, format_signal_effect(body, inbox_row.agent_id, inbox_row.session_status)
 
     async def _execute_mutation(
         self, message: InboundMessage, call: CommandCall, act: CommandFunction
     ) -> tuple[StoredMessage, str]:
-        stored = await self._store.store_handled_command(new_id("in"), message)
-        if stored is None:
+        inbox_row = await self._store.store_handled_command(new_id("in"), message)
+        if inbox_row is None:
             raise Unavailable("The same command is being stored elsewhere; try again.")
-        if stored.duplicate:
-            return stored, "This came before and was taken then; /status shows how things stand."
+        if inbox_row.duplicate:
+            return inbox_row, "This came before and was taken then; /status shows how things stand."
         try:
-            return stored, await act(self._context, call)
+            return inbox_row, await act(self._context, call)
         except ChoirError as error:
             # The message is stored and a repeat would not be executed, so the reason is returned now.
-            return stored, error.message
+            return inbox_row, error.message
 
     async def _ask_to_confirm(
         self, message: InboundMessage, call: CommandCall, question: CommandFunction

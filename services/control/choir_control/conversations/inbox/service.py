@@ -37,7 +37,7 @@ class CommandResult:
     """A message that was a command: its stored row and the note for the user."""
 
     command: str
-    stored: StoredMessage
+    row: StoredMessage
     note: str
 
 
@@ -83,29 +83,29 @@ class InboxService:
         clean = _redacted(_clean(message), self._redactor)
         result = await self._commands.handle(clean)
         if result is not None:
-            self._refuse_another_text(snapshot, clean, result.stored)
-            agent_id = await self._find_agent(snapshot, message.dm, result.stored)
+            self._refuse_another_text(snapshot, clean, result.row)
+            agent_id = await self._find_agent(snapshot, message.dm, result.row)
             return _accepted_command(agent_id, result)
         # Signals of a DM must be committed in the order of their numbers.
         async with self._signal_locks.of(message.dm):
-            stored = await self._store_once(clean)
-        self._refuse_another_text(snapshot, clean, stored)
+            row = await self._store_once(clean)
+        self._refuse_another_text(snapshot, clean, row)
         # A repetition has woken the agent before.
-        if not stored.duplicate:
+        if not row.duplicate:
             self._notifier.notify(message.dm)
-        agent_id = await self._find_agent(snapshot, message.dm, stored)
-        return _answer(snapshot, message.dm, stored, agent_id)
+        agent_id = await self._find_agent(snapshot, message.dm, row)
+        return _answer(snapshot, message.dm, row, agent_id)
 
     async def _find_agent(
-        self, snapshot: ConfigSnapshot, dm: str, stored: StoredMessage
+        self, snapshot: ConfigSnapshot, dm: str, row: StoredMessage
     ) -> str | None:
         """Return the agent bound to the conversation, or else the one that should be."""
-        if stored.agent_id is not None:
-            return stored.agent_id
+        if row.agent_id is not None:
+            return row.agent_id
         return snapshot.default_agent_for(dm, await self._store.find_last_agent(dm))
 
     def _refuse_another_text(
-        self, snapshot: ConfigSnapshot, message: InboundMessage, stored: StoredMessage
+        self, snapshot: ConfigSnapshot, message: InboundMessage, row: StoredMessage
     ) -> None:
         """Raise Conflict if the key of this message was used for another text.
 
@@ -113,11 +113,11 @@ class InboxService:
         with a changed text, and after an error it would repeat it endlessly.
         """
         gateway = snapshot.config.gateways.get(message.gateway)
-        if stored.earlier_text is None or gateway is None or not gateway.channel.uses_choir_api:
+        if row.earlier_text is None or gateway is None or not gateway.channel.uses_choir_api:
             return
         # The stored text was masked with the secrets of that time; mask those that were added
         # since.
-        earlier = self._redactor.redact(stored.earlier_text)[:MAX_TEXT]
+        earlier = self._redactor.redact(row.earlier_text)[:MAX_TEXT]
         if not _is_same(earlier, message.text):
             raise Conflict(
                 "Another message was accepted under this idempotency key before. This one was not "
@@ -126,9 +126,9 @@ class InboxService:
 
     async def _store_once(self, message: InboundMessage) -> StoredMessage:
         for _ in range(ATTEMPTS):
-            stored = await self._store.store_message(new_id("in"), message)
-            if stored is not None:
-                return stored
+            row = await self._store.store_message(new_id("in"), message)
+            if row is not None:
+                return row
         raise Unavailable("The same message is being stored elsewhere; try again.")
 
 
@@ -196,28 +196,28 @@ def _without_nul(value: object) -> object:
 
 def _accepted_command(agent_id: str | None, result: CommandResult) -> InboundAccepted:
     return InboundAccepted(
-        inbox_id=result.stored.inbox_id,
-        duplicate=result.stored.duplicate,
+        inbox_id=result.row.inbox_id,
+        duplicate=result.row.duplicate,
         agent_id=agent_id,
-        agent_state=_state(agent_id, result.stored),
+        agent_state=_state(agent_id, result.row),
         note=result.note,
         command=result.command,
     )
 
 
-def _state(agent_id: str | None, stored: StoredMessage) -> AgentState:
+def _state(agent_id: str | None, row: StoredMessage) -> AgentState:
     if agent_id is None:
         return "unbound"
-    return "stopped" if stored.session_status is None else _STATES[stored.session_status]
+    return "stopped" if row.session_status is None else _STATES[row.session_status]
 
 
 def _answer(
-    snapshot: ConfigSnapshot, dm: str, stored: StoredMessage, agent_id: str | None
+    snapshot: ConfigSnapshot, dm: str, row: StoredMessage, agent_id: str | None
 ) -> InboundAccepted:
-    state = _state(agent_id, stored)
+    state = _state(agent_id, row)
     return InboundAccepted(
-        inbox_id=stored.inbox_id,
-        duplicate=stored.duplicate,
+        inbox_id=row.inbox_id,
+        duplicate=row.duplicate,
         agent_id=agent_id,
         agent_state=state,
         note=_note(state, agent_id, _how_to_start(snapshot, dm, agent_id))

@@ -12,7 +12,7 @@ from choir_common.wire.signals import SignalBody, UserMessageSignal
 
 _ATTACHMENTS: TypeAdapter[tuple[Attachment, ...]] = TypeAdapter(tuple[Attachment, ...])
 
-_ACCEPT = """
+_STORE_MESSAGE = """
 WITH added AS (
     INSERT INTO choir_control.inbox
         (inbox_id, gateway, update_id, dm, text, sent_at, attachments, message_id, edits, reply_to)
@@ -35,7 +35,7 @@ LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
 
 # The row of a command is closed at once, so that no agent takes it up. It exists to detect
 # repetitions.
-_OBEY = """
+_STORE_COMMAND = """
 WITH holder AS (
     SELECT session_id, agent_id, status FROM choir_control.sessions
     WHERE dm = $4 AND status IN ('starting', 'active', 'stopping', 'crashed')
@@ -58,7 +58,7 @@ FROM (SELECT 1) AS one LEFT JOIN holder ON true
 """
 
 # For a command that is executed elsewhere; the row exists to detect repetitions.
-_CLOSE = """
+_STORE_HANDLED_COMMAND = """
 WITH added AS (
     INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, closed_at)
     VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
@@ -116,7 +116,7 @@ class InboxStore:
             traceparent=current_traceparent(),
         )
         return await self._store(
-            _ACCEPT,
+            _STORE_MESSAGE,
             inbox_id,
             message,
             signal.model_dump_json(),
@@ -144,13 +144,13 @@ class InboxStore:
         self, inbox_id: str, message: InboundMessage, body: SignalBody
     ) -> StoredMessage | None:
         """Store a command once, with a signal to the session of the DM; None as for `store_message`."""
-        return await self._store(_OBEY, inbox_id, message, body.model_dump_json())
+        return await self._store(_STORE_COMMAND, inbox_id, message, body.model_dump_json())
 
     async def store_handled_command(
         self, inbox_id: str, message: InboundMessage
     ) -> StoredMessage | None:
         """Store once a command that is executed elsewhere; None as for `store_message`."""
-        return await self._store(_CLOSE, inbox_id, message)
+        return await self._store(_STORE_HANDLED_COMMAND, inbox_id, message)
 
     async def _store(
         self, sql: str, inbox_id: str, message: InboundMessage, *more: str | None
