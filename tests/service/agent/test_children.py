@@ -145,12 +145,12 @@ async def test_a_timeout_kills_and_says_so(tmp_path: Path) -> None:
 def test_programs_die_with_the_agent_however_it_dies(tmp_path: Path) -> None:
     script = (
         "import asyncio,sys,pathlib\n"
-        "from choir_agent.tools.program_runner import REAP_EVERY_S, Children, Program\n"
-        "from choir_agent.tools.streams import Capture\n"
-        f"c = Children(pathlib.Path({str(tmp_path)!r}), '/tmp')\n"
+        "from choir_agent.tools.program_runner import Program, ProgramRunner\n"
+        "from choir_agent.tools.streams import OutputCapture\n"
+        f"c = ProgramRunner(pathlib.Path({str(tmp_path)!r}), '/tmp')\n"
         "async def one(offline):\n"
         "    p = Program('c', ['/bin/sh','-c','echo $$ >> pids; sleep 300'], 300, offline=offline)\n"
-        "    await c.run(p, Capture(10), Capture(10))\n"
+        "    await c.run(p, OutputCapture(10), OutputCapture(10))\n"
         "async def main():\n"
         "    await asyncio.gather(one(False), one(True))\n"
         "asyncio.run(main())\n"

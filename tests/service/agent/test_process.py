@@ -44,7 +44,7 @@ async def test_sigterm_ends_the_process_in_good_order() -> None:
         (b"", "Nothing came on standard input"),
         (b"{}\n", "agent_id"),
         (b'{"lease_token": "' + TOKEN.encode() + b'"}\n', "session_id"),
-        (b"not json\n", "AgentBoot"),
+        (b"not json\n", "AgentStartParameters"),
     ],
 )
 async def test_a_bad_boot_line_is_one_clear_sentence_without_the_token(
