@@ -202,7 +202,7 @@ async def everything(stack: EmbeddedStack) -> list[tuple[str, bytes]]:
     dump = stack.home / "dump.sql"
     async with open_database(LocalSettings(home=stack.home)) as reached:
         options = ("--format=plain", "--inserts", "--file", str(dump), "choir")
-        await run_program(reached, "pg_dump", *options, look=lambda: None)
+        await run_program(reached, "pg_dump", *options, inspect_progress=lambda: None)
     found.append(("the database", dump.read_bytes()))
     for name in ("choird", "memory", "browser", "gateway"):
         async with make_client(f"unix://{stack.home}/socks/{name}.sock") as client:

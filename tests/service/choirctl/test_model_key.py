@@ -5,9 +5,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from run_on_terminal import Any
 
 from tests.support.ports import free_port
 from tests.support.shell import ChoirctlRunner

@@ -52,11 +52,11 @@ def home() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def distribute(setup: ModuleType, home: Path) -> None:
-    setup.distribute(home, setup.FileOwner(os.geteuid(), os.getegid()))
+def write_service_secrets(setup: ModuleType, home: Path) -> None:
+    setup.write_service_secrets(home, setup.FileOwner(os.geteuid(), os.getegid()))
 
 
-def told(setup: ModuleType, service: str, name: str = "secrets.json") -> dict[str, Any]:
+def read_volume(setup: ModuleType, service: str, name: str = "secrets.json") -> dict[str, Any]:
     content: dict[str, Any] = json.loads((setup.VOLUMES / service / name).read_text())
     return content
 
@@ -69,27 +69,27 @@ def test_a_key_of_the_environment_is_missed_at_the_next_start(
     setup: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-once")
-    distribute(setup, home)
-    settings = told(setup, "control", "settings.json")
+    write_service_secrets(setup, home)
+    settings = read_volume(setup, "control", "settings.json")
     assert json.loads(settings["CHOIR_DEFAULT_MODEL"])["provider"] == "openai"
-    assert told(setup, "control")["supplied"] == {"openai-key": "sk-once"}
+    assert read_volume(setup, "control")["supplied"] == {"openai-key": "sk-once"}
 
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(StartupError, match="choirctl secret set openai-key"):
-        distribute(setup, home)
+        write_service_secrets(setup, home)
     monkeypatch.setenv("CHOIR_MODEL_SOURCE", "rehearsal")
-    distribute(setup, home)
+    write_service_secrets(setup, home)
     monkeypatch.delenv("CHOIR_MODEL_SOURCE")
     change(home / "secrets.json", **{"openai-key": "sk-kept"})
-    distribute(setup, home)
-    settings = told(setup, "control", "settings.json")
+    write_service_secrets(setup, home)
+    settings = read_volume(setup, "control", "settings.json")
     assert json.loads(settings["CHOIR_DEFAULT_MODEL"])["provider"] == "openai"
 
 
 def test_a_home_that_only_rehearsed_goes_on_rehearsing(setup: ModuleType, home: Path) -> None:
     for _ in range(2):
-        distribute(setup, home)
-        settings = told(setup, "control", "settings.json")
+        write_service_secrets(setup, home)
+        settings = read_volume(setup, "control", "settings.json")
         assert json.loads(settings["CHOIR_DEFAULT_MODEL"])["provider"] == "rehearsal"
 
 
@@ -97,30 +97,30 @@ def test_the_rehearsal_model_serves_only_where_it_is_the_model(
     setup: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = setup.VOLUMES / "rehearsal" / "needed"
-    distribute(setup, home)
+    write_service_secrets(setup, home)
     assert needed.exists()
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-nobody")
-    distribute(setup, home)
+    write_service_secrets(setup, home)
     assert not needed.exists()
     # an agent's model in config.json may have its address, too
     change(home / "config.json", models={"script": {"model": "m", "endpoint": setup.REHEARSAL_URL}})
-    distribute(setup, home)
+    write_service_secrets(setup, home)
     assert needed.exists()
     change(home / "config.json", models={"default": {"model": "m", "endpoint": f"{NOBODY}/v1"}})
     monkeypatch.delenv("OPENAI_API_KEY")
-    distribute(setup, home)
+    write_service_secrets(setup, home)
     assert not needed.exists()
 
 
 def test_memory_is_told_the_database_that_config_json_names(setup: ModuleType, home: Path) -> None:
-    distribute(setup, home)
-    assert "postgres_dsn" not in told(setup, "memory")
+    write_service_secrets(setup, home)
+    assert "postgres_dsn" not in read_volume(setup, "memory")
     change(home / "config.json", postgres={"host": "db.example", "secret": "our-postgres"})
     change(home / "secrets.json", **{"our-postgres": "the password"})
-    distribute(setup, home)
-    given = told(setup, "memory")
-    assert given["postgres_dsn"] == "postgresql://choir@db.example:5432/choir"
-    assert given["postgres_password"] == "the password"
+    write_service_secrets(setup, home)
+    secrets = read_volume(setup, "memory")
+    assert secrets["postgres_dsn"] == "postgresql://choir@db.example:5432/choir"
+    assert secrets["postgres_password"] == "the password"
 
 
 @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OLLAMA_HOST"])
@@ -129,4 +129,4 @@ def test_an_address_that_is_the_containers_own_is_refused(
 ) -> None:
     monkeypatch.setenv(name, "http://localhost:8080/v1")
     with pytest.raises(StartupError, match=r"host\.docker\.internal"):
-        distribute(setup, home)
+        write_service_secrets(setup, home)
