@@ -208,8 +208,8 @@ class ControlServices:
         return CommandContext(
             configuration=self.configuration,
             staging=self.config_changes.staging,
-            vault=self.secret_store,
-            roster=self.overview,
+            secrets=self.secret_store,
+            overview=self.overview,
             starter=sessions.starter,
             stopper=sessions.stopper,
             session_settings=sessions.overrides,

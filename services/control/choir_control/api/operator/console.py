@@ -49,6 +49,10 @@ LARGE_BODIES = (LargeBodyRoute("PUT", r"/v1/dms/[^/]+/files", 2 * 2**30, 600.0),
 DmPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 RefPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9]{1,16}$")]
 
+_LARGE = httpx2.Timeout(60.0, connect=5.0).as_dict()
+# a quiet conversation may have no events for hours
+_ENDLESS = httpx2.Timeout(5.0, read=None).as_dict()
+
 
 def console_routes(gateway: httpx2.AsyncClient) -> APIRouter:
     """Return the router."""
@@ -184,11 +188,6 @@ class _StreamedResponse(StreamingResponse):
         finally:
             self._proxy.end_stream()
             await self._answer.aclose()
-
-
-_LARGE = httpx2.Timeout(60.0, connect=5.0).as_dict()
-# a quiet conversation may have no events for hours
-_ENDLESS = httpx2.Timeout(5.0, read=None).as_dict()
 
 
 async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:

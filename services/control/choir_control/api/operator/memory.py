@@ -74,6 +74,11 @@ AgentPath = Annotated[str, Path(pattern=NAME_PATTERN)]
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 QueryText = Annotated[str | None, Query(min_length=1, max_length=200)]
 
+PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+Collection = Annotated[str, Path(min_length=1, max_length=100, pattern=PRINTABLE)]
+CollectionQuery = Annotated[str | None, Query(min_length=1, max_length=100, pattern=PRINTABLE)]
+Document = Annotated[str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
+
 
 class MemorySpaces:
     """The memory spaces of the configured agents, and the masking of secrets in what operators write."""
@@ -309,13 +314,6 @@ def _object(body: bytes) -> JsonObject:
     if not isinstance(document, dict):
         raise InvalidRequest("The body must be a JSON object.")
     return document
-
-
-PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
-
-Collection = Annotated[str, Path(min_length=1, max_length=100, pattern=PRINTABLE)]
-CollectionQuery = Annotated[str | None, Query(min_length=1, max_length=100, pattern=PRINTABLE)]
-Document = Annotated[str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
 def collection_routes(

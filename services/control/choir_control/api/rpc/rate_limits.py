@@ -14,6 +14,9 @@ from choir_common.errors import RateLimited
 
 KIB, MIB = 1 << 10, 1 << 20
 
+# Sessions in memory; one that was dropped starts with full buckets.
+SESSIONS = 2_000
+
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
@@ -45,8 +48,6 @@ VERB_LIMITS = {
 }
 # For the bodies of all requests of a session, in bytes: ten full heartbeats a second, and a burst.
 BYTE_LIMIT = RateLimit(40 * MIB, 160 * MIB, 0, 0)
-# Sessions in memory; one that was dropped starts with full buckets.
-SESSIONS = 2_000
 
 
 @dataclass(slots=True)

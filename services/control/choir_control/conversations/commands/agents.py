@@ -27,10 +27,15 @@ LEFT_OPEN = (
 )
 GIVEN_UP = "{agent} gives up the work it was stopped in."
 
+DEFAULT_EVENTS = 10
+MAX_SUMMARY_CHARS = 120
+# payload keys, most informative first
+SUMMARY_KEYS = ("text", "tool", "status", "outcome", "job", "reason", "summary", "error", "state")
+
 
 async def show_status(context: CommandContext, call: CommandCall) -> str:
     """Return the state of an agent and its jobs, its resources and its remaining budgets."""
-    view = await context.roster.one(target_agent(call))
+    view = await context.overview.one(target_agent(call))
     if view.bindings is None:
         return f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}"
     resources = view.bindings.model_dump(exclude_none=True)
@@ -49,7 +54,7 @@ async def list_agents(context: CommandContext, _: CommandCall) -> str:
     """Return the state of every agent."""
     lines = [
         f"{view.agent_id}: {view.state}, {view.model or 'no model'}{_queued(view)}"
-        for view in await context.roster.all()
+        for view in await context.overview.all()
     ]
     return "\n".join(lines) or "No agent is configured."
 
@@ -57,7 +62,7 @@ async def list_agents(context: CommandContext, _: CommandCall) -> str:
 async def show_cores(context: CommandContext, call: CommandCall) -> str:
     """Return the jobs of an agent and the state of each."""
     session = await target_session(context, call)
-    view = await context.roster.one(session.agent_id)
+    view = await context.overview.one(session.agent_id)
     return format_status(view.agent_id, view.lanes)
 
 
@@ -187,12 +192,6 @@ async def set_voice(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another voice."""
     view = await context.session_settings.set_voice(target_agent(call), call.arguments["name"])
     return f"{view.agent_id} speaks with {view.voice_profile} from now on, until it is restarted."
-
-
-DEFAULT_EVENTS = 10
-MAX_SUMMARY_CHARS = 120
-# payload keys, most informative first
-SUMMARY_KEYS = ("text", "tool", "status", "outcome", "job", "reason", "summary", "error", "state")
 
 
 async def show_events(context: CommandContext, call: CommandCall) -> str:

@@ -54,7 +54,8 @@ async def apply_config(context: CommandContext, call: CommandCall) -> str:
 
 async def list_secrets(context: CommandContext, _: CommandCall) -> str:
     """Return the names of the secrets that are set or missing; never a value."""
-    uses, set_names = secret_references(context.configuration.current.config), context.vault.names()
+    uses = secret_references(context.configuration.current.config)
+    set_names = context.secrets.names()
     lines = [
         f"{name}: {'set' if name in set_names else 'MISSING'}, "
         + (f"used by {', '.join(uses[name])}" if name in uses else "used by nothing")

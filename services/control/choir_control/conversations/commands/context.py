@@ -63,8 +63,8 @@ class CommandContext:
 
     configuration: ConfigService
     staging: ConfigStaging
-    vault: SecretStore
-    roster: AgentOverview
+    secrets: SecretStore
+    overview: AgentOverview
     starter: SessionStarter
     stopper: SessionStopper
     session_settings: SessionOverrides

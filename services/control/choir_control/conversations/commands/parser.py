@@ -22,6 +22,8 @@ from choir_control.conversations.commands.spec import (
 _COMMAND = re.compile(r"/([A-Za-z_][A-Za-z_-]{0,31})(?:@\w{1,64})?(?:\s+(.*))?", re.DOTALL)
 MAX_COUNT = 50
 
+AGENT = "agent"
+
 
 @dataclass(frozen=True, slots=True)
 class TypedCommand:
@@ -134,9 +136,6 @@ def replace_choirctl_commands(text: str, rows: Sequence[CommandSpec]) -> str:
     for command in sorted(typed_forms, key=len, reverse=True):
         text = re.sub(rf"choirctl {re.escape(command)}(?![\w-])", typed_forms[command] or "", text)
     return text
-
-
-AGENT = "agent"
 
 
 def target_agent(call: CommandCall) -> str:

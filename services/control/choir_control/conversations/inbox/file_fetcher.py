@@ -45,6 +45,14 @@ LEFT JOIN choir_control.session_events AS e
 WHERE COALESCE(e.stored_at, i.closed_at) < now() - make_interval(hours => $1) LIMIT $2
 """
 
+log = structlog.get_logger("choir.inbox")
+ATTEMPTS = 3
+RETRY_WAIT_S = 0.5
+MAX_RETRY_WAIT_S = 5.0
+# For all files of one message. The user waits meanwhile, and so do later messages.
+FETCH_TIMEOUT_S = 120.0
+MIB = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class PendingFiles:
@@ -103,16 +111,6 @@ class ReceivedFileStore:
             inbox_id,
             path,
         )
-
-
-log = structlog.get_logger("choir.inbox")
-
-ATTEMPTS = 3
-RETRY_WAIT_S = 0.5
-MAX_RETRY_WAIT_S = 5.0
-# For all files of one message. The user waits meanwhile, and so do later messages.
-FETCH_TIMEOUT_S = 120.0
-MIB = 1024 * 1024
 
 
 class FileFetcher:
