@@ -56,7 +56,7 @@ class NoAgents:
     async def warn(self, after: Config) -> list[str]:
         return []
 
-    async def tell(self, version: int) -> None:
+    async def announce(self, version: int) -> None:
         pass
 
 

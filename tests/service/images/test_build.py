@@ -37,7 +37,7 @@ def outfitter(forge: Forge) -> LaunchImageResolver:
 async def dress_in_newest(forge: Forge) -> LaunchImage:
     """Do what a start of a new session does."""
     mine = outfitter(forge)
-    return await mine.dress("main", await mine.newest("main"))
+    return await mine.prepare("main", await mine.newest("main"))
 
 
 def files(top: Path) -> dict[str, str]:

@@ -194,10 +194,10 @@ async def test_an_image_that_was_removed_is_refused_and_built_again(
     assert wanted.image == built.image
     client.images.remove(built.image.place, force=True)
     with pytest.raises(Conflict, match="removed"):
-        await outfitter.dress("main", wanted)
+        await outfitter.prepare("main", wanted)
     again = await forge.images.build("main", Told())
     assert again.is_new and again.image.version == built.image.version
-    outfit = await outfitter.dress("main", await outfitter.newest("main"))
+    outfit = await outfitter.prepare("main", await outfitter.newest("main"))
     assert outfit.docker_image == again.image.place
 
 

@@ -163,7 +163,7 @@ class ConfigStaging:
             changes=[change.path for change in difference.changes],
         )
         # The configuration is in force; a lost notification only delays the agents.
-        await self._version_tracker.tell(snapshot.version)
+        await self._version_tracker.announce(snapshot.version)
         return snapshot
 
     def _expect(self, digest: str | None) -> StagedConfig:

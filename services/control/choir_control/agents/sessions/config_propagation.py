@@ -71,11 +71,11 @@ class ConfigVersionTracker:
             return None
         return heard.version
 
-    async def tell(self, version: int) -> None:
+    async def announce(self, version: int) -> None:
         """Notify all running agents and the gateway; a failure only delays them."""
         try:
             for session in await self._store.list_live():
-                await self._tell(session, version)
+                await self._notify(session, version)
         except ChoirError as error:
             log.warning("agents hear of it by heartbeat", version=version, why=error.message)
         try:
@@ -88,7 +88,7 @@ class ConfigVersionTracker:
         """Notify the gateway that its channels have changed; raises the errors of the bus."""
         await self._bus.publish(subjects.channels_changed(), Empty())
 
-    async def _tell(self, session: SessionRow, version: int) -> None:
+    async def _notify(self, session: SessionRow, version: int) -> None:
         if session.status not in ("starting", "active"):
             return  # a stopping session needs no new version; a crashed one starts with the newest
         body = ConfigChangedSignal(config_version=version)

@@ -95,7 +95,7 @@ class LaunchImageResolver:
         version = image.image.version if image is not None and image.image is not None else None
         self._image_store.set_running(agent_id, version)
 
-    async def dress(self, agent_id: str, wanted: SessionImage) -> LaunchImage:
+    async def prepare(self, agent_id: str, wanted: SessionImage) -> LaunchImage:
         """Return the files and image for a start, and record the version for the handshake.
 
         Raises Conflict for an image that cannot be started, and Unavailable.
@@ -156,7 +156,7 @@ class AgentLauncher:
         session = grant.session
         workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)
         image = session.image or await self._image_resolver.newest(session.agent_id)
-        outfit = await self._image_resolver.dress(session.agent_id, image)
+        outfit = await self._image_resolver.prepare(session.agent_id, image)
         running = await self._runtime.start(
             LaunchSpec(
                 agent_id=session.agent_id,

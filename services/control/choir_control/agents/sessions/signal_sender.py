@@ -28,7 +28,7 @@ class SignalSender:
         self._notifier = notifier
         self._signal_locks = signal_locks
 
-    async def tell(self, session: SessionRow, body: SignalBody) -> int | None:
+    async def send(self, session: SessionRow, body: SignalBody) -> int | None:
         """Queue a signal for a session; return its number, or None if the session is over."""
         async with self._signal_locks.of(session.bindings.dm):
             seq = await self._signals.send(session.session_id, body)
@@ -62,7 +62,7 @@ class SignalSender:
             )
         if session.status == "stopping":
             raise Conflict(f"{agent_id} is about to stop; it takes nothing up any more.")
-        seq = await self.tell(session, body)
+        seq = await self.send(session, body)
         if seq is None:
             raise Conflict(f"{agent_id} has just stopped.")
         return session, seq

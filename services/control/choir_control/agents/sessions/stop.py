@@ -104,7 +104,7 @@ class SessionStopper:
 
     async def _ask(self, session: SessionRow, reason: str) -> None:
         await self._store.mark_stopping(session.session_id, reason)
-        await self._signal_sender.tell(session, ShutdownSignal(reason=reason))
+        await self._signal_sender.send(session, ShutdownSignal(reason=reason))
         with self._notifier.listen(session.session_id) as rung, contextlib.suppress(TimeoutError):
             self._notifier.notify(session.session_id)
             async with asyncio.timeout(self.patience_s):

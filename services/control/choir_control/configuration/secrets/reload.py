@@ -36,7 +36,7 @@ class SecretReloadResult:
 class VersionAnnouncer(Protocol):
     """Sender of new configuration versions to running sessions and the gateway."""
 
-    async def tell(self, version: int) -> None:
+    async def announce(self, version: int) -> None:
         """Announce a new version; a failure only delays the receivers."""
 
 
@@ -84,7 +84,7 @@ class SecretReloader:
             version = await self._configuration.renumber()
             # No await between these two steps: a reader of the new version must get the new values.
             swap = self._secrets.replace({**named, **self._deployment_secrets})
-            await self._announcer.tell(version)
+            await self._announcer.announce(version)
         log.info(
             "secrets applied",
             version=version,

@@ -169,10 +169,10 @@ class EventAppender:
         Copies are made before the append, so that a stored reply never refers to a file that has
         changed since.
         """
-        if not any(reply.files for reply in batch.words):
+        if not any(reply.files for reply in batch.replies):
             return batch
-        replies = [await self._copy_reply_files(lease, reply) for reply in batch.words]
-        return replace(batch, words=tuple(replies))
+        replies = [await self._copy_reply_files(lease, reply) for reply in batch.replies]
+        return replace(batch, replies=tuple(replies))
 
     async def _copy_reply_files(self, lease: Lease, reply: OutgoingReply) -> OutgoingReply:
         if not reply.files:
@@ -180,7 +180,7 @@ class EventAppender:
         workspace = lease.bindings.workspace
         spooled = await self._outgoing_files.keep(reply.event_hash, workspace, reply.files)
         text = "\n".join(part for part in (reply.text, *spooled.problems) if part)
-        return replace(reply, text=text, kept=spooled.files)
+        return replace(reply, text=text, spooled_files=spooled.files)
 
     async def _check_same(self, lease: Lease, batch: EventBatch, head: LogHead) -> None:
         stored = await self._store.read_hash(lease.session_id, head.rev) if head.rev else GENESIS

@@ -55,7 +55,7 @@ class OutgoingReply:
     event_hash: str = ""
     files: tuple[SentFile, ...] = ()
     """Files with the paths that the agent gave."""
-    kept: tuple[SpooledFile, ...] = ()
+    spooled_files: tuple[SpooledFile, ...] = ()
     """Copies of the files, made before the append."""
 
 
@@ -83,9 +83,9 @@ class EventBatch:
     base: LogHead
     events: tuple[Event, ...]
     payloads: tuple[str, ...]
-    marks: tuple[InboxUpdate, ...]
-    words: tuple[OutgoingReply, ...]
-    obeyed: CompletedSignals
+    inbox_updates: tuple[InboxUpdate, ...]
+    replies: tuple[OutgoingReply, ...]
+    completed_signals: CompletedSignals
     completes_turn: bool
     """True if a turn, a report or a core job ended; the count of crashes is then reset."""
 
@@ -97,7 +97,9 @@ class EventBatch:
     @property
     def has_no_effects(self) -> bool:
         """Return True if storing the events has no effect outside the log."""
-        return not (self.marks or self.words or self.obeyed != CompletedSignals())
+        return not (
+            self.inbox_updates or self.replies or self.completed_signals != CompletedSignals()
+        )
 
 
 async def parse_heartbeat(request: HeartbeatRequest, session_id: str, dm: str) -> EventBatch:
@@ -150,8 +152,8 @@ class _EffectCollector:
     def __init__(self, dm: str) -> None:
         self._dm = dm
         self._payloads: list[str] = []
-        self._marks: dict[str, InboxUpdate] = {}
-        self._words: list[OutgoingReply] = []
+        self._inbox_updates: dict[str, InboxUpdate] = {}
+        self._replies: list[OutgoingReply] = []
         self._signals: list[int] = []
         self._approvals: list[str] = []
         self._completes = False
@@ -166,8 +168,8 @@ class _EffectCollector:
             base,
             events,
             tuple(self._payloads),
-            tuple(self._marks.values()),
-            tuple(self._words),
+            tuple(self._inbox_updates.values()),
+            tuple(self._replies),
             CompletedSignals(tuple(self._signals), tuple(self._approvals)),
             self._completes,
         )
@@ -175,15 +177,15 @@ class _EffectCollector:
     def _add(self, event: Event) -> None:
         match _payload(event):
             case UserMessageStarted(inbox_id=inbox_id):
-                _mark(self._marks, inbox_id, consumed=event.rev)
+                _add_inbox_update(self._inbox_updates, inbox_id, consumed=event.rev)
             case Reply() as reply:
-                self._words.append(_words(event, reply, self._dm))
+                self._replies.append(_make_reply(event, reply, self._dm))
                 self._completes = self._completes or reply.kind not in NON_CLOSING_KINDS
                 if reply.answers is not None and reply.kind not in NON_CLOSING_KINDS:
-                    _mark(self._marks, reply.answers, answered=event.rev)
-            case InjectedInstruction() | Cancelled() | CompactionRequested() as obeys:
-                if obeys.signal is not None and 0 < obeys.signal <= MAX_SIGNAL:
-                    self._signals.append(obeys.signal)
+                    _add_inbox_update(self._inbox_updates, reply.answers, answered=event.rev)
+            case InjectedInstruction() | Cancelled() | CompactionRequested() as outcome:
+                if outcome.signal is not None and 0 < outcome.signal <= MAX_SIGNAL:
+                    self._signals.append(outcome.signal)
             case ApprovalDecided(approval_id=approval_id):
                 self._approvals.append(approval_id.replace("\x00", ""))
             case CoreStopped():
@@ -218,7 +220,7 @@ def _payload(event: Event) -> EventPayload:
         raise InvalidRequest(f"Event {event.rev}: {path}: {error_message(fault)}.") from None
 
 
-def _words(event: Event, reply: Reply, dm: str) -> OutgoingReply:
+def _make_reply(event: Event, reply: Reply, dm: str) -> OutgoingReply:
     if reply.dm != dm:
         raise InvalidRequest(
             f"Event {event.rev} speaks to {reply.dm!r}; this session is bound to {dm!r}."
@@ -237,8 +239,8 @@ def _words(event: Event, reply: Reply, dm: str) -> OutgoingReply:
     return OutgoingReply(event.rev, reply.kind, text, _id(reply.answers), at, event.hash, files)
 
 
-def _mark(
-    marks: dict[str, InboxUpdate],
+def _add_inbox_update(
+    updates: dict[str, InboxUpdate],
     inbox_id: str,
     *,
     consumed: int | None = None,
@@ -247,8 +249,8 @@ def _mark(
     clean = _id(inbox_id)
     if clean is None:
         return
-    old = marks.get(clean, InboxUpdate(clean, None, None))
-    marks[clean] = InboxUpdate(
+    old = updates.get(clean, InboxUpdate(clean, None, None))
+    updates[clean] = InboxUpdate(
         clean,
         consumed if old.consumed_rev is None else old.consumed_rev,
         answered if old.answered_rev is None else old.answered_rev,

@@ -136,7 +136,7 @@ class EventStore:
         rows = await self._database.fetch(_APPEND, *_core(lease, batch), *_effects(batch))
         if not rows:
             return None
-        replies = {reply.rev: reply for reply in batch.words}
+        replies = {reply.rev: reply for reply in batch.replies}
         return [
             OutboundMessage(
                 outbox_id=row["outbox_id"],
@@ -149,7 +149,7 @@ class EventStore:
                 text=replies[row["rev"]].text,
                 answers=replies[row["rev"]].answers,
                 at=replies[row["rev"]].at,
-                attachments=make_attachments(replies[row["rev"]].kept),
+                attachments=make_attachments(replies[row["rev"]].spooled_files),
             )
             for row in rows
             if row["outbox_id"] is not None
@@ -273,17 +273,17 @@ def _events(asks: Sequence[tuple[Lease, EventBatch]]) -> tuple[object, ...]:
 
 def _effects(batch: EventBatch) -> tuple[object, ...]:
     """Return the parameters $16-$26 of the append statement: inbox rows, replies, signals."""
-    marks, replies = batch.marks, batch.words
+    updates, replies = batch.inbox_updates, batch.replies
     return (
-        [m.inbox_id for m in marks],
-        [m.consumed_rev for m in marks],
-        [m.answered_rev for m in marks],
+        [m.inbox_id for m in updates],
+        [m.consumed_rev for m in updates],
+        [m.answered_rev for m in updates],
         [reply.rev for reply in replies],
         [reply.kind for reply in replies],
         [reply.text for reply in replies],
         [reply.answers for reply in replies],
         [reply.at for reply in replies],
-        list(batch.obeyed.signals),
-        list(batch.obeyed.approvals),
-        [dump_files(reply.kept) for reply in replies],
+        list(batch.completed_signals.signals),
+        list(batch.completed_signals.approvals),
+        [dump_files(reply.spooled_files) for reply in replies],
     )
