@@ -39,7 +39,7 @@ async def short_home() -> AsyncIterator[Path]:
 async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server; it keeps its port after a restart."""
     async with short_home() as root:
-        server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, free_port())
+        server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, port=free_port())
         try:
             await server.start()
             yield server

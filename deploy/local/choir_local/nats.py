@@ -56,7 +56,13 @@ class EmbeddedNats(EmbeddedServer):
     stop_within = timedelta(seconds=5)
 
     def __init__(
-        self, data_dir: Path, log: Path, token: str, port: int = 0, program: Path | None = None
+        self,
+        data_dir: Path,
+        log: Path,
+        token: str,
+        *,
+        port: int = 0,
+        program: Path | None = None,
     ) -> None:
         """Configure a server; port 0 selects a free one at the first start and keeps it."""
         super().__init__(log)

@@ -164,7 +164,7 @@ async def test_what_a_child_writes_is_cleaned_and_stands_in_the_log(tmp_path: Pa
     redactor = Redactor()
     redactor.add_secrets([CANARY])
     file = LogFile(tmp_path, "main")
-    pump, write_end = await PipeReader.open(LineWriter(file, "main", redactor, "ses_1"))
+    pump, write_end = await PipeReader.open(LineWriter(file, "main", redactor, session="ses_1"))
     code = f"import sys; print('key {CANARY}'); print({{'a': 1}}, end='', file=sys.stderr)"
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", code, stdout=write_end, stderr=write_end

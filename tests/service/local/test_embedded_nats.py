@@ -77,7 +77,7 @@ async def test_a_port_that_is_taken_is_named_with_its_setting(
     server: EmbeddedNats, root: Path
 ) -> None:
     port = int(server.url.rpartition(":")[2])
-    other = EmbeddedNats(root / "other", root / "other.log", TOKEN, port)
+    other = EmbeddedNats(root / "other", root / "other.log", TOKEN, port=port)
     with pytest.raises(StartupError, match=rf"{port}.*CHOIR_NATS_PORT"):
         await other.start()
 

@@ -68,7 +68,7 @@ async def bus(nats: EmbeddedNats) -> AsyncIterator[Bus]:
 async def running_nats() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server on a free port, which it keeps when started again."""
     root = Path(tempfile.mkdtemp(prefix="choir-nats-"))
-    server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, free_port())
+    server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, port=free_port())
     try:
         await server.start()
         yield server

@@ -59,6 +59,7 @@ class Endpoint:
     subject: str
     request_model: type[WireModel]
     handler: Callable[[Any], Awaitable[WireModel]]
+    """A function, like the handler of an HTTP route."""
 
 
 class ConnectionWatcher(Protocol):

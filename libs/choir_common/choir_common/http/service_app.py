@@ -169,6 +169,7 @@ class BodyLimit:
     def __init__(
         self,
         app: ASGIApp,
+        *,
         max_bytes: int,
         within_s: float = BODY_TIMEOUT_S,
         large_bodies: Sequence[LargeBodyRoute] = (),

@@ -66,7 +66,7 @@ class LineWriter:
     """Writer that splits chunks of output into log lines."""
 
     def __init__(
-        self, file: LogFile, source: str, redactor: Redactor, session: str | None = None
+        self, file: LogFile, source: str, redactor: Redactor, *, session: str | None = None
     ) -> None:
         self._file = file
         self._source = source

@@ -35,7 +35,7 @@ class AgentLogs:
         """Return a writer for the output of an agent in a session. Raises OSError."""
         file = self._file(agent_id)
         file.open()
-        return LineWriter(file, agent_id, self._redactor, session_id)
+        return LineWriter(file, agent_id, self._redactor, session=session_id)
 
     def archive(self, agent_id: str) -> None:
         """Move an agent's log to the archive, because its session is over."""
