@@ -13,8 +13,12 @@ from tests.words_check import FOLDERS
 
 PAGES = [
     "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs/memory-abilities.md",
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("de[sv][ei]*/*.md"))),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "services").glob("*/README.md"))),
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "deploy").glob("*/README.md"))),
 ]
 # CamelCase names of Python, of libraries and of standards.
 FOREIGN_NAMES = frozenset({"Dockerfile", "UndefinedColumnError"})
@@ -30,6 +34,8 @@ RUNTIME_FILES = frozenset(
         "proposed/tools/",
         "socks/choird.sock",
         "spool/console",
+        "data/model.json",
+        "run/stack.lock",
         "socks/agents/",
         "00NN_name.sql",
     }
@@ -61,7 +67,7 @@ def path_ends() -> frozenset[str]:
     """Return every path of the repository, and each shorter end of it."""
     files = [
         *ROOT.glob("*"),
-        *(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.*")),
+        *(file for folder in (*FOLDERS, ".ci") for file in (ROOT / folder).rglob("*")),
     ]
     ends = set()
     for file in files:
@@ -106,7 +112,7 @@ def members(node: ast.ClassDef) -> Iterator[str]:
 
 def path_exists(text: str) -> bool:
     """Return whether the repository has a path that ends with `text`, as it stands or as a module."""
-    text = text.strip("/")
+    text = text.removeprefix("../").strip("/")
     return text in path_ends() or f"{text}.py" in path_ends()
 
 
@@ -142,7 +148,7 @@ def find_dead_names(page: str) -> Iterator[str]:
             if "<" in name and "/" in name:  # `commands/<topic>.py`: the folder exists
                 name = name.partition("<")[0].rpartition("/")[0] + "/"
             match name:
-                case _ if DOTTED.match(name):
+                case _ if DOTTED.match(name) and name not in path_ends():
                     exists = dotted_exists(name)
                 case _ if name.startswith(("/", "$", "~", ".choir")) or "://" in name:
                     continue

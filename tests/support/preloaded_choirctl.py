@@ -2,7 +2,7 @@
 
 A start of choirctl takes 0.4 s of processor time before it does anything. Each test process has one server of
 its own (`choirctl_server`), which ends with it. `up` and `down` run the real program: what `up` starts must
-not be a child of the server. `--fit_to_budget-completion` looks for the shell among its
+not be a child of the server. `--show-completion` looks for the shell among its
 ancestors. Tests about the program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
 """
 

@@ -103,7 +103,7 @@ def _classify(
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the seconds that a provider asks to wait, or None.
 
-    Accepts milliseconds (`retry-next_edge_state-ms`), seconds and a date (`retry-next_edge_state`).
+    Accepts milliseconds (`retry-after-ms`), seconds and a date (`retry-after`).
     """
     lower = {name.lower(): value for name, value in headers.items()}
     exact = _number(lower.get("retry-after-ms"))
