@@ -85,8 +85,8 @@ class MemoryTransfer:
         await self.spaces.require(request.agent_id)
         phase, _, after = (request.cursor or "extraction:").partition(":")
         try:
-            async with admin_read_transaction(self.database) as held:
-                page = await _page(ExportImportStore(held, request.agent_id), phase, after)
+            async with admin_read_transaction(self.database) as connection:
+                page = await _page(ExportImportStore(connection, request.agent_id), phase, after)
         except (ValueError, ValidationError):
             page = None
         if page is None:
@@ -104,17 +104,21 @@ class MemoryTransfer:
         """
         agent_id, piece = request.agent_id, request.piece
         await self.spaces.ensure(agent_id)
-        async with self.database.transaction() as held:
-            store = ExportImportStore(held, agent_id)
-            session_ids = {_session_of(one) for one in piece.records} - {None}
+        async with self.database.transaction() as connection:
+            store = ExportImportStore(connection, agent_id)
+            session_ids = {_session_of(record) for record in piece.records} - {None}
             erased = await store.list_erased_sessions(session_ids)
-            accepted = [one for one in piece.records if _session_of(one) not in erased]
-            refused = [_name(one) for one in piece.records if _session_of(one) in erased]
-            stored = await _store(held, store, agent_id, await asyncio.to_thread(_sort, accepted))
+            accepted = [record for record in piece.records if _session_of(record) not in erased]
+            refused = [_name(record) for record in piece.records if _session_of(record) in erased]
+            stored = await _store(
+                connection, store, agent_id, await asyncio.to_thread(_sort, accepted)
+            )
             done = piece.first + len(piece.records)
             await store.progress(piece.import_id, done, piece.total)
             detail: JsonObject = {"import": piece.import_id, "done": done, "total": piece.total}
-            await write_record(held, AuditRecord(agent_id, OPERATOR, "import", stored.new, detail))
+            await write_record(
+                connection, AuditRecord(agent_id, OPERATOR, "import", stored.new, detail)
+            )
         self.queue.notify(len(stored.new))
         return MemoryImported(
             written=stored.written,
@@ -162,13 +166,15 @@ async def _store(
     passed = await store.import_sessions(groups.passed)
     begun = await store.import_extraction_cursors(groups.cursors)
     await enqueue_all(
-        connection, agent_id, "session", [one for one in units if one in groups.embedded]
+        connection, agent_id, "session", [unit for unit in units if unit in groups.embedded]
     )
     await enqueue_all(connection, agent_id, "knowledge", list(notes))
     present = units | same_units | notes | same_notes
     written = len(units) + len(notes) + linked + passed + begun
     documents = [*groups.session, *groups.knowledge]
-    refused = tuple(str(one.document_id) for one in documents if one.document_id not in present)
+    refused = tuple(
+        str(document.document_id) for document in documents if document.document_id not in present
+    )
     total = len(documents) + len(groups.links) + len(groups.passed) + len(groups.cursors)
     return _ImportCounts(written, total - written - len(refused), refused, (*units, *notes))
 
@@ -201,7 +207,9 @@ def _filed(record: SessionRecord | KnowledgeRecord, tokens: list[str]) -> Import
 
 def _embedded(records: Sequence[Record]) -> frozenset[UUID]:
     return frozenset(
-        UUID(one.id) for one in records if isinstance(one, SessionRecord) and one.keep_vectors
+        UUID(record.id)
+        for record in records
+        if isinstance(record, SessionRecord) and record.keep_vectors
     )
 
 

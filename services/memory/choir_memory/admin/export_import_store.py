@@ -135,20 +135,20 @@ class ImportDocument:
 class ExportImportStore:
     """One agent's memory on one connection, under the role that the caller has taken."""
 
-    def __init__(self, held: Connection, agent_id: str) -> None:
-        self._held = held
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
         self._agent_id = agent_id
 
     async def documents(self, store: Store, after: UUID | None) -> list[tuple[UUID, str]]:
         """Return the next documents in the order of their ids, each as JSON."""
         sql = _PAGE.replace("{record}", _JSON[store]).replace("{table}", _TABLES[store])
-        rows = await self._held.fetch(self._sql(sql), after, PAGE_ROWS, PAGE_BYTES)
+        rows = await self._connection.fetch(self._sql(sql), after, PAGE_ROWS, PAGE_BYTES)
         return [(row["id"], row["record"]) for row in rows]
 
     async def links(self, after: LinkRecord | None) -> list[LinkRecord]:
         """Return the next links."""
-        place = (UUID(after.from_id), after.kind, UUID(after.to_id)) if after else (None,) * 3
-        rows = await self._held.fetch(self._sql(_LINKS), *place, PAGE_ROWS)
+        position = (UUID(after.from_id), after.kind, UUID(after.to_id)) if after else (None,) * 3
+        rows = await self._connection.fetch(self._sql(_LINKS), *position, PAGE_ROWS)
         return [
             LinkRecord(from_id=str(row["from_id"]), kind=row["kind"], to_id=str(row["to_id"]))
             for row in rows
@@ -156,21 +156,21 @@ class ExportImportStore:
 
     async def export_sessions(self, after: str | None) -> list[str]:
         """Return the next sessions, each as JSON; runs under the service's role."""
-        rows = await self._held.fetch(_PASSED, self._agent_id, after, PAGE_ROWS)
+        rows = await self._connection.fetch(_PASSED, self._agent_id, after, PAGE_ROWS)
         return [row["record"] for row in rows]
 
     async def extraction_cursor(self) -> list[ExtractionCursor]:
         """Return the position of fact extraction, empty if it has not started; runs under the
         service's role."""
-        stored = await self._held.fetchval(_EXTRACTED, self._agent_id, CURSOR_NAME)
+        stored = await self._connection.fetchval(_EXTRACTED, self._agent_id, CURSOR_NAME)
         if stored is None:
             return []
-        place = parse_position(dict(orjson.loads(stored)))
+        position = parse_position(dict(orjson.loads(stored)))
         return [
             ExtractionCursor(
-                created_at=place.created_at,
-                session_id=place.session_id,
-                chunk_index=place.chunk_index,
+                created_at=position.created_at,
+                session_id=position.session_id,
+                chunk_index=position.chunk_index,
             )
         ]
 
@@ -180,14 +180,16 @@ class ExportImportStore:
         No effect where extraction has already started: turns that were read are not read again.
         Runs under the service's role.
         """
-        begun = 0
-        for one in cursors:
-            place = render_position(TurnPosition(one.created_at, one.session_id, one.chunk_index))
-            text = orjson.dumps(place).decode()
-            begun += len(
-                await self._held.fetch(_BEGIN_EXTRACTION, self._agent_id, CURSOR_NAME, text)
+        started = 0
+        for cursor in cursors:
+            position = render_position(
+                TurnPosition(cursor.created_at, cursor.session_id, cursor.chunk_index)
             )
-        return begun
+            text = orjson.dumps(position).decode()
+            started += len(
+                await self._connection.fetch(_BEGIN_EXTRACTION, self._agent_id, CURSOR_NAME, text)
+            )
+        return started
 
     async def insert(
         self, store: Store, filed: Sequence[ImportDocument]
@@ -211,7 +213,7 @@ class ExportImportStore:
         tsvs, tokens = [one.tsv for one in filed], [one.tokens for one in filed]
         asking = [one.asking for one in filed]
         try:
-            new = await self._held.fetch(self._sql(sql), records, tsvs, tokens, asking)
+            new = await self._connection.fetch(self._sql(sql), records, tsvs, tokens, asking)
         except StatementError as error:
             raise InvalidRequest(
                 f"A record does not fit what memory keeps: {error}. Nothing of this piece was stored."
@@ -219,17 +221,19 @@ class ExportImportStore:
         added = {row["id"] for row in new}
         old = [one.record for one in filed if one.document_id not in added]
         sql = self._sql(_SAME.replace("{table}", _TABLES[store]))
-        return added, {row["id"] for row in await self._held.fetch(sql, old)} if old else set()
+        return added, {
+            row["id"] for row in await self._connection.fetch(sql, old)
+        } if old else set()
 
     async def link(self, links: Sequence[LinkRecord]) -> int:
         """Insert links; return how many are new. Raises InvalidRequest when the database rejects one."""
         columns = [
-            [UUID(one.from_id) for one in links],
-            [one.kind for one in links],
-            [UUID(one.to_id) for one in links],
+            [UUID(link.from_id) for link in links],
+            [link.kind for link in links],
+            [UUID(link.to_id) for link in links],
         ]
         try:
-            return len(await self._held.fetch(self._sql(_LINK), *columns)) if links else 0
+            return len(await self._connection.fetch(self._sql(_LINK), *columns)) if links else 0
         except StatementError as error:
             raise InvalidRequest(
                 f"A link does not fit what memory keeps: {error}. Nothing of this piece was stored."
@@ -237,20 +241,24 @@ class ExportImportStore:
 
     async def list_erased_sessions(self, session_ids: Collection[str | None]) -> set[str | None]:
         """Return those of these sessions that were erased; runs under the service's role."""
-        rows = await self._held.fetch(_ERASED, self._agent_id, list(session_ids))
+        rows = await self._connection.fetch(_ERASED, self._agent_id, list(session_ids))
         return {row["session_id"] for row in rows}
 
     async def import_sessions(self, sessions: Sequence[ArchivedSessionRecord]) -> int:
         """Record imported sessions; return how many are new. Runs under the service's role."""
-        records = [one.model_dump_json() for one in sessions]
-        return len(await self._held.fetch(_NOTE_PASSED, self._agent_id, records)) if records else 0
+        records = [session.model_dump_json() for session in sessions]
+        return (
+            len(await self._connection.fetch(_NOTE_PASSED, self._agent_id, records))
+            if records
+            else 0
+        )
 
     async def progress(self, import_id: str, done: int, total: int) -> None:
         """Store the progress of an import, or delete it when finished. Runs under the service's role."""
         if done >= total:
-            await self._held.execute(_FINISHED, self._agent_id, import_id)
+            await self._connection.execute(_FINISHED, self._agent_id, import_id)
         else:
-            await self._held.execute(_PROGRESS, self._agent_id, import_id, done, total)
+            await self._connection.execute(_PROGRESS, self._agent_id, import_id, done, total)
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)

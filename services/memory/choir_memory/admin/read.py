@@ -53,10 +53,10 @@ class MemoryReader:
             raise InvalidRequest("Only knowledge has keys: ask for the store `knowledge`.")
         after = _parse_cursor(request.cursor)
         await self.spaces.require(request.agent_id)
-        async with admin_read_transaction(self.database) as held:
-            documents = await MemoryReadStore(held, request.agent_id).page(request, after)
+        async with admin_read_transaction(self.database) as connection:
+            documents = await MemoryReadStore(connection, request.agent_id).page(request, after)
         await self._audit_read(
-            request.agent_id, "list", (UUID(one.document_id) for one in documents)
+            request.agent_id, "list", (UUID(document.document_id) for document in documents)
         )
         full = len(documents) == request.limit
         return DocumentPage(items=tuple(documents), next=_cursor(documents[-1]) if full else None)
@@ -64,8 +64,8 @@ class MemoryReader:
     async def show(self, request: ShowDocument) -> DocumentDetail:
         """Return one document completely; raises NotFound."""
         await self.spaces.require(request.agent_id)
-        async with admin_read_transaction(self.database) as held:
-            store = MemoryReadStore(held, request.agent_id)
+        async with admin_read_transaction(self.database) as connection:
+            store = MemoryReadStore(connection, request.agent_id)
             which = await store.find(parse_document_id(request.name), request.name)
             record = await store.record(*which) if which else None
             if which is None or record is None:
@@ -81,13 +81,13 @@ class MemoryReader:
             links=tuple(
                 LinkView.model_validate(
                     {
-                        "kind": one.kind,
-                        "direction": one.direction,
-                        "document_id": str(one.other),
-                        "text": one.text,
+                        "kind": link.kind,
+                        "direction": link.direction,
+                        "document_id": str(link.other),
+                        "text": link.text,
                     }
                 )
-                for one in links
+                for link in links
             ),
         )
 
@@ -106,15 +106,15 @@ class MemoryReader:
         return AuditEntries(
             items=tuple(
                 AuditEntry(
-                    number=one.number,
-                    at=one.at,
-                    agent_id=one.entry.agent_id,
-                    actor=one.entry.actor,
-                    operation=one.entry.operation,
-                    document_ids=tuple(map(str, one.entry.document_ids)),
-                    detail=one.entry.detail,
+                    number=record.number,
+                    at=record.at,
+                    agent_id=record.entry.agent_id,
+                    actor=record.entry.actor,
+                    operation=record.entry.operation,
+                    document_ids=tuple(map(str, record.entry.document_ids)),
+                    detail=record.entry.detail,
                 )
-                for one in records
+                for record in records
             )
         )
 
@@ -122,8 +122,8 @@ class MemoryReader:
         """Return counts, queue length, size and unfinished imports of an agent's memory; raises
         NotFound without one."""
         await self.spaces.require(request.agent_id)
-        async with admin_read_transaction(self.database) as held:
-            store = MemoryReadStore(held, request.agent_id)
+        async with admin_read_transaction(self.database) as connection:
+            store = MemoryReadStore(connection, request.agent_id)
             return AgentMemory(
                 agent_id=request.agent_id,
                 counts=tuple(await store.counts()),

@@ -111,75 +111,75 @@ class LinkedDocument:
 class MemoryReadStore:
     """Read access to one agent's memory on one connection."""
 
-    def __init__(self, held: Connection, agent_id: str) -> None:
-        self._held = held
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
         self._agent_id = agent_id
 
-    async def page(self, asked: ListMemory, after: ListPosition | None) -> list[DocumentView]:
+    async def page(self, request: ListMemory, after: ListPosition | None) -> list[DocumentView]:
         """Return documents of a store, newest first."""
         statement = _VIEW
-        for name, part in _OF_STORE[asked.store].items():
+        for name, part in _OF_STORE[request.store].items():
             statement = statement.replace(name, part)
-        rows = await self._held.fetch(
+        rows = await self._connection.fetch(
             qualified(statement, self._agent_id),
-            asked.kind,
-            asked.hidden,
+            request.kind,
+            request.hidden,
             after and after.at,
             after and after.document_id,
-            asked.limit,
-            asked.key_prefix if asked.store == "knowledge" else asked.session_id,
+            request.limit,
+            request.key_prefix if request.store == "knowledge" else request.session_id,
         )
-        return [_view(asked.store, row) for row in rows]
+        return [_view(request.store, row) for row in rows]
 
     async def find(self, document_id: UUID | None, key: str) -> tuple[Store, UUID] | None:
         """Return the store and id of the document with this id, or else with this key."""
-        knowledge = await self._held.fetchval(self._sql(_WHICH_KNOWLEDGE), document_id, key)
+        knowledge = await self._connection.fetchval(self._sql(_WHICH_KNOWLEDGE), document_id, key)
         if knowledge is not None:
             return "knowledge", knowledge
-        unit = await self._held.fetchval(self._sql(_WHICH_UNIT), document_id)
+        unit = await self._connection.fetchval(self._sql(_WHICH_UNIT), document_id)
         return ("session", unit) if unit is not None else None
 
     async def lock(self, store: Store, document_id: UUID) -> int | None:
         """Lock a document until the transaction ends; return its version."""
         table = "memory_documents" if store == "session" else "knowledge_documents"
         sql = self._sql(_LOCK.replace("{table}", table))
-        version: int | None = await self._held.fetchval(sql, document_id)
+        version: int | None = await self._connection.fetchval(sql, document_id)
         return version
 
     async def record(self, store: Store, document_id: UUID) -> str | None:
         """Return a complete document as JSON."""
-        found: str | None = await self._held.fetchval(
+        record: str | None = await self._connection.fetchval(
             self._sql(DOCUMENT_AS_JSON[store]), document_id
         )
-        return found
+        return record
 
     async def vectors(self, store: Store, document_id: UUID) -> int:
         """Return how many vectors of the active model a document has."""
         table = "memory_embeddings" if store == "session" else "knowledge_embeddings"
         sql = self._sql(_VECTORS.replace("{table}", table))
-        return int(await self._held.fetchval(sql, document_id))
+        return int(await self._connection.fetchval(sql, document_id))
 
     async def links(self, document_id: UUID) -> list[LinkedDocument]:
         """Return the links of a document, up to 200 each way."""
-        rows = await self._held.fetch(self._sql(_LINKS), document_id)
+        rows = await self._connection.fetch(self._sql(_LINKS), document_id)
         return [LinkedDocument(r["kind"], r["direction"], r["other"], r["text"]) for r in rows]
 
     async def counts(self) -> list[DocumentCount]:
         """Return how many documents of each kind there are."""
-        rows = await self._held.fetch(self._sql(_COUNTS))
+        rows = await self._connection.fetch(self._sql(_COUNTS))
         return [DocumentCount.model_validate(dict(row)) for row in rows]
 
     async def queued(self) -> int:
         """Return how many embedding jobs of this agent are pending."""
-        return int(await self._held.fetchval(_QUEUED, self._agent_id))
+        return int(await self._connection.fetchval(_QUEUED, self._agent_id))
 
     async def bytes(self) -> int:
         """Return the disk usage of the agent's tables and indexes, in bytes."""
-        return int(await self._held.fetchval(_BYTES, schema_name(self._agent_id)))
+        return int(await self._connection.fetchval(_BYTES, schema_name(self._agent_id)))
 
     async def unfinished_imports(self) -> list[UnfinishedImport]:
         """Return the imports that have started and not finished."""
-        rows: Sequence[Record] = await self._held.fetch(_IMPORTS, self._agent_id)
+        rows: Sequence[Record] = await self._connection.fetch(_IMPORTS, self._agent_id)
         return [UnfinishedImport.model_validate(dict(row)) for row in rows]
 
     def _sql(self, statement: str) -> str:

@@ -32,13 +32,13 @@ class MemoryWriter:
     async def delete(self, request: DeleteDocument) -> MemoryErased:
         """Erase a document of either store; raises NotFound, or Conflict if the version differs."""
         await self.spaces.require(request.agent_id)
-        async with self.database.transaction() as held:
-            await take_agent_role(held, request.agent_id)
+        async with self.database.transaction() as connection:
+            await take_agent_role(connection, request.agent_id)
             document_id = await self._lock_document(
-                MemoryReadStore(held, request.agent_id), request
+                MemoryReadStore(connection, request.agent_id), request
             )
-            erased = await erase_documents(held, request.agent_id, (document_id,))
-            await self._follow_up(held, request.agent_id, "deleted", erased)
+            erased = await erase_documents(connection, request.agent_id, (document_id,))
+            await self._follow_up(connection, request.agent_id, "deleted", erased)
         return MemoryErased(documents=1, derived=len(erased.ids) - 1)
 
     async def _lock_document(self, store: MemoryReadStore, request: DeleteDocument) -> UUID:
@@ -54,8 +54,8 @@ class MemoryWriter:
         return which[1]
 
     async def _follow_up(
-        self, held: Connection, agent_id: str, operation: str, erased: ErasedDocuments
+        self, connection: Connection, agent_id: str, operation: str, erased: ErasedDocuments
     ) -> None:
-        await resume_service_role(held)
-        await erase_references(held, agent_id, erased.ids)
-        await write_record(held, AuditRecord(agent_id, OPERATOR, operation, erased.ids))
+        await resume_service_role(connection)
+        await erase_references(connection, agent_id, erased.ids)
+        await write_record(connection, AuditRecord(agent_id, OPERATOR, operation, erased.ids))

@@ -67,8 +67,8 @@ class AuditStore:
 
     async def write_record(self, entry: AuditRecord) -> None:
         """Write an entry."""
-        async with self._database.connection() as held:
-            await write_record(held, entry)
+        async with self._database.connection() as connection:
+            await write_record(connection, entry)
 
     async def read_page(
         self, agent_id: str, before: int | None, limit: int

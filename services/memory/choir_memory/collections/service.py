@@ -41,75 +41,79 @@ class CollectionService:
     spaces: SpaceRegistry
     queue: EmbeddingQueue
 
-    async def add(self, given: AddDocument) -> DocumentAdded:
+    async def add(self, request: AddDocument) -> DocumentAdded:
         """Add a document, or replace the one with its name; raises InvalidRequest for a blank text."""
-        if not given.text.strip() or "\x00" in given.text:
+        if not request.text.strip() or "\x00" in request.text:
             raise InvalidRequest(
                 "A document needs a text that is not blank and holds no NUL character."
             )
-        await self.spaces.ensure(given.agent_id)
-        digest = hashlib.sha256(given.text.encode()).hexdigest()
-        async with agent_transaction(self.database, given.agent_id) as held:
-            store = CollectionStore(held, given.agent_id)
-            await store.lock(given.collection)
-            before = await store.list_chunks(given.collection, given.name)
+        await self.spaces.ensure(request.agent_id)
+        digest = hashlib.sha256(request.text.encode()).hexdigest()
+        async with agent_transaction(self.database, request.agent_id) as connection:
+            store = CollectionStore(connection, request.agent_id)
+            await store.lock(request.collection)
+            before = await store.list_chunks(request.collection, request.name)
             if before and {one.digest for one in before} == {digest}:
                 return DocumentAdded(operation="unchanged", chunks=len(before))
-            await erase_documents(held, given.agent_id, [one.document_id for one in before])
-            place = await store.next_position(given.collection)
-            prepared = await prepare_derived(_chunks(given, digest, place))
-            written = await DerivedDocumentStore(held, given.agent_id).put(prepared)
-            await resume_service_role(held)
-            await erase_references(held, given.agent_id, [one.document_id for one in before])
-            await write_record(held, AuditRecord(given.agent_id, OPERATOR, "add document", written))
-            await enqueue_all(held, given.agent_id, "knowledge", written)
+            await erase_documents(connection, request.agent_id, [one.document_id for one in before])
+            position = await store.next_position(request.collection)
+            prepared = await prepare_derived(_chunks(request, digest, position))
+            written = await DerivedDocumentStore(connection, request.agent_id).put(prepared)
+            await resume_service_role(connection)
+            await erase_references(
+                connection, request.agent_id, [one.document_id for one in before]
+            )
+            await write_record(
+                connection, AuditRecord(request.agent_id, OPERATOR, "add document", written)
+            )
+            await enqueue_all(connection, request.agent_id, "knowledge", written)
         self.queue.notify(len(written))
         return DocumentAdded(operation="replaced" if before else "added", chunks=len(written))
 
-    async def list_documents(self, asked: ListCollections) -> CollectionDocuments:
+    async def list_documents(self, request: ListCollections) -> CollectionDocuments:
         """Return the documents of an agent's collections; raises NotFound when it has no memory."""
-        await self.spaces.require(asked.agent_id)
-        async with agent_transaction(self.database, asked.agent_id) as held:
-            store = CollectionStore(held, asked.agent_id)
-            return CollectionDocuments(documents=await store.list_documents(asked.collection))
+        await self.spaces.require(request.agent_id)
+        async with agent_transaction(self.database, request.agent_id) as connection:
+            store = CollectionStore(connection, request.agent_id)
+            return CollectionDocuments(documents=await store.list_documents(request.collection))
 
-    async def remove(self, asked: RemoveDocuments) -> DocumentsRemoved:
+    async def remove(self, request: RemoveDocuments) -> DocumentsRemoved:
         """Erase a document or a whole collection; raises NotFound when there is none."""
-        await self.spaces.require(asked.agent_id)
-        async with agent_transaction(self.database, asked.agent_id) as held:
-            store = CollectionStore(held, asked.agent_id)
-            await store.lock(asked.collection)
-            chunks = await store.list_chunks(asked.collection, asked.name)
+        await self.spaces.require(request.agent_id)
+        async with agent_transaction(self.database, request.agent_id) as connection:
+            store = CollectionStore(connection, request.agent_id)
+            await store.lock(request.collection)
+            chunks = await store.list_chunks(request.collection, request.name)
             if not chunks:
-                what = f"document {asked.name} in collection" if asked.name else "collection"
-                raise NotFound(f"There is no {what} {asked.collection}.")
+                target = f"document {request.name} in collection" if request.name else "collection"
+                raise NotFound(f"There is no {target} {request.collection}.")
             erased = await erase_documents(
-                held, asked.agent_id, [one.document_id for one in chunks]
+                connection, request.agent_id, [chunk.document_id for chunk in chunks]
             )
-            await resume_service_role(held)
-            await erase_references(held, asked.agent_id, erased.ids)
+            await resume_service_role(connection)
+            await erase_references(connection, request.agent_id, erased.ids)
             await write_record(
-                held, AuditRecord(asked.agent_id, OPERATOR, "remove documents", erased.ids)
+                connection, AuditRecord(request.agent_id, OPERATOR, "remove documents", erased.ids)
             )
-        documents = len({one.name for one in chunks})
+        documents = len({chunk.name for chunk in chunks})
         return DocumentsRemoved(documents=documents, chunks=len(chunks))
 
 
-def _chunks(given: AddDocument, digest: str, place: int) -> list[DerivedDocument]:
-    cut = split_document(given.text)
+def _chunks(request: AddDocument, digest: str, position: int) -> list[DerivedDocument]:
+    pieces = split_document(request.text)
     return [
         DerivedDocument(
-            document_id=document_id("collection", given.collection, given.name, str(number)),
+            document_id=document_id("collection", request.collection, request.name, str(number)),
             kind="document_chunk",
             # document name and headings are part of the text, so that they are searched and embedded
-            text=f"{' › '.join((given.name, *piece.headings))}\n{piece.text}",
+            text=f"{' › '.join((request.name, *piece.headings))}\n{piece.text}",
             origin="operator",
             # trusted like a user, not like an operator: the operator who added it did not write it
             trust=TRUST["user"],
             happened_at=datetime.now(UTC),
-            collection=given.collection,
-            chunk_index=place + number,
-            metadata={"document": given.name, "digest": digest, "characters": len(given.text)},
+            collection=request.collection,
+            chunk_index=position + number,
+            metadata={"document": request.name, "digest": digest, "characters": len(request.text)},
         )
-        for number, piece in enumerate(cut)
+        for number, piece in enumerate(pieces)
     ]

@@ -97,17 +97,19 @@ async def erase_documents(
     await connection.execute(sql(_UNLINK), ids)
     session = await connection.fetch(sql(_DELETE_SESSION), ids)
     knowledge = await connection.fetch(sql(_DELETE_KNOWLEDGE), ids)
-    await connection.execute(sql(_FORGET_KEYS), [str(one) for one in ids])
+    await connection.execute(sql(_FORGET_KEYS), [str(document_id) for document_id in ids])
     return ErasedDocuments(tuple(r["id"] for r in session), tuple(r["id"] for r in knowledge))
 
 
-async def erase_references(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
+async def erase_references(
+    connection: Connection, agent_id: str, document_ids: Sequence[UUID]
+) -> None:
     """Remove erased documents from the embedding queue and from receipts; requires the service's role."""
-    await held.execute(_UNQUEUE, agent_id, list(document_ids))
+    await connection.execute(_UNQUEUE, agent_id, list(document_ids))
     names = [str(one) for one in document_ids]
-    gone = frozenset(names)
-    for row in await held.fetch(_RECEIPTS, agent_id, names):
+    erased = frozenset(names)
+    for row in await connection.fetch(_RECEIPTS, agent_id, names):
         receipt = re.sub(
-            _ID, lambda said: ERASED_ID if said[0] in gone else said[0], row["receipt"]
+            _ID, lambda said: ERASED_ID if said[0] in erased else said[0], row["receipt"]
         )
-        await held.execute(_CHANGE_RECEIPT, row["id"], receipt)
+        await connection.execute(_CHANGE_RECEIPT, row["id"], receipt)

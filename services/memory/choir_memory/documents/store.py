@@ -110,7 +110,7 @@ class DocumentStore:
         columns = zip(*(_columns(one) for one in rows), strict=True)
         await self._connection.execute(self._sql(_PUT), *(list(column) for column in columns))
         await self.drop_vectors([one for one, kept in same.items() if not kept])
-        return [one for one in ids if not same.get(one, False)]
+        return [unit_id for unit_id in ids if not same.get(unit_id, False)]
 
     async def list_session_ids(self, session_id: str, tier: Tier | None = None) -> list[UUID]:
         """Return the ids of a session's rows in order."""
@@ -129,8 +129,8 @@ class DocumentStore:
 
     async def _refuse_taken(self, rows: Sequence[PreparedUnit]) -> None:
         places = [
-            (one.row.document_id, one.row.session_id, one.row.tier, one.row.chunk_index)
-            for one in rows
+            (row.row.document_id, row.row.session_id, row.row.tier, row.row.chunk_index)
+            for row in rows
         ]
         columns = [list(column) for column in zip(*places, strict=True)]
         taken = await self._connection.fetchrow(self._sql(_TAKEN), *columns)
@@ -163,7 +163,7 @@ class LinkStore:
     async def add(self, links: Sequence[Link]) -> None:
         """Insert links; existing ones are kept."""
         if links:
-            columns = zip(*((one.from_id, one.kind, one.to_id) for one in links), strict=True)
+            columns = zip(*((link.from_id, link.kind, link.to_id) for link in links), strict=True)
             await self._connection.execute(
                 self._sql(_ADD_LINKS), *(list(column) for column in columns)
             )

@@ -135,21 +135,23 @@ class ReembeddingWalk:
 
 async def register_model(database: Database, name: str, dimensions: int, source: str) -> None:
     """Register the model: as active if there is none, else as being built while the active one serves."""
-    async with database.transaction() as held:
+    async with database.transaction() as connection:
         # replicas may start at the same time
-        await held.execute(_ONE_AT_A_TIME)
-        await held.execute(_FORGET)
-        live = await held.fetch(_LOCK_LIVE)
+        await connection.execute(_ONE_AT_A_TIME)
+        await connection.execute(_FORGET)
+        live = await connection.fetch(_LOCK_LIVE)
         known = next((r for r in live if (r["name"], r["dimensions"]) == (name, dimensions)), None)
         for row in live:
             if row["state"] == "building" and row is not known:
                 # the configuration was changed again, or changed back, before the build was complete
-                await _retire(held, row["id"])
+                await _retire(connection, row["id"])
         if known is not None:
-            await held.execute(_SET_SOURCE, known["id"], source)
+            await connection.execute(_SET_SOURCE, known["id"], source)
         else:
-            await held.execute(_NO_WRITER)
-            await held.execute(_ADD, name, dimensions, source, "building" if live else "active")
+            await connection.execute(_NO_WRITER)
+            await connection.execute(
+                _ADD, name, dimensions, source, "building" if live else "active"
+            )
 
 
 async def read_live_models(database: Database) -> list[StoredModel]:
@@ -172,9 +174,9 @@ async def read_progress(database: Database) -> ReembeddingProgress | None:
     )
 
 
-async def lock_next_walk(held: Connection, grace_s: float) -> ReembeddingWalk | None:
+async def lock_next_walk(connection: Connection, grace_s: float) -> ReembeddingWalk | None:
     """Lock a model that has an unfinished walk and no other walker; a retired one only after `grace_s`."""
-    row = await held.fetchrow(_WALK, grace_s)
+    row = await connection.fetchrow(_WALK, grace_s)
     if row is None:
         return None
     return ReembeddingWalk(
@@ -188,9 +190,9 @@ async def lock_next_walk(held: Connection, grace_s: float) -> ReembeddingWalk | 
     )
 
 
-async def next_agent(held: Connection, after: str) -> str | None:
+async def next_agent(connection: Connection, after: str) -> str | None:
     """Return the next agent with a space, in the order of ids."""
-    agent_id = await held.fetchval(_NEXT_SPACE, after)
+    agent_id = await connection.fetchval(_NEXT_SPACE, after)
     return None if agent_id is None else str(agent_id)
 
 
@@ -229,10 +231,10 @@ async def walk_page(connection: Connection, walk: ReembeddingWalk, page: int) ->
 
 
 async def move_walk(
-    held: Connection, walk: ReembeddingWalk, agent_id: str, store: Store | None
+    connection: Connection, walk: ReembeddingWalk, agent_id: str, store: Store | None
 ) -> None:
     """Move the walk to the beginning of a store; without a store, to the next space."""
-    await held.execute(_MOVE, walk.model, agent_id, store, None, False, 0)
+    await connection.execute(_MOVE, walk.model, agent_id, store, None, False, 0)
 
 
 async def finish_walk(connection: Connection, walk: ReembeddingWalk) -> None:
@@ -242,12 +244,12 @@ async def finish_walk(connection: Connection, walk: ReembeddingWalk) -> None:
         await connection.execute(_FORGET_JOBS, walk.model)
 
 
-async def activate_model(held: Connection, walk: ReembeddingWalk) -> None:
+async def activate_model(connection: Connection, walk: ReembeddingWalk) -> None:
     """Activate the model that was being built, and retire the active one."""
-    before = await held.fetchval(_ACTIVE)
+    before = await connection.fetchval(_ACTIVE)
     if before is not None:
-        await _retire(held, before)
-    await held.execute(_ACTIVATE, walk.model)
+        await _retire(connection, before)
+    await connection.execute(_ACTIVATE, walk.model)
 
 
 async def _retire(connection: Connection, model: int) -> None:

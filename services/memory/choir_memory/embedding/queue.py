@@ -178,22 +178,22 @@ class EmbeddingQueue:
         """Embed one batch; return whether there may be more that would succeed."""
         # a failing model is tested with one batch
         limit = BATCH_SIZE * (1 if model in self._failures else guard.max_concurrency)
-        async with self._database.transaction() as held:
+        async with self._database.transaction() as connection:
             # The rows stay locked during the call to the embedder, so that a crash releases them at
             # once.
-            jobs = await queue_store.claim_jobs(held, model, limit, self._longest_s)
+            jobs = await queue_store.claim_jobs(connection, model, limit, self._longest_s)
             if not jobs:
                 return False
             for agent_id in {job.agent_id for job in jobs}:
                 await self._spaces.ensure(agent_id)
-            documents = await queue_store.read_documents(held, jobs)
+            documents = await queue_store.read_documents(connection, jobs)
             result = await self._embed(guard, documents)
-            await queue_store.store_vectors(held, model, result.embedded)
+            await queue_store.store_vectors(connection, model, result.embedded)
             postponed = self._postpone(jobs, result)
-            await queue_store.postpone_jobs(held, postponed)
+            await queue_store.postpone_jobs(connection, postponed)
             postponed_ids = {job.job_id for job in postponed}
             await queue_store.delete_jobs(
-                held, [j.job_id for j in jobs if j.job_id not in postponed_ids]
+                connection, [j.job_id for j in jobs if j.job_id not in postponed_ids]
             )
         await self._log_result(model, result)
         return model not in self._failures
@@ -202,7 +202,7 @@ class EmbeddingQueue:
         self, guard: EmbedderCircuitBreaker, documents: Sequence[QueuedDocument]
     ) -> _BatchResult:
         result = _BatchResult()
-        batches = _batches([(one, split_passages(one.text)) for one in documents])
+        batches = _batches([(document, split_passages(document.text)) for document in documents])
 
         async def work() -> None:
             while batches:

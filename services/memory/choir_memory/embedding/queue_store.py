@@ -131,22 +131,22 @@ async def enqueue_all(
         await connection.execute(_ENQUEUE, agent_id, store, list(document_ids))
 
 
-async def dequeue(held: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
+async def dequeue(connection: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:
     """Remove these documents from the queue."""
     if document_ids:
-        await held.execute(_WITHDRAW, agent_id, list(document_ids))
+        await connection.execute(_WITHDRAW, agent_id, list(document_ids))
 
 
 async def claim_jobs(
-    held: Connection, model: int, limit: int, longest_wait_s: float
+    connection: Connection, model: int, limit: int, longest_wait_s: float
 ) -> list[EmbeddingJob]:
     """Lock up to `limit` due jobs that no other worker has, until the transaction ends.
 
     New jobs come first. `longest_wait_s` is the upper limit of all delays.
     """
-    rows = await held.fetch(_CLAIM_NEW, model, limit)
+    rows = await connection.fetch(_CLAIM_NEW, model, limit)
     if len(rows) < limit:
-        rows += await held.fetch(_CLAIM_LATE, model, limit - len(rows), longest_wait_s)
+        rows += await connection.fetch(_CLAIM_LATE, model, limit - len(rows), longest_wait_s)
     return [
         EmbeddingJob(r["id"], r["agent_id"], r["store"], r["document_id"], r["tries"]) for r in rows
     ]
@@ -156,11 +156,11 @@ async def read_documents(
     connection: Connection, jobs: Sequence[EmbeddingJob]
 ) -> list[QueuedDocument]:
     """Return the documents of `jobs` that still exist and should have vectors, each once."""
-    wanted: dict[tuple[str, Store], set[UUID]] = {}
+    ids_by_store: dict[tuple[str, Store], set[UUID]] = {}
     for job in jobs:
-        wanted.setdefault((job.agent_id, job.store), set()).add(job.document_id)
+        ids_by_store.setdefault((job.agent_id, job.store), set()).add(job.document_id)
     documents: list[QueuedDocument] = []
-    for (agent_id, store), ids in wanted.items():
+    for (agent_id, store), ids in ids_by_store.items():
         rows = await connection.fetch(with_table_names(_READ, agent_id, store), list(ids))
         documents += (
             QueuedDocument(agent_id, store, r["id"], r["version"], r["text"]) for r in rows
@@ -173,8 +173,10 @@ async def store_vectors(
 ) -> None:
     """Store vectors, except for documents that have changed since their text was read."""
     spaces: dict[tuple[str, Store], list[EmbeddedDocument]] = {}
-    for one in documents:
-        spaces.setdefault((one.document.agent_id, one.document.store), []).append(one)
+    for document in documents:
+        spaces.setdefault((document.document.agent_id, document.document.store), []).append(
+            document
+        )
     for (agent_id, store), group in spaces.items():
         rows = [
             (one.document.document_id, one.document.version, part, vector)
@@ -185,19 +187,19 @@ async def store_vectors(
         await connection.execute(with_table_names(_STORE, agent_id, store), model, *columns)
 
 
-async def delete_jobs(held: Connection, job_ids: Sequence[int]) -> None:
+async def delete_jobs(connection: Connection, job_ids: Sequence[int]) -> None:
     """Delete jobs that are done, or that refer to a deleted document."""
     if job_ids:
-        await held.execute(_FINISH, list(job_ids))
+        await connection.execute(_FINISH, list(job_ids))
 
 
-async def postpone_jobs(held: Connection, late: Sequence[PostponedJob]) -> None:
+async def postpone_jobs(connection: Connection, late: Sequence[PostponedJob]) -> None:
     """Reschedule failed jobs and store the error."""
     if late:
         columns = zip(
             *((one.job_id, one.wait_s, one.error, one.refused) for one in late), strict=True
         )
-        await held.execute(_POSTPONE, *(list(column) for column in columns))
+        await connection.execute(_POSTPONE, *(list(column) for column in columns))
 
 
 async def release_jobs(database: Database, model: int) -> None:

@@ -60,63 +60,63 @@ class Reembedding:
 
     async def step(self) -> bool:
         """Do one step; return whether the next can follow at once."""
-        async with self.database.transaction() as held:
-            walk = await model_store.lock_next_walk(held, self.grace_s)
+        async with self.database.transaction() as connection:
+            walk = await model_store.lock_next_walk(connection, self.grace_s)
             if walk is None:
                 return False
             if walk.documents is not None or walk.state == "retired":
-                return await self._go_on(held, walk)
+                return await self._go_on(connection, walk)
         # outside of the transaction: it may take long, and only the progress report needs it
         await self._count(walk)
         return True
 
-    async def _go_on(self, held: Connection, walk: ReembeddingWalk) -> bool:
-        if walk.state == "building" and not await self._wants_more(held, walk):
+    async def _go_on(self, connection: Connection, walk: ReembeddingWalk) -> bool:
+        if walk.state == "building" and not await self._wants_more(connection, walk):
             return False
         if walk.over:
-            await model_store.activate_model(held, walk)
+            await model_store.activate_model(connection, walk)
             log.info("the new embedding model serves", model=walk.model)
             return True
         if walk.store is None:
-            return await self._next_space(held, walk)
+            return await self._next_space(connection, walk)
         page = self.page if walk.state == "building" else DROP_BATCH
-        if not await model_store.walk_page(held, walk, page):
-            await self._leave_store(held, walk)
+        if not await model_store.walk_page(connection, walk, page):
+            await self._leave_store(connection, walk)
         if walk.state == "building":
             self.queue.notify(self.page)
         return True
 
-    async def _wants_more(self, held: Connection, walk: ReembeddingWalk) -> bool:
+    async def _wants_more(self, connection: Connection, walk: ReembeddingWalk) -> bool:
         """Return whether few enough jobs are pending for another page, or none for the switch."""
         low = max(self.page // REFILL_FRACTION, 1)
-        waiting = await model_store.count_pending(held, walk.model, low)
+        waiting = await model_store.count_pending(connection, walk.model, low)
         return waiting == 0 if walk.over else waiting < low
 
-    async def _next_space(self, held: Connection, walk: ReembeddingWalk) -> bool:
-        agent_id = await model_store.next_agent(held, walk.agent_id)
+    async def _next_space(self, connection: Connection, walk: ReembeddingWalk) -> bool:
+        agent_id = await model_store.next_agent(connection, walk.agent_id)
         if agent_id is None:
-            await model_store.finish_walk(held, walk)
+            await model_store.finish_walk(connection, walk)
         else:
             # the space may have been created by an older version and not used since
             await self.spaces.ensure(agent_id)
-            await model_store.move_walk(held, walk, agent_id, STORES[0])
+            await model_store.move_walk(connection, walk, agent_id, STORES[0])
         return True
 
-    async def _leave_store(self, held: Connection, walk: ReembeddingWalk) -> None:
+    async def _leave_store(self, connection: Connection, walk: ReembeddingWalk) -> None:
         assert walk.store is not None
         later = STORES[STORES.index(walk.store) + 1 :]
-        await model_store.move_walk(held, walk, walk.agent_id, later[0] if later else None)
+        await model_store.move_walk(connection, walk, walk.agent_id, later[0] if later else None)
 
     async def _count(self, walk: ReembeddingWalk) -> None:
         """Count the documents to embed, for the progress report."""
         documents, agent_id = 0, ""
         while True:
-            async with self.database.connection() as held:
-                following = await model_store.next_agent(held, agent_id)
+            async with self.database.connection() as connection:
+                following = await model_store.next_agent(connection, agent_id)
                 if following is None:
                     break
                 agent_id = following
                 await self.spaces.ensure(agent_id)
-                documents += await model_store.count_documents(held, agent_id)
+                documents += await model_store.count_documents(connection, agent_id)
         await model_store.set_documents(self.database, walk.model, documents)
         log.info("documents get vectors of a new model", model=walk.model, documents=documents)

@@ -51,8 +51,8 @@ class EmbedderRegistry:
 
     async def close(self) -> None:
         """Close all embedders."""
-        held, self._live = self._live, {}
-        for one in held.values():
+        live, self._live = self._live, {}
+        for one in live.values():
             if one.guard is not None:
                 await one.guard.close()
 
@@ -63,12 +63,12 @@ class EmbedderRegistry:
         if [one.row for one in before.values()] == rows:
             return
         # models that stay keep their circuit breaker and query cache
-        kept = {row.model: self._with_guard(row) for row in rows}
-        self._live = kept
+        live = {row.model: self._with_guard(row) for row in rows}
+        self._live = live
         for model, one in before.items():
-            if model not in kept and one.guard is not None:
+            if model not in live and one.guard is not None:
                 await one.guard.close()
-        for one in kept.values():
+        for one in live.values():
             log.info("embedding model", model=one.row.name, state=one.row.state)
 
     @property

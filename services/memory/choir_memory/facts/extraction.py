@@ -108,15 +108,17 @@ class ExtractionTask:
     async def _batch(self, agent_id: str) -> bool:
         after = await read_cursor(self.database, agent_id, CURSOR_NAME)
         position = parse_position(after) if after else START
-        async with agent_transaction(self.database, agent_id) as held:
-            placed = await FactStore(held, agent_id).read_turns(position, MIN_TRUST, BATCH_TURNS)
+        async with agent_transaction(self.database, agent_id) as connection:
+            placed = await FactStore(connection, agent_id).read_turns(
+                position, MIN_TRUST, BATCH_TURNS
+            )
         batch = _one_session(placed)
         if not batch:
             return False
         turns = [one.turn for one in batch]
         # no transaction is open during model calls, which may take long
-        found = _worth_keeping(await self._propose(turns), turns)
-        plan = await self._plan(agent_id, found)
+        accepted = _worth_keeping(await self._propose(turns), turns)
+        plan = await self._plan(agent_id, accepted)
         cases = [(old, one.new) for one in plan if one.commit for old in one.beside.rivals]
         replaced = {
             (old.document_id, new.identity)
@@ -125,29 +127,33 @@ class ExtractionTask:
             )
             if is_replaced
         }
-        async with agent_transaction(self.database, agent_id) as held:
-            keeper = _FactWriter(held, agent_id, FactStore(held, agent_id), self.model.name)
+        async with agent_transaction(self.database, agent_id) as connection:
+            keeper = _FactWriter(
+                connection, agent_id, FactStore(connection, agent_id), self.model.name
+            )
             written = await keeper.keep(plan, replaced)
             if written is None:
                 return True  # a turn was erased meanwhile: read the batch again
-            await resume_service_role(held)
-            await enqueue_all(held, agent_id, "knowledge", written)
+            await resume_service_role(connection)
+            await enqueue_all(connection, agent_id, "knowledge", written)
             # also without results, so that the batch is not read again
-            await write_cursor(held, agent_id, CURSOR_NAME, render_position(batch[-1].position))
+            await write_cursor(
+                connection, agent_id, CURSOR_NAME, render_position(batch[-1].position)
+            )
         self.queue.notify(len(written))
         return True
 
     async def _plan(
-        self, agent_id: str, found: Sequence[_SourcedCandidate]
+        self, agent_id: str, accepted: Sequence[_SourcedCandidate]
     ) -> list[_PlannedCandidate]:
-        vectors = [await embed_candidate(self.embedders, one.new) for one in found]
-        async with agent_transaction(self.database, agent_id) as held:
-            store = FactStore(held, agent_id)
+        vectors = [await embed_candidate(self.embedders, one.new) for one in accepted]
+        async with agent_transaction(self.database, agent_id) as connection:
+            store = FactStore(connection, agent_id)
             return [
                 _PlannedCandidate(
                     one.new, one.turn, one.commit, await find_related(store, one.new, vector)
                 )
-                for one, vector in zip(found, vectors, strict=True)
+                for one, vector in zip(accepted, vectors, strict=True)
             ]
 
     async def _propose(self, turns: Sequence[SourceTurn]) -> list[Candidate]:
@@ -174,7 +180,7 @@ class _FactWriter:
     """Writer of a batch's results, in one transaction. The caller has the lease, so there is no other
     writer."""
 
-    held: Connection
+    connection: Connection
     agent_id: str
     store: FactStore
     model: str
@@ -195,7 +201,7 @@ class _FactWriter:
             ):
                 new = _known(one, self.model)
                 known = new.document_id
-                store = DerivedDocumentStore(self.held, self.agent_id)
+                store = DerivedDocumentStore(self.connection, self.agent_id)
                 written += await store.put(await prepare_derived([new]))
                 links += await self._mention(store, new)
             links.append(Link(known, "evidence", one.turn.document_id))
@@ -203,7 +209,7 @@ class _FactWriter:
                 if (rival.document_id, one.new.identity) in replaced:
                     await self.store.retire(rival.document_id, one.turn.happened_at)
                     links.append(Link(known, "supersedes", rival.document_id))
-        await LinkStore(self.held, self.agent_id).add(links)
+        await LinkStore(self.connection, self.agent_id).add(links)
         await self.store.cap_rules(MAX_RULES)
         return written
 
@@ -214,22 +220,22 @@ class _FactWriter:
         names = [new.subject or "", new.object or ""]
         nodes = entities_of(names, new.happened_at, new.trust)
         await store.put(await prepare_derived(nodes))
-        return [Link(new.document_id, "mentions", one.document_id) for one in nodes]
+        return [Link(new.document_id, "mentions", node.document_id) for node in nodes]
 
 
 def _worth_keeping(
     candidates: Sequence[Candidate], turns: Sequence[SourceTurn]
 ) -> list[_SourcedCandidate]:
     """Return the accepted candidates without duplicates; of equal ones, a committed one wins."""
-    found: dict[str, _SourcedCandidate] = {}
-    for one in candidates:
-        ruling, turn = decide_on(one, turns), find_source(one, turns)
+    accepted: dict[str, _SourcedCandidate] = {}
+    for candidate in candidates:
+        ruling, turn = decide_on(candidate, turns), find_source(candidate, turns)
         if turn is None or ruling == "drop":
             continue
-        before = found.get(one.identity)
+        before = accepted.get(candidate.identity)
         if before is None or (ruling == "commit" and not before.commit):
-            found[one.identity] = _SourcedCandidate(one, turn, ruling == "commit")
-    return list(found.values())
+            accepted[candidate.identity] = _SourcedCandidate(candidate, turn, ruling == "commit")
+    return list(accepted.values())
 
 
 def _known(one: _PlannedCandidate, model: str) -> DerivedDocument:

@@ -70,12 +70,12 @@ async def find_related(
         ):
             return RelatedFacts(one)
     if vector is not None:
-        near = await store.find_nearest(candidate.kind, vector, SAME_MEANING_COSINE)
-        if near is not None:
-            return RelatedFacts(near)
+        nearest = await store.find_nearest(candidate.kind, vector, SAME_MEANING_COSINE)
+        if nearest is not None:
+            return RelatedFacts(nearest)
     about = query_terms(candidate.predicate)
     rivals = (one for one in known if query_terms(one.predicate or "") == about)
-    return RelatedFacts(rivals=tuple(one for one in rivals if one.status == "active"))
+    return RelatedFacts(rivals=tuple(rival for rival in rivals if rival.status == "active"))
 
 
 async def decide_replacements(

@@ -66,11 +66,11 @@ def weakens_safety(text: str) -> bool:
 
 
 def _asks_for_it(clause: str) -> bool:
-    found = _ENGLISH.search(clause)
-    if found is not None and not _NOT_BEFORE.search(clause[: found.start()]):
+    match = _ENGLISH.search(clause)
+    if match is not None and not _NOT_BEFORE.search(clause[: match.start()]):
         return True
-    found = _CHINESE.search(clause)
-    if found is None or _NOT_BEFORE_ZH.search(clause[: found.start()]):
+    match = _CHINESE.search(clause)
+    if match is None or _NOT_BEFORE_ZH.search(clause[: match.start()]):
         return False
     # 不要跳過安全檢查 ("do not skip the safety check"): the omission is negated
-    return re.search(f"^{_NEGATED_ZH}.{{0,3}}{_OMITTED_ZH}", found.group()) is None
+    return re.search(f"^{_NEGATED_ZH}.{{0,3}}{_OMITTED_ZH}", match.group()) is None

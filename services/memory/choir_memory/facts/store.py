@@ -170,7 +170,7 @@ async def read_cursor(database: Database, agent_id: str, name: str) -> dict[str,
 
 
 async def write_cursor(
-    held: Connection, agent_id: str, name: str, position: dict[str, object]
+    connection: Connection, agent_id: str, name: str, position: dict[str, object]
 ) -> None:
     """Store the position, in the transaction that stores the results up to it."""
-    await held.execute(_MOVE, agent_id, name, orjson.dumps(position).decode())
+    await connection.execute(_MOVE, agent_id, name, orjson.dumps(position).decode())

@@ -75,14 +75,14 @@ class PreparedDerivedDocument:
 
 async def prepare_derived(documents: Sequence[DerivedDocument]) -> list[PreparedDerivedDocument]:
     """Tokenize texts in a thread; call it before a transaction where possible."""
-    return await asyncio.to_thread(lambda: [_cut(one) for one in documents])
+    return await asyncio.to_thread(lambda: [_cut(document) for document in documents])
 
 
 class DerivedDocumentStore:
     """Statements that write such documents."""
 
-    def __init__(self, held: Connection, agent_id: str) -> None:
-        self._held = held
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
         self._agent_id = agent_id
 
     async def put(self, documents: Sequence[PreparedDerivedDocument]) -> list[UUID]:
@@ -92,14 +92,16 @@ class DerivedDocumentStore:
         """
         if not documents:
             return []
-        ids = [one.known.document_id for one in documents]
-        texts = [one.known.text for one in documents]
-        rows = await self._held.fetch(self._sql(_SAME), ids, texts)
+        ids = [document.known.document_id for document in documents]
+        texts = [document.known.text for document in documents]
+        rows = await self._connection.fetch(self._sql(_SAME), ids, texts)
         same = {row["id"]: row["same_text"] for row in rows}
-        await self._held.executemany(self._sql(_PUT), [_columns(one) for one in documents])
+        await self._connection.executemany(
+            self._sql(_PUT), [_columns(document) for document in documents]
+        )
         changed = [one for one, kept in same.items() if not kept]
-        await self._held.execute(self._sql(_DROP_VECTORS), changed)
-        return [one for one in ids if not same.get(one, False)]
+        await self._connection.execute(self._sql(_DROP_VECTORS), changed)
+        return [document_id for document_id in ids if not same.get(document_id, False)]
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)

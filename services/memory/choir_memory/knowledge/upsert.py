@@ -67,16 +67,16 @@ class KnowledgeService:
         await self.spaces.ensure(write.agent_id)
         writer = writer or Writer(actor_name(write.agent_id), "agent")
         body = await _body(write, writer)
-        async with agent_transaction(self.database, write.agent_id) as held:
-            store = KnowledgeStore(held, write.agent_id)
+        async with agent_transaction(self.database, write.agent_id) as connection:
+            store = KnowledgeStore(connection, write.agent_id)
             # in the transaction of the write: after a crash neither of them exists
             before = await store.claim_call(write.call_id, _digest(write))
             if before is not None:
                 return _with_key(before, write)
-            done = await _perform(held, store, write, body)
+            done = await _perform(connection, store, write, body)
             await store.store_answer(write.call_id, _as_recorded(done.written))
-            await resume_service_role(held)
-            await _follow_up(held, write, writer, done)
+            await resume_service_role(connection)
+            await _follow_up(connection, write, writer, done)
         # after the commit: the worker could not see the job before
         if done.written.embedded == "queued":
             self.queue.notify()
@@ -160,42 +160,42 @@ async def _insert(store: KnowledgeStore, key: str | None, body: DocumentContent)
 
 
 async def _update(store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent) -> WriteResult:
-    wanted = _document_id(write)
-    found = await store.find(write.key, wanted, body)
-    if found is None and write.key is not None and not write.expected_version:
+    requested_id = _document_id(write)
+    document = await store.find(write.key, requested_id, body)
+    if document is None and write.key is not None and not write.expected_version:
         document_id = uuid4()
         if await store.insert(document_id, write.key, body):
             return _done(document_id, write.key, "inserted", 1)
-        found = await store.find(write.key, None, body)  # a concurrent call inserted it first
-    found = _as_expected(write, found)
-    if found.same:
-        return _done(found.document_id, found.key, "unchanged", found.version)
-    version = await store.replace(found.document_id, body)
-    return _done(found.document_id, found.key, "updated", version)
+        document = await store.find(write.key, None, body)  # a concurrent call inserted it first
+    document = _as_expected(write, document)
+    if document.same:
+        return _done(document.document_id, document.key, "unchanged", document.version)
+    version = await store.replace(document.document_id, body)
+    return _done(document.document_id, document.key, "updated", version)
 
 
 async def _delete(
     connection: Connection, store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent
 ) -> WriteResult:
-    found = _as_expected(write, await store.find(write.key, _document_id(write), body))
-    gone = await erase_documents(connection, write.agent_id, (found.document_id,))
-    return replace(_done(found.document_id, found.key, "deleted", None), touched=gone.ids)
+    document = _as_expected(write, await store.find(write.key, _document_id(write), body))
+    erased = await erase_documents(connection, write.agent_id, (document.document_id,))
+    return replace(_done(document.document_id, document.key, "deleted", None), touched=erased.ids)
 
 
-def _as_expected(write: MemoryUpsert, found: LockedDocument | None) -> LockedDocument:
+def _as_expected(write: MemoryUpsert, document: LockedDocument | None) -> LockedDocument:
     """Return the document found; raises NotFound, or Conflict naming both versions."""
     name = write.key or write.document_id
     expected = write.expected_version
-    if found is None:
+    if document is None:
         was = f" (you expect version {expected})" if expected else ""
         raise NotFound(f"There is no knowledge {name}{was}.")
-    if expected is not None and expected != found.version:
-        there = "you expect none yet" if expected == 0 else f"you expect version {expected}"
+    if expected is not None and expected != document.version:
+        expectation = "you expect none yet" if expected == 0 else f"you expect version {expected}"
         raise Conflict(
-            f"The knowledge {name} is at version {found.version}, and {there}. Nothing was changed: "
+            f"The knowledge {name} is at version {document.version}, and {expectation}. Nothing was changed: "
             "read it again, and write on top of what it says now."
         )
-    return found
+    return document
 
 
 def _done(
@@ -225,8 +225,8 @@ def _document_id(write: MemoryUpsert) -> UUID | None:
 
 async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:
     text = write.text or ""
-    cut = document_tokens
-    tokens = await asyncio.to_thread(cut, text) if len(text) > LONG_TEXT else cut(text)
+    tokenize = document_tokens
+    tokens = await asyncio.to_thread(tokenize, text) if len(text) > LONG_TEXT else tokenize(text)
     metadata = orjson.dumps(write.metadata).decode()
     trust = min(TRUST[writer.origin], TRUST["web"]) if write.outside else TRUST[writer.origin]
     return DocumentContent(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust)

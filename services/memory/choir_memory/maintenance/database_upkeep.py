@@ -72,54 +72,58 @@ class DatabaseUpkeep:
 
     async def round(self) -> bool:
         """Run one pass; return False if another replica has the lock."""
-        async with self._try_lock() as held:
-            if held is None:
+        async with self._try_lock() as connection:
+            if connection is None:
                 return False
-            await self._prune(held)
-            await index_store.analyze_tables_without_statistics(held, ANALYZE_FROM_ROWS)
-            await self._maintain_indexes(held)
+            await self._prune(connection)
+            await index_store.analyze_tables_without_statistics(connection, ANALYZE_FROM_ROWS)
+            await self._maintain_indexes(connection)
             return True
 
     @contextlib.asynccontextmanager
     async def _try_lock(self) -> "AsyncIterator[DedicatedConnection | None]":
         # not a connection of the pool: an index build has no time limit and may keep it for an hour
-        async with self._database.dedicated_connection() as held:
-            yield held if await index_store.try_lock(held, ADVISORY_LOCK_KEY) else None
+        async with self._database.dedicated_connection() as connection:
+            yield connection if await index_store.try_lock(connection, ADVISORY_LOCK_KEY) else None
 
-    async def _prune(self, held: DedicatedConnection) -> None:
+    async def _prune(self, connection: DedicatedConnection) -> None:
         settings = self._settings
-        agents = await prune_store.next_agents(held, self._walked_to, AGENTS_PER_PASS)
+        agents = await prune_store.next_agents(connection, self._walked_to, AGENTS_PER_PASS)
         self._walked_to = agents[-1] if agents else ""
         deleted = {
-            "receipts": await prune_store.prune_receipts(held, settings.receipts_days),
-            "audit": await prune_store.prune_audit(held, settings.audit_days),
-            "call_ids": await prune_store.prune_operations(held, agents, settings.operations_days),
+            "receipts": await prune_store.prune_receipts(connection, settings.receipts_days),
+            "audit": await prune_store.prune_audit(connection, settings.audit_days),
+            "call_ids": await prune_store.prune_operations(
+                connection, agents, settings.operations_days
+            ),
         }
         if any(deleted.values()):
             log.info("old traces pruned", **deleted)
 
-    async def _maintain_indexes(self, held: DedicatedConnection) -> None:
-        models = await index_store.read_models(held)
+    async def _maintain_indexes(self, connection: DedicatedConnection) -> None:
+        models = await index_store.read_models(connection)
         if not models:
             return
-        await index_store.set_build_memory(held, self._settings.index_build_mb)
-        for table in await index_store.read_tables(held, self._settings.index_from):
+        await index_store.set_build_memory(connection, self._settings.index_build_mb)
+        for table in await index_store.read_tables(connection, self._settings.index_from):
             planned = plan_indexes(table, models, self._settings.index_from)
             for name in planned.drop:
-                await index_store.drop_index(held, table, name)
+                await index_store.drop_index(connection, table, name)
                 log.info("vector index dropped", agent_id=table.agent_id, index=name)
             for model in planned.make:
-                await self._create_index(held, table, model)
+                await self._create_index(connection, table, model)
 
     async def _create_index(
-        self, held: DedicatedConnection, table: VectorTable, model: IndexedModel
+        self, connection: DedicatedConnection, table: VectorTable, model: IndexedModel
     ) -> None:
         name = index_name(table.table, model)
         index = (table.agent_id, name)
         if time.monotonic() < self._failed.get(index, 0.0):
             return
         # `rows` is an estimate for all models together: count before an expensive build
-        if not await index_store.has_enough_vectors(held, table, model, self._settings.index_from):
+        if not await index_store.has_enough_vectors(
+            connection, table, model, self._settings.index_from
+        ):
             return
         if (needed_mb := build_memory_mb(table, model)) > self._settings.index_build_mb:
             log.warning(
@@ -132,7 +136,7 @@ class DatabaseUpkeep:
             )
         start = time.monotonic()
         try:
-            await index_store.create_index(held, table, model)
+            await index_store.create_index(connection, table, model)
         except StatementError as error:
             if error.sqlstate not in TRANSIENT_SQLSTATES:
                 self._failed[index] = time.monotonic() + RETRY_AFTER_FAILURE_S

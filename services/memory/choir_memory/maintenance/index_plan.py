@@ -60,8 +60,12 @@ def plan_indexes(table: VectorTable, models: Sequence[IndexedModel], index_from:
     """
     names = {index_name(table.table, model): model for model in models}
     shrunk = table.rows * DROP_FACTOR < index_from
-    drop = [one.name for one in table.indexes if shrunk or not one.valid or one.name not in names]
-    standing = {one.name for one in table.indexes} - set(drop)
+    drop = [
+        index.name
+        for index in table.indexes
+        if shrunk or not index.valid or index.name not in names
+    ]
+    standing = {index.name for index in table.indexes} - set(drop)
     large = table.rows >= index_from
     return IndexPlan(drop, [m for name, m in names.items() if large and name not in standing])
 

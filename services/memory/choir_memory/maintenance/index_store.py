@@ -55,16 +55,16 @@ ORDER BY s.agent_id, c.relname
 """
 
 
-async def try_lock(held: DedicatedConnection, lock: int) -> bool:
+async def try_lock(connection: DedicatedConnection, lock: int) -> bool:
     """Take the upkeep lock until this connection ends; return whether it was free."""
-    return bool(await held.fetchval(_TRY_LOCK, lock))
+    return bool(await connection.fetchval(_TRY_LOCK, lock))
 
 
-async def set_build_memory(held: DedicatedConnection, megabytes: int) -> None:
+async def set_build_memory(connection: DedicatedConnection, megabytes: int) -> None:
     """Allow this connection `megabytes` of memory for index builds."""
-    await held.execute(f"SET maintenance_work_mem = '{megabytes}MB'")
+    await connection.execute(f"SET maintenance_work_mem = '{megabytes}MB'")
     # parallel workers share memory through /dev/shm, which is 64 MB in a container: the build would fail
-    await held.execute("SET max_parallel_maintenance_workers = 0")
+    await connection.execute("SET max_parallel_maintenance_workers = 0")
 
 
 async def read_models(connection: DedicatedConnection) -> list[IndexedModel]:
@@ -87,14 +87,16 @@ async def read_tables(connection: DedicatedConnection, index_from: int) -> list[
 
 
 async def has_enough_vectors(
-    held: DedicatedConnection, table: VectorTable, model: IndexedModel, index_from: int
+    connection: DedicatedConnection, table: VectorTable, model: IndexedModel, index_from: int
 ) -> bool:
     """Return whether the table contains at least `index_from` vectors of this model."""
     sql = qualified(_ENOUGH, table.agent_id).replace("{table}", table.table)
-    return bool(await held.fetchval(sql, model.model_id, index_from))
+    return bool(await connection.fetchval(sql, model.model_id, index_from))
 
 
-async def create_index(held: DedicatedConnection, table: VectorTable, model: IndexedModel) -> None:
+async def create_index(
+    connection: DedicatedConnection, table: VectorTable, model: IndexedModel
+) -> None:
     """Build the index; may take minutes."""
     statement = _MAKE.format(
         index=index_name(table.table, model),
@@ -105,7 +107,7 @@ async def create_index(held: DedicatedConnection, table: VectorTable, model: Ind
         candidates=HNSW_EF_CONSTRUCTION,
         model=model.model_id,
     )
-    await held.execute(qualified(statement, table.agent_id))
+    await connection.execute(qualified(statement, table.agent_id))
 
 
 async def drop_index(connection: DedicatedConnection, table: VectorTable, name: str) -> None:
@@ -113,10 +115,12 @@ async def drop_index(connection: DedicatedConnection, table: VectorTable, name: 
     await connection.execute(qualified(_DROP, table.agent_id).replace("{index}", name))
 
 
-async def analyze_tables_without_statistics(held: DedicatedConnection, least_rows: int) -> int:
+async def analyze_tables_without_statistics(
+    connection: DedicatedConnection, least_rows: int
+) -> int:
     """ANALYZE the tables with at least `least_rows` rows that have no statistics; return how many there
     were."""
-    rows = await held.fetch(_UNKNOWN, least_rows)
+    rows = await connection.fetch(_UNKNOWN, least_rows)
     for row in rows:
-        await held.execute(qualified(f"ANALYZE {{schema}}.{row['name']}", row["agent_id"]))
+        await connection.execute(qualified(f"ANALYZE {{schema}}.{row['name']}", row["agent_id"]))
     return len(rows)

@@ -52,8 +52,8 @@ async def next_agents(connection: DedicatedConnection, after: str, limit: int) -
 
 async def _all_of(connection: DedicatedConnection, statement: str, days: int) -> int:
     total = 0
-    while gone := _count(await connection.execute(statement, days, BATCH_SIZE)):
-        total += gone
+    while deleted := _count(await connection.execute(statement, days, BATCH_SIZE)):
+        total += deleted
     return total
 
 

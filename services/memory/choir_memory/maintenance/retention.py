@@ -56,10 +56,12 @@ class RetentionTask:
     async def _delete(self, agent_id: str, cutoff: RetentionCutoff) -> int:
         deleted = 0
         while True:
-            async with agent_transaction(self.database, agent_id) as held:
-                ids = await RetentionStore(held, agent_id).delete_batch(cutoff.of, cutoff.before)
-                await resume_service_role(held)
-                await dequeue(held, agent_id, ids)
+            async with agent_transaction(self.database, agent_id) as connection:
+                ids = await RetentionStore(connection, agent_id).delete_batch(
+                    cutoff.of, cutoff.before
+                )
+                await resume_service_role(connection)
+                await dequeue(connection, agent_id, ids)
             deleted += len(ids)
             if not ids:
                 return deleted
@@ -67,10 +69,10 @@ class RetentionTask:
     async def _drop_vectors(self, agent_id: str, before: datetime) -> None:
         dropped = 0
         while True:
-            async with agent_transaction(self.database, agent_id) as held:
-                ids = await RetentionStore(held, agent_id).drop_vectors(before)
-                await resume_service_role(held)
-                await dequeue(held, agent_id, ids)
+            async with agent_transaction(self.database, agent_id) as connection:
+                ids = await RetentionStore(connection, agent_id).drop_vectors(before)
+                await resume_service_role(connection)
+                await dequeue(connection, agent_id, ids)
             dropped += len(ids)
             if not ids:
                 break
@@ -89,11 +91,11 @@ class ExpiryTask:
         """Erase an agent's expired documents; return how many."""
         deleted = 0
         while True:
-            async with agent_transaction(self.database, agent_id) as held:
-                ids = await RetentionStore(held, agent_id).lock_expired(self.clock.now())
+            async with agent_transaction(self.database, agent_id) as connection:
+                ids = await RetentionStore(connection, agent_id).lock_expired(self.clock.now())
                 if not ids:
                     return deleted
-                erased = await erase_documents(held, agent_id, ids)
-                await resume_service_role(held)
-                await erase_references(held, agent_id, erased.ids)
+                erased = await erase_documents(connection, agent_id, ids)
+                await resume_service_role(connection)
+                await erase_references(connection, agent_id, erased.ids)
             deleted += len(ids)

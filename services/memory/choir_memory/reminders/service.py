@@ -60,34 +60,38 @@ class ReminderService:
     search: SearchService
     clock: Clock
 
-    async def remind(self, wanted: ReadReminders) -> Reminders:
+    async def remind(self, request: ReadReminders) -> Reminders:
         """Return rules, facts about named entities and relevant search results within the budget."""
-        await self.spaces.ensure(wanted.agent_id)
-        async with agent_transaction(self.database, wanted.agent_id) as held:
-            store = ReminderStore(held, wanted.agent_id, self.clock.now(), MIN_TRUST)
-            filled = await store.list_nonempty_stores(wanted.session_id)
+        await self.spaces.ensure(request.agent_id)
+        async with agent_transaction(self.database, request.agent_id) as connection:
+            store = ReminderStore(connection, request.agent_id, self.clock.now(), MIN_TRUST)
+            filled = await store.list_nonempty_stores(request.session_id)
             if not filled:
                 return Reminders(reminders=(), empty=True)
             # checked again, because a rule may come from an import
             rules = [
                 one for one in await store.list_rules(MAX_RULES) if not weakens_safety(one.text)
             ]
-            named = await store.list_facts_about(entity_ids(wanted.text), MAX_ENTITY_FACTS)
-            retold = await store.list_summarised_sessions(list(_ids(wanted.known)))
+            named = await store.list_facts_about(entity_ids(request.text), MAX_ENTITY_FACTS)
+            summarised = await store.list_summarised_sessions(list(_ids(request.known)))
         receipts: list[str] = []
-        found: list[MemoryHit] = []
-        for query in _queries(wanted, filled):
+        candidates: list[MemoryHit] = []
+        for query in _queries(request, filled):
             hits = await self.search.query(query)
             receipts += [hits.receipt_id] if hits.receipt_id else []
-            found += [hit for hit in hits.hits if _is_about_it(hit)]
-        found.sort(key=lambda hit: -hit.score)
+            candidates += [hit for hit in hits.hits if _is_about_it(hit)]
+        candidates.sort(key=lambda hit: -hit.score)
         # in knowledge, which has no tiers, `session_id` is the collection
-        near = [_found(hit) for hit in found if hit.session_id != wanted.session_id or not hit.tier]
-        budget = wanted.budget_tokens
-        block = _ReminderBlock(content_terms(wanted.text), set(wanted.known), retold)
+        relevant = [
+            _found(hit)
+            for hit in candidates
+            if hit.session_id != request.session_id or not hit.tier
+        ]
+        budget = request.budget_tokens
+        block = _ReminderBlock(content_terms(request.text), set(request.known), summarised)
         wishes = list(block.fitting(rules, budget // RULES_SHARE))
         budget -= sum(estimate_tokens(one.text) for one in wishes)
-        chosen = (*wishes, *block.fitting([*named, *near], budget))
+        chosen = (*wishes, *block.fitting([*named, *relevant], budget))
         return Reminders(reminders=chosen, receipts=tuple(receipts))
 
 
@@ -103,14 +107,14 @@ class _ReminderBlock:
     """Sessions with a summary or an episode in the block, and which of the two."""
     said: list[str] = field(default_factory=list)
 
-    def fitting(self, found: Iterable[Reminder], room: int) -> Iterator[Reminder]:
+    def fitting(self, reminders: Iterable[Reminder], budget: int) -> Iterator[Reminder]:
         """Yield those that are new and fit, each cut to an excerpt relevant to the message."""
-        for one in found:
+        for one in reminders:
             if one.document_id in self.known or self._repeats(one):
                 continue
             text = extract_excerpt(one.text, self.terms, MAX_REMINDER_CHARS)
-            room -= estimate_tokens(text)
-            if room < 0:
+            budget -= estimate_tokens(text)
+            if budget < 0:
                 return
             self.known.add(one.document_id)
             self.said.append(normalise_text(text.strip(ELLIPSIS)))
@@ -137,23 +141,23 @@ def _ids(names: Iterable[str]) -> Iterator[UUID]:
             yield UUID(name)
 
 
-def _queries(wanted: ReadReminders, stores: Iterable[Store]) -> Iterator[MemoryQuery]:
+def _queries(request: ReadReminders, stores: Iterable[Store]) -> Iterator[MemoryQuery]:
     for store in stores:
         yield MemoryQuery(
-            agent_id=wanted.agent_id,
+            agent_id=request.agent_id,
             store=store,
-            query=wanted.text,
+            query=request.text,
             kinds=KINDS_BY_STORE[store],
             min_trust=MIN_TRUST,
             limit=MAX_SEARCH_RESULTS,
-            deadline_ms=wanted.deadline_ms,
+            deadline_ms=request.deadline_ms,
         )
 
 
 def _is_about_it(hit: MemoryHit) -> bool:
     if hit.score < MIN_SCORE:
         return False
-    thoughts = {one.arm: one for one in hit.arms}
+    thoughts = {arm.arm: arm for arm in hit.arms}
     meant, said = thoughts.get("vector"), thoughts.get("text")
     return meant.score >= MIN_COSINE if meant is not None else said is not None and said.rank > 0
 

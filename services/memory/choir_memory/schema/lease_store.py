@@ -34,8 +34,8 @@ class LeaseStore:
 
     async def renew(self, agent_id: str, name: str) -> bool:
         """Take or extend a lease; return whether this replica has it now."""
-        taken = await self._database.fetchval(_TAKE, agent_id, name, self._holder, LEASE_DURATION_S)
-        return taken is not None
+        row = await self._database.fetchval(_TAKE, agent_id, name, self._holder, LEASE_DURATION_S)
+        return row is not None
 
     @contextlib.asynccontextmanager
     async def hold(self, agent_id: str, name: str) -> AsyncIterator[bool]:

@@ -85,11 +85,11 @@ class SpaceStore:
         may have.
         """
         name = schema_name(agent_id)
-        async with self._database.transaction() as held:
-            await held.execute("SELECT pg_advisory_xact_lock($1)", _ROLE_LOCK)
-            role = await held.fetchrow(_FIND_ROLE, name)
+        async with self._database.transaction() as connection:
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _ROLE_LOCK)
+            role = await connection.fetchrow(_FIND_ROLE, name)
             if role is None:
-                await held.execute(qualified(_MAKE_ROLE, agent_id))
+                await connection.execute(qualified(_MAKE_ROLE, agent_id))
             elif role["powerful"]:
                 raise Conflict(
                     f"The database role {name} exists and may log in or more; the agent {agent_id} "
@@ -112,8 +112,8 @@ async def agent_transaction(
     """
     # one statement, because each one costs a round trip
     begin = ["BEGIN", qualified(_TAKE_ROLE, agent_id), *([_PLAN_ONCE] if plan_once else [])]
-    async with database.schema_transaction(schema_name(agent_id), "; ".join(begin)) as held:
-        yield held
+    async with database.schema_transaction(schema_name(agent_id), "; ".join(begin)) as connection:
+        yield connection
 
 
 @contextlib.asynccontextmanager
@@ -126,8 +126,8 @@ async def admin_read_transaction(
     """
     schema = SHARED_SCHEMA if agent_id is None else schema_name(agent_id)
     begin = ["BEGIN READ ONLY", *([_PLAN_ONCE] if plan_once else [])]
-    async with database.schema_transaction(schema, "; ".join(begin)) as held:
-        yield held
+    async with database.schema_transaction(schema, "; ".join(begin)) as connection:
+        yield connection
 
 
 async def take_agent_role(connection: Connection, agent_id: str) -> None:

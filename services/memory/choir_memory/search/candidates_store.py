@@ -36,10 +36,14 @@ SELECT documents.*, held.* FROM (
 
 
 async def read_candidates(
-    held: Connection, wanted: CandidateColumns, candidates: Iterable[ArmResult], *, beside: bool
+    connection: Connection,
+    wanted: CandidateColumns,
+    candidates: Iterable[ArmResult],
+    *,
+    beside: bool,
 ) -> CandidateTable:
     """Return the candidates and, with `beside`, their neighbours up to two positions away."""
-    listed = {one.document_id: one for one in candidates}
+    listed = {candidate.document_id: candidate for candidate in candidates}
     if not listed:
         return NO_CANDIDATES
     # documents with a position are read together with their neighbours, the others by id
@@ -52,7 +56,7 @@ async def read_candidates(
         [one.chunk_index for one in placed],
         " | ".join(quote_terms(wanted.terms)),
     )
-    row = await held.fetchrow(
+    row = await connection.fetchrow(
         _sql(wanted, len(wanted.arguments) + 1), *arguments, *wanted.scope_arguments
     )
     return decode_columns(row, len(wanted.terms))[0] if row else NO_CANDIDATES

@@ -61,15 +61,15 @@ class CorpusStatistics:
         return any(name.endswith(f"_hnsw_{model}") for name in self.vector_indexes)
 
 
-async def read_statistics(held: Connection, scope: SearchScope) -> CorpusStatistics:
+async def read_statistics(connection: Connection, scope: SearchScope) -> CorpusStatistics:
     """Return the statistics of the space of `scope`, ignoring its filters."""
-    row = await held.fetchrow(scope.sql(_SIZE.replace("{reckoned}", ESTIMATED_ROWS), 1))
+    row = await connection.fetchrow(scope.sql(_SIZE.replace("{reckoned}", ESTIMATED_ROWS), 1))
     assert row is not None
     indexes = frozenset(row["vector_indexes"] or ())
     sample = _percent(row["vector_pages"])
     table = "memory_documents" if scope.store == "session" else "knowledge_documents"
-    known = await held.fetchrow(_COMMON, schema_name(scope.agent_id), table)
-    mean = await held.fetchval(scope.sql(_MEAN, 2), _percent(row["pages"]))
+    known = await connection.fetchrow(_COMMON, schema_name(scope.agent_id), table)
+    mean = await connection.fetchval(scope.sql(_MEAN, 2), _percent(row["pages"]))
     # the surplus shares at the end are the minimum, the maximum and the share of NULL
     common = (
         dict(zip(known["words"], known["shares"], strict=False)) if known and known["words"] else {}
@@ -98,14 +98,14 @@ class CorpusCache:
         known = self._known.get((scope.agent_id, scope.store))
         return known is not None and time.monotonic() - known[0] < CACHE_TTL_S
 
-    async def of(self, held: Connection, scope: SearchScope) -> CorpusStatistics:
+    async def of(self, connection: Connection, scope: SearchScope) -> CorpusStatistics:
         """Return the statistics of the space of `scope`."""
         name = (scope.agent_id, scope.store)
         now = time.monotonic()
         if (known := self._known.get(name)) is not None and now - known[0] < CACHE_TTL_S:
             self._known.move_to_end(name)
             return known[1]
-        corpus = await read_statistics(held, scope)
+        corpus = await read_statistics(connection, scope)
         self._known[name] = (now, corpus)
         self._known.move_to_end(name)
         if len(self._known) > MAX_CACHED_SPACES:

@@ -67,31 +67,31 @@ class StoredDocument:
 
 
 async def read_documents(
-    held: Connection, scope: SearchScope, document_ids: Sequence[UUID]
+    connection: Connection, scope: SearchScope, document_ids: Sequence[UUID]
 ) -> dict[UUID, StoredDocument]:
     """Return those of the documents that still exist."""
     if not document_ids:
         return {}
-    rows = await held.fetch(_sql(_READ, scope, 2), list(document_ids))
+    rows = await connection.fetch(_sql(_READ, scope, 2), list(document_ids))
     return {one.document_id: one for one in map(_stored, rows)}
 
 
 async def read_context(
-    held: Connection, scope: SearchScope, places: Iterable[DocumentPosition]
+    connection: Connection, scope: SearchScope, places: Iterable[DocumentPosition]
 ) -> dict[DocumentPosition, StoredDocument]:
     """Return the documents at these positions that `scope` allows."""
     columns = [list(column) for column in zip(*places, strict=True)]
     if not columns:
         return {}
-    rows = await held.fetch(_sql(_BESIDE, scope, 3), *columns, *scope.arguments)
+    rows = await connection.fetch(_sql(_BESIDE, scope, 3), *columns, *scope.arguments)
     return {place: one for one in map(_stored, rows) if (place := one.place) is not None}
 
 
 async def read_session_page(
-    held: Connection, scope: SearchScope, after: int, limit: int
+    connection: Connection, scope: SearchScope, after: int, limit: int
 ) -> list[StoredDocument]:
     """Return the documents of a session after position `after`, in order."""
-    rows = await held.fetch(_sql(_IN_ORDER, scope, 3), after, limit, *scope.arguments)
+    rows = await connection.fetch(_sql(_IN_ORDER, scope, 3), after, limit, *scope.arguments)
     return [_stored(row) for row in rows]
 
 

@@ -53,9 +53,9 @@ class FullScanResult:
     near: VectorResult
 
 
-async def scan_space(held: Connection, wanted: CandidateColumns) -> FullScanResult | None:
+async def scan_space(connection: Connection, wanted: CandidateColumns) -> FullScanResult | None:
     """Return the documents that match `wanted`, or None if there are too many."""
-    row = await held.fetchrow(_sql(wanted), *wanted.arguments, *wanted.scope_arguments)
+    row = await connection.fetchrow(_sql(wanted), *wanted.arguments, *wanted.scope_arguments)
     if row is None or not row["small"]:
         return None
     material, pairs = decode_columns(row, len(wanted.terms))

@@ -40,7 +40,7 @@ def estimate_tokens(text: str) -> int:
 
 def context_positions(hits: Iterable[StoredDocument]) -> set[DocumentPosition]:
     """Return the positions around these hits that are not hits themselves."""
-    taken = {one.place for one in hits if one.place}
+    taken = {hit.place for hit in hits if hit.place}
     around = {
         (session, position + step)
         for session, position in taken

@@ -51,45 +51,45 @@ EMPTY_RESULT = RetrievalResult(NO_CANDIDATES, NO_TEXT_RESULT, NO_VECTOR_RESULT, 
 
 
 async def retrieve(
-    held: Connection, corpora: CorpusCache, sought: RetrievalQuery
+    connection: Connection, corpora: CorpusCache, query: RetrievalQuery
 ) -> RetrievalResult:
     """Return the candidates for a query."""
-    if not sought.terms and sought.vector is None:
-        return _found(sought, NO_CANDIDATES, NO_TEXT_RESULT, NO_VECTOR_RESULT)
-    scope = sought.scope
+    if not query.terms and query.vector is None:
+        return _found(query, NO_CANDIDATES, NO_TEXT_RESULT, NO_VECTOR_RESULT)
+    scope = query.scope
     # a space that is known to be large is not tried again
     if scope.is_narrow or not corpora.is_cached(scope):
-        wanted = CandidateColumns(scope, sought.terms or (), sought.vector, sought.with_times)
-        if (whole := await scan_space(held, wanted)) is not None:
-            material = whole.material if sought.beside else _worded(whole.material)
-            return _found(sought, material, whole.text, whole.near)
-    return await _in_large(held, corpora, sought)
+        columns = CandidateColumns(scope, query.terms or (), query.vector, query.with_times)
+        if (scan := await scan_space(connection, columns)) is not None:
+            material = scan.material if query.beside else _worded(scan.material)
+            return _found(query, material, scan.text, scan.near)
+    return await _in_large(connection, corpora, query)
 
 
 async def _in_large(
-    connection: Connection, corpora: CorpusCache, sought: RetrievalQuery
+    connection: Connection, corpora: CorpusCache, query: RetrievalQuery
 ) -> RetrievalResult:
-    scope, text, near = sought.scope, NO_TEXT_RESULT, NO_VECTOR_RESULT
+    scope, text, vectors = query.scope, NO_TEXT_RESULT, NO_VECTOR_RESULT
     corpus = await corpora.of(connection, scope)
-    if sought.terms:
-        text = await search_text(connection, scope, corpus, sought.terms, sought.depth)
-    if sought.vector is not None:
-        near = await search_vectors(connection, scope, corpus, sought.vector, sought.depth)
-    wanted = CandidateColumns(scope, text.terms, sought.vector, sought.with_times)
-    candidates = (*text.hits, *near.hits)
-    material = await read_candidates(connection, wanted, candidates, beside=sought.beside)
-    return _found(sought, material, text, near)
+    if query.terms:
+        text = await search_text(connection, scope, corpus, query.terms, query.depth)
+    if query.vector is not None:
+        vectors = await search_vectors(connection, scope, corpus, query.vector, query.depth)
+    columns = CandidateColumns(scope, text.terms, query.vector, query.with_times)
+    candidates = (*text.hits, *vectors.hits)
+    material = await read_candidates(connection, columns, candidates, beside=query.beside)
+    return _found(query, material, text, vectors)
 
 
 def _found(
-    sought: RetrievalQuery, material: CandidateTable, text: TextResult, near: VectorResult
+    query: RetrievalQuery, material: CandidateTable, text: TextResult, vectors: VectorResult
 ) -> RetrievalResult:
     lists: dict[Arm, Sequence[ArmResult]] = {}
-    if sought.terms is not None:
+    if query.terms is not None:
         lists["text"] = text.hits
-    if sought.vector is not None:
-        lists["vector"] = near.hits
-    return RetrievalResult(material, text, near, lists)
+    if query.vector is not None:
+        lists["vector"] = vectors.hits
+    return RetrievalResult(material, text, vectors, lists)
 
 
 def _worded(material: CandidateTable) -> CandidateTable:

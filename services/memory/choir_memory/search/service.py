@@ -117,20 +117,24 @@ class SearchService:
             await self._find(search)
         return await self._answer(search)
 
-    async def receipt(self, asked: ReadSearchReceipt) -> SearchReceipt:
+    async def receipt(self, request: ReadSearchReceipt) -> SearchReceipt:
         """Return the receipt of a search; raises NotFound when there is none (any more)."""
         try:
-            kept = await ReceiptStore(self.database).read(UUID(asked.receipt_id), asked.agent_id)
+            stored = await ReceiptStore(self.database).read(
+                UUID(request.receipt_id), request.agent_id
+            )
         except ValueError:
-            kept = None
-        if kept is None:
-            raise NotFound(f"There is no receipt {asked.receipt_id} of {asked.agent_id}'s memory.")
+            stored = None
+        if stored is None:
+            raise NotFound(
+                f"There is no receipt {request.receipt_id} of {request.agent_id}'s memory."
+            )
         return SearchReceipt(
-            receipt_id=asked.receipt_id,
-            at=kept.at,
-            agent_id=asked.agent_id,
-            asked_by=kept.asked_by,
-            receipt=kept.receipt,
+            receipt_id=request.receipt_id,
+            at=stored.at,
+            agent_id=request.agent_id,
+            asked_by=stored.asked_by,
+            receipt=stored.receipt,
         )
 
     async def _read_on(self, search: _SearchState) -> None:
@@ -138,12 +142,12 @@ class SearchService:
         query, limit = search.query, effective_limit(search.query)
         after = -1 if query.after is None else query.after
         with search.stages.stage("read"):
-            async with self._reading(search) as held:
+            async with self._reading(search) as connection:
                 # one more than is returned, to know whether there is another page
-                found = await read_session_page(held, search.scope, after, limit + 1)
-        search.fused = [RankedDocument(one.document_id, 0.0, {}) for one in found]
-        search.shown = fit_to_budget(found[:limit], {}, query.budget_tokens, in_order=True)
-        if search.shown and len(search.shown) < len(found):
+                documents = await read_session_page(connection, search.scope, after, limit + 1)
+        search.fused = [RankedDocument(one.document_id, 0.0, {}) for one in documents]
+        search.shown = fit_to_budget(documents[:limit], {}, query.budget_tokens, in_order=True)
+        if search.shown and len(search.shown) < len(documents):
             search.more_after = search.shown[-1].stored.position
 
     async def _make_vector(self, search: _SearchState) -> None:
@@ -170,24 +174,24 @@ class SearchService:
 
     async def _rank_and_read(self, search: _SearchState, *, everything: bool) -> None:
         query, scope = search.query, search.scope
-        beside = {}
+        context = {}
         # one transaction for all statements: each transaction costs two round trips
-        async with self._reading(search) as held:
+        async with self._reading(search) as connection:
             if everything or "find" not in search.stages.took_ms:
                 with search.stages.stage("find"):
-                    sought = self._retrieval_query(search, everything)
-                    search.found = await retrieve(held, self.corpora, sought)
-            different = await self._different(search, held)
+                    retrieval = self._retrieval_query(search, everything)
+                    search.found = await retrieve(connection, self.corpora, retrieval)
+            different = await self._different(search, connection)
             search.fused = [one.fused for one in different]
             search.times = {one.stored.document_id: one.times for one in different}
             hits = [one.stored for one in different]
             if query.context and everything:
                 with search.stages.stage("context"):
                     around = scope.context_scope()
-                    beside = await read_context(held, around, context_positions(hits))
-        search.shown = fit_to_budget(hits, beside, query.budget_tokens)
+                    context = await read_context(connection, around, context_positions(hits))
+        search.shown = fit_to_budget(hits, context, query.budget_tokens)
 
-    async def _different(self, search: _SearchState, held: Connection) -> list[DistinctHit]:
+    async def _different(self, search: _SearchState, connection: Connection) -> list[DistinctHit]:
         """Read the best hits, and more of them while some are duplicates of others."""
         limit = most = effective_limit(search.query)
         stored: dict[UUID, StoredDocument] = {}
@@ -196,7 +200,7 @@ class SearchService:
                 fused = self._weigh(search, most)
             with search.stages.stage("read"):
                 unread = [one.document_id for one in fused if one.document_id not in stored]
-                stored |= await read_documents(held, search.scope, unread)
+                stored |= await read_documents(connection, search.scope, unread)
             different = merge_duplicates(fused, stored)
             if len(different) >= limit or len(fused) < most or most >= MAX_RANKED:
                 return different[:limit]
@@ -220,19 +224,19 @@ class SearchService:
         )
 
     def _weigh(self, search: _SearchState, limit: int) -> Sequence[RankedDocument]:
-        query, found = search.query, search.found
+        query, result = search.query, search.found
         question = RankingQuery(
             frozenset(query_terms(query.query)),
-            found.text.terms,
-            found.text.counts,
-            found.text.documents,
-            found.text.mean_tokens,
-            found.near.mean,
-            found.near.deviation,
+            result.text.terms,
+            result.text.counts,
+            result.text.documents,
+            result.text.mean_tokens,
+            result.near.mean,
+            result.near.deviation,
             search.time,
             supports_language(self.embedders.name, query.query),
         )
-        return rank(question, found.material, found.lists, query.arms, limit)
+        return rank(question, result.material, result.lists, query.arms, limit)
 
     async def _answer(self, search: _SearchState) -> MemoryHits:
         by_id = {one.document_id: one for one in search.fused}
@@ -259,23 +263,23 @@ class SearchService:
         )
 
     async def _keep(self, search: _SearchState, receipt: JsonObject) -> str | None:
-        made = NewReceipt(
+        record = NewReceipt(
             uuid4(), search.scope.agent_id, search.query.agent_id, orjson.dumps(receipt).decode()
         )
         try:
             async with asyncio.timeout(RECEIPT_TIMEOUT_S):
-                await self.receipts.keep(ReceiptStore(self.database), made)
+                await self.receipts.keep(ReceiptStore(self.database), record)
         except (ChoirError, TimeoutError) as error:
             # the response is ready: return it without a receipt
             log.warning("a search left no receipt", error=str(error))
             search.stages.cut.append("receipt")
             return None
-        return str(made.receipt_id)
+        return str(record.receipt_id)
 
     @contextlib.asynccontextmanager
     async def _reading(self, search: _SearchState) -> AsyncIterator[Connection]:
         agent_id = search.scope.agent_id
         own = agent_id == search.query.agent_id
         lend = agent_transaction if own else admin_read_transaction
-        async with lend(self.database, agent_id, plan_once=True) as held:
-            yield held
+        async with lend(self.database, agent_id, plan_once=True) as connection:
+            yield connection

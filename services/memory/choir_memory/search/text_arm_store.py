@@ -73,7 +73,7 @@ NO_TEXT_RESULT = TextResult((), (), (), 0, 1.0)
 
 
 async def search_text(
-    held: Connection,
+    connection: Connection,
     scope: SearchScope,
     corpus: CorpusStatistics,
     terms: Sequence[str],
@@ -92,7 +92,7 @@ async def search_text(
         depth,
     )
     sql = scope.sql(_TEXT_ARM, len(arguments) + 1)
-    return _found(await held.fetch(sql, *arguments, *scope.arguments), chosen.terms)
+    return _found(await connection.fetch(sql, *arguments, *scope.arguments), chosen.terms)
 
 
 def _found(rows: Sequence[Record], terms: Sequence[str]) -> TextResult:

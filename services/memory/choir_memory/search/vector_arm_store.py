@@ -74,7 +74,7 @@ NO_VECTOR_RESULT = VectorResult((), 0.0, 0.0)
 
 
 async def search_vectors(
-    held: Connection,
+    connection: Connection,
     scope: SearchScope,
     corpus: CorpusStatistics,
     vector: QueryVector,
@@ -82,9 +82,9 @@ async def search_vectors(
 ) -> VectorResult:
     """Return the documents nearest to `vector` by cosine similarity."""
     if corpus.has_index(vector.model):
-        return await _by_index(held, scope, corpus, vector, depth)
+        return await _by_index(connection, scope, corpus, vector, depth)
     arguments = (vector.value, depth, vector.model, *scope.arguments)
-    rows = await held.fetch(scope.sql(_VECTOR_ARM, 4), *arguments)
+    rows = await connection.fetch(scope.sql(_VECTOR_ARM, 4), *arguments)
     if not rows:
         return NO_VECTOR_RESULT
     return VectorResult(parse_arm_results(rows), rows[0]["mean"], rows[0]["deviation"])

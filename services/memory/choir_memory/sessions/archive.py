@@ -41,7 +41,11 @@ class FailureRecorder(Protocol):
     """Store for failures of tools; implemented by `tool_errors`."""
 
     async def store_failures(
-        self, held: Connection, agent_id: str, session_id: str, failures: Sequence[EndedFailure]
+        self,
+        connection: Connection,
+        agent_id: str,
+        session_id: str,
+        failures: Sequence[EndedFailure],
     ) -> Sequence[UUID]:
         """Store failures under the agent's role; return the ids that need a vector."""
         ...
@@ -51,7 +55,7 @@ class EpisodeRecorder(Protocol):
     """Store for episodes of ended sessions; implemented by `summaries`."""
 
     async def store_episode(
-        self, held: Connection, agent_id: str, session: EndedSession
+        self, connection: Connection, agent_id: str, session: EndedSession
     ) -> Sequence[UUID]:
         """Store an episode under the agent's role; return the ids that need a vector."""
         ...
@@ -75,11 +79,11 @@ class SessionArchive:
         """
         check_consecutive(page.events)
         await self.spaces.ensure(page.agent_id)
-        async with self.database.transaction() as held:
-            state = await SessionStore(held, page.agent_id).get_or_create(
+        async with self.database.transaction() as connection:
+            state = await SessionStore(connection, page.agent_id).get_or_create(
                 page.session_id, page.started_at
             )
-            through, ended, queued = await self._store_page(held, page, state)
+            through, ended, queued = await self._store_page(connection, page, state)
         self.queue.notify(queued)
         # In transactions of its own. If it is interrupted, control sends the page again and it resumes.
         promoted: tuple[str, ...] = ()
@@ -89,7 +93,7 @@ class SessionArchive:
         return ArchiveProgress(through_rev=through, ended=ended, promoted=promoted)
 
     async def _store_page(
-        self, held: Connection, page: ArchivePage, state: SessionState
+        self, connection: Connection, page: ArchivePage, state: SessionState
     ) -> tuple[int, bool, int]:
         """Return the session's last revision, whether it has ended, and how many documents were queued."""
         last = page.events[-1].rev if page.events else state.through_rev
@@ -106,9 +110,9 @@ class SessionArchive:
         if page.end is not None:
             cutter.finish()
         through = max(last, state.through_rev)
-        queued = await self._store_units(held, page, cutter.made)
-        queued += await self._store_failures(held, page, cutter.troubles.ended)
-        store = SessionStore(held, page.agent_id)
+        queued = await self._store_units(connection, page, cutter.made)
+        queued += await self._store_failures(connection, page, cutter.troubles.ended)
+        store = SessionStore(connection, page.agent_id)
         await store.advance(page.session_id, through, render_state(cutter.unsettled))
         if cutter.ending is not None:
             topics = [StoredTopic(title, text) for title, text in cutter.ending.topics]
@@ -118,50 +122,54 @@ class SessionArchive:
             session = EndedSession(
                 page.session_id, summary, page.started_at, cutter.unsettled.inherited
             )
-            queued += await self._store_episode(held, page, session)
+            queued += await self._store_episode(connection, page, session)
             await store.mark_ended(page.session_id, page.end.at)
-            if cutter.unsettled.next_index == 0 and not await self._has_units(held, page):
+            if cutter.unsettled.next_index == 0 and not await self._has_units(connection, page):
                 # an empty session must not displace one with content from mid-term memory
                 await store.mark_promoted(page.session_id)
         return through, page.end is not None, queued
 
-    async def _store_units(self, held: Connection, page: ArchivePage, made: Sequence[Unit]) -> int:
+    async def _store_units(
+        self, connection: Connection, page: ArchivePage, made: Sequence[Unit]
+    ) -> int:
         if not made:
             return 0
         prepared = await prepare_units([_row(page.session_id, chunk) for chunk in made])
-        await take_agent_role(held, page.agent_id)
-        written = await DocumentStore(held, page.agent_id).upsert(prepared)
-        await resume_service_role(held)
-        await enqueue_all(held, page.agent_id, "session", written)
+        await take_agent_role(connection, page.agent_id)
+        written = await DocumentStore(connection, page.agent_id).upsert(prepared)
+        await resume_service_role(connection)
+        await enqueue_all(connection, page.agent_id, "session", written)
         return len(written)
 
-    async def _has_units(self, held: Connection, page: ArchivePage) -> bool:
+    async def _has_units(self, connection: Connection, page: ArchivePage) -> bool:
         """Return whether units of the session were recorded directly, without a log."""
-        await take_agent_role(held, page.agent_id)
-        units = await DocumentStore(held, page.agent_id).list_session_ids(page.session_id)
-        await resume_service_role(held)
+        await take_agent_role(connection, page.agent_id)
+        units = await DocumentStore(connection, page.agent_id).list_session_ids(page.session_id)
+        await resume_service_role(connection)
         return bool(units)
 
     async def _store_failures(
-        self, held: Connection, page: ArchivePage, ended: Sequence[EndedFailure]
+        self, connection: Connection, page: ArchivePage, ended: Sequence[EndedFailure]
     ) -> int:
         if not ended:
             return 0
-        await take_agent_role(held, page.agent_id)
-        written = await self.failures.store_failures(held, page.agent_id, page.session_id, ended)
-        await resume_service_role(held)
-        await enqueue_all(held, page.agent_id, "knowledge", written)
+        await take_agent_role(connection, page.agent_id)
+        written = await self.failures.store_failures(
+            connection, page.agent_id, page.session_id, ended
+        )
+        await resume_service_role(connection)
+        await enqueue_all(connection, page.agent_id, "knowledge", written)
         return len(written)
 
     async def _store_episode(
-        self, held: Connection, page: ArchivePage, session: EndedSession
+        self, connection: Connection, page: ArchivePage, session: EndedSession
     ) -> int:
         if not session.summary.strip():
             return 0
-        await take_agent_role(held, page.agent_id)
-        written = await self.episodes.store_episode(held, page.agent_id, session)
-        await resume_service_role(held)
-        await enqueue_all(held, page.agent_id, "knowledge", written)
+        await take_agent_role(connection, page.agent_id)
+        written = await self.episodes.store_episode(connection, page.agent_id, session)
+        await resume_service_role(connection)
+        await enqueue_all(connection, page.agent_id, "knowledge", written)
         return len(written)
 
 

@@ -65,8 +65,8 @@ WHERE d.tier <> 'long_term_summary' AND coalesce(d.last_rev, 0) >= span.first_re
 class SessionDetailStore:
     """Read access to the details of one agent's sessions."""
 
-    def __init__(self, held: Connection, agent_id: str) -> None:
-        self._held = held
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
         self._agent_id = agent_id
 
     async def grounds(
@@ -82,10 +82,10 @@ class SessionDetailStore:
         as well, and one whose units are gone or not there yet is trusted like text of unknown origin.
         """
         terms = comparison_terms(texts)
-        rows = await self._held.fetch(qualified(_SOURCES, self._agent_id), session_id, terms)
+        rows = await self._connection.fetch(qualified(_SOURCES, self._agent_id), session_id, terms)
         trusts = [TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])]
         if inherited is not None and inherited.folded:
-            earlier = await self._held.fetch(
+            earlier = await self._connection.fetch(
                 qualified(_INHERITED, self._agent_id),
                 list(inherited.spans),
                 [first for first, _ in inherited.spans.values()],
@@ -104,7 +104,7 @@ class SessionDetailStore:
 
     async def told(self, session_id: str) -> SessionOverview:
         """Return the overview of a session with its first turns."""
-        rows = await self._held.fetch(qualified(_TOLD, self._agent_id), session_id)
+        rows = await self._connection.fetch(qualified(_TOLD, self._agent_id), session_id)
         if not rows:
             return SessionOverview(None, None, ())
         turns = [

@@ -24,21 +24,25 @@ class SessionEraser:
     database: Database
     spaces: SpaceRegistry
 
-    async def erase(self, asked: EraseSession) -> SessionErased:
+    async def erase(self, request: EraseSession) -> SessionErased:
         """Erase a session; raises NotFound for an unknown session."""
-        await self.spaces.require(asked.agent_id)
-        async with self.database.transaction() as held:
-            sessions = SessionStore(held, asked.agent_id)
-            state = await sessions.get(asked.session_id)
+        await self.spaces.require(request.agent_id)
+        async with self.database.transaction() as connection:
+            sessions = SessionStore(connection, request.agent_id)
+            state = await sessions.get(request.session_id)
             if state is None:
-                raise NotFound(f"Memory holds no session {asked.session_id} of {asked.agent_id}.")
-            await take_agent_role(held, asked.agent_id)
-            own = await DocumentStore(held, asked.agent_id).list_session_ids(asked.session_id)
-            gone = await erase_documents(held, asked.agent_id, own)
-            await resume_service_role(held)
-            await erase_references(held, asked.agent_id, gone.ids)
-            await write_record(
-                held, AuditRecord(asked.agent_id, OPERATOR, "erase session", gone.ids)
+                raise NotFound(
+                    f"Memory holds no session {request.session_id} of {request.agent_id}."
+                )
+            await take_agent_role(connection, request.agent_id)
+            own = await DocumentStore(connection, request.agent_id).list_session_ids(
+                request.session_id
             )
-            await sessions.mark_erased(asked.session_id)
-        return SessionErased(documents=len(gone.ids))
+            erased = await erase_documents(connection, request.agent_id, own)
+            await resume_service_role(connection)
+            await erase_references(connection, request.agent_id, erased.ids)
+            await write_record(
+                connection, AuditRecord(request.agent_id, OPERATOR, "erase session", erased.ids)
+            )
+            await sessions.mark_erased(request.session_id)
+        return SessionErased(documents=len(erased.ids))

@@ -33,11 +33,11 @@ class SessionPromoter:
         ids."""
         done: list[str] = []
         while True:
-            async with self.database.transaction() as held:
-                session_id = await SessionStore(held, agent_id).find_oldest_beyond(keep)
+            async with self.database.transaction() as connection:
+                session_id = await SessionStore(connection, agent_id).find_oldest_beyond(keep)
                 if session_id is None:
                     return tuple(done)
-                queued = await self._sum_up(held, agent_id, session_id)
+                queued = await self._sum_up(connection, agent_id, session_id)
             # another replica was faster: continue with the next session
             if queued is None:
                 continue
@@ -46,14 +46,14 @@ class SessionPromoter:
                 pass
             done.append(session_id)
 
-    async def _sum_up(self, held: Connection, agent_id: str, session_id: str) -> int | None:
+    async def _sum_up(self, connection: Connection, agent_id: str, session_id: str) -> int | None:
         """Write the summary; return how many documents were queued, or None if another process was
         faster."""
-        state = await SessionStore(held, agent_id).get(session_id)
+        state = await SessionStore(connection, agent_id).get(session_id)
         if state is None or state.promoted or state.erased:
             return None
-        await take_agent_role(held, agent_id)
-        details = SessionDetailStore(held, agent_id)
+        await take_agent_role(connection, agent_id)
+        details = SessionDetailStore(connection, agent_id)
         told = await details.told(session_id)
         summary = build_summary(state, told)
         # what was selected without a model quotes this session alone
@@ -62,23 +62,23 @@ class SessionPromoter:
         prepared = await prepare_units(
             build_summary_rows(session_id, state, told, summary, grounds)
         )
-        written = await DocumentStore(held, agent_id).upsert(prepared)
-        await resume_service_role(held)
-        await enqueue_all(held, agent_id, "session", written)
+        written = await DocumentStore(connection, agent_id).upsert(prepared)
+        await resume_service_role(connection)
+        await enqueue_all(connection, agent_id, "session", written)
         return len(written)
 
     async def _move_some(self, agent_id: str, session_id: str) -> bool:
         """Move a batch of units to the new tier; return whether there are more."""
-        async with self.database.transaction() as held:
-            sessions = SessionStore(held, agent_id)
+        async with self.database.transaction() as connection:
+            sessions = SessionStore(connection, agent_id)
             state = await sessions.get(session_id)
             if state is None or state.promoted or state.erased:
                 return False
-            await take_agent_role(held, agent_id)
-            moved = await DocumentStore(held, agent_id).change_tier(
+            await take_agent_role(connection, agent_id)
+            moved = await DocumentStore(connection, agent_id).change_tier(
                 session_id, "mid_term", "long_term_detail", BATCH_SIZE
             )
-            await resume_service_role(held)
+            await resume_service_role(connection)
             if len(moved) < BATCH_SIZE:
                 await sessions.mark_promoted(session_id)
                 return False

@@ -30,28 +30,30 @@ class UnitRecorder:
     spaces: SpaceRegistry
     queue: EmbeddingQueue
 
-    async def record(self, given: RecordUnits) -> UnitsRecorded:
+    async def record(self, request: RecordUnits) -> UnitsRecorded:
         """Store the units and queue them for embedding; a unit with the same text keeps its vector.
 
         Raises InvalidRequest, Conflict (two units at one position) or NotFound (the session was erased).
         """
-        validate_units(given.units)
-        ids = [document_id(given.session_id, "unit", unit.id) for unit in given.units]
+        validate_units(request.units)
+        ids = [document_id(request.session_id, "unit", unit.id) for unit in request.units]
         if not ids:
             return UnitsRecorded(document_ids=(), written=0)
-        await self.spaces.ensure(given.agent_id)
-        async with self.database.transaction() as held:
-            began = min(unit.at for unit in given.units)
-            state = await SessionStore(held, given.agent_id).get_or_create(given.session_id, began)
+        await self.spaces.ensure(request.agent_id)
+        async with self.database.transaction() as connection:
+            started_at = min(unit.at for unit in request.units)
+            state = await SessionStore(connection, request.agent_id).get_or_create(
+                request.session_id, started_at
+            )
             if state.erased:
-                raise NotFound(f"Session {given.session_id} was erased from memory.")
+                raise NotFound(f"Session {request.session_id} was erased from memory.")
             tier: Tier = "long_term_detail" if state.promoted else "mid_term"
-            rows = [_row(given.session_id, unit, tier) for unit in given.units]
+            rows = [_row(request.session_id, unit, tier) for unit in request.units]
             prepared = await prepare_units(rows)
-            await take_agent_role(held, given.agent_id)
-            written = await DocumentStore(held, given.agent_id).upsert(prepared)
-            await resume_service_role(held)
-            await enqueue_all(held, given.agent_id, "session", written)
+            await take_agent_role(connection, request.agent_id)
+            written = await DocumentStore(connection, request.agent_id).upsert(prepared)
+            await resume_service_role(connection)
+            await enqueue_all(connection, request.agent_id, "session", written)
         self.queue.notify(len(written))
         return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(written))
 

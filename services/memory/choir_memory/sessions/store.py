@@ -97,7 +97,7 @@ class SessionStore:
             row["through_rev"],
             row["unsettled"],
             row["summary"],
-            tuple(StoredTopic(one["title"], one["text"]) for one in topics),
+            tuple(StoredTopic(topic["title"], topic["text"]) for topic in topics),
             row["promoted_at"] is not None,
             row["erased_at"] is not None,
         )
@@ -110,7 +110,7 @@ class SessionStore:
         self, session_id: str, summary: str, topics: Sequence[StoredTopic]
     ) -> None:
         """Store the agent's own summary until the session is promoted."""
-        rendered = orjson.dumps([{"title": one.title, "text": one.text} for one in topics])
+        rendered = orjson.dumps([{"title": topic.title, "text": topic.text} for topic in topics])
         await self._connection.execute(
             _SUM_UP, self._agent_id, session_id, summary, rendered.decode()
         )

@@ -59,7 +59,7 @@ def split_by_trust(text: str, sources: Sequence[TrustSource], least: int) -> lis
     kept: dict[bool, list[str]] = {True: [], False: []}
     for line in text.splitlines():
         sentences = [one for one in _SENTENCE_END.split(line) if one.strip()]
-        supported = [is_supported(one, sources) for one in sentences]
+        supported = [is_supported(sentence, sources) for sentence in sentences]
         for wanted, lines in kept.items():
             said = [one for one, is_so in zip(sentences, supported, strict=True) if is_so == wanted]
             if said:
@@ -77,12 +77,14 @@ def is_supported(sentence: str, sources: Sequence[TrustSource]) -> bool:
     They contain most of its terms, and no less trusted unit contains one of the others.
     """
     left = terms = frozenset(content_terms(sentence)) - SPEAKER_TERMS
-    trusted = [one.terms for one in sources if one.trust >= TRUST_WITHOUT_OUTSIDE_SOURCES]
+    trusted = [source.terms for source in sources if source.trust >= TRUST_WITHOUT_OUTSIDE_SOURCES]
     for _ in range(MAX_SUPPORTING_UNITS):
         left -= max(trusted, key=lambda held: len(held & left), default=frozenset())
     if not terms or len(terms - left) < MIN_COVERAGE * len(terms):
         return False
-    return not any(one.terms & left for one in sources if one.trust < TRUST_WITHOUT_OUTSIDE_SOURCES)
+    return not any(
+        source.terms & left for source in sources if source.trust < TRUST_WITHOUT_OUTSIDE_SOURCES
+    )
 
 
 def comparison_terms(texts: Collection[str]) -> list[str]:

@@ -200,7 +200,9 @@ class UnitSplitter:
         """Lower the trust of a turn to that of what it has read; return that, None if it read nothing."""
         match payload:
             case RemindersAdded():
-                least = min((one.trust for one in payload.reminders), default=TRUST["agent"])
+                least = min(
+                    (reminder.trust for reminder in payload.reminders), default=TRUST["agent"]
+                )
                 self._recall(payload.turn_id)
             case ReportBegun():
                 least = self._trust_of(payload.subject)

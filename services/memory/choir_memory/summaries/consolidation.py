@@ -48,19 +48,19 @@ class ConsolidationTask:
         return written
 
     async def _due(self, agent_id: str, grains: Sequence[Grain]) -> list[DuePeriod]:
-        async with agent_transaction(self.database, agent_id) as held:
-            store, now = SummaryStore(held, agent_id), self.clock.now()
+        async with agent_transaction(self.database, agent_id) as connection:
+            store, now = SummaryStore(connection, agent_id), self.clock.now()
             has_model = self.summarizer.has_model
             due = [
                 period
                 for grain in grains
                 for period in await store.due(grain, now, wants_model=has_model)
             ]
-            made = await store.made() if due else set()
-        kept = self.retention.get(agent_id, RetentionConfig())
-        gone = {cutoff.of: cutoff.before for cutoff in retention_cutoffs(kept, now)}
+            written = await store.made() if due else set()
+        limits = self.retention.get(agent_id, RetentionConfig())
+        cutoffs = {cutoff.of: cutoff.before for cutoff in retention_cutoffs(limits, now)}
         # periods that retention would delete at once are not written
-        return [one for one in due if is_retained(one.grain, one.period, gone, made)]
+        return [one for one in due if is_retained(one.grain, one.period, cutoffs, written)]
 
     async def _run_grain(self, agent_id: str, grain: Grain) -> int:
         written = 0
@@ -72,18 +72,18 @@ class ConsolidationTask:
         return written
 
     async def _write(self, agent_id: str, due: DuePeriod) -> bool:
-        async with agent_transaction(self.database, agent_id) as held:
-            sources = await SummaryStore(held, agent_id).read(due)
+        async with agent_transaction(self.database, agent_id) as connection:
+            sources = await SummaryStore(connection, agent_id).read(due)
         if not sources:
             return False  # erased meanwhile
         summary = await self.summarizer.summarize(due, sources)
         if summary.by == "selection" and not due.changed:
             return False  # the model failed again
-        async with agent_transaction(self.database, agent_id) as held:
-            document_id = await SummaryStore(held, agent_id).write(due, summary)
+        async with agent_transaction(self.database, agent_id) as connection:
+            document_id = await SummaryStore(connection, agent_id).write(due, summary)
             if document_id is None:
                 return False
-            await resume_service_role(held)
-            await enqueue(held, agent_id, "session", document_id)
+            await resume_service_role(connection)
+            await enqueue(connection, agent_id, "session", document_id)
         self.queue.notify(1)
         return True

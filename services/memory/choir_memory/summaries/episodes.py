@@ -30,11 +30,11 @@ class EpisodeWriter:
     """Writer of episodes; has no state."""
 
     async def store_episode(
-        self, held: Connection, agent_id: str, session: EndedSession
+        self, connection: Connection, agent_id: str, session: EndedSession
     ) -> list[UUID]:
         """Store a session's episode; requires the agent's role. Return the ids that need a vector."""
         text = session.summary.replace("\x00", "").strip()[:MAX_EPISODE_CHARS]
-        details = SessionDetailStore(held, agent_id)
+        details = SessionDetailStore(connection, agent_id)
         told = await details.told(session.session_id)
         if not text or sum(turn.origin == "user" for turn in told.turns) < MIN_USER_TURNS:
             return []
@@ -53,8 +53,12 @@ class EpisodeWriter:
             )
             for number, part in enumerate(split_by_trust(text, grounds.sources, grounds.least))
         ]
-        written = await DerivedDocumentStore(held, agent_id).put(await prepare_derived(episodes))
-        ids = await DocumentStore(held, agent_id).list_session_ids(session.session_id)
-        links = [Link(one.document_id, "rolls_up", unit) for one in episodes for unit in ids]
-        await LinkStore(held, agent_id).add(links)
+        written = await DerivedDocumentStore(connection, agent_id).put(
+            await prepare_derived(episodes)
+        )
+        ids = await DocumentStore(connection, agent_id).list_session_ids(session.session_id)
+        links = [
+            Link(episode.document_id, "rolls_up", unit) for episode in episodes for unit in ids
+        ]
+        await LinkStore(connection, agent_id).add(links)
         return written

@@ -77,7 +77,7 @@ def _sentences(lines: Sequence[SourceLine]) -> list[_Sentence]:
 
 
 def _weights(sentences: Sequence[_Sentence]) -> dict[str, float]:
-    counts = Counter(word for one in sentences for word in one.words)
+    counts = Counter(word for sentence in sentences for word in sentence.words)
     total = len(sentences)
     return {word: math.log(1 + n) * math.log(1 + total / n) for word, n in counts.items()}
 

@@ -91,8 +91,8 @@ class PeriodSummary:
 class SummaryStore:
     """Statements on one agent's time summaries."""
 
-    def __init__(self, held: Connection, agent_id: str) -> None:
-        self._held = held
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
         self._agent_id = agent_id
 
     async def due(self, grain: Grain, now: datetime, *, wants_model: bool) -> list[DuePeriod]:
@@ -103,7 +103,7 @@ class SummaryStore:
         wholes = await self._sources(grain)
         if not wholes:
             return []
-        made = {row["period"]: row for row in await self._held.fetch(self._sql(_MADE), grain)}
+        made = {row["period"]: row for row in await self._connection.fetch(self._sql(_MADE), grain)}
         found: list[tuple[str, _PeriodSources, bool]] = []
         for period, whole in wholes.items():
             before = made.get(period)
@@ -128,11 +128,13 @@ class SummaryStore:
 
     async def made(self) -> set[tuple[Grain, str]]:
         """Return all periods that have a summary."""
-        return {(row["grain"], row["period"]) for row in await self._held.fetch(self._sql(_ALL))}
+        return {
+            (row["grain"], row["period"]) for row in await self._connection.fetch(self._sql(_ALL))
+        }
 
     async def read(self, due: DuePeriod) -> list[SummarySource]:
         """Return the sources of a period in chronological order."""
-        rows = await self._held.fetch(self._sql(_READ), list(due.source_ids), MAX_SOURCES)
+        rows = await self._connection.fetch(self._sql(_READ), list(due.source_ids), MAX_SOURCES)
         return [SummarySource(*row) for row in rows]
 
     async def write(self, due: DuePeriod, summary: PeriodSummary) -> UUID | None:
@@ -141,21 +143,21 @@ class SummaryStore:
         Return None when a source was erased after it was read, because its content must not be stored
         again. The summary has no vector until the queue creates one.
         """
-        kept = await self._held.fetch(self._sql(_HOLD), list(due.source_ids))
+        kept = await self._connection.fetch(self._sql(_HOLD), list(due.source_ids))
         if len(kept) != len(due.source_ids):
             return None
         row = _row(self._agent_id, due, summary)
-        documents = DocumentStore(self._held, self._agent_id)
+        documents = DocumentStore(self._connection, self._agent_id)
         await documents.upsert(await prepare_units([row]))
-        await self._held.execute(self._sql(_DROP_LINKS), row.document_id)
+        await self._connection.execute(self._sql(_DROP_LINKS), row.document_id)
         links = [Link(row.document_id, "rolls_up", source) for source in due.source_ids]
-        await LinkStore(self._held, self._agent_id).add(links)
+        await LinkStore(self._connection, self._agent_id).add(links)
         return row.document_id
 
     async def _sources(self, grain: Grain) -> dict[str, _PeriodSources]:
         """Return the periods with sources, each with a digest of them and the finer periods it consists
         of."""
-        rows = await self._held.fetch(self._over_sources(_DIGESTS, grain))
+        rows = await self._connection.fetch(self._over_sources(_DIGESTS, grain))
         made_of = finer_grain(grain)
         wholes: dict[str, _PeriodSources] = {}
         for row in rows:
@@ -166,7 +168,7 @@ class SummaryStore:
         return wholes
 
     async def _ids(self, grain: Grain, parts: Sequence[str]) -> dict[str, Sequence[UUID]]:
-        rows = await self._held.fetch(self._over_sources(_IDS, grain), list(parts))
+        rows = await self._connection.fetch(self._over_sources(_IDS, grain), list(parts))
         return {row["period"]: row["ids"] for row in rows}
 
     def _over_sources(self, statement: str, grain: Grain) -> str:

@@ -37,7 +37,7 @@ frequency alone would overrate them.
 def content_terms(question: str) -> list[str]:
     """Return the search terms without stop words; all of them if the question has nothing else."""
     terms = query_terms(_UNSPACED_ASKING.sub(" ", question))
-    return [one for one in terms if one not in STOP_TERMS] or query_terms(question)
+    return [term for term in terms if term not in STOP_TERMS] or query_terms(question)
 
 
 def find_named_speakers(

@@ -38,7 +38,11 @@ class ToolErrorService:
     clock: Clock
 
     async def store_failures(
-        self, held: Connection, agent_id: str, session_id: str, failures: Sequence[EndedFailure]
+        self,
+        connection: Connection,
+        agent_id: str,
+        session_id: str,
+        failures: Sequence[EndedFailure],
     ) -> list[UUID]:
         """Store the failures of a session; requires the agent's role.
 
@@ -47,8 +51,10 @@ class ToolErrorService:
         # if a failure occurs twice in a page, the last outcome counts
         latest = {_id(session_id, failure): failure for failure in failures}
         documents = [_build_document(session_id, *item) for item in latest.items()]
-        written = await DerivedDocumentStore(held, agent_id).put(await prepare_derived(documents))
-        await LinkStore(held, agent_id).add(
+        written = await DerivedDocumentStore(connection, agent_id).put(
+            await prepare_derived(documents)
+        )
+        await LinkStore(connection, agent_id).add(
             [
                 Link(
                     error_id, "evidence", document_id(session_id, "rev", str(failure.unit_rev), "0")
@@ -62,8 +68,8 @@ class ToolErrorService:
         """Return earlier failures of the tool that match: resolved ones first, then by similarity."""
         await self.spaces.ensure(request.agent_id)
         now = self.clock.now()
-        async with agent_transaction(self.database, request.agent_id) as held:
-            store = ToolErrorStore(held, request.agent_id)
+        async with agent_transaction(self.database, request.agent_id) as connection:
+            store = ToolErrorStore(connection, request.agent_id)
             matches = _select_matches(request, await store.list_by_tool(request.tool, now))
             await store.extend_expiry([match.document_id for match in matches], now + RETENTION)
         return ToolHints(hints=tuple(map(_hint, matches)))
