@@ -27,6 +27,7 @@ from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter
 from choir_memory.audit.store import AuditStore
 from choir_memory.collections.service import CollectionService
+from choir_memory.embedding.embedder import VectorTypes
 from choir_memory.embedding.factory import SettingsEmbedderFactory
 from choir_memory.embedding.queue import EmbeddingQueue, QueueIntervals
 from choir_memory.embedding.reembedding import Reembedding
@@ -40,7 +41,6 @@ from choir_memory.monitoring import EmbeddingMetrics, HealthCheck
 from choir_memory.reminders.service import ReminderService
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
-from choir_memory.schema.vector_types import VectorTypes
 from choir_memory.search.service import SearchService
 from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.erasure import SessionEraser

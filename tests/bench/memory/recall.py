@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from choir_common.postgres.pool import Database
-from choir_memory.embedding.embedder import QueryVector, to_halfvec
+from choir_memory.embedding.embedder import QueryVector, VectorTypes, to_halfvec
 from choir_memory.schema.store import agent_transaction
-from choir_memory.schema.vector_types import VectorTypes
 from choir_memory.search.corpus_store import CorpusCache
 from choir_memory.search.scope_store import SearchScope
 from choir_memory.search.vector_arm_store import search_vectors

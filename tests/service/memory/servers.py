@@ -24,7 +24,7 @@ from choir_common.clients.memory import NatsMemoryClient
 from choir_common.http.client import make_client
 from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
-from choir_memory.schema.vector_types import VectorTypes
+from choir_memory.embedding.embedder import VectorTypes
 from tests.support.ports import free_port
 from tests.support.postgres import PASSWORD, fresh_database
 from tests.support.shared_postgres import shared_postgres

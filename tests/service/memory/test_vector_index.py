@@ -79,10 +79,12 @@ async def test_one_session_is_read_whole(room: Room, corpus: CorpusStatistics) -
         )
     assert whole is not None
     assert len(whole.material.ids) == 50
-    assert len(whole.near.hits) == ARM_LIMIT
-    assert [one.document_id for one in whole.near.hits] == [one.document_id for one in scanned.hits]
-    assert whole.near.mean == pytest.approx(scanned.mean)
-    assert whole.near.deviation == pytest.approx(scanned.deviation)
+    assert len(whole.vectors.hits) == ARM_LIMIT
+    assert [one.document_id for one in whole.vectors.hits] == [
+        one.document_id for one in scanned.hits
+    ]
+    assert whole.vectors.mean == pytest.approx(scanned.mean)
+    assert whole.vectors.deviation == pytest.approx(scanned.deviation)
 
 
 async def test_vectors_of_another_model_are_scanned(room: Room, corpus: CorpusStatistics) -> None:

@@ -1,4 +1,4 @@
-"""Interface of embedders, and vectors in the form that pgvector stores."""
+"""Interface of embedders, and vectors in the form in which pgvector stores and receives them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from typing import Protocol
 
 import numpy as np
 from pgvector import HalfVector
+from pgvector.asyncpg import register_vector
 
+from choir_common.postgres.pool import DedicatedConnection
 from choir_memory.settings import OFFLINE_MODEL
 
 Vector = Sequence[float]
@@ -60,3 +62,16 @@ class QueryVector:
 def to_halfvec(vector: Vector) -> HalfVector:
     """Return a vector in the form that pgvector stores: 16 bits a dimension."""
     return HalfVector(np.asarray(vector, dtype=np.float16))
+
+
+class VectorTypes:
+    """Registration of pgvector's types on each connection; text would take twice to six times as long
+    (docs/decisions/0048)."""
+
+    async def prepare(self, connection: DedicatedConnection) -> None:
+        """Register the types; before the first migration of a new database they do not exist yet."""
+        try:
+            await register_vector(connection)
+        except ValueError as error:
+            if not str(error).startswith("unknown type"):
+                raise

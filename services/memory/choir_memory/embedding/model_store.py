@@ -130,7 +130,7 @@ class ReembeddingWalk:
     agent_id: str
     store: Store | None
     document_id: UUID | None
-    over: bool
+    finished: bool
 
 
 async def register_model(database: Database, name: str, dimensions: int, source: str) -> None:

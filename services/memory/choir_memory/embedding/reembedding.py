@@ -73,7 +73,7 @@ class Reembedding:
     async def _go_on(self, connection: Connection, walk: ReembeddingWalk) -> bool:
         if walk.state == "building" and not await self._wants_more(connection, walk):
             return False
-        if walk.over:
+        if walk.finished:
             await model_store.activate_model(connection, walk)
             log.info("the new embedding model serves", model=walk.model)
             return True
@@ -90,7 +90,7 @@ class Reembedding:
         """Return whether few enough jobs are pending for another page, or none for the switch."""
         low = max(self.page // REFILL_FRACTION, 1)
         waiting = await model_store.count_pending(connection, walk.model, low)
-        return waiting == 0 if walk.over else waiting < low
+        return waiting == 0 if walk.finished else waiting < low
 
     async def _next_space(self, connection: Connection, walk: ReembeddingWalk) -> bool:
         agent_id = await model_store.next_agent(connection, walk.agent_id)

@@ -83,7 +83,7 @@ class _PlannedCandidate:
     new: Candidate
     turn: SourceTurn
     commit: bool
-    beside: RelatedFacts
+    related: RelatedFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class ExtractionTask:
         # no transaction is open during model calls, which may take long
         accepted = _worth_keeping(await self._propose(turns), turns)
         plan = await self._plan(agent_id, accepted)
-        cases = [(old, one.new) for one in plan if one.commit for old in one.beside.rivals]
+        cases = [(old, one.new) for one in plan if one.commit for old in one.related.rivals]
         replaced = {
             (old.document_id, new.identity)
             for (old, new), is_replaced in zip(
@@ -128,10 +128,13 @@ class ExtractionTask:
             if is_replaced
         }
         async with agent_transaction(self.database, agent_id) as connection:
-            keeper = _FactWriter(
-                connection, agent_id, FactStore(connection, agent_id), self.model.name
+            writer = _FactWriter(
+                connection=connection,
+                agent_id=agent_id,
+                store=FactStore(connection, agent_id),
+                model=self.model.name,
             )
-            written = await keeper.keep(plan, replaced)
+            written = await writer.write(plan, replaced)
             if written is None:
                 return True  # a turn was erased meanwhile: read the batch again
             await resume_service_role(connection)
@@ -175,7 +178,7 @@ class ExtractionTask:
             return []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _FactWriter:
     """Writer of a batch's results, in one transaction. The caller has the lease, so there is no other
     writer."""
@@ -185,7 +188,7 @@ class _FactWriter:
     store: FactStore
     model: str
 
-    async def keep(
+    async def write(
         self, plan: Sequence[_PlannedCandidate], replaced: Collection[tuple[UUID, str]]
     ) -> list[UUID] | None:
         """Store or count each candidate; return the ids that need a vector, or None if a turn no longer
@@ -195,7 +198,7 @@ class _FactWriter:
         written: list[UUID] = []
         links: list[Link] = []
         for one in plan:
-            known = one.beside.same.document_id if one.beside.same else None
+            known = one.related.same.document_id if one.related.same else None
             if known is None or not await self.store.count_repetition(
                 known, one.turn.session_id, one.turn.trust, commit=one.commit
             ):
@@ -205,7 +208,7 @@ class _FactWriter:
                 written += await store.put(await prepare_derived([new]))
                 links += await self._mention(store, new)
             links.append(Link(known, "evidence", one.turn.document_id))
-            for rival in one.beside.rivals:
+            for rival in one.related.rivals:
                 if (rival.document_id, one.new.identity) in replaced:
                     await self.store.retire(rival.document_id, one.turn.happened_at)
                     links.append(Link(known, "supersedes", rival.document_id))

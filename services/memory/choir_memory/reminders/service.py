@@ -64,7 +64,12 @@ class ReminderService:
         """Return rules, facts about named entities and relevant search results within the budget."""
         await self.spaces.ensure(request.agent_id)
         async with agent_transaction(self.database, request.agent_id) as connection:
-            store = ReminderStore(connection, request.agent_id, self.clock.now(), MIN_TRUST)
+            store = ReminderStore(
+                connection=connection,
+                agent_id=request.agent_id,
+                now=self.clock.now(),
+                min_trust=MIN_TRUST,
+            )
             filled = await store.list_nonempty_stores(request.session_id)
             if not filled:
                 return Reminders(reminders=(), empty=True)

@@ -52,7 +52,7 @@ WHERE id = ANY($1::uuid[]) AND kind = 'episode'
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReminderStore:
     """Statements on one agent's knowledge; `now` and `least_trust` apply to all of them."""
 

@@ -50,7 +50,7 @@ class FullScanResult:
 
     material: CandidateTable
     text: TextResult
-    near: VectorResult
+    vectors: VectorResult
 
 
 async def scan_space(connection: Connection, wanted: CandidateColumns) -> FullScanResult | None:

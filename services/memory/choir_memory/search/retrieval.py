@@ -31,7 +31,7 @@ class RetrievalQuery:
     """None: the full-text arm is not used."""
     vector: QueryVector | None
     with_times: bool
-    beside: bool
+    with_neighbours: bool
     """Whether neighbours of matching documents are candidates; False for searches by words only."""
     depth: int
     """Number of documents each arm returns."""
@@ -43,7 +43,7 @@ class RetrievalResult:
 
     material: CandidateTable
     text: TextResult
-    near: VectorResult
+    vectors: VectorResult
     lists: Mapping[Arm, Sequence[ArmResult]]
 
 
@@ -61,8 +61,8 @@ async def retrieve(
     if scope.is_narrow or not corpora.is_cached(scope):
         columns = CandidateColumns(scope, query.terms or (), query.vector, query.with_times)
         if (scan := await scan_space(connection, columns)) is not None:
-            material = scan.material if query.beside else _worded(scan.material)
-            return _found(query, material, scan.text, scan.near)
+            material = scan.material if query.with_neighbours else _worded(scan.material)
+            return _found(query, material, scan.text, scan.vectors)
     return await _in_large(connection, corpora, query)
 
 
@@ -77,7 +77,7 @@ async def _in_large(
         vectors = await search_vectors(connection, scope, corpus, query.vector, query.depth)
     columns = CandidateColumns(scope, text.terms, query.vector, query.with_times)
     candidates = (*text.hits, *vectors.hits)
-    material = await read_candidates(connection, columns, candidates, beside=query.beside)
+    material = await read_candidates(connection, columns, candidates, beside=query.with_neighbours)
     return _found(query, material, text, vectors)
 
 

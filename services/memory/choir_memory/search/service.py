@@ -73,11 +73,11 @@ class _SearchState:
     degraded: str | None = None
     """Why there is no vector."""
     time: QueriedTime | None = None
-    found: RetrievalResult = EMPTY_RESULT
+    result: RetrievalResult = EMPTY_RESULT
     fused: Sequence[RankedDocument] = ()
     times: dict[UUID, int] = field(default_factory=dict)
     """Number of documents with the same text, by hit."""
-    shown: Sequence[SelectedHit] = ()
+    selected: Sequence[SelectedHit] = ()
     more_after: int | None = None
 
     def record_unfinished_stages(self) -> None:
@@ -111,7 +111,7 @@ class SearchService:
             log.info("cross-agent read", agent_id=query.agent_id, target_agent=scope.agent_id)
         search = _SearchState(query, scope, QueryTimer(self.clock, query.deadline_ms / 1000))
         if query.mode == "session_detail" and not query.query.strip():
-            await self._read_on(search)
+            await self._read_session(search)
         else:
             await self._make_vector(search)
             await self._find(search)
@@ -137,7 +137,7 @@ class SearchService:
             receipt=stored.receipt,
         )
 
-    async def _read_on(self, search: _SearchState) -> None:
+    async def _read_session(self, search: _SearchState) -> None:
         """Read a page of a session in order."""
         query, limit = search.query, effective_limit(search.query)
         after = -1 if query.after is None else query.after
@@ -146,9 +146,9 @@ class SearchService:
                 # one more than is returned, to know whether there is another page
                 documents = await read_session_page(connection, search.scope, after, limit + 1)
         search.fused = [RankedDocument(one.document_id, 0.0, {}) for one in documents]
-        search.shown = fit_to_budget(documents[:limit], {}, query.budget_tokens, in_order=True)
-        if search.shown and len(search.shown) < len(documents):
-            search.more_after = search.shown[-1].stored.position
+        search.selected = fit_to_budget(documents[:limit], {}, query.budget_tokens, in_order=True)
+        if search.selected and len(search.selected) < len(documents):
+            search.more_after = search.selected[-1].stored.position
 
     async def _make_vector(self, search: _SearchState) -> None:
         if search.query.mode != "semantic" or "vector" not in search.query.arms:
@@ -180,30 +180,32 @@ class SearchService:
             if everything or "find" not in search.stages.took_ms:
                 with search.stages.stage("find"):
                     retrieval = self._retrieval_query(search, everything)
-                    search.found = await retrieve(connection, self.corpora, retrieval)
-            different = await self._different(search, connection)
-            search.fused = [one.fused for one in different]
-            search.times = {one.stored.document_id: one.times for one in different}
-            hits = [one.stored for one in different]
+                    search.result = await retrieve(connection, self.corpora, retrieval)
+            distinct = await self._distinct_hits(search, connection)
+            search.fused = [one.fused for one in distinct]
+            search.times = {one.stored.document_id: one.times for one in distinct}
+            hits = [one.stored for one in distinct]
             if query.context and everything:
                 with search.stages.stage("context"):
                     around = scope.context_scope()
                     context = await read_context(connection, around, context_positions(hits))
-        search.shown = fit_to_budget(hits, context, query.budget_tokens)
+        search.selected = fit_to_budget(hits, context, query.budget_tokens)
 
-    async def _different(self, search: _SearchState, connection: Connection) -> list[DistinctHit]:
+    async def _distinct_hits(
+        self, search: _SearchState, connection: Connection
+    ) -> list[DistinctHit]:
         """Read the best hits, and more of them while some are duplicates of others."""
         limit = most = effective_limit(search.query)
         stored: dict[UUID, StoredDocument] = {}
         while True:
             with search.stages.stage("weigh"):
-                fused = self._weigh(search, most)
+                fused = self._rank(search, most)
             with search.stages.stage("read"):
                 unread = [one.document_id for one in fused if one.document_id not in stored]
                 stored |= await read_documents(connection, search.scope, unread)
-            different = merge_duplicates(fused, stored)
-            if len(different) >= limit or len(fused) < most or most >= MAX_RANKED:
-                return different[:limit]
+            distinct = merge_duplicates(fused, stored)
+            if len(distinct) >= limit or len(fused) < most or most >= MAX_RANKED:
+                return distinct[:limit]
             # duplicates left too few hits: rank more documents
             most = min(MAX_RANKED, most * 4)
 
@@ -219,20 +221,20 @@ class SearchService:
             terms,
             search.vector if everything else None,
             with_times=search.time is not None,
-            beside=query.mode == "semantic",
+            with_neighbours=query.mode == "semantic",
             depth=max(ARM_LIMIT, effective_limit(query)),
         )
 
-    def _weigh(self, search: _SearchState, limit: int) -> Sequence[RankedDocument]:
-        query, result = search.query, search.found
+    def _rank(self, search: _SearchState, limit: int) -> Sequence[RankedDocument]:
+        query, result = search.query, search.result
         question = RankingQuery(
             frozenset(query_terms(query.query)),
             result.text.terms,
             result.text.counts,
             result.text.documents,
             result.text.mean_tokens,
-            result.near.mean,
-            result.near.deviation,
+            result.vectors.mean,
+            result.vectors.deviation,
             search.time,
             supports_language(self.embedders.name, query.query),
         )
@@ -241,9 +243,14 @@ class SearchService:
     async def _answer(self, search: _SearchState) -> MemoryHits:
         by_id = {one.document_id: one for one in search.fused}
         receipt = build_receipt(
-            search.query, search.stages, search.found.lists, by_id, search.shown, search.degraded
+            search.query,
+            search.stages,
+            search.result.lists,
+            by_id,
+            search.selected,
+            search.degraded,
         )
-        receipt_id = await self._keep(search, receipt)
+        receipt_id = await self._store_receipt(search, receipt)
         return MemoryHits(
             hits=tuple(
                 build_hit(
@@ -251,18 +258,18 @@ class SearchService:
                     by_id[one.stored.document_id],
                     search.times.get(one.stored.document_id, 1),
                 )
-                for one in search.shown
+                for one in search.selected
             ),
-            arms_used=tuple(sorted(search.found.lists)),
+            arms_used=tuple(sorted(search.result.lists)),
             degraded=search.degraded,
             cut=tuple(search.stages.cut),
             receipt_id=receipt_id,
             receipt=receipt if search.query.explain else None,
-            tokens=sum(one.tokens for one in search.shown),
+            tokens=sum(one.tokens for one in search.selected),
             more_after=search.more_after,
         )
 
-    async def _keep(self, search: _SearchState, receipt: JsonObject) -> str | None:
+    async def _store_receipt(self, search: _SearchState, receipt: JsonObject) -> str | None:
         record = NewReceipt(
             uuid4(), search.scope.agent_id, search.query.agent_id, orjson.dumps(receipt).decode()
         )
