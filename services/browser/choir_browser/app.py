@@ -10,8 +10,7 @@ import structlog
 
 from choir_browser.blobs.store import BlobStore
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.contexts.chromium_launcher import ChromiumLauncher
-from choir_browser.contexts.engine_manager import EngineManager
+from choir_browser.contexts.engine_manager import ChromiumLauncher, EngineManager
 from choir_browser.egress.allowlist import parse_allowlist
 from choir_browser.egress.dialer import Dialer
 from choir_browser.egress.proxy import EgressProxy

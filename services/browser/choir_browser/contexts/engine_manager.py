@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from types import ModuleType
 
 import structlog
 
@@ -9,6 +10,20 @@ from choir_browser.pages.engine import Engine, EngineLauncher, LaunchOptions
 from choir_common.clock import Clock
 
 log = structlog.get_logger("choir.browser.contexts")
+
+
+class ChromiumLauncher:
+    """Launcher that imports Playwright for the first engine.
+
+    That takes 16 MB and a third of a second, which a service that never browses need not spend.
+    """
+
+    async def start(self, launch: LaunchOptions) -> Engine:
+        """Start Chromium; raises Unavailable as `pages.chromium` does."""
+        await asyncio.to_thread(_import_chromium)
+        from choir_browser.pages import chromium  # noqa: PLC0415 - imported above, in a thread
+
+        return await chromium.start_chromium(launch)
 
 
 class EngineManager:
@@ -56,3 +71,9 @@ class EngineManager:
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.close()
+
+
+def _import_chromium() -> ModuleType:
+    from choir_browser.pages import chromium  # noqa: PLC0415 - takes a third of a second
+
+    return chromium

@@ -1,7 +1,7 @@
 """Chromium under Playwright: the engine, started on the first browse request.
 
 Importing this module costs 16 MB, and starting it a Node process and Chromium. So only
-contexts/chromium_launcher.py imports it, on first use.
+contexts/engine_manager.py imports it, on first use.
 """
 
 import asyncio

@@ -1,8 +1,4 @@
-"""Execution of one Telegram API call that sends something, with its errors mapped to Choir's.
-
-Used by `sender`, which retries rate-limited calls through it until a deadline. `activity` uses
-NO_PREVIEW alone.
-"""
+"""Execution of one Telegram API call that sends something, and the interpretation of Telegram's errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from telegram import LinkPreviewOptions, Message
 from telegram.error import (
     BadRequest,
+    Conflict,
     Forbidden,
     InvalidToken,
     NetworkError,
@@ -19,7 +16,6 @@ from telegram.error import (
 
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_gateway.channels.telegram.pace import RateLimiter
-from choir_gateway.channels.telegram.pauses import retry_after_s
 
 # python-telegram-bot wraps httpx's errors. These ones mean that the request was not sent.
 NOT_SENT = ("ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol")
@@ -76,3 +72,18 @@ def _unsent_or_unknown(error: NetworkError) -> Unavailable:
     if type(error.__cause__).__name__ in NOT_SENT:
         return Unavailable("Telegram cannot be reached; nothing was sent.")
     return OutcomeUnknown("The connection to Telegram broke while sending.")
+
+
+def retry_after_s(error: RetryAfter) -> float:
+    """Return the seconds of a rate limit; the type depends on the version of the library."""
+    pause = error.retry_after
+    return float(pause) if isinstance(pause, int) else pause.total_seconds()
+
+
+def describe_error(error: TelegramError) -> str:
+    """Return the reason why no updates arrive, as a text for operators."""
+    if isinstance(error, InvalidToken):
+        return "Telegram refuses the bot's token; check it in secrets.json."
+    if isinstance(error, Conflict):
+        return f"Telegram serves somebody else with this bot's token: {error.message}"
+    return f"Telegram cannot be reached ({type(error).__name__})."

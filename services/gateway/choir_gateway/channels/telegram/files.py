@@ -11,7 +11,7 @@ from telegram import Bot
 from telegram.error import BadRequest, InvalidToken, RetryAfter, TelegramError
 
 from choir_common.errors import NotFound, RateLimited, TooLarge, Unavailable
-from choir_gateway.channels.telegram.pauses import retry_after_s
+from choir_gateway.channels.telegram.api_call import retry_after_s
 
 PIECE = 64 * 1024
 READ_TIMEOUT_S = 20.0

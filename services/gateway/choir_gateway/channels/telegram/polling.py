@@ -7,7 +7,7 @@ from telegram import Bot
 from telegram.error import Conflict, RetryAfter, TelegramError
 
 from choir_common.backoff import Backoff
-from choir_gateway.channels.telegram.pauses import describe_error, retry_after_s
+from choir_gateway.channels.telegram.api_call import describe_error, retry_after_s
 from choir_gateway.channels.telegram.update_handler import FIRST_WAIT_S, MAX_WAIT_S, UpdateHandler
 from choir_gateway.channels.telegram.update_parser import ALLOWED_UPDATES
 

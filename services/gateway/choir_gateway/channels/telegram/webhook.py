@@ -13,7 +13,7 @@ from telegram.error import BadRequest, RetryAfter, TelegramError
 
 from choir_common.errors import InvalidRequest, Unauthorized, Unavailable
 from choir_common.wire.messages import ButtonPress, InboundMessage
-from choir_gateway.channels.telegram.pauses import describe_error, retry_after_s
+from choir_gateway.channels.telegram.api_call import describe_error, retry_after_s
 from choir_gateway.channels.telegram.update_handler import FIRST_WAIT_S, MAX_WAIT_S, UpdateHandler
 from choir_gateway.channels.telegram.update_parser import ALLOWED_UPDATES
 
