@@ -22,6 +22,7 @@ from choir_agent.tools.tool import CallContext, ToolOutput
 from choir_agent.tools.workspace import Workspace
 from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMemory
 from choir_common.clock import SystemClock
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.events import ModelOutput, ToolCall, ToolResultCommitted, UserMessageStarted
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalResponse
@@ -36,7 +37,13 @@ class Proposal:
 
     manifest = ToolManifest(
         LlmView(CALL.tool, "propose", {"type": "object"}),
-        RuntimeView(timeout_ms=1000, side_effect="none", idempotent=True, needs_approval=True),
+        RuntimeView(
+            timeout_ms=1000,
+            side_effect="none",
+            idempotent=True,
+            needs_approval=True,
+            source=TOOL_OUTPUT,
+        ),
     )
 
     def __init__(self) -> None:

@@ -18,6 +18,7 @@ from choir_agent.tools.staging import ARTIFACTS, create_staging
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed, ToolOutput
 from choir_agent.tools.truncate import fits_limit, truncate_output
 from choir_agent.tools.workspace import Workspace
+from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import Exposure
 from choir_common.wire.model import JsonObject
@@ -37,7 +38,8 @@ class Says:
     @property
     def manifest(self) -> ToolManifest:
         runtime = RuntimeView(
-            5_000, "none", idempotent=True, prompt_mask=self.mask, exposure=self.exposure,
+            5_000, "none", idempotent=True, source=TOOL_OUTPUT, prompt_mask=self.mask,
+            exposure=self.exposure,
             max_output=10_000,
         )  # fmt: skip
         return ToolManifest(LlmView("t.says", "Says.", {"type": "object"}), runtime)

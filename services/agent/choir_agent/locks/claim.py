@@ -73,7 +73,7 @@ class Claim:
     lookup_keys: tuple[str, ...] = field(repr=False, compare=False)
     """Index entries under which other claims block this one."""
     dirty_lookup_keys: tuple[str, ...] = field(repr=False, compare=False)
-    """The same as `looks`, if dirty reads of the edge lane may pass core jobs' commands."""
+    """The same as `lookup_keys`, if dirty reads of the edge lane may pass core jobs' commands."""
     is_command: bool = False
     """Whether it is a core job's exclusive lock on the whole workspace."""
 

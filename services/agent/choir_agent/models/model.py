@@ -22,7 +22,7 @@ FailureCause = Literal[
     "request",
     "format",
 ]
-"""Reason of a model failure; determines the advice to the user (`advice`)."""
+"""Reason of a model failure; determines the advice to the user."""
 
 
 class ModelFailed(ChoirError):
