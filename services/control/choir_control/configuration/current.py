@@ -227,7 +227,7 @@ class ConfigService:
         self.path = path
         self._default_model = default_model
         self._versions = versions
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._current: ConfigSnapshot | None = None
         self._candidate: ConfigCandidate | None = None
         self.note = ""
@@ -285,13 +285,13 @@ class ConfigService:
         The stored row is the commit. Raises Unavailable without a database; the old configuration
         then stays in force.
         """
-        async with self._turn:
+        async with self._lock:
             version = await self._versions.store_version(candidate.digest, candidate.body, reason)
             return self._swap(ConfigSnapshot(version, candidate.config), candidate, reason)
 
     async def renumber(self) -> int:
         """Give the current configuration a new version because secrets that it names have changed."""
-        async with self._turn:
+        async with self._lock:
             candidate = self._candidate
             if candidate is None:
                 raise NotFound("No configuration has been loaded yet.")

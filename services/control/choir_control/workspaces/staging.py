@@ -49,7 +49,7 @@ class StagedFile:
         """Create the draft; blocks. Raises Conflict when the staging area cannot be used."""
         self.size = 0
         # a cancelled task may close the draft while its thread still writes
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._folder = folder
         self._draft = f"{DRAFT}{secrets.token_hex(8)}"
         try:
@@ -65,7 +65,7 @@ class StagedFile:
     def write(self, piece: bytes) -> None:
         """Append to the file; blocks. Raises OSError, for example when the disk is full."""
         view = memoryview(piece)
-        with self._turn:
+        with self._lock:
             while view:
                 view = view[os.write(self._file, view) :]
             self.size += len(piece)
@@ -76,14 +76,14 @@ class StagedFile:
         If the name is taken, a number is added. With `again`, the name belongs to this file alone and an
         earlier attempt's file is replaced. Raises OSError, and Conflict if no free name is found.
         """
-        with self._turn:
+        with self._lock:
             os.fchmod(self._file, _FILE_MODE)
             file_name = self._take_over(name) if again else self._take_free(name)
         return f"{STAGING}/{self._folder}/{file_name}"
 
     def close(self) -> None:
         """Close the file and remove the draft; blocks."""
-        with self._turn:
+        with self._lock:
             os.close(self._file)
             with contextlib.suppress(OSError):
                 os.unlink(self._draft, dir_fd=self._directory)

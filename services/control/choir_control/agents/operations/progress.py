@@ -73,11 +73,11 @@ class OperationProgress:
         self.at = text
         if share is not None:
             self.share = min(1.0, max(0.0, share))
-        self._say(OperationEvent(seq=self._next(), kind="step", text=text, share=self.share))
+        self._append(OperationEvent(seq=self._next(), kind="step", text=text, share=self.share))
 
     def output(self, text: str) -> None:
         """Report a line of output."""
-        self._say(OperationEvent(seq=self._next(), kind="line", text=text[:MAX_LINE_CHARS]))
+        self._append(OperationEvent(seq=self._next(), kind="line", text=text[:MAX_LINE_CHARS]))
 
     def show(self, text: str) -> None:
         """Replace the text of the progress card, if there is one."""
@@ -86,7 +86,7 @@ class OperationProgress:
 
     def end(self, text: str) -> None:
         """Report the end of the operation."""
-        self._say(OperationEvent(seq=self._next(), kind="end", text=text, share=self.share))
+        self._append(OperationEvent(seq=self._next(), kind="end", text=text, share=self.share))
         self.over = True
         self.wake()
 
@@ -120,7 +120,7 @@ class OperationProgress:
         self._seq += 1
         return self._seq
 
-    def _say(self, event: OperationEvent) -> None:
+    def _append(self, event: OperationEvent) -> None:
         self._events.append(event)
         self.wake()
 

@@ -92,7 +92,7 @@ class ConfigStaging:
         self._version_tracker = version_tracker
         self._sockets = sockets
         self._staged: StagedConfig | None = None
-        self._turn = asyncio.Lock()
+        self._apply_lock = asyncio.Lock()
         self._loading = asyncio.Lock()
 
     @property
@@ -126,7 +126,7 @@ class ConfigStaging:
         if a socket or the database fails: nothing has changed then, and the configuration stays
         staged.
         """
-        async with self._turn:
+        async with self._apply_lock:
             staged = self._expect(digest)
             difference = await self._difference(staged)
             return await self._put_in_force(difference), difference
@@ -138,7 +138,7 @@ class ConfigStaging:
         that an operator staged stays staged. Raises Conflict if the file differs, and the errors of
         `apply`.
         """
-        async with self._turn:
+        async with self._apply_lock:
             candidate = await asyncio.to_thread(self._configuration.read)
             self._refuse_values(candidate)
             if candidate.written != expected:

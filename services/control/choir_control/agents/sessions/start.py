@@ -86,7 +86,7 @@ class SessionStarter:
                 )
             _reject_contradictions(request, live)
             live = await self._apply_overrides(live, request)
-            return await self._go_on(live, live.image)
+            return await self._resume_session(live, live.image)
 
     async def restart(
         self, agent_id: str, bindings: ResourceBindings, image: SessionImage | None = None
@@ -104,7 +104,7 @@ class SessionStarter:
         async with self._agent_locks.of(agent_id):
             live = await self._find_resumable(agent_id)
             if live is not None and live.status in RESUMABLE_STATUSES:
-                return await self._go_on(live, image or live.image)
+                return await self._resume_session(live, image or live.image)
             return await self._begin(agent_id, bindings, image)
 
     async def check(
@@ -186,7 +186,9 @@ class SessionStarter:
                 left_open = changed or left_open
         return left_open
 
-    async def _go_on(self, left_open: SessionRow, image: SessionImage | None) -> SessionRow:
+    async def _resume_session(
+        self, left_open: SessionRow, image: SessionImage | None
+    ) -> SessionRow:
         image = image or await self._launcher.newest(left_open.agent_id)
         await self._launcher.check(left_open.agent_id, left_open.bindings, image)
         await self._store.reset_crash_counters(left_open.session_id)

@@ -55,7 +55,7 @@ class StartupRecovery:
         known = self._configuration.current.config.agents
         stale = [row for row in live if row.status != "crashed" or row.agent_id not in known]
         for session in stale:
-            await self._settle(session)
+            await self._end_stale_epoch(session)
         for session in await self._store.list_suspended():
             await self._crash_handler.end_unconfigured(session)
         freed = await self._leases.delete_stale()
@@ -105,7 +105,7 @@ class StartupRecovery:
         await self._crash_handler.end_without_resources(session)
         return True
 
-    async def _settle(self, session: SessionRow) -> None:
+    async def _end_stale_epoch(self, session: SessionRow) -> None:
         if session.agent_id not in self._configuration.current.config.agents:
             await self._closer.close(session.session_id, "stopped", REASON_UNCONFIGURED)
             return

@@ -73,7 +73,7 @@ class SessionStopper:
                 return None
             # a crashed session has no process to ask
             if session.status != "crashed":
-                await self._ask(session, reason)
+                await self._request_shutdown(session, reason)
             # kills a process that has not exited by itself within the deadline
             await self._runtime.stop(agent_id, KILL_GRACE_S)
             await self._closer.stop(session.session_id, reason)
@@ -102,7 +102,7 @@ class SessionStopper:
         else:
             await self._crash_handler.note(session, f"the agent ended itself: {reason[:200]}")
 
-    async def _ask(self, session: SessionRow, reason: str) -> None:
+    async def _request_shutdown(self, session: SessionRow, reason: str) -> None:
         await self._store.mark_stopping(session.session_id, reason)
         await self._signal_sender.send(session, ShutdownSignal(reason=reason))
         with self._notifier.listen(session.session_id) as rung, contextlib.suppress(TimeoutError):

@@ -117,7 +117,7 @@ class WorkspaceService:
     async def _reset(
         self, name: str, root: Path, restart: bool, progress: OperationProgress
     ) -> WorkspaceReset:
-        ended = await self._take(f"workspace:{name}", progress)
+        ended = await self._lease_workspace(f"workspace:{name}", progress)
         try:
             done = await _empty(root, progress)
         finally:
@@ -137,7 +137,9 @@ class WorkspaceService:
             restarted=restart and ended is not None,
         )
 
-    async def _take(self, resource: str, progress: OperationProgress) -> SessionRow | None:
+    async def _lease_workspace(
+        self, resource: str, progress: OperationProgress
+    ) -> SessionRow | None:
         """Lease the workspace; return the session that was stopped for it, or None."""
         ended: SessionRow | None = None
         for _ in range(ATTEMPTS):

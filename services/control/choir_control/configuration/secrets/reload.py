@@ -58,7 +58,7 @@ class SecretReloader:
         self._deployment_secrets = dict(deployment_secrets)
         self._configuration = configuration
         self._announcer = announcer
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._at_start: dict[str, str] | None = None
 
     async def remember_startup_values(self) -> None:
@@ -77,7 +77,7 @@ class SecretReloader:
         Raises the errors of `read_secret_file`, and Unavailable without a database; nothing has
         changed then.
         """
-        async with self._turn:
+        async with self._lock:
             values = await asyncio.to_thread(read_secret_file, self._path)
             named = {name: value for name, value in values.items() if name not in RESERVED_SECRETS}
             # The step that can fail comes first.

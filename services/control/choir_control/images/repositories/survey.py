@@ -90,7 +90,10 @@ class RepositorySurveyor:
             time.monotonic() + TOTAL_TIMEOUT_S,
         )
         async with asyncio.TaskGroup() as tasks:
-            looks = [tasks.create_task(self._look(source, turns, give_up)) for source in sources]
+            looks = [
+                tasks.create_task(self._check_repository(source, turns, give_up))
+                for source in sources
+            ]
         results = [look.result() for look in looks]
         faults += [fault for _, repo_faults in results for fault in repo_faults]
         if faults:
@@ -100,7 +103,7 @@ class RepositorySurveyor:
             )
         return RepositorySurvey(tuple(repo for repo, _ in results))
 
-    async def _look(
+    async def _check_repository(
         self, source: RepositorySource, turns: asyncio.Semaphore, give_up: float
     ) -> tuple[SurveyedRepository, list[str]]:
         async with turns:

@@ -56,7 +56,7 @@ class SessionArchiver:
         self._memory = memory
         self._configuration = configuration
         self._rehearsals = rehearsals
-        self._turn = asyncio.Lock()
+        self._sweep_lock = asyncio.Lock()
         self._page_events = page_events
         self._awake = asyncio.Event()
 
@@ -74,7 +74,7 @@ class SessionArchiver:
         Raises Unavailable if memory or the database is unavailable.
         """
         while True:
-            async with self._turn:
+            async with self._sweep_lock:
                 await self._rehearsals.forget()
                 due = await self._store.list_pending(
                     self._window + LIVE_MIN_EVENTS, CONCURRENT_AGENTS
@@ -82,7 +82,7 @@ class SessionArchiver:
                 if not due:
                     return
                 async with asyncio.TaskGroup() as tasks:
-                    tries = [tasks.create_task(self._try(session)) for session in due]
+                    tries = [tasks.create_task(self._try_archive(session)) for session in due]
                 for attempt in tries:
                     if (error := attempt.result()) is not None:
                         raise error
@@ -94,7 +94,7 @@ class SessionArchiver:
         erases them.
         """
         try:
-            async with asyncio.timeout(ERASE_TIMEOUT_S), self._turn:
+            async with asyncio.timeout(ERASE_TIMEOUT_S), self._sweep_lock:
                 await self._rehearsals.forget(agent_id)
         except (ChoirError, TimeoutError) as error:
             log.warning("rehearsals wait to be erased", agent=agent_id, error=str(error))
@@ -104,7 +104,7 @@ class SessionArchiver:
     def _window(self) -> int:
         return self._configuration.current.config.event_window
 
-    async def _try(self, session: PendingSession) -> Unavailable | None:
+    async def _try_archive(self, session: PendingSession) -> Unavailable | None:
         """Archive one session; return the Unavailable error, if there was one, instead of raising it.
 
         A session that memory refuses is postponed, so that it does not delay the others.

@@ -90,7 +90,7 @@ class SignalStreams:
             while not self._closing:
                 # Cleared before the read, so that a signal stored during it causes another read.
                 rung.clear()
-                page = await self._look(lease, cursor)
+                page = await self._read_page(lease, cursor)
                 if page is None:
                     return
                 for signal in page:
@@ -124,7 +124,7 @@ class SignalStreams:
             await asyncio.sleep(POLL_S)
             return None
 
-    async def _look(self, lease: Lease, cursor: int) -> list[StoredSignal] | None:
+    async def _read_page(self, lease: Lease, cursor: int) -> list[StoredSignal] | None:
         """Return the next page; None if the epoch is over, an empty page without a database."""
         try:
             if not await self._authenticator.is_current(lease):
