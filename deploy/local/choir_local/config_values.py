@@ -23,24 +23,24 @@ def gateway_secrets(config_file: Path) -> frozenset[str]:
     return frozenset(name for gateway in gateways for name in gateway.secrets)
 
 
-def embedding_settings(config_file: Path, named: Mapping[str, str]) -> JsonObject:
+def embedding_settings(config_file: Path, secret_values: Mapping[str, str]) -> JsonObject:
     """Return memory's embedding settings: the section `embedding` and the key it names."""
     config = read_config(config_file)
     section = config.embedding if config else None
-    key = named.get((section and section.secret) or EMBEDDING_KEY)
+    key = secret_values.get((section and section.secret) or EMBEDDING_KEY)
     return {
         **({"embedding": section.model_dump(mode="json")} if section else {}),
         **({"embedding_key": key} if key else {}),
     }
 
 
-def memory_settings(config_file: Path, named: Mapping[str, str]) -> JsonObject:
+def memory_settings(config_file: Path, secret_values: Mapping[str, str]) -> JsonObject:
     """Return memory's other settings: its language model, that model's key and the agents' retention."""
     config = read_config(config_file)
     if config is None:
         return {}
     model = config.models.get(config.memory.model or "")
-    key = named.get((model and model.secret) or "")
+    key = secret_values.get((model and model.secret) or "")
     settings: JsonObject = {
         agent_id: agent.retention.model_dump(mode="json")
         for agent_id, agent in config.agents.items()

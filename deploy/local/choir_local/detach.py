@@ -37,12 +37,12 @@ async def start_detached(
     log = home.logs / "stack.log"
     process = _spawn(home, settings, log)
     deadline = time.monotonic() + within.total_seconds()
-    shown: StackState | None = None
+    previous: StackState | None = None
     try:
         while time.monotonic() < deadline:
             state = _state_of(home, process.pid)
-            if state is not None and state != shown:
-                shown = state
+            if state is not None and state != previous:
+                previous = state
                 if observer is not None:
                     observer.show(state)
             if state is not None and state.phase == "ready":

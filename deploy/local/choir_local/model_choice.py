@@ -94,8 +94,8 @@ def _rehearsal(settings: LocalSettings, url: str) -> ModelChoice:
     return ModelChoice(config, description, rehearsal=True)
 
 
-def _openrouter(settings: LocalSettings, known: Mapping[str, str]) -> ModelChoice | None:
-    secret = _secret(OPENROUTER_SECRET, settings.openrouter_api_key, known)
+def _openrouter(settings: LocalSettings, known_secrets: Mapping[str, str]) -> ModelChoice | None:
+    secret = _secret(OPENROUTER_SECRET, settings.openrouter_api_key, known_secrets)
     if secret is None:
         return None
     name = settings.model or OPENROUTER_MODEL
@@ -108,8 +108,8 @@ def _openrouter(settings: LocalSettings, known: Mapping[str, str]) -> ModelChoic
     return ModelChoice(config, f"{name} at OpenRouter", secrets=secret)
 
 
-def _openai(settings: LocalSettings, known: Mapping[str, str]) -> ModelChoice | None:
-    secret = _secret(OPENAI_SECRET, settings.openai_api_key, known)
+def _openai(settings: LocalSettings, known_secrets: Mapping[str, str]) -> ModelChoice | None:
+    secret = _secret(OPENAI_SECRET, settings.openai_api_key, known_secrets)
     if secret is None:
         return None
     name = settings.model or OPENAI_MODEL
@@ -124,15 +124,15 @@ def _openai(settings: LocalSettings, known: Mapping[str, str]) -> ModelChoice | 
 
 
 def _secret(
-    name: str, from_environment: SecretStr | None, known: Mapping[str, str]
+    name: str, from_environment: SecretStr | None, known_secrets: Mapping[str, str]
 ) -> dict[str, str] | None:
-    value = from_environment.get_secret_value() if from_environment else known.get(name)
+    value = from_environment.get_secret_value() if from_environment else known_secrets.get(name)
     return {name: value} if value else None
 
 
 async def _ollama(settings: LocalSettings) -> ModelChoice | None:
-    named = settings.ollama_host
-    host = (named if "://" in named else f"http://{named}").rstrip("/")
+    host_setting = settings.ollama_host
+    host = (host_setting if "://" in host_setting else f"http://{host_setting}").rstrip("/")
     try:
         name = await _ollama_model(host, settings.model)
     except ValidationError:
@@ -143,18 +143,18 @@ async def _ollama(settings: LocalSettings) -> ModelChoice | None:
     return ModelChoice(config, f"{name} at the local Ollama")
 
 
-async def _ollama_model(host: str, wanted: str) -> str | None:
+async def _ollama_model(host: str, preferred_model: str) -> str | None:
     """Return the first model that supports tools, or `wanted` if it exists."""
     listed = await send_probe(host, "/api/tags", ASK_S)
     if listed is None or listed.status != HTTPStatus.OK:
         return None
     names = [model.name for model in _OllamaModels.model_validate_json(listed.body).models]
-    if wanted:
-        return wanted if wanted in names else None
+    if preferred_model:
+        return preferred_model if preferred_model in names else None
     for name in names:
-        shown = await send_probe(host, "/api/show", ASK_S, json.dumps({"model": name}).encode())
-        if shown is not None and shown.status == HTTPStatus.OK:
-            details = _OllamaDetails.model_validate_json(shown.body)
+        response = await send_probe(host, "/api/show", ASK_S, json.dumps({"model": name}).encode())
+        if response is not None and response.status == HTTPStatus.OK:
+            details = _OllamaDetails.model_validate_json(response.body)
             if "tools" in details.capabilities:
                 return name
     return None

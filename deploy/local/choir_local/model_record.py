@@ -100,7 +100,7 @@ def configured_model(config: Config | None, settings: LocalSettings) -> ModelCho
 
 def uses_default(config: Config) -> bool:
     """Return whether an agent or memory uses the model `default`."""
-    chosen = [
+    model_names = [
         name for it in config.agents.values() for name in (it.defaults.llm, it.defaults.core_llm)
     ]
-    return DEFAULT_MODEL in (*chosen, config.memory.model)
+    return DEFAULT_MODEL in (*model_names, config.memory.model)

@@ -21,16 +21,20 @@ HOST = "127.0.0.1"
 CONNECT_S = 1.0
 
 
-def find_nats_server(chosen: Path | None = None) -> str:
+def find_nats_server(configured_path: Path | None = None) -> str:
     """Return the path of nats-server: CHOIR_NATS_BIN, the wheel's, or the one on PATH.
 
     Raises StartupError if there is none.
     """
-    candidates = [chosen] if chosen else [_of_wheel(), Path(sys.executable).parent / "nats-server"]
+    candidates = (
+        [configured_path]
+        if configured_path
+        else [_of_wheel(), Path(sys.executable).parent / "nats-server"]
+    )
     for candidate in candidates:
         if candidate is not None and candidate.is_file():
             return str(candidate)
-    on_path = None if chosen else shutil.which("nats-server")
+    on_path = None if configured_path else shutil.which("nats-server")
     if on_path is not None:
         return on_path
     raise StartupError(

@@ -68,10 +68,10 @@ class OrphanReaper:
 
         The delay gives other code of this process the chance to wait for its own children.
         """
-        ended = {pid for pid in _adopted(launched) if _is_zombie(pid)}
-        for pid in ended & self._ended:
+        zombies = {pid for pid in _adopted(launched) if _is_zombie(pid)}
+        for pid in zombies & self._ended:
             _reap(pid)
-        self._ended = ended
+        self._ended = zombies
 
 
 def _adopted(launched: Collection[int]) -> set[int]:

@@ -47,14 +47,14 @@ class PostgresBinaries:
 
 
 def find_postgres_binaries(
-    chosen: Path | None = None, major: int | None = None
+    configured_dir: Path | None = None, major: int | None = None
 ) -> PostgresBinaries:
     """Return the programs to use; `major` is the version of an existing data directory.
 
     Raises StartupError if `chosen` (CHOIR_PG_BIN) is not a Postgres, or none is found.
     """
-    if chosen is not None:
-        return _chosen(chosen)
+    if configured_dir is not None:
+        return _chosen(configured_dir)
     first: PostgresBinaries | None = None
     for candidate in _candidates():
         if major in (None, candidate.major):
@@ -69,12 +69,14 @@ def find_postgres_binaries(
     )
 
 
-def find_client_programs(chosen: Path | None = None) -> PostgresBinaries:
+def find_client_programs(configured_dir: Path | None = None) -> PostgresBinaries:
     """Return the newest `pg_dump` and `pg_restore`, for an external server.
 
     Raises StartupError if there are none.
     """
-    directories = [chosen] if chosen else sorted(Path("/").glob("usr/lib/postgresql/*/bin"))
+    directories = (
+        [configured_dir] if configured_dir else sorted(Path("/").glob("usr/lib/postgresql/*/bin"))
+    )
     for directory in reversed(directories):
         version = _version_of(directory / "pg_dump")
         if version is not None:

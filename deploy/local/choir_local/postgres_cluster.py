@@ -98,7 +98,7 @@ class Cluster:
         )
         await self._run(argv, statements, "prepare the database")
 
-    async def _run(self, argv: tuple[str, ...], stdin: str, deed: str) -> None:
+    async def _run(self, argv: tuple[str, ...], stdin: str, task: str) -> None:
         # otherwise initdb reads hundreds of zone files to guess the time zone; times are stored in UTC
         env = clean_environment(TZ="UTC", PGTZ="UTC")
         command = Command(argv, env, stdin.encode(), identity=self.identity)
@@ -106,11 +106,11 @@ class Cluster:
             code, output = await run_to_end(command, MAKE_WITHIN)
         except TimeoutError as error:
             raise StartupError(
-                f"Could not {deed} in {self.data_dir} within {MAKE_WITHIN}: is the disk slow?"
+                f"Could not {task} in {self.data_dir} within {MAKE_WITHIN}: is the disk slow?"
             ) from error
         if code != 0:
             output_tail = " ".join(line.strip() for line in output.splitlines()[-4:])
-            raise StartupError(f"Could not {deed} in {self.data_dir}: {output_tail}")
+            raise StartupError(f"Could not {task} in {self.data_dir}: {output_tail}")
 
 
 def read_major_version(data_dir: Path) -> int | None:
@@ -167,7 +167,7 @@ async def release_directory(data_dir: Path) -> None:
 
 def _processes_in(data_dir: Path) -> list[int]:
     """Return the processes with the working directory `data_dir`: servers and their backends."""
-    wanted = str(data_dir.resolve())
+    target_dir = str(data_dir.resolve())
     return [
-        process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == wanted
+        process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == target_dir
     ]

@@ -331,10 +331,10 @@ def _alive(child: ChildState) -> list[psutil.Process]:
         # psutil computes it from the boot time, which clock corrections shift slightly.
         same = child.born is None or abs(process.create_time() - child.born) < CLOCK_SLACK_S
         # In a container without an init, a process that has ended stays a zombie.
-        ended = process.status() == psutil.STATUS_ZOMBIE
+        is_zombie = process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return []
-    return [process] if same and not ended else []
+    return [process] if same and not is_zombie else []
 
 
 def _now() -> datetime:

@@ -54,5 +54,5 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _is_between_visible(text: str, at: int) -> bool:
-    around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
-    return len(around) == 2 and all(c > _LAST_ASCII and not _HIDDEN.match(c) for c in around)
+    adjacent = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
+    return len(adjacent) == 2 and all(c > _LAST_ASCII and not _HIDDEN.match(c) for c in adjacent)

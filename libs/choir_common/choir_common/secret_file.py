@@ -96,15 +96,15 @@ def _parse(path: Path, text: bytes) -> dict[str, str]:
         raise InvalidRequest(f"{path} is no JSON text in UTF-8. Correct it.") from None
     if not isinstance(values, dict):
         raise InvalidRequest(f"{path} must hold one JSON object of names and texts. Correct it.")
-    found: dict[str, str] = {}
+    secrets: dict[str, str] = {}
     for name, value in values.items():
         if not isinstance(value, str) or not value:
             raise InvalidRequest(
                 f"{path}, {name[:64]!r}: a secret is a text that is not empty. Correct it; nothing was "
                 "changed."
             )
-        found[name] = value
-    return found
+        secrets[name] = value
+    return secrets
 
 
 @contextlib.contextmanager

@@ -21,11 +21,11 @@ class ChoirTracerProvider(TracerProvider):
     Libraries that make spans put addresses and message texts into theirs.
     """
 
-    def get_tracer(self, instrumenting_module_name: str, *more: Any, **named: Any) -> Tracer:
+    def get_tracer(self, instrumenting_module_name: str, *more: Any, **options: Any) -> Tracer:
         """Return a tracer; libraries other than Choir get one that does nothing."""
         if instrumenting_module_name != TRACER_NAME:
             return NoOpTracer()
-        return super().get_tracer(instrumenting_module_name, *more, **named)
+        return super().get_tracer(instrumenting_module_name, *more, **options)
 
 
 def install_exporter(service: str, endpoint: str, about: Mapping[str, str]) -> TracerProvider:

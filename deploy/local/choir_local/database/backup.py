@@ -98,9 +98,12 @@ async def _collect(
 
 
 def _copy(home: Home, directory: Path, with_secrets: bool) -> list[Path]:
-    wanted = [(CONFIG, home.config_file), *([(SECRETS, home.secrets_file)] if with_secrets else [])]
-    copied = [directory / name for name, path in wanted if path.exists()]
-    for name, path in wanted:
+    sources = [
+        (CONFIG, home.config_file),
+        *([(SECRETS, home.secrets_file)] if with_secrets else []),
+    ]
+    copied = [directory / name for name, path in sources if path.exists()]
+    for name, path in sources:
         if path.exists():
             shutil.copyfile(path, directory / name)
             (directory / name).chmod(0o600)

@@ -139,10 +139,10 @@ def _put_secrets(home: Home, directory: Path) -> list[Path]:
     if not incoming.exists():
         return []
     own = json.loads(home.secrets_file.read_text())
-    taken = json.loads(incoming.read_text())
+    backup_secrets = json.loads(incoming.read_text())
     for name in (POSTGRES_ADMIN, NATS_TOKEN):
-        taken.pop(name, None)
+        backup_secrets.pop(name, None)
     aside = home.secrets_file.with_name("secrets.json.before-restore")
     write_private(aside, json.dumps(own), durable=True)
-    write_private(home.secrets_file, json.dumps({**own, **taken}, indent=2), durable=True)
+    write_private(home.secrets_file, json.dumps({**own, **backup_secrets}, indent=2), durable=True)
     return [aside]

@@ -55,10 +55,10 @@ class DatabaseStore:
 
     async def make_roles(self, roles: list[str]) -> None:
         """Create the missing roles of agents, without any privileges of their own."""
-        there = set(await self.roles())
+        existing_roles = set(await self.roles())
         async with self._database.transaction() as connection:
             for role in roles:
-                if role not in there:
+                if role not in existing_roles:
                     await connection.execute(
                         f'CREATE ROLE "{role}" NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT'
                     )

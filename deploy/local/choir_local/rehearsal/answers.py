@@ -123,15 +123,17 @@ def _on_wire(call: ScriptedCall, turn: RehearsalTurn) -> ScriptedCall:
     return ScriptedCall(name=wire_name(call.name, turn.tool_names), arguments=call.arguments)
 
 
-def _no_tool(turn: RehearsalTurn, wanted: str) -> ScriptedAnswer:
+def _no_tool(turn: RehearsalTurn, tool_name: str) -> ScriptedAnswer:
     offered = ", ".join(turn.tool_names) or "none"
-    return ScriptedAnswer(f"I was offered no tool {wanted}. The tools of this request: {offered}.")
+    return ScriptedAnswer(
+        f"I was offered no tool {tool_name}. The tools of this request: {offered}."
+    )
 
 
 def _cheap_call(tools: tuple[OfferedFunction, ...]) -> ScriptedCall | None:
     """Return a harmless call: of a known read-only tool, else of the first tool offered."""
-    known = (tool for name in CHEAP_TOOLS for tool in tools if tool.name == name)
-    tool = next(known, tools[0] if tools else None)
+    cheap_tools = (tool for name in CHEAP_TOOLS for tool in tools if tool.name == name)
+    tool = next(cheap_tools, tools[0] if tools else None)
     return (
         ScriptedCall(name=tool.name, arguments=sample_object(tool.parameters or {}))
         if tool

@@ -241,9 +241,9 @@ def _malform(fault: MalformedStep, request_body: ChatRequest, answer: ScriptedAn
             reply = make_reply(ScriptedAnswer(calls=calls), request_body.model, 0, broken=True)
         case "body" | "cut":
             reply = make_reply(ScriptedAnswer(answer.text or "Unfinished"), request_body.model, 0)
-    whole = b"".join(render_stream(reply, include_usage=False)) if request_body.stream else None
+    full_body = b"".join(render_stream(reply, include_usage=False)) if request_body.stream else None
     media_type = "text/event-stream" if request_body.stream else "application/json"
-    body = whole or render_document(reply)
+    body = full_body or render_document(reply)
     if fault.kind == "arguments":
         return Response(body, media_type=media_type)
     if fault.kind == "body":

@@ -108,8 +108,8 @@ def read_directives(text: str) -> Directives:
 
 
 def _job_order(match: re.Match[str]) -> JobDirective:
-    told, name, text, cancel, cancelled, listed = match.groups(default="")
-    return JobDirective(_VERBS[told or cancel or listed], name or cancelled, text)
+    task, name, text, cancel, cancelled, listed = match.groups(default="")
+    return JobDirective(_VERBS[task or cancel or listed], name or cancelled, text)
 
 
 def _read_call(pattern: re.Pattern[str], text: str) -> tuple[ScriptedCall | None, str | None]:

@@ -31,9 +31,9 @@ class PrefixMeter:
         return len(prompt), best
 
 
-def _common(first: bytes, second: bytes, known: int) -> int:
+def _common(first: bytes, second: bytes, known_length: int) -> int:
     """Return the length of the common prefix, which is at least `known`, by bisection."""
-    low, high = known, min(len(first), len(second))
+    low, high = known_length, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
         if first[low:middle] == second[low:middle]:

@@ -35,8 +35,8 @@ def fill_arguments(arguments: JsonObject, values: TemplateValues) -> JsonObject:
 
 def _fill(value: JsonValue, values: TemplateValues) -> JsonValue:
     if isinstance(value, str):
-        whole = PLACEHOLDER.fullmatch(value)
-        return _look_up(whole.group(1), values) if whole else fill_text(value, values)
+        full_match = PLACEHOLDER.fullmatch(value)
+        return _look_up(full_match.group(1), values) if full_match else fill_text(value, values)
     if isinstance(value, list):
         return [_fill(item, values) for item in value]
     if isinstance(value, dict):

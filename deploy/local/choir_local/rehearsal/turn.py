@@ -166,20 +166,20 @@ def read_turn(request: ChatRequest) -> RehearsalTurn:
     """Return the state of the conversation in `request`."""
     messages = request.messages
     lane = lane_of(messages[0].text) if messages else None
-    whole = lane in ("core", "compaction", "summary")
-    start = _first_after_head(messages) if whole else _newest_start(messages)
+    has_task_in_system = lane in ("core", "compaction", "summary")
+    start = _first_after_head(messages) if has_task_in_system else _newest_start(messages)
     since = [message for message in messages[start:] if not _is_handed(message)]
-    texts = [m.text for m in since if m.role == "user" or (whole and m.role in SYSTEM)]
+    texts = [m.text for m in since if m.role == "user" or (has_task_in_system and m.role in SYSTEM)]
     text = (
         "\n".join(texts)
-        if whole
+        if has_task_in_system
         else SENT_LINE.sub("", "".join(texts[:1]).partition(REMINDER_SEPARATOR)[0])
     )
-    report = not whole and _is_report(text)
+    report = not has_task_in_system and _is_report(text)
     return RehearsalTurn(
         lane="report" if report else lane,
         user_text=_quoted_in(text) if report else text,
-        users=1 if whole else sum(_is_asked(message) for message in messages),
+        users=1 if has_task_in_system else sum(_is_asked(message) for message in messages),
         answers=sum(message.role == "assistant" for message in since),
         results=_results(since),
         last_role=messages[-1].role if messages else "user",

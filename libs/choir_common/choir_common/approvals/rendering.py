@@ -73,8 +73,8 @@ def request_lines(request_type: str, payload: JsonObject, basis: JsonObject) -> 
 
 def escape_line(text: str) -> str:
     """Return a text with every character escaped that is not visible as itself."""
-    shown = escape_hidden(text, keep="\t", joiners=False)
-    return "".join(c if c == "\t" or _is_known(c) else f"<U+{ord(c):04X}>" for c in shown)
+    visible_text = escape_hidden(text, keep="\t", joiners=False)
+    return "".join(c if c == "\t" or _is_known(c) else f"<U+{ord(c):04X}>" for c in visible_text)
 
 
 def _changes(
@@ -170,8 +170,8 @@ def _name(payload: JsonObject) -> str:
     for holder in (payload.get("spec"), payload.get("manifest")):
         if isinstance(holder, dict):
             inner = holder.get("llm")
-            named: Mapping[str, JsonValue] = inner if isinstance(inner, dict) else holder
-            return str(named.get("name", "without a name"))
+            properties: Mapping[str, JsonValue] = inner if isinstance(inner, dict) else holder
+            return str(properties.get("name", "without a name"))
     return str(payload.get("name", "without a name"))
 
 

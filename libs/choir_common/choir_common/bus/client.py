@@ -213,11 +213,11 @@ class Bus:
 
         async def deliver(message: Msg) -> None:
             try:
-                heard = event.model_validate_json(message.data)
+                payload = event.model_validate_json(message.data)
             except ValidationError as error:
                 log.warning("not understood", subject=subject, faults=error.error_count())
                 return
-            await on_event(heard)
+            await on_event(payload)
 
         await self._client.subscribe(subject, cb=deliver)
 

@@ -76,9 +76,9 @@ class MemoryClient(Protocol):
 
     async def status(self) -> MemoryStatus: ...
 
-    async def hints(self, wanted: ReadHints) -> ToolHints: ...
+    async def hints(self, request: ReadHints) -> ToolHints: ...
 
-    async def remind(self, wanted: ReadReminders) -> Reminders: ...
+    async def remind(self, request: ReadReminders) -> Reminders: ...
 
 
 class NatsMemoryClient:
@@ -113,14 +113,14 @@ class NatsMemoryClient:
             subjects.memory_status(), Empty(), MemoryStatus, QUERY_TIMEOUT_S
         )
 
-    async def hints(self, wanted: ReadHints) -> ToolHints:
+    async def hints(self, request: ReadHints) -> ToolHints:
         """Return similar past failures of the same tool, resolved ones first."""
-        return await self._bus.request(subjects.memory_hints(), wanted, ToolHints, HINTS_TIMEOUT_S)
+        return await self._bus.request(subjects.memory_hints(), request, ToolHints, HINTS_TIMEOUT_S)
 
-    async def remind(self, wanted: ReadReminders) -> Reminders:
+    async def remind(self, request: ReadReminders) -> Reminders:
         """Return the memories to show the model with a user's message."""
         subject = subjects.memory_reminders()
-        return await self._bus.request(subject, wanted, Reminders, REMINDERS_TIMEOUT_S)
+        return await self._bus.request(subject, request, Reminders, REMINDERS_TIMEOUT_S)
 
 
 class CollectionsClient(Protocol):

@@ -75,9 +75,9 @@ SOURCE_BY_TOOL = {
 
 def output_source(tool: str, output: JsonObject) -> OutputSource:
     """Return the source of a result; an external tool's result may only lower its own trust."""
-    known = SOURCE_BY_TOOL.get(tool)
-    if known is not None:
-        return known
+    source = SOURCE_BY_TOOL.get(tool)
+    if source is not None:
+        return source
     return OUTSIDE_OUTPUT if output.get(ORIGIN) == OUTSIDE_OUTPUT.origin else TOOL_OUTPUT
 
 

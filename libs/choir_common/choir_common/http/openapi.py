@@ -62,12 +62,12 @@ def _move(schema: dict[str, Any], shared: dict[str, Any]) -> None:
     own = schema.pop("$defs")
     plain = {name: COMPONENT_REF + name for name in own}
     names = {
-        name: name if shared.get(name) in (None, _pointed(each, plain)) else f"{name}Body"
-        for name, each in own.items()
+        name: name if shared.get(name) in (None, _pointed(own_schema, plain)) else f"{name}Body"
+        for name, own_schema in own.items()
     }
     targets = {name: COMPONENT_REF + new for name, new in names.items()}
-    for name, each in own.items():
-        shared[names[name]] = _pointed(each, targets)
+    for name, own_schema in own.items():
+        shared[names[name]] = _pointed(own_schema, targets)
     pointed = _pointed(schema, targets)
     schema.clear()
     schema.update(pointed)

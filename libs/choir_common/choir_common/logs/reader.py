@@ -134,8 +134,8 @@ def _opened(path: Path) -> BinaryIO | None:
 def _is_other(file: BinaryIO, path: Path) -> bool:
     """Return whether `path` is now another file, or missing."""
     try:
-        there = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return True
     opened = os.fstat(file.fileno())
-    return (there.st_dev, there.st_ino) != (opened.st_dev, opened.st_ino)
+    return (status.st_dev, status.st_ino) != (opened.st_dev, opened.st_ino)

@@ -25,7 +25,9 @@ class PostgresAddress:
     password: str = field(repr=False)
 
 
-def read_postgres_address(config_file: Path, named: Mapping[str, str]) -> PostgresAddress | None:
+def read_postgres_address(
+    config_file: Path, secret_values: Mapping[str, str]
+) -> PostgresAddress | None:
     """Return the address in the section `postgres`, or None if there is none. `named`: secrets by
     name.
 
@@ -34,7 +36,7 @@ def read_postgres_address(config_file: Path, named: Mapping[str, str]) -> Postgr
     section = _section(config_file)
     if section is None:
         return None
-    password = named.get(section.secret)
+    password = secret_values.get(section.secret)
     if password is None:
         raise StartupError(
             f"{config_file} names the Postgres at {section.host}, and its secret {section.secret!r} is not "

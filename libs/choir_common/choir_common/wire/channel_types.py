@@ -49,7 +49,7 @@ CHANNEL_TYPES: dict[str, ChannelProperties] = {
 
 def _check_channel_type(name: str) -> str:
     if name not in CHANNEL_TYPES:
-        names = [repr(known) for known in CHANNEL_TYPES]
+        names = [repr(channel_type) for channel_type in CHANNEL_TYPES]
         expected = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
         raise PydanticKnownError("literal_error", {"expected": expected})
     return name

@@ -457,7 +457,7 @@ class AgentSettings(WireModel):
 
     def secret_names(self) -> frozenset[str]:
         """Return the names of the secrets these resources need."""
-        named = (
+        secret_names = (
             self.model.secret,
             self.core_model and self.core_model.secret,
             self.voice and self.voice.tts.secret,
@@ -466,15 +466,15 @@ class AgentSettings(WireModel):
             self.email and self.email.secret,
             self.search and self.search.secret,
         )
-        return frozenset(name for name in named if name)
+        return frozenset(name for name in secret_names if name)
 
 
 def secret_references(config: Config) -> dict[str, tuple[str, ...]]:
     """Return the secrets that a configuration names, each with the config paths that use it."""
     names: dict[str, list[str]] = {}
     for section, entries in config.model_dump(mode="json").items():
-        named = {"": entries} if section in ("embedding", "postgres") else entries
-        for name, entry in named.items() if isinstance(named, dict) else ():
+        sections = {"": entries} if section in ("embedding", "postgres") else entries
+        for name, entry in sections.items() if isinstance(sections, dict) else ():
             secret = entry.get("secret") if isinstance(entry, dict) else None
             if secret is not None:
                 names.setdefault(secret, []).append(f"{section}.{name}".rstrip("."))

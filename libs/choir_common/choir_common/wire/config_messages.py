@@ -42,11 +42,11 @@ def setting_names(path: Sequence[str | int]) -> list[str]:
 
 
 def _suggestion(loc: tuple[int | str, ...]) -> str:
-    known = setting_names(loc[:-1])
-    near = get_close_matches(str(loc[-1]), known, 1)
+    names = setting_names(loc[:-1])
+    near = get_close_matches(str(loc[-1]), names, 1)
     if near:
         return f" (did you mean `{near[0]}`?)"
-    return f"; there are {', '.join(known)}" if known else ""
+    return f"; there are {', '.join(names)}" if names else ""
 
 
 def _under(node: JsonObject, step: str | int) -> Iterator[JsonValue]:

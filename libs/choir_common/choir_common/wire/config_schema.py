@@ -60,20 +60,20 @@ def undocumented_fields() -> list[str]:
 def _rows(path: tuple[str, ...], model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
     schema = model.model_json_schema()
     for name, field in model.model_fields.items():
-        shown = field.alias or name
-        here = (*path, shown)
-        described = schema["properties"][shown]
+        key = field.alias or name
+        key_path = (*path, key)
+        described = schema["properties"][key]
         yield (
-            f"`{'.'.join(here)}`",
+            f"`{'.'.join(key_path)}`",
             _type_of(described),
             "required" if field.is_required() else _default_of(described),
             _limits_of(described),
-            _when(here),
+            _when(key_path),
             _texts()[model.__name__].get(name, ""),
         )
         inner, keyed = _inner(field.annotation)
         if inner is not None:
-            yield from _rows((*here, NAME_PLACEHOLDER) if keyed else here, inner)
+            yield from _rows((*key_path, NAME_PLACEHOLDER) if keyed else key_path, inner)
 
 
 def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:

@@ -49,7 +49,7 @@ def _leaves(path: tuple[str, ...], value: JsonValue) -> list[tuple[tuple[str, ..
 
 
 def _fits(path: tuple[str, ...], pattern: tuple[str, ...], agent_id: str) -> bool:
-    wanted = [agent_id if part == SELF else part for part in pattern]
+    expected = [agent_id if part == SELF else part for part in pattern]
     return len(path) == len(pattern) and all(
-        part in (ANY, name) for part, name in zip(wanted, path, strict=True)
+        part in (ANY, name) for part, name in zip(expected, path, strict=True)
     )

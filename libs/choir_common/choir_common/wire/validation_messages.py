@@ -46,15 +46,15 @@ def error_message(fault: ErrorDetails) -> str:
     return _RULES.get(pattern, "it has characters or a length that cannot be used here")
 
 
-def error_path(fault: ErrorDetails, whole: str) -> str:
+def error_path(fault: ErrorDetails, root_name: str) -> str:
     """Return the path of an error, with dots between the keys; `whole` for the document itself."""
-    return ".".join(str(part) for part in fault["loc"] if part != _KEY) or whole
+    return ".".join(str(part) for part in fault["loc"] if part != _KEY) or root_name
 
 
-def error_messages(error: ValidationError, whole: str) -> list[str]:
+def error_messages(error: ValidationError, root_name: str) -> list[str]:
     """Return each error as path and message."""
     return [
-        f"{error_path(fault, whole)}: {error_message(fault)}"
+        f"{error_path(fault, root_name)}: {error_message(fault)}"
         for fault in error.errors(include_input=False, include_url=False)
     ]
 
