@@ -273,6 +273,6 @@ async def test_the_conversations_are_listed_with_who_holds_them(
 
 
 def test_the_table_stands_in_one_module() -> None:
-    room = Path("services/control/choir_control/commands")
-    holders = [path.name for path in room.glob("*.py") if "typed=" in path.read_text()]
-    assert holders == ["table.py"]
+    package = Path("services/control/choir_control/conversations/commands")
+    modules = [path.name for path in package.glob("*.py") if " CommandSpec(" in path.read_text()]
+    assert modules == ["table.py"]
