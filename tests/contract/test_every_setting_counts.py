@@ -147,7 +147,7 @@ READ = {
     "log_archive_threshold_lines": f"{COMMON}/logs/file.py",
     "log_archive_keep_days": f"{COMMON}/logs/retention.py",
     "log_archive_keep_mb": f"{COMMON}/logs/retention.py",
-    "approval_timeout_ms": f"{CONTROL}/app.py",
+    "approval_timeout_ms": f"{CONTROL}/approvals/service.py",
     "event_window": f"{AGENT}/compaction/compactor.py",
     "memory.mid_term_sessions": f"{CONTROL}/log/archiving/archiver.py",
     "memory.reminder_tokens": f"{AGENT}/lanes/reminder_lookup.py",
