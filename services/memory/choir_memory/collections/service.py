@@ -53,15 +53,17 @@ class CollectionService:
             store = CollectionStore(connection, request.agent_id)
             await store.lock(request.collection)
             before = await store.list_chunks(request.collection, request.name)
-            if before and {one.digest for one in before} == {digest}:
+            if before and {chunk.digest for chunk in before} == {digest}:
                 return DocumentAdded(operation="unchanged", chunks=len(before))
-            await erase_documents(connection, request.agent_id, [one.document_id for one in before])
+            await erase_documents(
+                connection, request.agent_id, [chunk.document_id for chunk in before]
+            )
             position = await store.next_position(request.collection)
             prepared = await prepare_derived(_chunks(request, digest, position))
             written = await DerivedDocumentStore(connection, request.agent_id).put(prepared)
             await resume_service_role(connection)
             await erase_references(
-                connection, request.agent_id, [one.document_id for one in before]
+                connection, request.agent_id, [chunk.document_id for chunk in before]
             )
             await write_record(
                 connection, AuditRecord(request.agent_id, OPERATOR, "add document", written)

@@ -103,13 +103,15 @@ class DocumentStore:
         """
         if not rows:
             return []
-        ids = [one.row.document_id for one in rows]
-        known = await self._connection.fetch(self._sql(_KNOWN), ids, [one.row.text for one in rows])
+        ids = [unit.row.document_id for unit in rows]
+        known = await self._connection.fetch(
+            self._sql(_KNOWN), ids, [unit.row.text for unit in rows]
+        )
         same = {row["id"]: row["same_text"] for row in known}
         await self._refuse_taken(rows)
-        columns = zip(*(_columns(one) for one in rows), strict=True)
+        columns = zip(*(_columns(unit) for unit in rows), strict=True)
         await self._connection.execute(self._sql(_PUT), *(list(column) for column in columns))
-        await self.drop_vectors([one for one, kept in same.items() if not kept])
+        await self.drop_vectors([unit for unit, same_text in same.items() if not same_text])
         return [unit_id for unit_id in ids if not same.get(unit_id, False)]
 
     async def list_session_ids(self, session_id: str, tier: Tier | None = None) -> list[UUID]:
@@ -133,10 +135,10 @@ class DocumentStore:
             for row in rows
         ]
         columns = [list(column) for column in zip(*places, strict=True)]
-        taken = await self._connection.fetchrow(self._sql(_TAKEN), *columns)
-        if taken is not None:
+        conflict = await self._connection.fetchrow(self._sql(_TAKEN), *columns)
+        if conflict is not None:
             raise Conflict(
-                f"Position {taken['chunk_index']} of session {taken['session_id']} is another "
+                f"Position {conflict['chunk_index']} of session {conflict['session_id']} is another "
                 "unit's; give each unit of a session a position of its own."
             )
 
@@ -177,8 +179,8 @@ def _prepare(row: UnitRow) -> PreparedUnit:
     return PreparedUnit(row, tsvector(tokens), len(tokens))
 
 
-def _columns(one: PreparedUnit) -> tuple[object, ...]:
-    row = one.row
+def _columns(unit: PreparedUnit) -> tuple[object, ...]:
+    row = unit.row
     return (
         row.document_id,
         row.session_id,
@@ -186,8 +188,8 @@ def _columns(one: PreparedUnit) -> tuple[object, ...]:
         row.chunk_index,
         row.kind,
         row.text,
-        one.tsv,
-        one.tokens,
+        unit.tsv,
+        unit.tokens,
         row.happened_at,
         row.ended_at,
         row.speaker,

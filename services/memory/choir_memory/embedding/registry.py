@@ -52,29 +52,33 @@ class EmbedderRegistry:
     async def close(self) -> None:
         """Close all embedders."""
         live, self._live = self._live, {}
-        for one in live.values():
-            if one.guard is not None:
-                await one.guard.close()
+        for live_model in live.values():
+            if live_model.guard is not None:
+                await live_model.guard.close()
 
     async def refresh(self) -> None:
         """Read the live models again; another replica may have switched."""
         rows = await model_store.read_live_models(self._database)
         before = self._live
-        if [one.row for one in before.values()] == rows:
+        if [live_model.row for live_model in before.values()] == rows:
             return
         # models that stay keep their circuit breaker and query cache
         live = {row.model: self._with_guard(row) for row in rows}
         self._live = live
-        for model, one in before.items():
-            if model not in live and one.guard is not None:
-                await one.guard.close()
-        for one in live.values():
-            log.info("embedding model", model=one.row.name, state=one.row.state)
+        for model, live_model in before.items():
+            if model not in live and live_model.guard is not None:
+                await live_model.guard.close()
+        for live_model in live.values():
+            log.info("embedding model", model=live_model.row.name, state=live_model.row.state)
 
     @property
     def working(self) -> tuple[tuple[int, EmbedderCircuitBreaker], ...]:
         """Return the models that are available here with their embedders, the active one first."""
-        return tuple((m, one.guard) for m, one in self._live.items() if one.guard is not None)
+        return tuple(
+            (m, live_model.guard)
+            for m, live_model in self._live.items()
+            if live_model.guard is not None
+        )
 
     @property
     def name(self) -> str:
@@ -91,18 +95,18 @@ class EmbedderRegistry:
         """Return why searches use full text only at present, or None."""
         if not self._live:
             return None
-        one = self._serving()
-        return _unknown(one.row) if one.guard is None else one.guard.trouble
+        live_model = self._serving()
+        return _unknown(live_model.row) if live_model.guard is None else live_model.guard.trouble
 
     async def embed_query(self, text: str) -> QueryVector:
         """Return the vector of a query; raises a ChoirError within the query deadline."""
         if not self._live:
             raise Unavailable("The memory service is still starting.")
-        one = self._serving()
-        if one.guard is None:
-            raise Unavailable(_unknown(one.row))
-        vector = await one.guard.embed_query(text)
-        return QueryVector(one.row.model, one.row.dimensions, vector)
+        live_model = self._serving()
+        if live_model.guard is None:
+            raise Unavailable(_unknown(live_model.row))
+        vector = await live_model.guard.embed_query(text)
+        return QueryVector(live_model.row.model, live_model.row.dimensions, vector)
 
     async def warm(self) -> None:
         """Load the model or connect to the provider before the first search needs it."""
@@ -131,7 +135,7 @@ class EmbedderRegistry:
     def _serving(self) -> _LiveModel:
         """Return the active model, or the one being built if only that is available."""
         live = list(self._live.values())
-        return next((one for one in live if one.guard is not None), live[0])
+        return next((live_model for live_model in live if live_model.guard is not None), live[0])
 
 
 def _unknown(row: StoredModel) -> str:

@@ -115,11 +115,11 @@ class ExtractionTask:
         batch = _one_session(placed)
         if not batch:
             return False
-        turns = [one.turn for one in batch]
+        turns = [item.turn for item in batch]
         # no transaction is open during model calls, which may take long
         accepted = _worth_keeping(await self._propose(turns), turns)
         plan = await self._plan(agent_id, accepted)
-        cases = [(old, one.new) for one in plan if one.commit for old in one.related.rivals]
+        cases = [(old, item.new) for item in plan if item.commit for old in item.related.rivals]
         replaced = {
             (old.document_id, new.identity)
             for (old, new), is_replaced in zip(
@@ -149,14 +149,17 @@ class ExtractionTask:
     async def _plan(
         self, agent_id: str, accepted: Sequence[_SourcedCandidate]
     ) -> list[_PlannedCandidate]:
-        vectors = [await embed_candidate(self.embedders, one.new) for one in accepted]
+        vectors = [await embed_candidate(self.embedders, candidate.new) for candidate in accepted]
         async with agent_transaction(self.database, agent_id) as connection:
             store = FactStore(connection, agent_id)
             return [
                 _PlannedCandidate(
-                    one.new, one.turn, one.commit, await find_related(store, one.new, vector)
+                    candidate.new,
+                    candidate.turn,
+                    candidate.commit,
+                    await find_related(store, candidate.new, vector),
                 )
-                for one, vector in zip(accepted, vectors, strict=True)
+                for candidate, vector in zip(accepted, vectors, strict=True)
             ]
 
     async def _propose(self, turns: Sequence[SourceTurn]) -> list[Candidate]:
@@ -193,24 +196,24 @@ class _FactWriter:
     ) -> list[UUID] | None:
         """Store or count each candidate; return the ids that need a vector, or None if a turn no longer
         exists."""
-        if not await self.store.lock_turns([one.turn.document_id for one in plan]):
+        if not await self.store.lock_turns([candidate.turn.document_id for candidate in plan]):
             return None
         written: list[UUID] = []
         links: list[Link] = []
-        for one in plan:
-            known = one.related.same.document_id if one.related.same else None
+        for candidate in plan:
+            known = candidate.related.same.document_id if candidate.related.same else None
             if known is None or not await self.store.count_repetition(
-                known, one.turn.session_id, one.turn.trust, commit=one.commit
+                known, candidate.turn.session_id, candidate.turn.trust, commit=candidate.commit
             ):
-                new = _known(one, self.model)
+                new = _known(candidate, self.model)
                 known = new.document_id
                 store = DerivedDocumentStore(self.connection, self.agent_id)
                 written += await store.put(await prepare_derived([new]))
                 links += await self._mention(store, new)
-            links.append(Link(known, "evidence", one.turn.document_id))
-            for rival in one.related.rivals:
-                if (rival.document_id, one.new.identity) in replaced:
-                    await self.store.retire(rival.document_id, one.turn.happened_at)
+            links.append(Link(known, "evidence", candidate.turn.document_id))
+            for rival in candidate.related.rivals:
+                if (rival.document_id, candidate.new.identity) in replaced:
+                    await self.store.retire(rival.document_id, candidate.turn.happened_at)
                     links.append(Link(known, "supersedes", rival.document_id))
         await LinkStore(self.connection, self.agent_id).add(links)
         await self.store.cap_rules(MAX_RULES)
@@ -241,8 +244,8 @@ def _worth_keeping(
     return list(accepted.values())
 
 
-def _known(one: _PlannedCandidate, model: str) -> DerivedDocument:
-    new, turn = one.new, one.turn
+def _known(candidate: _PlannedCandidate, model: str) -> DerivedDocument:
+    new, turn = candidate.new, candidate.turn
     kind: KnowledgeKind = new.kind
     return DerivedDocument(
         document_id=document_id(str(turn.document_id), kind, new.identity),
@@ -250,7 +253,7 @@ def _known(one: _PlannedCandidate, model: str) -> DerivedDocument:
         text=new.text,
         origin="derived",
         trust=least_trust([turn.trust]),
-        status="active" if one.commit else "held",
+        status="active" if candidate.commit else "held",
         category=new.category.lower(),
         subject=new.subject,
         predicate=new.predicate,
@@ -269,11 +272,13 @@ def _one_session(placed: Sequence[PositionedTurn]) -> list[PositionedTurn]:
     first = placed[0].position.session_id
     batch: list[PositionedTurn] = []
     chars = 0
-    for one in takewhile(lambda one: one.position.session_id == first, placed):
-        chars += len(one.turn.text)
+    for placed_turn in takewhile(
+        lambda placed_turn: placed_turn.position.session_id == first, placed
+    ):
+        chars += len(placed_turn.turn.text)
         if batch and chars > BATCH_CHARS:
             break
-        batch.append(one)
+        batch.append(placed_turn)
     return batch
 
 

@@ -63,18 +63,18 @@ async def find_related(
     """Return the stored fact with the same meaning, or else those that may contradict it."""
     known = await store.list_by_subject(candidate.kind, candidate.subject)
     words = frozenset(query_terms(candidate.text))
-    for one in known:
+    for fact in known:
         if (
-            _identity(candidate.kind, one) == candidate.identity
-            or _jaccard(words, one) >= SAME_WORDS_SIMILARITY
+            _identity(candidate.kind, fact) == candidate.identity
+            or _jaccard(words, fact) >= SAME_WORDS_SIMILARITY
         ):
-            return RelatedFacts(one)
+            return RelatedFacts(fact)
     if vector is not None:
         nearest = await store.find_nearest(candidate.kind, vector, SAME_MEANING_COSINE)
         if nearest is not None:
             return RelatedFacts(nearest)
     about = query_terms(candidate.predicate)
-    rivals = (one for one in known if query_terms(one.predicate or "") == about)
+    rivals = (fact for fact in known if query_terms(fact.predicate or "") == about)
     return RelatedFacts(rivals=tuple(rival for rival in rivals if rival.status == "active"))
 
 
@@ -97,17 +97,17 @@ async def decide_replacements(
         decided = _DecisionList.model_validate_json(answer).decisions
     except (ChoirError, ValidationError):
         decided = []
-    replaced = {one.case for one in decided if one.decision == "supersede"}
+    replaced = {decision.case for decision in decided if decision.decision == "supersede"}
     return [number in replaced for number in range(1, len(cases) + 1)]
 
 
-def _identity(kind: str, one: StoredFact) -> str:
-    parts = (kind, one.subject or "", one.predicate or "", one.object or "")
+def _identity(kind: str, fact: StoredFact) -> str:
+    parts = (kind, fact.subject or "", fact.predicate or "", fact.object or "")
     return "\x1f".join(" ".join(query_terms(part)) for part in parts)
 
 
-def _jaccard(words: frozenset[str], one: StoredFact) -> float:
-    other = frozenset(query_terms(one.text))
+def _jaccard(words: frozenset[str], fact: StoredFact) -> float:
+    other = frozenset(query_terms(fact.text))
     union = len(words | other)
     return len(words & other) / union if union else 0.0
 

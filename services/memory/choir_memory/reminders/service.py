@@ -114,28 +114,28 @@ class _ReminderBlock:
 
     def fitting(self, reminders: Iterable[Reminder], budget: int) -> Iterator[Reminder]:
         """Yield those that are new and fit, each cut to an excerpt relevant to the message."""
-        for one in reminders:
-            if one.document_id in self.known or self._repeats(one):
+        for reminder in reminders:
+            if reminder.document_id in self.known or self._repeats(reminder):
                 continue
-            text = extract_excerpt(one.text, self.terms, MAX_REMINDER_CHARS)
+            text = extract_excerpt(reminder.text, self.terms, MAX_REMINDER_CHARS)
             budget -= estimate_tokens(text)
             if budget < 0:
                 return
-            self.known.add(one.document_id)
+            self.known.add(reminder.document_id)
             self.said.append(normalise_text(text.strip(ELLIPSIS)))
-            if one.kind in SESSION_SUMMARY_KINDS and one.session_id:
-                self.retold[one.session_id] = one.kind
-            yield one.model_copy(update={"text": text})
+            if reminder.kind in SESSION_SUMMARY_KINDS and reminder.session_id:
+                self.retold[reminder.session_id] = reminder.kind
+            yield reminder.model_copy(update={"text": text})
 
-    def _repeats(self, one: Reminder) -> bool:
-        whole, retells = normalise_text(one.text), one.kind in SESSION_SUMMARY_KINDS
-        if retells and self.retold.get(one.session_id or "", one.kind) != one.kind:
+    def _repeats(self, reminder: Reminder) -> bool:
+        text, retells = normalise_text(reminder.text), reminder.kind in SESSION_SUMMARY_KINDS
+        if retells and self.retold.get(reminder.session_id or "", reminder.kind) != reminder.kind:
             return True
         return any(
-            whole == said
-            or (len(whole) >= MIN_REPETITION_CHARS and whole in said)
-            or (retells and len(said) >= MIN_REPETITION_CHARS and said in whole)
-            for said in self.said
+            text == known_text
+            or (len(text) >= MIN_REPETITION_CHARS and text in known_text)
+            or (retells and len(known_text) >= MIN_REPETITION_CHARS and known_text in text)
+            for known_text in self.said
         )
 
 

@@ -37,7 +37,7 @@ SELECT documents.*, held.* FROM (
 
 async def read_candidates(
     connection: Connection,
-    wanted: CandidateColumns,
+    columns: CandidateColumns,
     candidates: Iterable[ArmResult],
     *,
     beside: bool,
@@ -50,22 +50,22 @@ async def read_candidates(
     placed = [one for one in listed.values() if beside and one.session_id is not None]
     alone = listed.keys() - {one.document_id for one in placed}
     arguments = (
-        *wanted.arguments,
+        *columns.arguments,
         list(alone),
         [one.session_id for one in placed],
         [one.chunk_index for one in placed],
-        " | ".join(quote_terms(wanted.terms)),
+        " | ".join(quote_terms(columns.terms)),
     )
     row = await connection.fetchrow(
-        _sql(wanted, len(wanted.arguments) + 1), *arguments, *wanted.scope_arguments
+        _sql(columns, len(columns.arguments) + 1), *arguments, *columns.scope_arguments
     )
-    return decode_columns(row, len(wanted.terms))[0] if row else NO_CANDIDATES
+    return decode_columns(row, len(columns.terms))[0] if row else NO_CANDIDATES
 
 
-def _sql(wanted: CandidateColumns, first: int) -> str:
+def _sql(columns: CandidateColumns, first: int) -> str:
     names = ("{ids}", "{sessions}", "{positions}", "{any}")
     statement = _MATERIAL.replace("{reach}", str(NEIGHBOUR_DISTANCE))
-    wanted = replace(wanted, place="d.place")
+    columns = replace(columns, place="d.place")
     for at, name in enumerate(names, first):
         statement = statement.replace(name, f"${at}")
-    return wanted.sql(statement, first + len(names))
+    return columns.sql(statement, first + len(names))

@@ -143,15 +143,15 @@ class _Scoring:
     @cached_property
     def _information(self) -> Floats:
         """Return the information of each term, 0 for terms that are ignored."""
-        asked = self._question
+        question = self._question
         # names of speakers are ignored: they occur in all of their turns, and in greetings to them
         names = frozenset[str]().union(*self._named.values()) if "speaker" in self._arms else ()
-        telling = [at for at, term in enumerate(asked.terms) if term not in names]
-        information = np.zeros(len(asked.terms))
+        telling = [at for at, term in enumerate(question.terms) if term not in names]
+        information = np.zeros(len(question.terms))
         # a query that consists of names only is ranked by them
-        for at in telling or range(len(asked.terms)):
-            if (held := asked.counts[at]) <= asked.documents:
-                information[at] = log(1 + (asked.documents - held + 0.5) / (held + 0.5))
+        for at in telling or range(len(question.terms)):
+            if (count := question.counts[at]) <= question.documents:
+                information[at] = log(1 + (question.documents - count + 0.5) / (count + 0.5))
         return information
 
     @cached_property
@@ -176,17 +176,19 @@ class _Scoring:
         return [self._material.neighbour_rows(step) for step in (-2, -1, 1, 2)]
 
     def _text(self) -> Floats:
-        whole = self._information.sum()
-        if whole <= 0:
+        total = self._information.sum()
+        if total <= 0:
             return np.zeros(len(self._material.ids))
         own, (before2, before, after, after2) = self._own, self._neighbor_rows
         asks = np.minimum(1.0, 2 * np.append(self._material.question_shares, 0.0)[before])
         inherited = WEIGHT_FROM_PREVIOUS + (WEIGHT_FROM_QUESTION - WEIGHT_FROM_PREVIOUS) * asks
-        held = np.maximum(own[:-1], own[before] * inherited[:, None])
-        held = np.maximum(held, own[after] * WEIGHT_FROM_NEXT)
-        held = np.maximum(held, np.maximum(own[before2], own[after2]) * WEIGHT_AT_DISTANCE_TWO)
+        weights = np.maximum(own[:-1], own[before] * inherited[:, None])
+        weights = np.maximum(weights, own[after] * WEIGHT_FROM_NEXT)
+        weights = np.maximum(
+            weights, np.maximum(own[before2], own[after2]) * WEIGHT_AT_DISTANCE_TWO
+        )
         # no matrix product: its rounding depends on the row's position
-        shares: Floats = (held * self._information).sum(axis=1) / whole
+        shares: Floats = (weights * self._information).sum(axis=1) / total
         return shares
 
     def _meaning(self) -> Floats:

@@ -29,8 +29,8 @@ class SelectedHit:
     @property
     def tokens(self) -> int:
         """Return the estimated number of tokens of all its texts."""
-        beside = sum(estimate_tokens(one.text) for one in (*self.before, *self.after))
-        return estimate_tokens(self.text) + beside
+        context_tokens = sum(estimate_tokens(one.text) for one in (*self.before, *self.after))
+        return estimate_tokens(self.text) + context_tokens
 
 
 def estimate_tokens(text: str) -> int:
@@ -40,18 +40,18 @@ def estimate_tokens(text: str) -> int:
 
 def context_positions(hits: Iterable[StoredDocument]) -> set[DocumentPosition]:
     """Return the positions around these hits that are not hits themselves."""
-    taken = {hit.place for hit in hits if hit.place}
+    own = {hit.place for hit in hits if hit.place}
     around = {
         (session, position + step)
-        for session, position in taken
+        for session, position in own
         for step in range(-CONTEXT_BEFORE, CONTEXT_AFTER + 1)
     }
-    return {place for place in around - taken if place[1] >= 0}
+    return {place for place in around - own if place[1] >= 0}
 
 
 def fit_to_budget(
     hits: Sequence[StoredDocument],
-    beside: Mapping[DocumentPosition, StoredDocument],
+    context: Mapping[DocumentPosition, StoredDocument],
     budget: int | None,
     *,
     in_order: bool = False,
@@ -62,26 +62,26 @@ def fit_to_budget(
     dropped. A later hit that does not fit is skipped in favour of a smaller one, or ends the list if
     `read_in_order`.
     """
-    told: set[DocumentPosition] = set()
-    shown: list[SelectedHit] = []
-    left = budget
+    used: set[DocumentPosition] = set()
+    selected: list[SelectedHit] = []
+    remaining = budget
     for stored in hits:
-        whole = _with_beside(stored, beside, told)
-        fits = _fitting(whole, left, first=not shown)
+        hit = _with_beside(stored, context, used)
+        fits = _fitting(hit, remaining, first=not selected)
         if fits is None:
             if in_order:
                 break
             continue
-        told.update(one.place for one in (*fits.before, *fits.after) if one.place)
-        shown.append(fits)
-        left = None if left is None else left - fits.tokens
-    return shown
+        used.update(one.place for one in (*fits.before, *fits.after) if one.place)
+        selected.append(fits)
+        remaining = None if remaining is None else remaining - fits.tokens
+    return selected
 
 
 def _with_beside(
     stored: StoredDocument,
-    beside: Mapping[DocumentPosition, StoredDocument],
-    told: set[DocumentPosition],
+    context: Mapping[DocumentPosition, StoredDocument],
+    used: set[DocumentPosition],
 ) -> SelectedHit:
     if stored.place is None:
         return SelectedHit(stored, stored.text)
@@ -89,25 +89,25 @@ def _with_beside(
 
     def at(steps: Iterable[int]) -> tuple[StoredDocument, ...]:
         places = [(session, position + step) for step in steps]
-        return tuple(beside[place] for place in places if place in beside and place not in told)
+        return tuple(context[place] for place in places if place in context and place not in used)
 
     return SelectedHit(
         stored, stored.text, at(range(-CONTEXT_BEFORE, 0)), at(range(1, CONTEXT_AFTER + 1))
     )
 
 
-def _fitting(whole: SelectedHit, left: int | None, *, first: bool) -> SelectedHit | None:
-    if left is None or whole.tokens <= left:
-        return whole
-    alone = SelectedHit(whole.stored, whole.text)
-    if alone.tokens <= left:
+def _fitting(hit: SelectedHit, remaining: int | None, *, first: bool) -> SelectedHit | None:
+    if remaining is None or hit.tokens <= remaining:
+        return hit
+    alone = SelectedHit(hit.stored, hit.text)
+    if alone.tokens <= remaining:
         return alone
-    if not first or left < MIN_EXCERPT_TOKENS:
+    if not first or remaining < MIN_EXCERPT_TOKENS:
         return None
-    room = (left - FRAME_TOKENS) * BYTES_PER_TOKEN
+    max_bytes = (remaining - FRAME_TOKENS) * BYTES_PER_TOKEN
     # "…" has three bytes
-    cut = whole.text.encode()[: room - 3].decode(errors="ignore")
-    return SelectedHit(whole.stored, f"{cut}…")
+    excerpt = hit.text.encode()[: max_bytes - 3].decode(errors="ignore")
+    return SelectedHit(hit.stored, f"{excerpt}…")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from choir_memory.search.query_timer import QueryTimer
 SCORE_DIGITS = 6
 
 
-def build_hit(shown: SelectedHit, fused: RankedDocument, times: int = 1) -> MemoryHit:
+def build_hit(selected: SelectedHit, fused: RankedDocument, times: int = 1) -> MemoryHit:
     """Return a hit for the response; `times` is the number of documents with the same text."""
-    stored = shown.stored
+    stored = selected.stored
     return MemoryHit(
         document_id=str(stored.document_id),
         key=stored.key,
-        text=shown.text,
+        text=selected.text,
         score=round(fused.score, SCORE_DIGITS),
         arms=_thoughts(fused),
         created_at=stored.created_at,
@@ -39,9 +39,9 @@ def build_hit(shown: SelectedHit, fused: RankedDocument, times: int = 1) -> Memo
         origin=stored.origin,
         trust=stored.trust,
         version=stored.version,
-        before=tuple(_beside(one) for one in shown.before),
-        after=tuple(_beside(one) for one in shown.after),
-        truncated=shown.text != stored.text,
+        before=tuple(_beside(hit) for hit in selected.before),
+        after=tuple(_beside(hit) for hit in selected.after),
+        truncated=selected.text != stored.text,
         times=times,
     )
 
@@ -51,11 +51,11 @@ def build_receipt(
     stages: QueryTimer,
     lists: Mapping[Arm, Sequence[ArmResult]],
     fused: Mapping[UUID, RankedDocument],
-    shown: Sequence[SelectedHit],
+    selected: Sequence[SelectedHit],
     degraded: str | None,
 ) -> JsonObject:
     """Return the record of a search, without any text and without the query."""
-    hits: list[JsonValue] = [_trace(fused[one.stored.document_id]) for one in shown]
+    hits: list[JsonValue] = [_trace(fused[hit.stored.document_id]) for hit in selected]
     filters: list[JsonValue] = [*used_filters(query)]
     cut: list[JsonValue] = [*stages.cut]
     return {
@@ -74,7 +74,7 @@ def _trace(fused: RankedDocument) -> JsonObject:
     return {
         "id": str(fused.document_id),
         "score": round(fused.score, SCORE_DIGITS),
-        "arms": {one.arm: [one.rank, one.score, one.part] for one in _thoughts(fused)},
+        "arms": {hit.arm: [hit.rank, hit.score, hit.part] for hit in _thoughts(fused)},
     }
 
 
@@ -82,11 +82,11 @@ def _thoughts(fused: RankedDocument) -> tuple[ArmScore, ...]:
     return tuple(
         ArmScore(
             arm=arm,
-            rank=one.rank,
-            score=round(one.score, SCORE_DIGITS),
-            part=round(one.part, SCORE_DIGITS),
+            rank=hit.rank,
+            score=round(hit.score, SCORE_DIGITS),
+            part=round(hit.part, SCORE_DIGITS),
         )
-        for arm, one in sorted(fused.arms.items())
+        for arm, hit in sorted(fused.arms.items())
     )
 
 

@@ -34,22 +34,22 @@ def select_terms(terms: Sequence[str], corpus: CorpusStatistics, most: int) -> S
     """Return the `most` rarest of `terms`, and the conditions that retrieve documents with them."""
     known = {term: corpus.common.get(term) for term in terms}
     ordered = sorted(terms, key=lambda term: known[term] or 0.0)[:most]
-    held = [
+    counts = [
         None if (share := known[term]) is None else share * corpus.documents for term in ordered
     ]
-    single = _single(held)
+    single = _single(counts)
     finders: list[tuple[str, ...]] = [(term,) for term in ordered[:single]]
     if single < len(ordered):
         finders.append(_together(ordered[single:], corpus))
-    return SelectedTerms(ordered, held, finders, max(MIN_ROWS, ROW_BUDGET // len(finders)))
+    return SelectedTerms(ordered, counts, finders, max(MIN_ROWS, ROW_BUDGET // len(finders)))
 
 
 def _single(connection: Sequence[float | None]) -> int:
     """Return how many terms, the rarest first, fit into the row budget."""
-    taken = 0.0
+    total = 0.0
     for at, documents in enumerate(connection):
-        taken += documents or 0.0
-        if taken > ROW_BUDGET:
+        total += documents or 0.0
+        if total > ROW_BUDGET:
             return at
     return len(connection)
 

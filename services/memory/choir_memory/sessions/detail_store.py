@@ -72,7 +72,7 @@ class SessionDetailStore:
     async def grounds(
         self,
         session_id: str,
-        told: SessionOverview,
+        overview: SessionOverview,
         texts: Collection[str],
         inherited: Inherited | None,
     ) -> Grounds:
@@ -83,7 +83,7 @@ class SessionDetailStore:
         """
         terms = comparison_terms(texts)
         rows = await self._connection.fetch(qualified(_SOURCES, self._agent_id), session_id, terms)
-        trusts = [TRUST["agent"], *([] if told.least_trust is None else [told.least_trust])]
+        trusts = [TRUST["agent"], *([] if overview.least_trust is None else [overview.least_trust])]
         if inherited is not None and inherited.folded:
             earlier = await self._connection.fetch(
                 qualified(_INHERITED, self._agent_id),

@@ -54,13 +54,13 @@ class SessionPromoter:
             return None
         await take_agent_role(connection, agent_id)
         details = SessionDetailStore(connection, agent_id)
-        told = await details.told(session_id)
-        summary = build_summary(state, told)
+        overview = await details.told(session_id)
+        summary = build_summary(state, overview)
         # what was selected without a model quotes this session alone
         inherited = parse_state(state.unsettled).inherited if summary.by_agent else None
-        grounds = await details.grounds(session_id, told, summary.texts, inherited)
+        grounds = await details.grounds(session_id, overview, summary.texts, inherited)
         prepared = await prepare_units(
-            build_summary_rows(session_id, state, told, summary, grounds)
+            build_summary_rows(session_id, state, overview, summary, grounds)
         )
         written = await DocumentStore(connection, agent_id).upsert(prepared)
         await resume_service_role(connection)

@@ -33,16 +33,16 @@ class SessionSummary:
         return [text for topic in self.topics for text in (topic.title, topic.text)]
 
 
-def build_summary(state: SessionState, told: SessionOverview) -> SessionSummary:
+def build_summary(state: SessionState, overview: SessionOverview) -> SessionSummary:
     """Return the agent's own summary, or else a selection of the user's messages."""
     by_agent = _topics(state)
-    return SessionSummary(tuple(by_agent or _selected(told)), bool(by_agent))
+    return SessionSummary(tuple(by_agent or _selected(overview)), bool(by_agent))
 
 
 def build_summary_rows(
     session_id: str,
     state: SessionState,
-    told: SessionOverview,
+    overview: SessionOverview,
     summary: SessionSummary,
     grounds: Grounds,
 ) -> list[UnitRow]:
@@ -60,7 +60,7 @@ def build_summary_rows(
             kind="summary",
             text=text,
             happened_at=state.started_at,
-            ended_at=state.ended_at or told.until,
+            ended_at=state.ended_at or overview.until,
             origin="derived",
             trust=trust,
             metadata={"topic": title, "made_by": "agent" if summary.by_agent else "selection"},
@@ -76,15 +76,15 @@ def _topics(state: SessionState) -> list[StoredTopic]:
     return [StoredTopic("", state.summary)] if state.summary.strip() else []
 
 
-def _selected(told: SessionOverview) -> list[StoredTopic]:
+def _selected(overview: SessionOverview) -> list[StoredTopic]:
     """Quote the user's messages, or else the agent's, from the beginning."""
-    chosen = [turn for turn in told.turns if turn.origin == "user"] or list(told.turns)
+    chosen = [turn for turn in overview.turns if turn.origin == "user"] or list(overview.turns)
     lines: list[str] = []
-    room = SELECTED_CHARS
+    remaining = SELECTED_CHARS
     for turn in chosen:
         line = f"{turn.speaker}: {' '.join(turn.text.split())[:QUOTED_CHARS]}"
-        room -= len(line)
-        if room < 0:
+        remaining -= len(line)
+        if remaining < 0:
             break
         lines.append(line)
     return [StoredTopic("", "\n".join(lines))] if lines else []

@@ -60,10 +60,12 @@ def split_by_trust(text: str, sources: Sequence[TrustSource], least: int) -> lis
     for line in text.splitlines():
         sentences = [one for one in _SENTENCE_END.split(line) if one.strip()]
         supported = [is_supported(sentence, sources) for sentence in sentences]
-        for wanted, lines in kept.items():
-            said = [one for one, is_so in zip(sentences, supported, strict=True) if is_so == wanted]
-            if said:
-                lines.append(" ".join(said))
+        for is_trusted, lines in kept.items():
+            texts = [
+                one for one, is_so in zip(sentences, supported, strict=True) if is_so == is_trusted
+            ]
+            if texts:
+                lines.append(" ".join(texts))
     parts = (
         TrustedPart("\n".join(kept[True]), TRUST_WITHOUT_OUTSIDE_SOURCES),
         TrustedPart("\n".join(kept[False]), least),
@@ -76,14 +78,18 @@ def is_supported(sentence: str, sources: Sequence[TrustSource]) -> bool:
 
     They contain most of its terms, and no less trusted unit contains one of the others.
     """
-    left = terms = frozenset(content_terms(sentence)) - SPEAKER_TERMS
+    uncovered = terms = frozenset(content_terms(sentence)) - SPEAKER_TERMS
     trusted = [source.terms for source in sources if source.trust >= TRUST_WITHOUT_OUTSIDE_SOURCES]
     for _ in range(MAX_SUPPORTING_UNITS):
-        left -= max(trusted, key=lambda held: len(held & left), default=frozenset())
-    if not terms or len(terms - left) < MIN_COVERAGE * len(terms):
+        uncovered -= max(
+            trusted, key=lambda source_terms: len(source_terms & uncovered), default=frozenset()
+        )
+    if not terms or len(terms - uncovered) < MIN_COVERAGE * len(terms):
         return False
     return not any(
-        source.terms & left for source in sources if source.trust < TRUST_WITHOUT_OUTSIDE_SOURCES
+        source.terms & uncovered
+        for source in sources
+        if source.trust < TRUST_WITHOUT_OUTSIDE_SOURCES
     )
 
 

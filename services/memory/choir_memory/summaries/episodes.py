@@ -35,10 +35,10 @@ class EpisodeWriter:
         """Store a session's episode; requires the agent's role. Return the ids that need a vector."""
         text = session.summary.replace("\x00", "").strip()[:MAX_EPISODE_CHARS]
         details = SessionDetailStore(connection, agent_id)
-        told = await details.told(session.session_id)
-        if not text or sum(turn.origin == "user" for turn in told.turns) < MIN_USER_TURNS:
+        overview = await details.told(session.session_id)
+        if not text or sum(turn.origin == "user" for turn in overview.turns) < MIN_USER_TURNS:
             return []
-        grounds = await details.grounds(session.session_id, told, [text], session.inherited)
+        grounds = await details.grounds(session.session_id, overview, [text], session.inherited)
         episodes = [
             DerivedDocument(
                 document_id=document_id(

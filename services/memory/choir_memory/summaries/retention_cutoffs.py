@@ -30,41 +30,47 @@ class RetentionCutoff:
     before: datetime
 
 
-def retention_cutoffs(kept: RetentionConfig, now: datetime) -> Iterator[RetentionCutoff]:
+def retention_cutoffs(retention: RetentionConfig, now: datetime) -> Iterator[RetentionCutoff]:
     """Yield the cutoffs at `now`, from fine to coarse; grains without a limit have none."""
     ages: tuple[tuple[RetainedGrain, int | None], ...] = (
-        ("turn", kept.turns),
-        ("day", kept.days),
-        ("week", kept.weeks),
-        ("month", kept.months),
-        ("quarter", kept.quarters),
-        ("year", kept.years),
+        ("turn", retention.turns),
+        ("day", retention.days),
+        ("week", retention.weeks),
+        ("month", retention.months),
+        ("quarter", retention.quarters),
+        ("year", retention.years),
     )
     for of, days in ages:
         if days is not None:
             yield RetentionCutoff(of, _floor(of, now - timedelta(days=days)))
 
 
-def vector_cutoff(kept: RetentionConfig, now: datetime) -> datetime | None:
+def vector_cutoff(retention: RetentionConfig, now: datetime) -> datetime | None:
     """Return the time before which turns lose their vectors, by whole days; None if they never do."""
-    return None if kept.vectors is None else _floor("turn", now - timedelta(days=kept.vectors))
+    return (
+        None
+        if retention.vectors is None
+        else _floor("turn", now - timedelta(days=retention.vectors))
+    )
 
 
 def is_retained(
     grain: Grain,
     period: str,
-    gone: Mapping[RetainedGrain, datetime],
-    made: Container[tuple[Grain, str]],
+    cutoffs: Mapping[RetainedGrain, datetime],
+    existing: Container[tuple[Grain, str]],
 ) -> bool:
     """Return whether a summary would be kept, or is needed for a coarser one that does not exist yet."""
-    before = gone.get(grain)
+    before = cutoffs.get(grain)
     if before is None or period_range(grain, period)[1] > before:
         return True
     if grain == GRAINS[-1]:
         return False
     coarser: Grain = GRAINS[GRAINS.index(grain) + 1]
-    whole = coarser_period(grain, period)
-    return (coarser, whole) not in made and is_retained(coarser, whole, gone, made)
+    coarser_name = coarser_period(grain, period)
+    return (coarser, coarser_name) not in existing and is_retained(
+        coarser, coarser_name, cutoffs, existing
+    )
 
 
 def _floor(of: RetainedGrain, at: datetime) -> datetime:

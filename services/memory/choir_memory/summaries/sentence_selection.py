@@ -46,14 +46,14 @@ def select_sentences(lines: Sequence[SourceLine], budget: int) -> str:
     weights = _weights(sentences)
     ranked = sorted(sentences, key=lambda one: (-_worth(one, weights), one.place))
     chosen: list[_Sentence] = []
-    left = budget
+    remaining = budget
     for one in ranked:
-        if len(one.shown) + 1 > left or any(
+        if len(one.shown) + 1 > remaining or any(
             jaccard(one.words, c.words) > DUPLICATE_SIMILARITY for c in chosen
         ):
             continue
         chosen.append(one)
-        left -= len(one.shown) + 1
+        remaining -= len(one.shown) + 1
     return "\n".join(one.shown for one in sorted(chosen, key=lambda one: one.place))
 
 

@@ -103,27 +103,29 @@ class SummaryStore:
         wholes = await self._sources(grain)
         if not wholes:
             return []
-        made = {row["period"]: row for row in await self._connection.fetch(self._sql(_MADE), grain)}
-        found: list[tuple[str, _PeriodSources, bool]] = []
-        for period, whole in wholes.items():
-            before = made.get(period)
-            changed = before is None or before["digest"] != whole.digest
+        stored = {
+            row["period"]: row for row in await self._connection.fetch(self._sql(_MADE), grain)
+        }
+        due: list[tuple[str, _PeriodSources, bool]] = []
+        for period, sources in wholes.items():
+            before = stored.get(period)
+            changed = before is None or before["digest"] != sources.digest
             better = before is not None and wants_model and before["by"] == "selection"
             if (changed or better) and is_over(grain, period, now):
-                found.append((period, whole, changed))
-        if not found:
+                due.append((period, sources, changed))
+        if not due:
             return []
-        ids = await self._ids(grain, [part for _, whole, _ in found for part in whole.parts])
+        ids = await self._ids(grain, [part for _, sources, _ in due for part in sources.parts])
         return [
             DuePeriod(
                 grain,
                 period,
-                whole.digest,
-                tuple(one for p in whole.parts for one in ids[p]),
+                sources.digest,
+                tuple(one for p in sources.parts for one in ids[p]),
                 changed,
             )
-            for period, whole, changed in found
-            if all(part in ids for part in whole.parts)
+            for period, sources, changed in due
+            if all(part in ids for part in sources.parts)
         ]
 
     async def made(self) -> set[tuple[Grain, str]]:
@@ -143,8 +145,8 @@ class SummaryStore:
         Return None when a source was erased after it was read, because its content must not be stored
         again. The summary has no vector until the queue creates one.
         """
-        kept = await self._connection.fetch(self._sql(_HOLD), list(due.source_ids))
-        if len(kept) != len(due.source_ids):
+        locked = await self._connection.fetch(self._sql(_HOLD), list(due.source_ids))
+        if len(locked) != len(due.source_ids):
             return None
         row = _row(self._agent_id, due, summary)
         documents = DocumentStore(self._connection, self._agent_id)

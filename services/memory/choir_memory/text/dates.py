@@ -60,15 +60,15 @@ class QueriedTime:
         if self.until is not None and moment >= self.until:
             return False
         pairs = ((self.year, moment.year), (self.month, moment.month), (self.day, moment.day))
-        return all(asked is None or asked == held for asked, held in pairs)
+        return all(queried is None or queried == own for queried, own in pairs)
 
 
 def find_time(question: str, now: datetime) -> QueriedTime | None:
     """Return the first time that a question mentions, or None."""
     for shape in _SHAPES:
-        for found in shape.finditer(question):
-            if (asked := _read(found.groupdict())) is not None:
-                return asked
+        for match in shape.finditer(question):
+            if (time := _read(match.groupdict())) is not None:
+                return time
     lowered = question.casefold()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     for words, (back, days) in _AGO.items():

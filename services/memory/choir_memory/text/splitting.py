@@ -43,8 +43,8 @@ def extract_excerpt(text: str, terms: Collection[str], size: int) -> str:
 def _pieces(text: str, terms: frozenset[str]) -> Iterator[_Piece]:
     for sentence in _SENTENCES.finditer(text):
         for words in _WORDS.finditer(text, *sentence.span()):
-            held = terms.intersection(document_tokens(words.group()))
-            yield _Piece(*words.span(), held)
+            matches = terms.intersection(document_tokens(words.group()))
+            yield _Piece(*words.span(), matches)
 
 
 def _best_run(pieces: list[_Piece], size: int) -> tuple[int, int]:
@@ -55,13 +55,13 @@ def _best_run(pieces: list[_Piece], size: int) -> tuple[int, int]:
     }
     best, most = (0, 0), 0.0
     matching = [at for at, piece in enumerate(pieces) if piece.terms]
-    for place, first in enumerate(matching):
-        held: set[str] = set()
-        for last in matching[place:]:
+    for index, first in enumerate(matching):
+        covered: set[str] = set()
+        for last in matching[index:]:
             if last > first and pieces[last].end - pieces[first].start > size:
                 break
-            held |= pieces[last].terms
-            worth = sum(weights[term] for term in held)
+            covered |= pieces[last].terms
+            worth = sum(weights[term] for term in covered)
             if worth > most:
                 best, most = (first, last), worth
     return best
@@ -93,19 +93,19 @@ def split_passages(text: str) -> list[str]:
     """Return `text` in passages that end at a sentence where possible; at least one."""
     size = PASSAGE_CHARS if _is_spaced(text) else DENSE_PASSAGE_CHARS
     pieces: list[str] = []
-    held = ""
+    passage = ""
     for sentence in filter(None, _BREAK.split(text.strip())):
-        if held and len(held) + 1 + len(sentence) > size:
-            pieces.append(held)
-            held = ""
-        held = f"{held} {sentence}" if held else sentence
-        while len(held) > size:
-            cut = held.rfind(" ", size // 2, size)
-            cut = cut if cut > 0 else size
-            pieces.append(held[:cut])
-            held = held[cut:].lstrip()
-    if held or not pieces:
-        pieces.append(held)
+        if passage and len(passage) + 1 + len(sentence) > size:
+            pieces.append(passage)
+            passage = ""
+        passage = f"{passage} {sentence}" if passage else sentence
+        while len(passage) > size:
+            end = passage.rfind(" ", size // 2, size)
+            end = end if end > 0 else size
+            pieces.append(passage[:end])
+            passage = passage[end:].lstrip()
+    if passage or not pieces:
+        pieces.append(passage)
     return pieces[:MAX_PASSAGES]
 
 

@@ -37,8 +37,8 @@ def document_tokens(text: str) -> list[str]:
 
 def query_terms(text: str) -> list[str]:
     """Return the distinct search tokens of a query; a single CJK character is a token of its own."""
-    found = (token for run in _runs(text) for token in _of_run(run, singles=len(run) == 1))
-    return list(dict.fromkeys(found))
+    tokens = (token for run in _runs(text) for token in _of_run(run, singles=len(run) == 1))
+    return list(dict.fromkeys(tokens))
 
 
 def tsvector(tokens: list[str]) -> str:
@@ -47,11 +47,12 @@ def tsvector(tokens: list[str]) -> str:
     for position, token in enumerate(tokens, 1):
         if token not in places and len(places) == MAX_DISTINCT:
             continue
-        kept = places.setdefault(token, [])
-        if len(kept) < MAX_POSITIONS:
-            kept.append(min(position, MAX_POSITION))
+        positions = places.setdefault(token, [])
+        if len(positions) < MAX_POSITIONS:
+            positions.append(min(position, MAX_POSITION))
     return " ".join(
-        f"'{token}':{','.join(map(str, dict.fromkeys(kept)))}" for token, kept in places.items()
+        f"'{token}':{','.join(map(str, dict.fromkeys(positions)))}"
+        for token, positions in places.items()
     )
 
 
@@ -77,9 +78,9 @@ def _runs(text: str) -> Iterator[str]:
     folded = unicodedata.normalize("NFKD", text).casefold()
     # Accents are removed; kana voicing marks are kept, and NFC joins them and Hangul again.
     bare = "".join(c for c in folded if c in _KANA_MARKS or not unicodedata.combining(c))
-    whole = _POSSESSIVE.sub("", unicodedata.normalize("NFC", bare))
-    for found in _RUNS.finditer(whole):
-        yield found.group()
+    normalised = _POSSESSIVE.sub("", unicodedata.normalize("NFC", bare))
+    for match in _RUNS.finditer(normalised):
+        yield match.group()
 
 
 def _of_run(run: str, *, singles: bool) -> Iterator[str]:

@@ -87,15 +87,15 @@ def _select_matches(request: ReadHints, stored: Sequence[StoredFailure]) -> list
     return list(distinct.values())[: request.limit]
 
 
-def _hint(one: StoredFailure) -> ToolHint:
+def _hint(failure: StoredFailure) -> ToolHint:
     return ToolHint(
-        document_id=str(one.document_id),
-        at=one.at,
-        said=one.said,
-        tried=one.tried,
-        outcome=one.outcome,
-        helped=tuple(one.resolution.splitlines()),
-        seen=one.seen,
+        document_id=str(failure.document_id),
+        at=failure.at,
+        said=failure.said,
+        tried=failure.tried,
+        outcome=failure.outcome,
+        helped=tuple(failure.resolution.splitlines()),
+        seen=failure.seen,
     )
 
 
