@@ -234,22 +234,23 @@ async def test_orphans_that_end_do_not_stay_zombies(home: Path) -> None:
         "import subprocess, time; "
         f"subprocess.run(['setsid', '-f', 'sh', '-c', {waits!r}]); time.sleep(600)"
     )
+    unrelated = set(psutil.Process().children())  # of other tests in this process
     table, supervisor, running = await run_table(
         home, child("forking", (sys.executable, "-S", "-c", fork))
     )
     await table.reaches("forking", "ready")
 
-    def adopted() -> list[psutil.Process]:
-        ours = psutil.Process().children()
-        return [process for process in ours if process.pid != table.states["forking"].pid]
+    def adopted() -> set[psutil.Process]:
+        ours = set(psutil.Process().children()) - unrelated
+        return {process for process in ours if process.pid != table.states["forking"].pid}
 
-    before = set()
+    orphans: set[psutil.Process] = set()
     async with asyncio.timeout(60):
-        while not before:
-            before = set(adopted())
+        while not orphans:
+            orphans = adopted()
             await asyncio.sleep(0.01)
         ends.touch()
-        while before & set(adopted()):
+        while orphans & adopted():
             await asyncio.sleep(0.1)
     supervisor.stop()
     await running
