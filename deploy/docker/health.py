@@ -26,7 +26,7 @@ def main(arguments: list[str], init: int = 1, inits: tuple[str, ...] = INITS) ->
         _ask(port, "/livez", tls)
     except TimeoutError:
         _count_failure(init, inits)
-        print("/livez is not answered")  # noqa: T201 - the engine keeps it beside the result
+        print("/livez timed out")  # noqa: T201 - the engine keeps it beside the result
         return 1
     except OSError as error:
         print(error)  # noqa: T201

@@ -120,9 +120,9 @@ def read_json(path: Path) -> dict[str, str]:
     try:
         values: object = json.loads(path.read_text())
     except ValueError:
-        raise StartupError(f"{path} is no JSON. Correct it; nothing was changed.") from None
+        raise StartupError(f"{path} is not valid JSON. Correct it; nothing was changed.") from None
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise StartupError(f"{path} must hold one JSON object of names and strings.")
+        raise StartupError(f"{path} must contain one JSON object with string values.")
     return values
 
 
@@ -132,7 +132,7 @@ def load_or_create_container_secrets(path: Path) -> dict[str, str]:
         return read_json(path)
     created = {name: secrets.token_urlsafe(RANDOM_BYTES) for name in (POSTGRES_ADMIN, NATS_TOKEN)}
     write_file(path, json.dumps(created), FileOwner(ROOT_UID, ROOT_UID), 0o400)
-    print_message("made the secrets between the containers")
+    print_message("created the secrets shared by the containers")
     return created
 
 

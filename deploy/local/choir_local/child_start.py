@@ -68,7 +68,7 @@ def start(parent: int, death_signal: int, identity: str, argv: list[str]) -> Non
         # After the identity: a change of credentials clears the death signal.
         libc.prctl(PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
         if os.getppid() != parent:
-            sys.exit("the supervisor is gone")
+            sys.exit("the supervisor has exited")
     if argv:
         os.execvp(argv[0], argv)  # noqa: S606 - no shell is meant
 

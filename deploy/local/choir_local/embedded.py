@@ -70,7 +70,7 @@ class EmbeddedServer(ABC):
     async def wait(self) -> int:
         """Wait until the server that `start` started has ended; return its exit code."""
         if self._process is None:
-            raise RuntimeError("start() comes before wait()")
+            raise RuntimeError("call start() before wait()")
         return await self._process.wait()
 
     async def stop(self) -> None:

@@ -49,7 +49,7 @@ async def _exchange(endpoint: str, request: bytes) -> bytes:
             parts.append(part)
             size += len(part)
             if size > MOST_BYTES:
-                raise ValueError("an endless answer")
+                raise ValueError("the response is too large")
         return b"".join(parts)
     finally:
         writer.close()

@@ -70,7 +70,7 @@ def rehearsal_replaces_model_error(record: ModelRecord) -> StartupError:
     """Return the error for a start in which the rehearsal model would replace the real one."""
     name = record.config.secret
     remedy = (
-        f"Set its key again, in the environment or for good with `choirctl secret set {name}`"
+        f"Set its key again, in the environment or permanently with `choirctl secret set {name}`"
         if name
         else "Make it reachable again"
     )

@@ -120,7 +120,7 @@ class EmbeddedNats(EmbeddedServer):
     def command(self) -> Command:
         """Return the command to start; call `prepare` first."""
         if self._program is None:
-            raise RuntimeError("prepare() comes before command()")
+            raise RuntimeError("call prepare() before command()")
         # Otherwise the Go runtime sizes itself for all cores of a large host.
         env = clean_environment(GOMEMLIMIT="64MiB")
         return Command((self._program, "--config", str(self._config)), env)

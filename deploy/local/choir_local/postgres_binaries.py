@@ -82,7 +82,7 @@ def find_client_programs(configured_dir: Path | None = None) -> PostgresBinaries
         if version is not None:
             return PostgresBinaries(directory, version, "client programs")
     raise StartupError(
-        "There is no pg_dump here. Install Postgres' client programs, or set CHOIR_PG_BIN to the directory "
+        "pg_dump was not found. Install Postgres' client programs, or set CHOIR_PG_BIN to the directory "
         "that holds them."
     )
 

@@ -250,10 +250,10 @@ class _ChildRunner:
         probe = self.child.probe
         while probe is not None and await wait_for_hang(process, self.child.program, probe):
             if self._replacements.try_use():
-                self._set("ready", note="it did not answer any more, and was killed")
+                self._set("ready", note="it stopped responding and was killed")
                 process.kill()
                 break
-            self._set("ready", note="it does not answer, and was replaced too often already")
+            self._set("ready", note="it is not responding, and the replacement limit is reached")
         await process.wait()
 
     def _handle_failed_start(self, error: StartupError | OSError) -> None:

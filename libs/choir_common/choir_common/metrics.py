@@ -28,12 +28,12 @@ class Metrics:
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        self.gauge("choir_service_info", "Which service this is.", "service").labels(service).set(1)
+        self.gauge("choir_service_info", "The service's name.", "service").labels(service).set(1)
         self._requests = self.counter(
-            "choir_http_requests", "HTTP requests answered.", "method", "route", "status"
+            "choir_http_requests", "HTTP responses.", "method", "route", "status"
         )
         self._seconds = self.histogram(
-            "choir_http_request_seconds", "Time to the head of the answer.", FAST_BUCKETS, "route"
+            "choir_http_request_seconds", "Time to the response head.", FAST_BUCKETS, "route"
         )
 
     def counter(self, name: str, description: str, *labels: str) -> Counter:

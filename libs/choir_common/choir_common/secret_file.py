@@ -73,7 +73,7 @@ def _read(path: Path) -> bytes:
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise Forbidden(f"{path} is no regular file. Put a regular file there.")
+        raise Forbidden(f"{path} is not a regular file. Replace it with a regular file.")
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         raise Forbidden(
@@ -93,9 +93,11 @@ def _parse(path: Path, text: bytes) -> dict[str, str]:
             "nothing was changed."
         ) from None
     except (UnicodeDecodeError, RecursionError):
-        raise InvalidRequest(f"{path} is no JSON text in UTF-8. Correct it.") from None
+        raise InvalidRequest(f"{path} is not JSON in UTF-8. Correct it.") from None
     if not isinstance(values, dict):
-        raise InvalidRequest(f"{path} must hold one JSON object of names and texts. Correct it.")
+        raise InvalidRequest(
+            f"{path} must contain one JSON object of names and strings. Correct it."
+        )
     secrets: dict[str, str] = {}
     for name, value in values.items():
         if not isinstance(value, str) or not value:
@@ -133,7 +135,7 @@ def _wait_for(descriptor: int, path: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > give_up:
                 raise Conflict(
-                    f"Somebody else is changing the secrets ({path} is locked). Try again."
+                    f"Another process is changing the secrets ({path} is locked). Try again."
                 ) from None
             time.sleep(LOCK_POLL_S)
 

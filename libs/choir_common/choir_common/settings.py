@@ -55,7 +55,7 @@ class ServiceSettings(BaseSettings):
         try:
             return cls()
         except ValidationError as error:
-            raise StartupError(_format_errors("The environment does not fit", error)) from error
+            raise StartupError(_format_errors("Invalid environment variables", error)) from error
 
     def read_secrets(self, model: type[S]) -> S:
         """Read this service's secrets into `model`.
@@ -89,4 +89,4 @@ def _error_message(fault: ErrorDetails) -> str:
     if fault["type"] != "string_pattern_mismatch":
         return fault["msg"]
     pattern = str(fault.get("ctx", {}).get("pattern"))
-    return ADDRESS_RULES.get(pattern, "it has a form that cannot be used here")
+    return ADDRESS_RULES.get(pattern, "invalid format")

@@ -36,7 +36,7 @@ class ShutdownDeadline:
 
     def _end(self, within_s: float) -> None:
         tasks = sorted(_places(asyncio.all_tasks(self._loop)))
-        log.error("did not end in time, and is ended now", within_s=within_s, waits_in=tasks)
+        log.error("shutdown deadline passed, terminating", within_s=within_s, waits_in=tasks)
         sys.stderr.flush()
         os._exit(EXIT_CODE)
 

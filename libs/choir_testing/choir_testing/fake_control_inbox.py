@@ -17,7 +17,7 @@ from choir_common.wire.messages import (
     OutboundMessage,
 )
 
-NEUTRAL_RESPONSE = "This is not open any more."
+NEUTRAL_RESPONSE = "This is no longer open."
 
 
 class FakeControlClient:

@@ -152,7 +152,7 @@ class FakeMemory:
     def _space(self, agent_id: str) -> _Space:
         if agent_id in RESERVED:
             raise InvalidRequest(
-                f"No agent can be called {agent_id}: Choir keeps its own tables there."
+                f"The agent id {agent_id} is reserved: Choir has its own tables in that schema."
             )
         return self._spaces.setdefault(agent_id, _Space())
 

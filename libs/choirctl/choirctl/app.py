@@ -30,26 +30,26 @@ class CommandEntry:
 
 
 COMMANDS = (
-    CommandEntry("up", "Start Choir on this machine and show what runs."),
+    CommandEntry("up", "Start Choir on this machine."),
     CommandEntry("down", "Stop the Choir that `up` started."),
-    CommandEntry("status", "Show whether Choir works, what agents do, and what waits."),
+    CommandEntry("status", "Show the state of Choir and its agents, and pending requests."),
     CommandEntry("chat", "Talk to an agent."),
-    CommandEntry("agent", "List, start and stop agents, and reach one while it works."),
-    CommandEntry("model", "List language models, and choose the one an agent thinks with."),
-    CommandEntry("voice", "List voices, and choose the one an agent speaks with."),
-    CommandEntry("session", "See sessions, their logs and their jobs, and sum one up."),
-    CommandEntry("memory", "See, change, export and import what an agent remembers."),
-    CommandEntry("collection", "Bring documents to an agent's memory, and erase them."),
-    CommandEntry("workspace", "See workspaces and who holds them, and empty one."),
-    CommandEntry("approval", "See what agents ask a human for, and decide."),
-    CommandEntry("operation", "See builds, updates and resets, and how far each is."),
-    CommandEntry("logs", "Print a log and go on with what is added, until Ctrl-C."),
-    CommandEntry("tls", "Show what clients of this Choir's HTTPS address trust."),
+    CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
+    CommandEntry("model", "List language models, and select an agent's model."),
+    CommandEntry("voice", "List voices, and select an agent's voice."),
+    CommandEntry("session", "Show sessions, their logs and jobs, and compact a session."),
+    CommandEntry("memory", "Show, change, export and import an agent's memory."),
+    CommandEntry("collection", "Add documents to an agent's memory, and erase them."),
+    CommandEntry("workspace", "Show workspaces, and empty one."),
+    CommandEntry("approval", "Show agents' approval requests, and decide them."),
+    CommandEntry("operation", "Show builds, updates and resets, and their progress."),
+    CommandEntry("logs", "Print a log and follow it until Ctrl-C."),
+    CommandEntry("tls", "Show the CA certificate of this Choir's HTTPS endpoint."),
     CommandEntry("db", "Migrate, back up and restore the embedded database."),
-    CommandEntry("config", "Look at config.json, and put changes of it in force."),
-    CommandEntry("secret", "Keep keys and passwords, and hand them to those who run."),
-    CommandEntry("doctor", "Look for what keeps Choir from working; ask the model once."),
-    CommandEntry("init", "Make the state directory with a first configuration."),
+    CommandEntry("config", "Show config.json, and apply changes to it."),
+    CommandEntry("secret", "Store keys and passwords, and apply changes to them."),
+    CommandEntry("doctor", "Check for problems; sends one request to the model."),
+    CommandEntry("init", "Create the state directory with a first configuration."),
     CommandEntry("version", "Print the version."),
 )
 
@@ -121,4 +121,4 @@ def _store_global_options(
 
 
 def _unreachable() -> None:
-    raise AssertionError("a command that is called stands on the command line, so it was loaded")
+    raise AssertionError("the module of a called command was not loaded")

@@ -115,7 +115,7 @@ async def run_agent(
     except (ChoirError, ExceptionGroup) as error:
         if not is_session_over(error):
             raise
-        log.warning("control says this agent is over; stopping", session=boot.session_id)
+        log.warning("control ended this session; stopping", session=boot.session_id)
         return EXIT_FENCED
     finally:
         await git.close()
@@ -356,7 +356,7 @@ class Agent:
             self._arbiter.commit(EDGE_LANE, carried, more_follows=True)
         if self._hello.head_rev:
             self._arbiter.commit(SESSION_LANE, SessionResumed(epoch=self._hello.epoch))
-        log.info("session open", status=self._hello.status, epoch=self._hello.epoch)
+        log.info("session opened", status=self._hello.status, epoch=self._hello.epoch)
 
     def _listen_to_sigterm(self) -> None:
         loop = asyncio.get_running_loop()
@@ -371,4 +371,4 @@ class Agent:
             async with asyncio.timeout(self._settings.flush_grace_s):
                 await self._control.terminate(TerminateRequest(reason=reason))
         except (ChoirError, TimeoutError) as error:
-            log.warning("control did not take our goodbye", reason=str(error))
+            log.warning("TERMINATE_SELF failed", reason=str(error))

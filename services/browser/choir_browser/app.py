@@ -107,7 +107,7 @@ async def _work(
             try:
                 await contexts.stop_if_idle(idle)
             except Exception:  # outermost loop: a failure to stop Chromium must not end the service
-                log.exception("could not end an idle browser")
+                log.exception("stopping an idle browser failed")
 
 
 def _bind(settings: BrowserSettings) -> socket.socket:

@@ -66,7 +66,7 @@ class ControlApp:
                 self._start_serving(tasks, host_sockets, closed)
                 background = tasks.create_task(self._run_background_tasks(snapshot))
                 await stop.wait()
-                log.info("choird stops")
+                log.info("choird is stopping")
                 timeout_s = self._settings.agents_stop_s
                 await self.services.sessions.shutdown.run(timeout_s, hurry or asyncio.Event())
                 closed.set()

@@ -146,7 +146,7 @@ def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:
     if settings.tls == "off":
         raise StartupError(
             f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, and CHOIR_TLS is "
-            "off: tokens would cross the network readably. Leave CHOIR_TLS at auto, or listen on "
+            "off: tokens would be sent unencrypted. Leave CHOIR_TLS at auto, or listen on"
             "127.0.0.1."
         )
     if secrets.operator_token:

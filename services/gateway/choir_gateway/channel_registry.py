@@ -135,7 +135,9 @@ class ChannelRegistry:
         """
         if self._table is None:
             return (
-                ComponentStatus(name="channels", ok=False, detail="Control has not told them yet."),
+                ComponentStatus(
+                    name="channels", ok=False, detail="Control has not sent the channels yet."
+                ),
             )
         control = ComponentStatus(
             name="control", ok=not self._control_error, detail=self._control_error
@@ -166,7 +168,9 @@ class ChannelRegistry:
 
     def _dm(self, name: str) -> DmBinding:
         if self._table is None:
-            raise Unavailable("The gateway is starting; control has not told it the DMs yet.")
+            raise Unavailable(
+                "The gateway is starting and has not received the DMs from control yet."
+            )
         dm = self._conversations.by_name.get(name)
         if dm is None:
             known = ", ".join(sorted(self._conversations.by_name)) or "none"

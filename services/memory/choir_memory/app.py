@@ -183,7 +183,7 @@ class MemoryService:
             await self._embedders.open()
             await stack.enter_async_context(self._bus)
             await stack.enter_async_context(self._bus.serve(SERVICE, VERSION, *self._endpoints))
-            log.info("memory serves", model=self._embedders.name)
+            log.info("memory service started", model=self._embedders.name)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._warm())
                 tasks.create_task(self._gauges.run())

@@ -36,7 +36,9 @@ class HealthCheck:
         postgres = await self._postgres()
         return (
             ComponentStatus(
-                name="postgres", ok=postgres, detail="" if postgres else "It does not answer."
+                name="postgres",
+                ok=postgres,
+                detail="" if postgres else "Postgres does not respond.",
             ),
             ComponentStatus(
                 name="nats", ok=not self.bus.failure_reason, detail=self.bus.failure_reason
@@ -47,7 +49,7 @@ class HealthCheck:
     def _embedder(self) -> str:
         if self.embedders.trouble is None:
             return self.embedders.name
-        return f"{self.embedders.name}: full text alone for now. {self.embedders.trouble}"
+        return f"{self.embedders.name}: searches use full text only. {self.embedders.trouble}"
 
     async def _postgres(self) -> bool:
         try:
@@ -70,15 +72,15 @@ class EmbeddingMetrics:
         self._embedders = embedders
         self._waiting = metrics.gauge(
             "choir_memory_documents_without_vector",
-            "Documents that wait for a vector of the model that serves.",
+            "Documents waiting for a vector of the active model.",
             "state",
         )
         self._troubled = metrics.gauge(
-            "choir_memory_embedder_in_trouble", "1 while searches go by full text alone."
+            "choir_memory_embedder_in_trouble", "1 while searches use full text only."
         )
         self._new_model = metrics.gauge(
             "choir_memory_new_model_documents",
-            "Documents to embed again for another model, and those that are done; 0 without one.",
+            "Documents to re-embed for a new model, and documents done; 0 without a new model.",
             "state",
         )
 

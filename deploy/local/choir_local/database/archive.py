@@ -89,28 +89,26 @@ def unpack(source: Path, directory: Path) -> Manifest:
                     raise InvalidRequest(f"{source} holds {name!r}, which no backup holds.")
                 _extract(tar, name, directory / name)
     except (tarfile.TarError, KeyError, EOFError) as error:
-        raise InvalidRequest(
-            f"{source} is no backup of Choir, or only a part of one: {error}."
-        ) from error
+        raise InvalidRequest(f"{source} is not a complete Choir backup: {error}.") from error
     for name, part in manifest.parts.items():
         if describe(directory / name) != part:
-            raise InvalidRequest(f"{source} is damaged: {name} is not what was backed up.")
+            raise InvalidRequest(f"{source} is damaged: the checksum of {name} does not match.")
     if DUMP not in manifest.parts:
-        raise InvalidRequest(f"{source} holds no database.")
+        raise InvalidRequest(f"{source} contains no database.")
     return manifest
 
 
 def _read_manifest(tar: tarfile.TarFile, source: Path) -> Manifest:
     member = tar.next()
     if member is None or member.name != MANIFEST or member.size > MANIFEST_MOST:
-        raise InvalidRequest(f"{source} is no backup of Choir.")
+        raise InvalidRequest(f"{source} is not a Choir backup.")
     file = tar.extractfile(member)
     text = file.read() if file else b""
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError:
         raise InvalidRequest(
-            f"{source} has a list of contents that this Choir cannot read."
+            f"{source} has a manifest that this version of Choir cannot read."
         ) from None
     if manifest.format > FORMAT:
         raise InvalidRequest(

@@ -111,4 +111,4 @@ def _copy(home: Home, directory: Path, with_secrets: bool) -> list[Path]:
 
 
 def _size(path: Path) -> str:
-    return f"{path.stat().st_size / 1e6:.1f} MB" if path.exists() else "begins"
+    return f"{path.stat().st_size / 1e6:.1f} MB" if path.exists() else "starting"

@@ -106,7 +106,7 @@ async def _restore_dump(
         inspect_progress=lambda: show_progress("restoring the database"),
     )
     async with access.database(NEW_DATABASE) as new_database:
-        show_progress("bringing the schemas forward")
+        show_progress("migrating the schemas")
         await migrate_all(new_database)
         show_progress("verifying the logs")
         chains = await DatabaseStore(new_database).verify_logs()

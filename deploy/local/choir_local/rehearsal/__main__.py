@@ -20,9 +20,9 @@ from choir_local.rehearsal.score import load_score
 def _read_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m choir_local.rehearsal", description=__doc__)
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--port", type=int, help="TCP port; 0 takes a free one and prints it")
+    where.add_argument("--port", type=int, help="TCP port; 0 selects a free one and prints it")
     where.add_argument("--uds", type=Path, help="path of a Unix socket")
-    where.add_argument("--fd", type=int, help="a socket that listens already")
+    where.add_argument("--fd", type=int, help="an inherited listening socket")
     parser.add_argument("--host", default="127.0.0.1", help="address for --port")
     parser.add_argument("--score", type=Path, help="JSON file with the score to follow")
     return parser.parse_args()

@@ -219,7 +219,7 @@ def _fail(fault: Fault, request_body: ChatRequest, answer: ScriptedAnswer) -> Re
     """Return a fault in place of the answer."""
     if isinstance(fault, ErrorStep):
         response = (
-            _error(fault.status, "The rehearsal score wants an error here.")
+            _error(fault.status, "The rehearsal score requests an error here.")
             if fault.body is None
             else _json(fault.body, fault.status)
         )

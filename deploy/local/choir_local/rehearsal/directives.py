@@ -129,5 +129,5 @@ def _read_arguments(name: str, rest: str) -> tuple[JsonObject, str | None]:
     try:
         value: JsonValue = json.JSONDecoder().raw_decode(rest, len(between))[0]
     except ValueError as error:
-        return {}, f"The arguments for {name} are no JSON object: {error}."
+        return {}, f"The arguments for {name} are not a JSON object: {error}."
     return (value, None) if isinstance(value, dict) else ({}, f"{name} needs a JSON object.")

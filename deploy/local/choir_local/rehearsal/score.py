@@ -227,7 +227,7 @@ def parse_score(text: str | bytes, source: str = "the score") -> Score:
         return Score.model_validate_json(text)
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "file"))
-        raise StartupError(f"The rehearsal score {source} does not fit. {faults}.") from error
+        raise StartupError(f"The rehearsal score {source} is invalid. {faults}.") from error
 
 
 def load_score(path: Path) -> Score:

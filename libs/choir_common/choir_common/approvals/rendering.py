@@ -67,7 +67,7 @@ def request_lines(request_type: str, payload: JsonObject, basis: JsonObject) -> 
     other_lines = [line for name, value in remaining.items() for line in _named(name, value)]
     stands = [line for name, value in under.items() for line in _named(name, value)]
     if stands:
-        stands.insert(0, DiffLine(LineKind.HEAD, "it stands on"))
+        stands.insert(0, DiffLine(LineKind.HEAD, "based on"))
     return [*reason_lines, *change_lines, *other_lines, *stands]
 
 
@@ -171,8 +171,8 @@ def _name(payload: JsonObject) -> str:
         if isinstance(holder, dict):
             inner = holder.get("llm")
             properties: Mapping[str, JsonValue] = inner if isinstance(inner, dict) else holder
-            return str(properties.get("name", "without a name"))
-    return str(payload.get("name", "without a name"))
+            return str(properties.get("name", "(no name)"))
+    return str(payload.get("name", "(no name)"))
 
 
 def _keys(patch: JsonValue, path: tuple[str, ...] = ()) -> Iterator[str]:

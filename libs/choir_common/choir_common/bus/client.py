@@ -215,7 +215,7 @@ class Bus:
             try:
                 payload = event.model_validate_json(message.data)
             except ValidationError as error:
-                log.warning("not understood", subject=subject, faults=error.error_count())
+                log.warning("invalid event dropped", subject=subject, faults=error.error_count())
                 return
             await on_event(payload)
 
@@ -265,7 +265,7 @@ class Bus:
             # nats-py runs the callbacks of a subscription one after the other, so start a task at once.
             await slots.acquire()
             if self._tasks is None:
-                raise Unavailable("This bus is closed.")
+                raise Unavailable("The bus connection is closed.")
             task = self._tasks.create_task(work(request))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
@@ -273,7 +273,7 @@ class Bus:
         return take
 
     async def _on_error(self, error: Exception) -> None:
-        log.warning("bus trouble", error=repr(error))
+        log.warning("NATS client error", error=repr(error))
 
     async def _on_disconnected(self) -> None:
         for watcher in self._watchers:
@@ -319,4 +319,4 @@ def _read_error(message: Msg) -> ChoirError:
     try:
         return from_envelope(ErrorEnvelope.model_validate_json(message.data))
     except ValidationError:
-        return ChoirError("The other side failed without saying how.")
+        return ChoirError("The other service failed without error details.")

@@ -41,7 +41,9 @@ def canonical_json(value: JsonObject) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, TypeError) as error:
-        raise InvalidRequest(f"an event holds a value that JSON cannot carry: {error}") from error
+        raise InvalidRequest(
+            f"an event contains a value that JSON cannot represent: {error}"
+        ) from error
 
 
 def event_hash(event: Event) -> str:

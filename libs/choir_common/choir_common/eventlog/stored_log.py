@@ -43,5 +43,5 @@ def verify_hashes(hashes: bytes, head: LogHead) -> str:
     if len(hashes) != head.rev * HASH_BYTES:
         return f"{count_hashes(hashes)} hashes are kept of its {head.rev} events"
     if hashes[-HASH_BYTES:].hex() != head.hash:
-        return "the last hash that is kept is not what the session's head says"
+        return "the last stored hash differs from the hash of the session's head"
     return ""

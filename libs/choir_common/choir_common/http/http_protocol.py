@@ -37,7 +37,7 @@ class HttpProtocol(HttpToolsProtocol):
     _in_head = True
     _head_size = 0
     _counted = 0
-    _refusal = HTTPStatus.BAD_REQUEST, "bad_input", "This is no valid HTTP request."
+    _refusal = HTTPStatus.BAD_REQUEST, "bad_input", "This is not a valid HTTP request."
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

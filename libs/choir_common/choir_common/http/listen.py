@@ -73,7 +73,7 @@ def bind_tcp(host: str, port: int, setting: str) -> socket.socket:
         ) from error
     except OSError as error:
         sock.close()
-        why = "another program holds it" if error.errno == errno.EADDRINUSE else error.strerror
+        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
         raise StartupError(
             f"Cannot listen on {host}:{port}: {why}. Stop that program or set {setting} to a "
             "free port."

@@ -31,7 +31,9 @@ async def await_unless_hung(
             if task.done():
                 return task.result()
             if hangs:
-                raise httpx2.ReadTimeout("It answers neither this request nor /livez.")
+                raise httpx2.ReadTimeout(
+                    "The server responds neither to this request nor to /livez."
+                )
     finally:
         if not task.done():
             task.cancel()

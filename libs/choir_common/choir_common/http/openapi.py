@@ -16,13 +16,13 @@ OPERATOR_TOKEN = HTTPBearer(
 )
 LEASE_TOKEN = HTTPBearer(
     scheme_name="leaseToken",
-    description="The lease token of an agent's session, beside `X-Choir-Session-Id`.",
+    description="The lease token of an agent's session, sent with `X-Choir-Session-Id`.",
     auto_error=False,
 )
 WEBHOOK_SECRET = APIKeyHeader(
     name="X-Telegram-Bot-Api-Secret-Token",
     scheme_name="webhookSecret",
-    description="The secret that Telegram was told with the webhook.",
+    description="The secret token that was registered with the webhook.",
     auto_error=False,
 )
 LOCAL_REF, COMPONENT_REF = "#/$defs/", "#/components/schemas/"

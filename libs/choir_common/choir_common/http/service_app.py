@@ -184,7 +184,7 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         if "\0" in scope["path"]:  # no id contains one, and Postgres rejects it
-            await problem_response(NotFound("No path holds a NUL."))(scope, receive, send)
+            await problem_response(NotFound("A path must not contain NUL."))(scope, receive, send)
             return
         max_bytes, within_s = self._limits(scope)
         error = TooLarge(f"The body is larger than {max_bytes} bytes.")

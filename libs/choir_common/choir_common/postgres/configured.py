@@ -40,7 +40,7 @@ def read_postgres_address(
     if password is None:
         raise StartupError(
             f"{config_file} names the Postgres at {section.host}, and its secret {section.secret!r} is not "
-            f"set. Set it with `choirctl secret set {section.secret}`, or take the section out."
+            f"set. Set it with `choirctl secret set {section.secret}`, or remove the section."
         )
     return PostgresAddress(section.dsn, password)
 

@@ -258,7 +258,7 @@ class Database:
         """
         try:
             if await self.fetchval(_IS_READ_ONLY):
-                return "the database takes no writing: it is read-only"
+                return "the database is read-only"
         except Unavailable as error:
             return f"the database does not answer: {error.message}"
         if self._was_full and not await self._has_room():
@@ -284,7 +284,7 @@ class Database:
 
 
 def _unreachable(error: BaseException) -> Unavailable:
-    log.info("database out of reach", error=repr(error))
+    log.info("database unreachable", error=repr(error))
     if isinstance(error, asyncpg.TooManyConnectionsError):
         return Unavailable("The database has no free connection.", retry_after_s=RETRY_AFTER_S)
     if isinstance(error, asyncpg.CannotConnectNowError):
@@ -292,12 +292,12 @@ def _unreachable(error: BaseException) -> Unavailable:
     elif isinstance(error, TimeoutError):
         why = f"no connection was free within {ACQUIRE_TIMEOUT_S:g} s"
     else:
-        why = "nothing answers there"
+        why = "no server responds there"
     return Unavailable(f"The database cannot be reached: {why}.", retry_after_s=RETRY_AFTER_S)
 
 
 def _refused(error: BaseException) -> Unavailable:
-    log.warning("database refuses work", error=repr(error))
+    log.warning("database rejects statements", error=repr(error))
     match error:
         case asyncpg.DiskFullError():
             why = "its disk is full"
@@ -307,19 +307,19 @@ def _refused(error: BaseException) -> Unavailable:
             why = "it has no free connection"
         case _:
             why = "it is starting or stopping"
-    return Unavailable(f"The database refuses work: {why}.", retry_after_s=RETRY_AFTER_S)
+    return Unavailable(f"The database rejects statements: {why}.", retry_after_s=RETRY_AFTER_S)
 
 
 def _broken(error: BaseException) -> OutcomeUnknown:
     log.info("database connection broke", error=repr(error))
     if isinstance(error, TimeoutError):
-        why = "it did not answer in time"
+        why = "it did not respond in time"
     elif isinstance(error, asyncpg.InsufficientResourcesError | asyncpg.PostgresSystemError):
-        why = "it is in trouble itself, and its log says which"
+        why = "it has an internal error; see its log"
     else:
         why = "the connection broke"
     return OutcomeUnknown(
-        f"The database may or may not have done this: {why}. Repeating it under the same key is safe.",
+        f"The outcome of the database operation is unknown: {why}. It is safe to repeat it with the same key.",
         retry_after_s=RETRY_AFTER_S,
     )
 

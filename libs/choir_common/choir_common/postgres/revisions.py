@@ -102,7 +102,7 @@ def _module(schema: str, migration: Migration, before: str | None) -> ModuleType
         _raw(connection, lambda raw: raw.execute(insert, migration.name, migration.digest))
 
     def downgrade_step(connection: Connection) -> None:
-        raise StartupError("A schema is never taken back: restore a backup.")
+        raise StartupError("Downgrades are not supported: restore a backup.")
 
     module = ModuleType(f"choir_revision_{migration.revision}")
     vars(module).update(

@@ -24,17 +24,17 @@ AT_AGENT_START = (
 AT_UPDATE = ("agents.*.repo.*",)
 AT_UPDATE_ALL = ("global_repo", "global_repo.*")
 # Read at startup by services other than control.
-RESTART_NOTE = "counts when Choir starts again: choirctl down, then up"
+RESTART_NOTE = "takes effect after a restart of Choir: choirctl down, then up"
 # The vectors of two models cannot be compared, so all documents are embedded again.
 EMBEDDING_PATHS = ("embedding", "embedding.model", "embedding.dimensions")
 AT_CHOIR_START = (*("embedding", "embedding.*", "postgres", "postgres.*"),)
 # Control deletes expired records once an hour.
 AT_HOURLY_CLEANUP = ("agents.*.retention.log", "retention", "retention.*")
-CLEANUP_NOTE = "control deletes what is older within an hour"
+CLEANUP_NOTE = "control deletes older records within an hour"
 # Memory reads these at the start of each maintenance pass.
 AT_MEMORY_MAINTENANCE = ("memory.model", "agents.*.retention", "agents.*.retention.*")
 MAINTENANCE_NOTE = (
-    "memory goes by it from its next round on: within an hour, unless CHOIR_ROUND_S says otherwise"
+    "memory uses it from its next maintenance pass on: within an hour, unless CHOIR_ROUND_S is set"
 )
 
 
@@ -43,7 +43,7 @@ def change_category(path: str, agents: Sequence[str] = ()) -> tuple[Category, st
     who = ", ".join(agents) or "AGENT"
     if _matches(path, AT_AGENT_START):
         return "restart-required", (
-            f"counts when the agent starts again: choirctl agent stop {who}, then start"
+            f"takes effect when the agent is restarted: choirctl agent stop {who}, then start"
         )
     if _matches(path, AT_UPDATE):
         return "restart-required", f"use: choirctl agent update {who}"

@@ -19,7 +19,7 @@ UNKNOWN = "extra_forbidden"
 def setting_error_message(fault: ErrorDetails) -> str:
     """Return the message; it never quotes the value, which may be a misplaced secret."""
     if fault["type"] == UNKNOWN:
-        return f"there is no such setting{_suggestion(fault['loc'])}"
+        return f"unknown setting{_suggestion(fault['loc'])}"
     return "is empty; fill it in" if fault["input"] == "" else error_message(fault)
 
 

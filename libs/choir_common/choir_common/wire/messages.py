@@ -45,7 +45,7 @@ class InboundMessage(WireModel):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.text and not self.attachments:
-            raise ValueError("a message needs text or an attachment")
+            raise ValueError("a message must have text or an attachment")
         return self
 
 

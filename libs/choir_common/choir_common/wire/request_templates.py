@@ -37,7 +37,7 @@ def _free_headers(headers: dict[str, str]) -> dict[str, str]:
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             raise ValueError(f"{name[:64]!r}: that is no header of HTTP with printable ASCII text")
         if name.lower() in RESERVED_HEADERS:
-            raise ValueError(f"{name}: Choir itself writes that header; leave it out")
+            raise ValueError(f"{name}: Choir sets this header itself; remove it")
     return headers
 
 

@@ -15,7 +15,7 @@ _RULES = {
     **ADDRESS_RULES,
     NAME_PATTERN: AGENT_ID_RULE,
     RESOURCE_NAME_PATTERN: (
-        "a name begins with a letter or digit and holds letters, digits, `_`, `.` and `-`, 64 at most"
+        "a name starts with a letter or digit and contains only letters, digits, `_`, `.` and `-`, at most 64 characters"
     ),
     SKILL_NAME_PATTERN: (
         "a skill's name begins with a lower-case letter or digit and holds lower-case letters, digits, "
@@ -43,7 +43,7 @@ def error_message(fault: ErrorDetails) -> str:
     if fault["type"] != "string_pattern_mismatch":
         return fault["msg"]
     pattern = str(fault.get("ctx", {}).get("pattern"))
-    return _RULES.get(pattern, "it has characters or a length that cannot be used here")
+    return _RULES.get(pattern, "it contains invalid characters or has an invalid length")
 
 
 def error_path(fault: ErrorDetails, root_name: str) -> str:

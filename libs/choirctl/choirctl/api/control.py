@@ -374,7 +374,7 @@ async def connect(place: Target) -> AsyncIterator[ControlClient]:
             "state directory with --home or CHOIR_HOME."
         )
     if place.url is not None and not place.url.startswith(("http://", "https://")):
-        raise InvalidRequest(f"`{place.url}` is no address of a Choir. Write http://host:port.")
+        raise InvalidRequest(f"`{place.url}` is not a valid address. Write http://host:port.")
     token = place.token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with make_client(

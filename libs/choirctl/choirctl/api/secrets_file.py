@@ -27,7 +27,7 @@ def read_secrets(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise StartupError(f"Cannot read the secrets in {path}: {error}.") from None
     if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
-        raise StartupError(f"{path} must hold one JSON object of names and texts. Correct it.")
+        raise StartupError(f"{path} must contain one JSON object of names and strings. Correct it.")
     return values
 
 

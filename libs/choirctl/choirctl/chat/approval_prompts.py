@@ -72,7 +72,7 @@ class PendingApprovals:
         question = self._meant(found[2])
         if question.shown_at > begun_at:
             raise InvalidRequest(
-                "A request came while you typed. Nothing was decided; read it first."
+                "A request arrived while you were typing. Nothing was decided; read it first."
             )
         return ButtonChoice(
             question,

@@ -78,7 +78,7 @@ async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
             (folder / free).unlink(missing_ok=True)
             raise
         return folder / free
-    raise FileExistsError(f"{folder} is full of files of that name")
+    raise FileExistsError(f"{folder} has too many files of that name")
 
 
 def _names(name: str) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _size_of(path: Path) -> int:
         raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
     # a pipe or device has no size, and may never end
     if not stat.S_ISREG(found.st_mode):
-        raise InvalidRequest(f"{path} is no file with an end.")
+        raise InvalidRequest(f"{path} is not a regular file.")
     return found.st_size
 
 

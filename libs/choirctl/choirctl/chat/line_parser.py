@@ -14,11 +14,11 @@ from choir_common.errors import InvalidRequest
 DEFAULT_HISTORY = 20
 LOCAL_COMMANDS = {
     "/edit": (
-        "/edit [words]",
-        "Correct what you said last; alone, change it in the line.",
+        "/edit [TEXT]",
+        "Correct your last message; without TEXT, edit it in the input line.",
     ),
-    "/send": ("/send FILE [words]", "Send a file to the agent."),
-    "/history": ("/history [COUNT]", "Show what was said last."),
+    "/send": ("/send FILE [TEXT]", "Send a file to the agent."),
+    "/history": ("/history [COUNT]", "Show the latest messages."),
     "/quit": ("/quit", "Leave this chat, as Ctrl-D does."),
 }
 

@@ -81,7 +81,7 @@ async def run_terminal_chat(
         async with connect(place) as api, open_dm(api, dm) as conversation:
             leaving = "Ctrl-C twice or Ctrl-D stops Choir" if stops_all else "Ctrl-D leaves"
             console.print(
-                f"[dim]You talk in the DM `{dm}`. Enter sends, {leaving}, /help lists commands.[/]"
+                f"[dim]Chat in DM `{dm}`. Enter sends, {leaving}, /help lists commands.[/]"
             )
             chat = _TerminalChat(api, dm, conversation, console, files, stops_all=stops_all)
             await chat.show_history(INITIAL_HISTORY)
@@ -220,7 +220,7 @@ class _TerminalChat:
             case ChatMessage(text) if not text.strip():
                 pass
             case Correction("") if self._unsent:
-                raise InvalidRequest("What you said last is still on its way.")
+                raise InvalidRequest("Your last message is still being sent.")
             case Correction(""):
                 self._prefill = f"/edit {self._last().text}"
             case ChatMessage() | FileMessage() | Correction() | ButtonChoice():
@@ -230,7 +230,7 @@ class _TerminalChat:
 
     def _last(self) -> SentMessage:
         if self._last_sent is None:
-            raise InvalidRequest("You have said nothing here yet that could be corrected.")
+            raise InvalidRequest("You have not sent a message yet that could be corrected.")
         return self._last_sent
 
     async def _send_typed(self) -> None:
@@ -266,7 +266,7 @@ class _TerminalChat:
             self._unanswered.add(accepted.inbox_id)
         elif accepted.command == HELP:
             own = "\n".join(" - ".join(words) for words in LOCAL_COMMANDS.values())
-            self._console.print(f"[yellow]In this chat also:\n{escape(own)}[/]")
+            self._console.print(f"[yellow]Commands of this chat:\n{escape(own)}[/]")
 
     async def _decide(self, question: PendingApproval, data: str) -> None:
         pressed = await self._conversation.press_button(question.message, data)

@@ -72,7 +72,7 @@ def start(
     ] = None,
     git_identity: Annotated[
         str | None,
-        config_name_option("--git-identity", "Who it is in git, by name.", "git_identities"),
+        config_name_option("--git-identity", "Git identity, by name.", "git_identities"),
     ] = None,
     notion: Annotated[
         str | None,
@@ -82,7 +82,7 @@ def start(
         str | None, config_name_option("--email", "Mail account, by name.", "email_accounts")
     ] = None,
     dm: Annotated[
-        str | None, config_name_option("--dm", "DM that speaks to it, by name.", "dms")
+        str | None, config_name_option("--dm", "DM of the agent, by name.", "dms")
     ] = None,
     home: Home = None,
     url: Url = None,
@@ -165,7 +165,7 @@ def status(
 def inject(
     ctx: typer.Context,
     agent: AgentId,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to tell it.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The instructions.")],
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
@@ -175,7 +175,7 @@ def inject(
     It reads them at its next safe point.
     """
     if not text.strip():
-        raise InvalidRequest("There is nothing to tell: TEXT is empty.")
+        raise InvalidRequest("TEXT is empty.")
     told = _call(find_target(ctx, home, url), lambda api: api.inject(agent, text))
     _tell_note(told, as_json)
 
@@ -232,7 +232,7 @@ async def _show_until_done(
             return await stopping
         except asyncio.CancelledError:
             stderr_console().print(
-                f"It goes on: `choirctl agent status {agent}` shows how far it is."
+                f"It continues in the background; see `choirctl agent status {agent}`."
             )
             raise
         finally:

@@ -58,7 +58,7 @@ def delete(
     )
     if views is not None:
         stderr_console().print(
-            "Put it in force: choirctl config load, choirctl config apply.", markup=False
+            "Apply it with choirctl config load, choirctl config apply.", markup=False
         )
 
 
@@ -88,9 +88,9 @@ def _remaining_data(home: Path, config: Config, agent: str) -> list[str]:
 def _confirm(agent: str, goes: list[str], stays: list[str]) -> None:
     """Ask for confirmation. Raises InvalidRequest without a terminal, typer.Abort if the user declines."""
     if not sys.stdin.isatty():
-        raise InvalidRequest(f"Nobody can be asked whether to delete the agent {agent}. Say --yes.")
+        raise InvalidRequest(f"No terminal to confirm the deletion of agent {agent}. Use --yes.")
     stderr_console().print(
         f"This removes {', '.join(goes)} from config.json.", markup=False, highlight=False
     )
-    stderr_console().print(f"What stays: {'; '.join(stays)}.", markup=False, highlight=False)
+    stderr_console().print(f"Not deleted: {'; '.join(stays)}.", markup=False, highlight=False)
     typer.confirm(f"Delete the agent {agent}?", abort=True, err=True)

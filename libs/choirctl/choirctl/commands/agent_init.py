@@ -24,7 +24,7 @@ from choirctl.start.config_insert import insert_entries
 GIT_S = 30.0
 SKELETON = {
     "Dockerfile": "FROM choir-base\n# RUN apt-get update && apt-get install -y --no-install-recommends ...\n",
-    "identity/SOUL.md": "# {agent}\n\nWho {agent} is when it talks: tone, habits, what it cares for.\n",
+    "identity/SOUL.md": "(keep)",
     "identity/SOUL-CORE.md": "# {agent} at work\n\nHow {agent} works on its own: how careful, how far.\n",
     "tools/.gitkeep": "",
     "skills/.gitkeep": "",
@@ -41,15 +41,15 @@ def init(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The new agent's id.")],
     repo: Annotated[
         str,
-        typer.Option(
-            help="Its repository, if it has one: an address, or a local path to make one at."
-        ),
+        typer.Option(help="Its repository: an address, or a local path where one is created."),
     ] = "",
-    ref: Annotated[str, typer.Option(help="The branch that is followed.")] = "main",
-    workspace: Annotated[str, typer.Option(help="Workspace, by name; else one is made.")] = "",
-    llm: Annotated[str, typer.Option(help="Model, by name; else the usual one.")] = "",
-    dm: Annotated[str, typer.Option(help="DM that speaks to it, by name; else one is made.")] = "",
-    voice_profile: Annotated[str, typer.Option(help="Voice, by name; may stay empty.")] = "",
+    ref: Annotated[str, typer.Option(help="The branch to follow.")] = "main",
+    workspace: Annotated[str, typer.Option(help="Workspace, by name; by default a new one.")] = "",
+    llm: Annotated[
+        str, typer.Option(help="Model, by name; by default the one that other agents use.")
+    ] = "",
+    dm: Annotated[str, typer.Option(help="DM of the agent, by name; by default a new one.")] = "",
+    voice_profile: Annotated[str, typer.Option(help="Voice, by name; optional.")] = "",
     git_identity: Annotated[
         str, typer.Option(help="Who it is in git, by name; may stay empty.")
     ] = "",
@@ -64,7 +64,7 @@ def init(
     a local path, creates the repository with a first commit. Nothing is built or started.
     """
     if not is_agent_id(agent):
-        raise InvalidRequest(f"{agent!r} names no agent: {AGENT_ID_RULE}.")
+        raise InvalidRequest(f"{agent!r} is not a valid agent id: {AGENT_ID_RULE}.")
     place = find_target(ctx, home, None)
     file = place.home / "config.json"
     local = _local_path(repo)
@@ -91,9 +91,9 @@ def _tell(
     added = ", ".join(f"{section}.{name}" for section, name, _ in reversed(entries))
     say = [f"Added to {file}: {added}."]
     if local:
-        say.append(f"Made {local} with a first commit: clone it, edit identity/SOUL.md, push.")
+        say.append(f"Created {local} with a first commit: clone it, edit identity/SOUL.md, push.")
     elif repo:
-        say.append(f"Make {repo}, and put into it:")
+        say.append(f"Create {repo} with these files:")
         say += [f"  {name:22} {_purpose(name)}" for name in SKELETON]
     else:
         say.append(

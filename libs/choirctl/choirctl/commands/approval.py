@@ -19,8 +19,8 @@ from choirctl.arguments import ApprovalId
 from choirctl.output.printing import format_age, print_json, print_rows, stdout_console, table
 
 WHO_READS = 12  # characters of a digest, enough for a person to compare
-APPROVE = "Approve a request, exactly as it is shown. It is carried out, and the agent is told."
-REJECT = "Reject a request. It is recorded, and the agent is told."
+APPROVE = "Approve a request exactly as shown. It is executed, and the agent is notified."
+REJECT = "Reject a request. The decision is recorded, and the agent is notified."
 STYLES = {LineKind.HEAD: "bold", LineKind.PLACE: "cyan", LineKind.OLD: "red", LineKind.NEW: "green"}
 
 
@@ -39,9 +39,7 @@ def register(app: typer.Typer) -> None:
 
 def list_approvals(
     ctx: typer.Context,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Those that are decided as well.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include decided requests.")] = False,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,

@@ -33,10 +33,11 @@ def chat(
     ctx: typer.Context,
     agent: Annotated[str | None, typer.Option(help="Talk to this agent, in its own DM.")] = None,
     dm: Annotated[
-        str | None, typer.Option(help="Talk in this DM; else in one where an agent answers.")
+        str | None, typer.Option(help="Use this DM; by default one with a running agent.")
     ] = None,
     message: Annotated[
-        str | None, typer.Option("-m", "--message", help="Say this, print the answer, leave.")
+        str | None,
+        typer.Option("-m", "--message", help="Send this message, print the answer and exit."),
     ] = None,
     send: Annotated[
         list[Path] | None, typer.Option("--send", help="Send this file with it; may be repeated.")
@@ -69,7 +70,7 @@ def chat(
         asyncio.run(_chat(place, agent, dm, folder))
         return
     if not (message or "").strip() and not send:
-        raise InvalidRequest("There is nothing to say: -m (or standard input) is empty.")
+        raise InvalidRequest("The message is empty: -m or standard input has no text.")
     asking = _OneMessage(message or "", tuple(send or ()), folder, timeout)
     _show(asyncio.run(_send_and_wait(place, agent, dm, asking)), as_json)
 
@@ -134,9 +135,9 @@ async def _send_and_wait(
                 )
     except TimeoutError as error:
         stored = (
-            "The message is stored and will be answered; `choirctl chat` shows what comes"
+            "The message is stored and will be answered; `choirctl chat` shows the answer"
             if accepted
-            else "The message was not taken"
+            else "The message was not accepted"
         )
         raise DeadlineExceeded(
             f"No answer within {asking.timeout_s:g} s. {stored}; `choirctl status` shows what is down."

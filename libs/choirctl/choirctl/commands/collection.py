@@ -84,7 +84,7 @@ def list_documents(
     if as_json:
         print_json(found)
     else:
-        print_rows(_rows(found), "Nothing was brought to that agent.")
+        print_rows(_rows(found), "That agent has no collections.")
 
 
 def remove(
@@ -107,7 +107,7 @@ def remove(
     if not yes:
         if not sys.stdin.isatty():
             raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
-        typer.confirm(f"Erase {what}, for good?", abort=True, err=True)
+        typer.confirm(f"Erase {what} permanently?", abort=True, err=True)
     gone = asyncio.run(_remove(find_target(ctx, home, url), agent, collection, document))
     if as_json:
         print_json(gone)
@@ -121,7 +121,7 @@ def _read(file: Path) -> NewDocument:
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"{file} is no text in UTF-8; convert it first.") from error
+        raise InvalidRequest(f"{file} is not UTF-8 text; convert it first.") from error
     if not 0 < len(text) <= MAX_DOCUMENT:
         raise InvalidRequest(
             f"{file} has {len(text):,} characters; a document has 1 to {MAX_DOCUMENT:,}. Split a "

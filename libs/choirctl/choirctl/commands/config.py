@@ -69,9 +69,9 @@ def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
         return
     stderr_console().print(f"Version {view.version}, from {view.source.replace('-', ' ')}.")
     if view.note:
-        stderr_console().print(f"[yellow]config.json is not in force:[/] {escape(view.note)}")
+        stderr_console().print(f"[yellow]config.json is not active:[/] {escape(view.note)}")
     if view.staged:
-        stderr_console().print("Something is staged: `choirctl config diff` compares it.")
+        stderr_console().print("Changes are staged: see `choirctl config diff`.")
     print_colored_json(view.config)
 
 
@@ -134,7 +134,7 @@ def schema(
 def set_(
     ctx: typer.Context,
     key: Annotated[str, typer.Argument(help="The setting's path, such as agents.main.timezone.")],
-    value: Annotated[str, typer.Argument(help="JSON; what is not JSON is taken as a text.")],
+    value: Annotated[str, typer.Argument(help="JSON; anything else is used as a string.")],
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -152,9 +152,7 @@ def set_(
     stderr_console().print(
         f"{key}: {_brief(before)} -> {_brief(given)}", markup=False, highlight=False
     )
-    stderr_console().print(
-        "Put it in force with `choirctl config load`, then `choirctl config apply`."
-    )
+    stderr_console().print("Apply it with `choirctl config load`, then `choirctl config apply`.")
 
 
 def _value(text: str) -> JsonValue:
@@ -224,7 +222,7 @@ async def _apply(place: Target, wait_s: float, quiet: bool) -> ConfigApplied:
         body = ApplyConfig(digest=staged.digest)
         done = parse_response(await api.send("POST", "/v1/config/apply", body=body), ConfigApplied)
         if not quiet:
-            stderr_console().print(f"Version {done.version} is in force.")
+            stderr_console().print(f"Version {done.version} is active.")
         reached = await follow_report(api, done.report, wait_s, quiet)
         return done.model_copy(update={"report": reached})
 
@@ -235,14 +233,14 @@ def _print_diff(found: ConfigDiff, as_json: bool) -> None:
         return
     _print_changes(found)
     if found.changes:
-        stderr_console().print("Put it in force with `choirctl config apply`.")
+        stderr_console().print("Activate it with `choirctl config apply`.")
 
 
 def _print_changes(found: ConfigDiff) -> None:
     if not found.changes:
-        more = "" if found.repos else ", and no repository has gone on"
+        more = "" if found.repos else ", and no repository has new commits"
         stderr_console().print(
-            f"What is staged is in force already (version {found.running_version}){more}.",
+            f"The staged configuration is already active (version {found.running_version}){more}.",
             highlight=False,
         )
     for line in diff_lines(found):

@@ -61,7 +61,10 @@ def backup(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it.")],
     with_secrets: Annotated[
-        bool, typer.Option("--with-secrets", help="Include secrets.json, readable by who has FILE.")
+        bool,
+        typer.Option(
+            "--with-secrets", help="Include secrets.json; anyone who can read FILE can read it."
+        ),
     ] = False,
     home: Home = None,
     as_json: AsJson = False,
@@ -91,7 +94,7 @@ def restore(
     ctx: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", "--force", help="Replace what is there, do not ask.")
+        bool, typer.Option("--yes", "-y", "--force", help="Replace existing data without asking.")
     ] = False,
     home: Home = None,
     as_json: AsJson = False,
@@ -109,7 +112,7 @@ def restore(
         if yes or not sys.stdin.isatty() or is_running(LocalHome(settings.home)):
             raise
         stderr_console().print(found.message, markup=False)
-        if not typer.confirm("Replace it with what the backup holds?", err=True):
+        if not typer.confirm("Replace it with the backup?", err=True):
             raise InvalidRequest("Nothing was changed.") from None
         done = _restore(settings, file, force=True)
     events = sum(chain.events for chain in done.chains)
@@ -118,10 +121,10 @@ def restore(
         print_json({"sessions": len(done.chains), "events": events, "kept": kept})
         return
     stderr_console().print(
-        f"Restored {len(done.chains)} sessions with {events} events; all of them verify."
+        f"Restored {len(done.chains)} sessions with {events} events; all of them are verified."
     )
     for path in done.kept:
-        stderr_console().print(f"What was there before is {path}.", markup=False)
+        stderr_console().print(f"The previous data are in {path}.", markup=False)
 
 
 def _restore(settings: LocalSettings, file: Path, *, force: bool) -> RestoreResult:

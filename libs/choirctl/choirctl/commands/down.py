@@ -50,7 +50,7 @@ async def _stop(place: Target, console: Console) -> bool:
     def hurry() -> None:
         # a second Ctrl-C has its default effect: it ends this command
         loop.remove_signal_handler(signal.SIGINT)
-        console.print("What still runs is killed.")
+        console.print("Killing the remaining processes.")
         kill_stack(local)
 
     with console.status("Stopping…") as line:
@@ -75,4 +75,4 @@ async def _show_agents(place: Target, line: Status) -> None:
                 f"{agent.agent_id} {', '.join(lane_state(lane) for lane in agent.lanes)}".strip()
                 for agent in running
             )
-            line.update(f"Stopping… {words} (Ctrl-C hurries)" if words else "Stopping…")
+            line.update(f"Stopping… {words} (Ctrl-C kills them now)" if words else "Stopping…")

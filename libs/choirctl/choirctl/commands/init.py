@@ -23,15 +23,15 @@ def init(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
         return
     console = stderr_console()
     if not made.paths:
-        console.print(f"All is there already in {made.home}; nothing was changed.")
+        console.print(f"{made.home} is complete already; nothing was changed.")
         return
-    console.print(f"Made the state directory [bold]{made.home}[/]:")
+    console.print(f"Created the state directory [bold]{made.home}[/]:")
     for path in made.paths:
         console.print(f"  {path}")
     console.print(
-        "\nIt holds one agent, `main`, that you talk to from this terminal. Next:\n"
+        "\nIt has one agent, `main`, on this terminal. Next:\n"
         "  choirctl up       start it\n"
-        "  choirctl doctor   look for what would keep it from working\n"
+        "  choirctl doctor   check for problems\n"
         f"To give it a model, set OPENROUTER_API_KEY or OPENAI_API_KEY, run Ollama, or name one in "
         f"{made.home / 'config.json'}."
     )

@@ -50,7 +50,7 @@ def logs(
         typer.Option("--lines", "-n", min=0, help="Only the newest lines.", show_default=False),
     ] = None,
     follow_lines: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="Go on with what is added.")
+        bool, typer.Option("--follow/--no-follow", help="Follow the log.")
     ] = True,
     home: Home = None,
     as_json: AsJson = False,
@@ -121,5 +121,5 @@ def _print_archive_path(path: Path, source: str) -> None:
     kept = sorted((path.parent / "archive" / source).glob("*.log*"))
     if kept:
         stderr_console().print(
-            f"{source} writes no log now. The last one was put away as {kept[-1]}.", markup=False
+            f"{source} has no current log. The last one was archived as {kept[-1]}.", markup=False
         )

@@ -39,7 +39,7 @@ from choirctl.output.printing import (
 
 T = TypeVar("T")
 PAGE = 200
-NOTHING = "Nothing is remembered there."
+NOTHING = "That memory is empty."
 
 
 async def _sessions(api: ControlClient) -> list[str]:
@@ -50,7 +50,7 @@ Name = Annotated[str, typer.Argument(metavar="DOCUMENT", help="The document's id
 Store = Annotated[
     str,
     typer.Option(
-        help="`knowledge`, or `session` for what its sessions left.",
+        help="`knowledge`, or `session` for documents of its sessions.",
         autocompletion=lambda: ["knowledge", "session"],
     ),
 ]
@@ -102,9 +102,12 @@ def list_documents(
     store: Store = "knowledge",
     kind: Annotated[str | None, typer.Option(help="Only of this kind: note, fact, turn…")] = None,
     session: OfSession = None,
-    prefix: Annotated[str | None, typer.Option(help="Only keys that begin so.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Only keys with this prefix.")] = None,
     hidden: Annotated[
-        bool, typer.Option("--hidden", help="Also what no search finds: retired, held, expired.")
+        bool,
+        typer.Option(
+            "--hidden", help="Also documents that no search returns: retired, held, expired."
+        ),
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
     home: Home = None,
@@ -185,7 +188,9 @@ def put(
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="What to remember; else standard input.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Replace or make what has this key.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Create or replace the document with this key.")
+    ] = None,
     document: Annotated[
         str | None, typer.Option("--id", help="Replace the document of this id.")
     ] = None,
@@ -234,7 +239,7 @@ def delete(
     a session stays. Asks for confirmation.
     """
     if (document is None) == (session is None):
-        raise InvalidRequest("Say what to erase: either a document or --session.")
+        raise InvalidRequest("Name a document or a --session to erase.")
     place = find_target(ctx, home, url)
     if not yes:
         _confirm(place, agent, document, session)
@@ -274,7 +279,7 @@ def audit(
     if as_json:
         print_json(found)
     else:
-        print_rows(audit_rows(found), "Nothing was done to that memory.")
+        print_rows(audit_rows(found), "The audit log of that memory is empty.")
 
 
 def receipt(
@@ -343,12 +348,12 @@ def _document(
 
 def _read_stdin() -> str:
     if sys.stdin.isatty():
-        stderr_console().print("What is to be remembered? End with Ctrl-D.", markup=False)
+        stderr_console().print("Enter the text; end with Ctrl-D.", markup=False)
     return sys.stdin.read().strip()
 
 
 def _confirm(place: Target, agent: str, document: str | None, session: str | None) -> None:
-    what = f"all that {agent} remembers of session {session}" if session else f"{document}"
+    what = f"everything in {agent}'s memory about session {session}" if session else f"{document}"
     if not sys.stdin.isatty():
         raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
     if document is not None:

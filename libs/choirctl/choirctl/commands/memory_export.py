@@ -176,7 +176,7 @@ def _validate(file: Path) -> tuple[int, str]:
         end = None
     if end is None or end.records != records:
         raise InvalidRequest(
-            f"{file} is not a whole export: its end is missing. Nothing was imported."
+            f"{file} is not a complete export: its last line is missing. Nothing was imported."
         )
     return records, digest.hexdigest()[:32]
 
@@ -186,7 +186,7 @@ def _head(file: Path, line: bytes) -> None:
         ExportHeader.model_validate_json(line)
     except ValidationError:
         raise InvalidRequest(
-            f"{file} is no export of memory: its first line is another. Nothing was imported."
+            f"{file} is not a memory export: its first line differs. Nothing was imported."
         ) from None
 
 
@@ -243,7 +243,7 @@ async def _import(
                 advice = (
                     ""
                     if isinstance(error, InvalidRequest)
-                    else "; import the same file again to go on"
+                    else "; import the same file again to resume"
                 )
                 raise type(error)(f"{error.message} {there}{advice}.") from error
             first += len(records)

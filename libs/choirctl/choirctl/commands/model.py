@@ -33,7 +33,7 @@ def list_models(
     if as_json:
         print_json(models)
     else:
-        print_rows(model_rows(models), "config.json names no model.")
+        print_rows(model_rows(models), "No model is configured.")
 
 
 def get(
@@ -69,9 +69,7 @@ def set_model(
     if as_json:
         print_json(found)
     else:
-        stderr_console().print(
-            f"{agent} thinks with {found.llm} until it is restarted.", markup=False
-        )
+        stderr_console().print(f"{agent} uses {found.llm} until its next restart.", markup=False)
 
 
 async def _list(place: Target) -> list[ModelView]:

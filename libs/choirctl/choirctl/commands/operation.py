@@ -39,7 +39,7 @@ def show(
     ctx: typer.Context,
     operation: OperationId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Show it as it goes on, until it ends.")
+        bool, typer.Option("--follow", "-f", help="Show progress until it ends.")
     ] = False,
     home: Home = None,
     url: Url = None,

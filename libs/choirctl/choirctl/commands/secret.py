@@ -110,7 +110,7 @@ def delete(
     place = find_target(ctx, home)
     with edit_secret_file(place.home / "secrets.json") as values:
         if values.pop(name, None) is None:
-            raise NotFound(f"There is no secret {name[:64]!r}. `choirctl secret list` names them.")
+            raise NotFound(f"There is no secret {name[:64]!r}. See `choirctl secret list`.")
     used = next((s.used_by for s in _names(place.home) if s.name == name), ())
     if used:
         stderr_console().print(f"[yellow]Warning:[/] config.json still uses it: {', '.join(used)}.")
@@ -152,15 +152,15 @@ def _print_changes(done: SecretsApplied) -> None:
         for name in names:
             console.print(f"{mark} {name}", markup=False)
     words = (
-        (done.overridden, "from the environment of `choirctl up`, which counts more than the file"),
-        (done.at_restart, "counts when Choir starts again: choirctl down, then up"),
-        (done.missing, "named in the configuration, and not set: choirctl secret set"),
+        (done.overridden, "from the environment of `choirctl up`, which overrides the file"),
+        (done.at_restart, "applied at the next start: choirctl down, then up"),
+        (done.missing, "used in the configuration but not set: choirctl secret set"),
     )
     for names, meaning in words:
         if names:
             stderr_console().print(f"[yellow]{', '.join(names)}[/]: {meaning}.")
     if not (done.added or done.changed or done.removed):
-        stderr_console().print("No value has changed; whoever runs fetches them again.")
+        stderr_console().print("No value has changed; running agents fetch the values again.")
 
 
 def _names(home: Path) -> list[SecretName]:
@@ -223,7 +223,7 @@ def _check_value(value: str) -> str:
     if not value.strip():
         raise InvalidRequest("The value is empty; nothing was changed. Give it on standard input.")
     if "\x00" in value:
-        raise InvalidRequest("The value holds a NUL character; nothing was changed.")
+        raise InvalidRequest("The value contains a NUL character; nothing was changed.")
     if len(value.encode()) > MAX_VALUE_BYTES:
         raise TooLarge(f"The value is larger than {MAX_VALUE_BYTES} bytes; nothing was changed.")
     return value
@@ -233,7 +233,5 @@ def _next_step(place: Target, name: str) -> str:
     if not place.socket.exists():
         return ""
     if name in RESERVED_SECRETS:
-        return (
-            " Choir's own secrets count when it starts again: `choirctl down`, then `choirctl up`."
-        )
-    return " Hand it to those who run with `choirctl secret apply`."
+        return " Choir's own secrets are applied at its next start: `choirctl down`, then `choirctl up`."
+    return " Apply it with `choirctl secret apply`."

@@ -62,7 +62,8 @@ def list_sessions(
     agent: OptionalAgentId = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 50,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what begins, changes and ends.")
+        bool,
+        typer.Option("--follow", "-f", help="Follow sessions that start, change state or end."),
     ] = False,
     home: Home = None,
     url: Url = None,
@@ -89,7 +90,7 @@ def events(
     after: Annotated[int, typer.Option(min=0, help="Begin after this revision.")] = 0,
     follow: Annotated[
         bool,
-        typer.Option("--follow", "-f", help="Go on as events come, until the session is over."),
+        typer.Option("--follow", "-f", help="Follow new events until the session ends."),
     ] = False,
     home: Home = None,
     url: Url = None,
@@ -235,7 +236,7 @@ async def _require_running(api: ControlClient, session: str) -> SessionView:
     """Return a session. Raises NotFound if it does not exist, Conflict if it has ended."""
     found = await api.session(session)
     if found.ended_at is not None:
-        raise Conflict(f"Session {session} is over ({found.status}); nothing of it runs any more.")
+        raise Conflict(f"Session {session} has ended ({found.status}).")
     return found
 
 

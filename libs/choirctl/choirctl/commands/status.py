@@ -69,7 +69,7 @@ async def _waiting(api: ControlClient) -> list[str]:
                 lines.append(f"{work.kind} of {work.subject}: {work.step}{share}.")
         view = parse_response(await api.send("GET", "/v1/config"), ConfigView)
         if view.staged:
-            lines.append("A configuration is staged and not in force: `choirctl config diff`.")
+            lines.append("A configuration is staged but not active: `choirctl config diff`.")
         if view.note:
             lines.append(f"config.json is not in force: {view.note}")
     return lines

@@ -42,7 +42,7 @@ def up(
     ctx: typer.Context,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
     score: Annotated[
-        Path | None, typer.Option(help="Let the rehearsal model follow this score.")
+        Path | None, typer.Option(help="Script file (score) for the rehearsal model.")
     ] = None,
     chat: Annotated[
         bool, typer.Option("--chat/--no-chat", help="Open a chat when on a terminal.")
@@ -126,7 +126,7 @@ class UpCommand:
             )
         finally:
             progress.close()
-        headline = f"Choir {'runs already' if runs else 'runs in the background'}."
+        headline = f"Choir {'was already running' if runs else 'runs in the background'}."
         self._show(console, state, config, asyncio.run(self._dms()), headline)
 
     def run_in_foreground(self, with_chat: bool) -> None:
@@ -173,7 +173,7 @@ class UpCommand:
             left = True
         except* ChoirError as failed:
             report_error(failed)
-            console.print("Choir goes on without a chat here; Ctrl-C stops all of it.")
+            console.print("Choir keeps running without this chat; Ctrl-C stops it.")
         return left
 
     async def _dms(self) -> tuple[DmView, ...]:

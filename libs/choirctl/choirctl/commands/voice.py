@@ -33,7 +33,7 @@ def list_voices(
     if as_json:
         print_json(voices)
     else:
-        print_rows(voice_rows(voices), "config.json names no voice.")
+        print_rows(voice_rows(voices), "No voice is configured.")
 
 
 def get(
@@ -69,7 +69,7 @@ def set_voice(
     if as_json:
         print_json(found)
     else:
-        said = f"{agent} speaks with {found.voice_profile} until it is restarted."
+        said = f"{agent} uses voice {found.voice_profile} until its next restart."
         stderr_console().print(said, markup=False)
 
 

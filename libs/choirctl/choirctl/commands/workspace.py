@@ -46,7 +46,7 @@ def reset(
     workspace: WorkspaceName,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Start the agent again that is stopped for it.")
+        bool, typer.Option("--restart", help="Restart the agent afterwards.")
     ] = False,
     home: Home = None,
     url: Url = None,
@@ -76,11 +76,11 @@ def _confirm(workspace: WorkspaceView) -> None:
         )
     holder = f" Agent {workspace.agent_id} is stopped first." if workspace.agent_id else ""
     stderr_console().print(
-        f"This deletes all {workspace.files:,} files in {workspace.path}, for good.{holder}",
+        f"This permanently deletes all {workspace.files:,} files in {workspace.path}.{holder}",
         markup=False,
     )
     if typer.prompt("Type the workspace's name to go on", err=True) != workspace.name:
-        raise InvalidRequest("That is not its name; nothing was deleted.")
+        raise InvalidRequest("The name does not match; nothing was deleted.")
 
 
 def _print_result(done: WorkspaceReset) -> None:

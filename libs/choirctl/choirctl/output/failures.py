@@ -57,9 +57,7 @@ def failure_of(error: BaseException) -> Failure:
             # the first is the cause; the others are its consequences
             return failure_of(error.exceptions[0])
         case PermissionError():
-            words = (
-                f"Permission denied: {error.filename or error}. Check who owns it, and who you are."
-            )
+            words = f"Permission denied: {error.filename or error}. Check its owner and your user."
             return Failure(Forbidden.code, words, Forbidden.exit_code)
         case OSError():
             words = f"{error.filename or 'The system'}: {error.strerror or error}."

@@ -37,7 +37,7 @@ async def run_operation(
         return await show_progress(api, place, begun.operation_id, quiet)
     except asyncio.CancelledError:
         stderr_console().print(
-            f"It goes on without you: `choirctl operation show {begun.operation_id} --follow`.",
+            f"The operation continues in the background: `choirctl operation show {begun.operation_id} --follow`.",
             markup=False,
         )
         raise
@@ -125,4 +125,4 @@ def raise_failure(view: OperationView) -> None:
             ErrorEnvelope(code=view.error_code or "internal", message=view.error or "It failed.")
         )
     if view.status == "interrupted":
-        raise Unavailable(view.error or "It was interrupted; begin it again.")
+        raise Unavailable(view.error or "It was interrupted; start it again.")

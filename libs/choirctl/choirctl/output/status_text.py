@@ -12,7 +12,7 @@ def system_lines(found: SystemStatus) -> list[str]:
     """Return lines about the system: whether it is ready, its model, and which parts are down and why."""
     down = [part for part in found.parts if not part.ok]
     if found.ready:
-        first = f"Choir is ready. It thinks with {found.model}."
+        first = f"Choir is ready. Model: {found.model}."
     else:
         first = f"Choir is not ready: {', '.join(part.name for part in down) or 'a part'} is down."
     return [first, *(f"  {part.name}: {part.detail or 'it does not answer'}" for part in down)]
@@ -41,7 +41,7 @@ def model_lines(agent: AgentView) -> list[str]:
 def _does(agent: AgentView) -> str:
     match agent.state:
         case "running" if agent.suspect:
-            return "does not answer at the moment; it is started again if that lasts"
+            return "does not respond at the moment; it will be restarted if that continues"
         case "running":
             edge = next((lane for lane in agent.lanes if not lane.lane.startswith(JOB)), None)
             where = f" in the conversation {agent.bindings.dm}" if agent.bindings else ""
@@ -53,7 +53,7 @@ def _does(agent: AgentView) -> str:
         case "stopped":
             return f"does not run; `choirctl agent start {agent.agent_id}` starts it"
         case "crashed":
-            return f"has crashed; `choirctl logs {agent.agent_id}` says why"
+            return f"has crashed; see `choirctl logs {agent.agent_id}`"
         case state:
             return f"is {state}"
 

@@ -71,7 +71,7 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
     since = f", since {agent.started_at:%Y-%m-%d %H:%M:%S %Z}" if agent.started_at else ""
     facts.add_row("up", f"{format_age(agent.started_at)}{since}")
     facts.add_row("settings", escape(settings or f"version {agent.config_version or '-'}"))
-    late = ", and it is late" if agent.suspect else ""
+    late = ", overdue" if agent.suspect else ""
     beat = (
         "-"
         if agent.last_heartbeat_at is None
@@ -179,7 +179,7 @@ def operation_facts(operation: OperationView) -> Table:
 
 def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
     """Return a table with one row per workspace."""
-    rows = table("WORKSPACE", "HELD BY", "FILES", "SIZE", "PATH")
+    rows = table("WORKSPACE", "AGENT", "FILES", "SIZE", "PATH")
     for each in workspaces:
         more = "" if each.complete else "+"
         rows.add_row(

@@ -59,7 +59,9 @@ def without_entry(text: str, spoken: str, section: str, name: str) -> str:
         made = text[: start + 1] + (rest.removeprefix(",") if rest.startswith(",") else text[end:])
     left = {key: value for key, value in before[section].items() if key != name}
     # parse the result again: nothing else may have changed
-    assert json.loads(made) == {**before, section: left}, "an edit went wrong"
+    assert json.loads(made) == {**before, section: left}, (
+        "the edit changed another part of the file"
+    )
     return made
 
 
@@ -110,7 +112,9 @@ def with_entry(text: str, file_name: str, section: str, name: str, entry: dict[s
     comma = "," if there else ""
     made = f"{text[: begin + 1]}{inner}{comma}\n{body}\n{indent}{text[end - 1 :]}"
     # parse the result again: nothing else may have changed
-    assert json.loads(made) == {**before, section: {**there, name: entry}}, "an edit went wrong"
+    assert json.loads(made) == {**before, section: {**there, name: entry}}, (
+        "the edit changed another part of the file"
+    )
     return made
 
 

@@ -38,7 +38,7 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
         found = [
             f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
         ]
-        head, tail = f"{path} would not fit", "Nothing was changed."
+        head, tail = f"{path} would be invalid", "Nothing was changed."
         raise InvalidRequest(format_errors(head, found, tail, MAX_FAULTS)) from None
     replace_file(path, made)
     return before
@@ -61,7 +61,7 @@ def with_value(
         return f"{text[:begin]}{written}{text[end:]}", here
     if not isinstance(here, dict):
         raise InvalidRequest(
-            f"{'.'.join(steps[:there])} is no section: it holds {json.dumps(here)}."
+            f"{'.'.join(steps[:there])} is not a section; its value is {json.dumps(here)}."
         )
     for name in reversed(steps[there + 1 :]):
         value = {name: value}

@@ -108,7 +108,7 @@ async def run_checks(patient: Installation) -> list[Finding]:
     for name, check in CHECKS.items():
         try:
             if name in HOST_ONLY_CHECKS and patient.in_containers:
-                outcome, detail = "ok", "a container has it"
+                outcome, detail = "ok", "part of the container image"
             else:
                 outcome, detail = await check(patient)
         except (ChoirError, OSError) as error:
@@ -147,7 +147,7 @@ async def _socket_path(patient: Installation) -> CheckResult:
 async def _port(patient: Installation) -> CheckResult:
     port = patient.settings.http_port
     if is_running(patient.home):
-        return "ok", "Choir runs here and holds it"
+        return "ok", "in use by the Choir that runs here"
     check_port_free("127.0.0.1", port, "CHOIR_HTTP_PORT or `choirctl up --port`")
     return "ok", f"127.0.0.1:{port} is free"
 
@@ -163,9 +163,15 @@ async def _home(patient: Installation) -> CheckResult:
             f"{root} cannot be written by user {os.geteuid()}. Choose another, or chown it.",
         )
     if root.stat().st_uid != os.geteuid():
-        return "warn", f"{root} belongs to user {root.stat().st_uid}, and you are {os.geteuid()}."
+        return (
+            "warn",
+            f"{root} belongs to user {root.stat().st_uid}, but you are user {os.geteuid()}.",
+        )
     if mode & 0o077:
-        return "warn", f"{root} has mode {mode:04o}: others can look in. Run `chmod 700 {root}`."
+        return (
+            "warn",
+            f"{root} has mode {mode:04o}: other users can read it. Run `chmod 700 {root}`.",
+        )
     return "ok", f"{root}, mode {mode:04o}"
 
 
@@ -197,7 +203,7 @@ async def _config(patient: Installation) -> CheckResult:
 async def _chromium(_: Installation) -> CheckResult:
     chosen = read_env("CHOIR_CHROMIUM")
     if chosen is not None and not os.access(chosen, os.X_OK):
-        return "fail", f"CHOIR_CHROMIUM names {chosen}, which is no program that can be run."
+        return "fail", f"CHOIR_CHROMIUM is {chosen}, which is not an executable program."
     found = (
         chosen or next(filter(None, map(shutil.which, CHROMIUMS)), None) or _playwright_chromium()
     )
@@ -243,7 +249,7 @@ async def _nats(patient: Installation) -> CheckResult:
 async def _docker(_: Installation) -> CheckResult:
     program = shutil.which("docker")
     if program is None:
-        return "ok", "not here, and not needed: agents run as confined processes"
+        return "ok", "not installed and not needed: agents run as confined processes"
     try:
         asked = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
             [program, "version", "--format", "{{.Server.Version}}"],
@@ -255,7 +261,7 @@ async def _docker(_: Installation) -> CheckResult:
     except subprocess.TimeoutExpired:
         return "warn", f"{program} is here, but its engine does not answer (only compose needs it)."
     if asked.returncode != 0:
-        return "warn", f"{program} is here, but no engine answers (only compose needs it)."
+        return "warn", f"{program} is installed, but no engine responds (only compose needs it)."
     return "ok", f"engine {asked.stdout.strip()}"
 
 

@@ -75,13 +75,11 @@ async def check_model(model: ModelConfig, key: str | None) -> ModelCheckResult:
     if answer.is_error:
         return ModelCheckResult("fail", f"{named}: {_refusal(answer, model, key)}")
     if not _is_completion(answer):
-        return ModelCheckResult(
-            "fail", f"{named} answers, but not as an OpenAI-compatible model would."
-        )
+        return ModelCheckResult("fail", f"{named} responds, but not as an OpenAI-compatible model.")
     if model.provider_properties.lists_loaded_models:
         return await _check_loaded_context(model, named)
     return ModelCheckResult(
-        "ok", f"{named} answers and takes tools; context {model.context_window:,} tokens"
+        "ok", f"{named} responds and supports tools; context {model.context_window:,} tokens"
     )
 
 
@@ -100,12 +98,12 @@ async def _check_loaded_context(model: ModelConfig, named: str) -> ModelCheckRes
     )
     if length is None:
         return ModelCheckResult(
-            "warn", f"{named} answers; how long its context is it does not say. {advice}"
+            "warn", f"{named} responds, but does not report its context length. {advice}"
         )
     if length < min(model.context_window, ADVISED_CONTEXT):
         outcome: Literal["warn", "fail"] = "fail" if length < MIN_CONTEXT else "warn"
         return ModelCheckResult(
-            outcome, f"{named} answers, with a context of {length:,} tokens only. {advice}"
+            outcome, f"{named} responds, but its context has only {length:,} tokens. {advice}"
         )
     return ModelCheckResult("ok", f"{named} answers and takes tools; context {length:,} tokens")
 
@@ -116,7 +114,7 @@ def _refusal(answer: httpx2.Response, model: ModelConfig, key: str | None) -> st
         said = said.replace(key, "…")
     mend = FIXES.get(answer.status_code, "").format(secret=model.secret or "NAME")
     quoted = f'"{said}"' if said else "nothing more"
-    return f"HTTP {answer.status_code}, it says {quoted}. {mend}".rstrip()
+    return f"HTTP {answer.status_code}: {quoted}. {mend}".rstrip()
 
 
 def _error_text(answer: httpx2.Response) -> str:

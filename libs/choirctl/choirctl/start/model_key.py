@@ -77,7 +77,7 @@ class ModelKeySetup:
             highlight=False,
         )
         key: str = typer.prompt(
-            f"Its key (kept as {name} in secrets.json; Enter to stop)",
+            f"Its key (stored as {name} in secrets.json; Enter to stop)",
             default="",
             show_default=False,
             hide_input=True,
@@ -120,7 +120,9 @@ class ModelKeySetup:
     def _store(self, words: str, name: str | None, key: str) -> None:
         with edit_secret_file(self.home.secrets_file) as values:
             values[str(name)] = key
-        self.console.print(f"The key of {words} is kept as {name}.", markup=False, highlight=False)
+        self.console.print(
+            f"The key of {words} is stored as {name}.", markup=False, highlight=False
+        )
 
     def _write_model_entry(self, choice: ModelChoice) -> None:
         """Write the model to config.json if the stored key alone would select another one next time."""
@@ -144,7 +146,7 @@ class ModelKeySetup:
             entry = choice.config.model_dump(mode="json", exclude_defaults=True)
             insert_entry(self.home.config_file, "models", DEFAULT_MODEL, entry)
             self.console.print(
-                f"config.json names it as models.{DEFAULT_MODEL} from now on.",
+                f"It was added to config.json as models.{DEFAULT_MODEL}.",
                 markup=False,
                 highlight=False,
             )

@@ -17,9 +17,9 @@ DESCRIPTIONS = {
     "nats": "the bus",
     "rehearsal": "the scripted model",
     "memory": "the agents' memory",
-    "browser": "the web browser's service",
+    "browser": "the browser service",
     "control": "sessions, log, approvals",
-    "gateway": "the channels to you",
+    "gateway": "channels to users",
 }
 
 
@@ -48,7 +48,7 @@ class StartProgress:
         if state.phase == "stopping" and self._shown.get("") is None:
             self._shown[""] = ("stopping", 0)
             self._console.print(
-                "Stopping… Agents finish what they are at first (45 s at most); Ctrl-C hurries."
+                "Stopping… Agents first finish their turns (45 s at most); Ctrl-C kills them now."
             )
 
     def close(self) -> None:

@@ -50,11 +50,11 @@ class SummaryScreen:
         http = state.endpoints.get("control_http", "")
         return [
             ("runs", f"{children}: processes of this machine, no container"),
-            ("agents", agents or "none starts by itself (choirctl agent start NAME)"),
+            ("agents", agents or "none starts automatically (choirctl agent start NAME)"),
             ("model", self._model()),
             *([("", REHEARSAL_NOTE)] if self._is_rehearsal() else []),
             ("state", f"{state.home} (logs in {state.home}/logs)"),
-            ("answers at", f"{http} with the token in {self.token_file}, and on its socket"),
+            ("answers at", f"{http} with the token in {self.token_file}, and the Unix socket"),
             *([("", self._trust())] if http.startswith("https:") else []),
             *self._channel_rows(),
             *zip(("try next", *[""] * len(TRY_NEXT)), self._suggested_commands(), strict=False),
@@ -82,7 +82,7 @@ class SummaryScreen:
         authority = Path(self.state.home) / "tls" / "ca.pem"
         if authority.is_file():
             return f"its certificate is verified by {authority}"
-        return "with the certificate that CHOIR_TLS_CERT names"
+        return "with the certificate in CHOIR_TLS_CERT"
 
     def _model(self) -> str:
         own = self.config.models.get("default")

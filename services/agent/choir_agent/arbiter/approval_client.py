@@ -89,7 +89,7 @@ class ApprovalClient:
                     # Too many requests are open: this one waits until a human has decided on another.
                     self._wait_for_human(request.call_id, asyncio.Event(), error.message)
                 except Unavailable as error:
-                    log.warning("cannot ask for approval; trying again", reason=error.message)
+                    log.warning("approval request failed; retrying", reason=error.message)
                 await asyncio.sleep(backoff.pause_s())
         finally:
             self._pending.pop(request.call_id, None)
@@ -97,6 +97,6 @@ class ApprovalClient:
     def _wait_for_human(self, call_id: str, decided: asyncio.Event, why: str = "") -> None:
         """Record that a call can only wait for a human now."""
         if why:
-            log.warning("cannot ask for approval; trying again", reason=why)
+            log.warning("approval request failed; retrying", reason=why)
         self._pending[call_id] = decided
         self._wakeup.set()

@@ -61,7 +61,7 @@ CANCELLED = CallOutcome(
     "interrupted",
     {
         "code": "cancelled",
-        "message": "This was stopped before it ended; what it had done by then stands.",
+        "message": "This call was stopped before it finished; its effects so far remain.",
     },
 )
 NOT_APPROVED = {
@@ -215,7 +215,9 @@ class Arbiter:
             case AskHuman():
                 await self._ask(lane, turn_id, call, ruling.permit)
             case WaitForLocks():
-                log.info("a call waits", call_id=call.call_id, behind=len(ruling.behind))
+                log.info(
+                    "tool call waits for locks", call_id=call.call_id, behind=len(ruling.behind)
+                )
                 await self._run(lane, turn_id, call, ruling.permit)
             case RunCall():
                 await self._run(lane, turn_id, call, ruling.permit)
@@ -346,4 +348,4 @@ class Arbiter:
             artifact_ref=outcome.artifact_ref,
         )
         self.commit(lane, payload)
-        log.info("a call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)
+        log.info("tool call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)

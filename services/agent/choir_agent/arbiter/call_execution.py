@@ -37,7 +37,7 @@ def with_summary(output: JsonObject) -> JsonObject:
     """Return the output with a summary; by default the first sentence of its message."""
     if isinstance(output.get("summary"), str):
         return output
-    text = str(output.get("message") or output.get("code") or "the output was cut")
+    text = str(output.get("message") or output.get("code") or "the output was truncated")
     first = text.split(". ", 1)[0]
     # an external tool may have written a summary that is no text
     others = {key: value for key, value in output.items() if key != "summary"}
@@ -83,8 +83,14 @@ async def _run(permit: CheckedCall, context: CallContext, artifacts: ArtifactSto
         return CallOutcome("error", {"code": error.code, "message": error.message})
     except Exception:
         # Outermost frame of a tool: a bug in it must not end the session.
-        log.exception("a tool broke", call_id=context.call_id, tool=permit.tool.manifest.name)
-        return CallOutcome("error", {"code": "internal", "message": "The tool broke; see the log."})
+        log.exception(
+            "tool failed with an internal error",
+            call_id=context.call_id,
+            tool=permit.tool.manifest.name,
+        )
+        return CallOutcome(
+            "error", {"code": "internal", "message": "The tool failed with an internal error."}
+        )
 
 
 async def _fit_outcome(

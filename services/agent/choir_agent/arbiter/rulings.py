@@ -86,11 +86,14 @@ def check_call(
         return _refuse(arguments or {}, "unknown_tool", message, details)
     if arguments is None:
         return _refuse(
-            {}, "malformed_arguments", "The arguments are no JSON object, or a too deep one.", {}
+            {},
+            "malformed_arguments",
+            "The arguments are not a JSON object, or are nested too deeply.",
+            {},
         )
     faults = registry.faults(call.tool, arguments)
     if faults:
-        message = "The arguments do not fit the tool's schema."
+        message = "The arguments do not match the tool's schema."
         return _refuse(arguments, "invalid_arguments", message, {"faults": [*faults]})
     try:
         path, lockset = _locks(tool.manifest, arguments, workspace)

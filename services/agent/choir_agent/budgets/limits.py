@@ -55,7 +55,7 @@ def core_job_refusal(state: SessionState, budgets: Budgets) -> JsonObject | None
         return {
             "code": "too_many_jobs",
             "message": f"{budgets.max_core_jobs_per_message} core jobs were started since the user's "
-            "last message (max_core_jobs_per_message). Tell the user what you have, and ask.",
+            "last message (max_core_jobs_per_message). Report what you have to the user, and ask.",
         }
     if len(state.jobs) < budgets.max_core_jobs:
         return None

@@ -191,7 +191,7 @@ class Compactor:
             await self._compact(lane, why)
         except Exception:
             # Outermost frame of a compaction: a bug in it must not end the session.
-            log.exception("a compaction broke", lane=lane)
+            log.exception("compaction failed with an internal error", lane=lane)
             self._wait_for_growth(lane)
         finally:
             self._busy_of(lane).release()
@@ -213,11 +213,11 @@ class Compactor:
             folded = await self._fold(job)
         except TokenBudgetExceeded as error:
             # No model call was made, so this is no failure of the model.
-            log.warning("no compaction", lane=lane, reason=error.message)
+            log.warning("compaction failed", lane=lane, reason=error.message)
             self._wait_for_growth(lane)
             return False
         except (RateLimited, ModelFailed) as error:
-            log.warning("no compaction", lane=lane, reason=error.message)
+            log.warning("compaction failed", lane=lane, reason=error.message)
             folded = False
         if folded:
             backoff.record_success()
@@ -274,7 +274,7 @@ class Compactor:
             delta = parse_delta(completion.text)
             after = apply_delta(job.before, delta, event_hashes(job.events), room)
         except InvalidDelta as error:
-            log.warning("a memory delta is out of order", lane=job.lane, reason=error.message)
+            log.warning("invalid memory delta", lane=job.lane, reason=error.message)
             unchanged = job.window.through_rev
             self._append(
                 job.lane, unchanged, job.before, completion=completion, failed=error.message

@@ -28,7 +28,7 @@ from choir_common.wire.events import (
 from choir_common.wire.model import JsonObject
 
 TEXT_LIMITS = (8_000, 4_000, 2_000, 1_000, 400, 150)
-HEADING = "Selected lines of what was said, cut short, each behind the hash of its event:"
+HEADING = "Selected lines of the conversation, shortened, each after the hash of its event:"
 MAX_LINE = 240
 
 

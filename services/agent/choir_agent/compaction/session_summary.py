@@ -77,9 +77,9 @@ class SessionSummarizer:
                 async with self._model.ask(EDGE_LANE, self._instructions, material) as completion:
                     return parse_summary(completion.text)
         except TimeoutError:
-            log.warning("no summary of the session", reason=f"no answer within {timeout_s:g} s")
+            log.warning("session summary failed", reason=f"no answer within {timeout_s:g} s")
         except (TokenBudgetExceeded, RateLimited, ModelFailed) as error:
-            log.warning("no summary of the session", reason=error.message)
+            log.warning("session summary failed", reason=error.message)
         return None
 
 

@@ -92,7 +92,7 @@ class DynamicSettings:
         # Secrets may have changed although the settings did not (`secret apply`).
         await self._swap(answer.config or self._current.settings)
         self.version = answer.config_version
-        log.info("settings swapped", version=self.version)
+        log.info("settings updated", version=self.version)
 
     async def _swap(self, settings: AgentSettings) -> None:
         self._current = await self._with_secrets(settings)
@@ -115,7 +115,7 @@ class DynamicSettings:
             answer = await self._control.get_secrets(SecretsRequest(resources=(name,)))
         except (Forbidden, NotFound) as error:
             # A tool that needs it will report that; the session must continue.
-            log.warning("control does not give a secret", secret=name, reason=error.message)
+            log.warning("secret not available", secret=name, reason=error.message)
             return None
         return answer.secrets.get(name)
 

@@ -40,7 +40,7 @@ async def follow_signals(control: ControlClient) -> AsyncIterator[Signal]:
         except (Fenced, Unauthorized):
             raise
         except (httpx2.TransportError, ChoirError, ValueError) as error:
-            log.info("the signal stream broke; reconnecting", reason=str(error))
+            log.info("signal stream interrupted; reconnecting", reason=str(error))
         await asyncio.sleep(backoff.pause_s())
 
 

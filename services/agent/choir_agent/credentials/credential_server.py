@@ -74,7 +74,7 @@ def respond_to_request(question: str, credential: GitCredential | None) -> Crede
     """Return the credential for an allowed host over HTTPS, else the reason for the refusal."""
     fields = _parse(question) if len(question) <= MAX_REQUEST_BYTES else None
     if fields is None:
-        return CredentialResponse(refusal="the question is malformed")
+        return CredentialResponse(refusal="the request is malformed")
     if credential is None:
         return CredentialResponse(refusal="this agent has no git identity")
     if fields.get("protocol") != "https":
@@ -151,7 +151,7 @@ class CredentialServer:
                 writer.write(answer.refusal.encode() + b"\0" + answer.text.encode())
                 await writer.drain()
         except (OSError, TimeoutError, UnicodeDecodeError) as error:
-            log.warning("a question for a git credential broke off", reason=repr(error))
+            log.warning("git credential request failed", reason=repr(error))
         finally:
             writer.close()
 
@@ -160,10 +160,10 @@ class CredentialServer:
     ) -> CredentialResponse:
         if not is_own_descendant(writer.get_extra_info("socket")):
             log.warning("a process that this agent did not start asked for its git credential")
-            return CredentialResponse(refusal="this agent answers only what it started itself")
+            return CredentialResponse(refusal="this agent serves only processes that it started")
         question = b""
         while len(question) <= MAX_REQUEST_BYTES and (part := await reader.read(MAX_REQUEST_BYTES)):
             question += part
         answer = respond_to_request(question.decode(), self.credential)
-        log.info("asked for a git credential", given=bool(answer.text), refusal=answer.refusal)
+        log.info("git credential requested", given=bool(answer.text), refusal=answer.refusal)
         return answer

@@ -44,7 +44,7 @@ NO_INFO_TEXT = (
     "Nobody has answered what you asked for. Go on with your best assumption and name it in the "
     "result, or end with what you have."
 )
-INTERNAL_ERROR_TEXT = "Something broke inside me while I worked on it; the log has the details."
+INTERNAL_ERROR_TEXT = "An internal error occurred while I worked on it; see the log for details."
 
 
 class CoreJobRunner:
@@ -110,7 +110,7 @@ class CoreJobRunner:
             job = self._job()
             if is_session_over(error) or job is None:
                 raise
-            log.exception("a core job broke", job=job.name)
+            log.exception("core job failed with an internal error", job=job.name)
             self._end(job, EndJob("error", INTERNAL_ERROR_TEXT))
 
     async def _run_with_time_limit(self, job: JobState) -> None:
@@ -160,11 +160,11 @@ class CoreJobRunner:
         except TokenBudgetExceeded as error:
             self._end(job, EndJob("budget_exceeded", error.message))
         except ModelFailed as error:
-            log.warning("the model gave a job no answer", job=job.name, reason=error.message)
+            log.warning("model call of a core job failed", job=job.name, reason=error.message)
             self._end(job, EndJob("error", self._model.explain(error, self._lane)))
 
     async def _await_info(self, job: JobState) -> None:
-        log.info("a core job needs something", job=job.name)
+        log.info("core job waits for information", job=job.name)
         try:
             async with asyncio.timeout(INFO_TIMEOUT_S):
                 while (job_now := self._job()) is not None and job_now.needs is not None:
@@ -216,7 +216,11 @@ class CoreJobRunner:
         if self.state not in FINAL_STATES:
             before, self.state = self.state, next_core_state(self.state, trigger)
             log.info(
-                "lane state", lane=self._lane, state=self.state, before=before, trigger=trigger
+                "lane state changed",
+                lane=self._lane,
+                state=self.state,
+                before=before,
+                trigger=trigger,
             )
             ended = self.state in FINAL_STATES
             self._status.record_state(self._lane, self.state, ended=ended)

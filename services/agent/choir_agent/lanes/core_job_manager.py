@@ -33,7 +33,7 @@ class CoreJobManager:
     async def __aenter__(self) -> Self:
         self._group = await asyncio.TaskGroup().__aenter__()
         for job in self._arbiter.state.jobs:
-            log.info("going on with an interrupted core job", job=job.name)
+            log.info("resuming an interrupted core job", job=job.name)
             self._start(job)
         return self
 

@@ -267,7 +267,7 @@ class EdgeLane:
         elif parks and not unfinished.cancelled:
             self._state.move(EdgeTrigger.PARK)
             self._arbiter.commit(EDGE_LANE, TurnParked(turn_id=unfinished.turn_id))
-            log.info("a turn is put aside: it waits for a human", turn_id=unfinished.turn_id)
+            log.info("turn parked until a human decides", turn_id=unfinished.turn_id)
         # Neither finished nor suspended: close it, so that the message gets its reply.
         elif unfinished.cancelled or not self._arbiter.is_suspending:
             self._turns.cancel(unfinished)
@@ -309,5 +309,5 @@ class EdgeLane:
         # Outermost frame of the lane: a bug ends its turn; only an error from control ends the agent.
         if turn is None or not isinstance(error, Exception) or is_session_over(error):
             raise error
-        log.error("a turn broke", turn_id=turn.turn_id, exc_info=error)
+        log.error("turn failed with an internal error", turn_id=turn.turn_id, exc_info=error)
         self._turns.close_after_error(turn)

@@ -109,5 +109,5 @@ class ReminderLookup:
         except (Fenced, Unauthorized):
             raise
         except (ChoirError, TimeoutError, ValidationError) as error:
-            log.info("answered without reminders", reason=str(error)[:200])
+            log.info("reminders not available", reason=str(error)[:200])
             return None

@@ -65,7 +65,7 @@ class SessionShutdown:
         self._edge.stop()
         last = await self._end_lane(lane, request)
         if self._arbiter.state.has_open_work:
-            log.info("stopped with open work; the next start goes on with it")
+            log.info("session suspended with open work; the next start resumes it")
             return request.reason, await self._flush(SessionSuspended(reason=request.reason))
         summary = await self._summarize(last)
         stopped = SessionStopped(reason=request.reason)
@@ -109,7 +109,7 @@ class SessionShutdown:
             return summing.result() if summing.done() else None
         except Exception:
             # Outermost frame of the summary: a failure here must not fail the shutdown.
-            log.exception("the summary of the session broke")
+            log.exception("session summary failed with an internal error")
             return None
         finally:
             for task in (summing, next_stop):

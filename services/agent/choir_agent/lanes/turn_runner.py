@@ -63,7 +63,7 @@ class TurnRunner:
                 case SendAnswer():
                     self._close(turn, EdgeTrigger.FINISH, "answer", move.text)
                 case EmptyAnswer():
-                    text = "The model ended without an answer. Please ask again."
+                    text = "The model returned an empty answer. Please ask again."
                     self._close(turn, EdgeTrigger.FINISH, "error", text)
                 case TurnLimitReached():
                     text = f"I stopped before I was done: {move.reason}."
@@ -101,7 +101,7 @@ class TurnRunner:
         except TokenBudgetExceeded as error:
             self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
         except ModelFailed as error:
-            log.warning("the model gave no answer", turn_id=turn.turn_id, reason=error.message)
+            log.warning("model call failed", turn_id=turn.turn_id, reason=error.message)
             self._close(
                 turn, EdgeTrigger.MODEL_ERROR, "error", self._model.explain(error, EDGE_LANE)
             )

@@ -83,7 +83,7 @@ _OUTCOMES = {
     "error": "failed",
     "cancelled": "was cancelled",
     "budget_exceeded": "stopped because its budget was used up",
-    "crashed": "crashed and could not go on",
+    "crashed": "crashed and could not continue",
 }
 
 

@@ -102,16 +102,18 @@ class LogReplicator:
                 )
                 break
             except (Fenced, Unauthorized) as error:
-                log.warning("heartbeat refused for good", code=error.code, reason=error.message)
+                log.warning(
+                    "heartbeat rejected; the session is over", code=error.code, reason=error.message
+                )
                 raise
             except TooLarge:
                 # A batch has at least one event, so halving ends at a batch that cannot be smaller.
                 self._max_bytes = max(self._max_bytes // 2, 1)
                 batch = self._next_batch()
-                log.warning("control finds the heartbeat too large", events=len(batch))
+                log.warning("heartbeat too large; sending a smaller batch", events=len(batch))
             except ChoirError as error:
                 failures += 1
-                log.warning("heartbeat failed; sending it again", reason=error.message)
+                log.warning("heartbeat failed; retrying", reason=error.message)
             await asyncio.sleep(backoff.pause_s())
         if failures:
             log.info("heartbeats are acknowledged again", failures=failures)

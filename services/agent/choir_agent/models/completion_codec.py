@@ -83,10 +83,10 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     if error and (choice is None or not choice.message.content):
         raise error_from_body(error, datetime.now(UTC))
     if choice is None:
-        raise ModelFailed("the provider's answer holds no choice", cause="format")
+        raise ModelFailed("the provider's response contains no choice", cause="format")
     finish = choice.finish_reason if isinstance(choice.finish_reason, str) else "stop"
     if finish == "content_filter":
-        raise ModelFailed("the provider's content filter held the answer back", cause="filter")
+        raise ModelFailed("the provider's content filter blocked the answer", cause="filter")
     text = (_text(choice.message.content) or _text(choice.message.refusal))[:MAX_TEXT]
     calls, dropped = _calls(choice.message.tool_calls)
     notes = [f"[{dropped} more tool calls were dropped: at most {MAX_CALLS} at once]"] * bool(

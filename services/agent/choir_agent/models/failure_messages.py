@@ -27,7 +27,7 @@ def describe_failure(error: ModelFailed, name: str, model: ModelConfig) -> str:
 def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
     match error.cause:
         case "provider":
-            return "The fault is the provider's; please try again in a few minutes."
+            return "The provider has a problem; please try again in a few minutes."
         case "connection":
             return "Check that this address is up and can be reached from here, then try again."
         case "timeout":
@@ -47,7 +47,7 @@ def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
                 "usually ends with `/v1`."
             )
         case "filter":
-            return "Please put it differently."
+            return "Please rephrase your message."
         case "too_long":
             return "Send less at once, or use a model with a longer context."
         case "rate":

@@ -48,7 +48,7 @@ class RetryingModel:
                 wait_s = max(pause_s * random.uniform(0.7, 1.3), requested_s)  # noqa: S311
                 if wait_s > LONGEST_PAUSE_S:
                     raise
-                log.info("a model call got no answer; trying again", model=settings.model,
+                log.info("model call got no response; retrying", model=settings.model,
                          retry=retry, wait_s=round(wait_s, 3), reason=error.message)  # fmt: skip
             await asyncio.sleep(wait_s)
             pause_s *= 2

@@ -65,7 +65,9 @@ def import_client_class() -> "type[OpenAiClient]":
     try:
         return _import_client()
     except (ImportError, AttributeError, TypeError) as error:
-        log.warning("the SDK needs its types to load; loading it whole", reason=str(error))
+        log.warning(
+            "cannot import the SDK without its types; importing it completely", reason=str(error)
+        )
         _forget(name for name in sys.modules if name == SDK or name.startswith(f"{SDK}."))
         sys.meta_path.remove(finder)
         return _import_client()

@@ -67,7 +67,7 @@ def current_state_spec(spec: SkillSpec, skill: SkillState) -> StateSpec:
     return spec.states.get(skill.state, StateSpec())
 
 
-UNFINISHED = "out of the skill, unfinished; for when the user wants it no more"
+UNFINISHED = "leaves the skill unfinished; use it if the user no longer wants it"
 
 
 def render_step_note(spec: SkillSpec, skill: SkillState, shown: ToolNameInPrompt = str) -> str:

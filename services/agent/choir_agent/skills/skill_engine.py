@@ -109,7 +109,7 @@ def rule_on_transition(
     to = state.target_of(proposal.on)
     if to is None and proposal.on == CANCEL and spec.interruptible:
         stopped = _skill_stopped(
-            skill, caller.turn_id, "cancelled", "The model was told to leave it."
+            skill, caller.turn_id, "cancelled", "The model left the skill with `cancel`."
         )
         return TransitionAllowed((stopped,), {"skill": spec.name, "ended": True})
     if to is None:

@@ -45,7 +45,7 @@ def _trap(states: Mapping[str, StateSpec]) -> tuple[str, str] | None:
     leaving = _closure(ends, before)
     for name in states:
         if name not in leaving:
-            return f"states.{name}", "no way leads from here to a terminal state"
+            return f"states.{name}", "no terminal state is reachable from here"
     return None
 
 
@@ -143,7 +143,7 @@ def _state(name: str, value: object, known_tools: Collection[str]) -> StateSpec:
         text = "" if objective is None else _text(f"{where}.objective", objective)
         return StateSpec(objective=text, terminal=True)
     for missing in sorted({"objective", "transitions"} - fields.keys()):
-        raise InvalidSkill(f"{where}.{missing}", "is missing; only a terminal state goes without")
+        raise InvalidSkill(f"{where}.{missing}", "is missing; only a terminal state may omit it")
     return StateSpec(
         objective=_text(f"{where}.objective", fields["objective"]),
         allowed_tools=_tools(
@@ -181,7 +181,7 @@ def _transitions(where: str, value: object) -> tuple[Transition, ...]:
             raise InvalidSkill(f"{field}.on", f"{on!r} has a transition already")
         transitions.append(Transition(on, _name(f"{field}.to", fields["to"])))
     if not transitions:
-        raise InvalidSkill(where, "is empty; only a terminal state goes without")
+        raise InvalidSkill(where, "is empty; only a terminal state may have no transitions")
     return tuple(transitions)
 
 
@@ -254,7 +254,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         double = next(name for name in names if names.count(name) > 1)
-        raise InvalidSkill(double, "stands twice in the same object")
+        raise InvalidSkill(double, "is duplicated in the object")
     return fields
 
 

@@ -65,7 +65,9 @@ class ApiResponse:
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict):
-            raise ToolFailed("bad_answer", f"{service.name} answered with what is no JSON object.")
+            raise ToolFailed(
+                "bad_answer", f"{service.name} returned a body that is not a JSON object."
+            )
         return value
 
 
@@ -125,7 +127,7 @@ class ApiClient:
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise _lost(service, call, f"did not answer within {timeout_s:.0f} s") from error
         except httpx2.TransportError as error:
-            raise _lost(service, call, f"broke off ({error})") from error
+            raise _lost(service, call, f"closed the connection ({error})") from error
 
     async def _once(self, service: ApiService, call: ApiRequest, ends_at: float) -> ApiResponse:
         async with self.stream(service, call, max(1.0, ends_at - time.monotonic())) as response:
@@ -133,7 +135,7 @@ class ApiClient:
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_BODY_BYTES:
-                    raise ToolFailed("bad_answer", f"The answer of {service.name} is too long.")
+                    raise ToolFailed("bad_answer", f"The response of {service.name} is too large.")
             text = bytes(body).decode("utf-8", "surrogateescape")
             # A service may echo the key in an error.
             clean = redact_secrets(text, service.secret).encode("utf-8", "surrogateescape")
@@ -196,21 +198,22 @@ def error_of_response(service: ApiService, answer: ApiResponse, text: str) -> To
                 f"check or renew it.{detail}",
             )
         case 404:
-            return ToolFailed("not_found", f"{service.name} does not know that.{detail}")
+            return ToolFailed("not_found", f"{service.name} did not find it.{detail}")
         case 429:
             wait_s = retry_after(answer.headers)
-            message = f"{service.name} limits the rate of requests; try again later.{detail}"
+            message = f"The rate limit of {service.name} is exhausted; try again later.{detail}"
             return ToolFailed(
                 "rate_limited", message, {} if wait_s is None else {"retry_after_s": wait_s}
             )
         case status if status >= 500:
             return ToolFailed("service_error", f"{service.name} failed ({status}).{detail}")
-    return ToolFailed("refused", f"{service.name} refused it ({answer.status}).{detail}")
+    return ToolFailed("refused", f"{service.name} rejected the request ({answer.status}).{detail}")
 
 
 def _lost(service: ApiService, call: ApiRequest, what: str) -> ToolFailed:
     if call.effect:
         return ToolFailed(
-            "outcome_unknown", f"{service.name} {what}: it may have happened. Check before again."
+            "outcome_unknown",
+            f"{service.name} {what}: the request may have taken effect. Check before you repeat it.",
         )
     return ToolFailed("timeout", f"{service.name} {what}.")

@@ -90,5 +90,5 @@ class AtomicFile:
         if not stat.S_ISREG(status.st_mode):
             raise not_a_file_error(self._canonical, status.st_mode)
         if self._must_be_new:
-            raise ToolFailed("exists", f"There is a {self._canonical!r} already.")
+            raise ToolFailed("exists", f"{self._canonical!r} already exists.")
         return stat.S_IMODE(status.st_mode)

@@ -70,7 +70,7 @@ def _load_place(top: Path, directory: str, children: ProgramRunner) -> dict[str,
         try:
             tool = _load(path, top, children)
         except _InvalidManifest as error:
-            raise StartupError(f"The tool manifest {path} does not fit. {error}.") from error
+            raise StartupError(f"Invalid tool manifest {path}: {error}.") from error
         except OSError as error:
             raise StartupError(f"Cannot read the tool of {path}: {error.strerror}.") from error
         name = tool.manifest.name
@@ -85,13 +85,13 @@ def _load_place(top: Path, directory: str, children: ProgramRunner) -> dict[str,
 def _load(path: Path, top: Path, children: ProgramRunner) -> ExternalTool:
     text = path.read_bytes()
     if len(text) > MAX_MANIFEST_BYTES:
-        raise _InvalidManifest(f"file: has more than {MAX_MANIFEST_BYTES} bytes")
+        raise _InvalidManifest(f"file: larger than {MAX_MANIFEST_BYTES} bytes")
     try:
         read = ToolManifestFile.model_validate_json(text)
     except ValidationError as error:
         raise _InvalidManifest(_faults(error)) from error
     if read.llm.name.startswith("choir."):
-        raise _InvalidManifest("llm.name: names in `choir.` are Choir's own")
+        raise _InvalidManifest("llm.name: the prefix `choir.` is reserved")
     if read.llm.parameters.get("type") != "object":
         raise _InvalidManifest("llm.parameters: must be a schema of type object")
     fault = find_schema_fault(read.llm.parameters)
@@ -154,7 +154,7 @@ def _check_names(names: Collection[str], taken: Collection[str], top: Path) -> N
         other = names_by_model_name.setdefault(model_name(name), name)
         if other != name:
             raise StartupError(
-                f"A model could not tell the tool {name!r} in {top} from {other!r}: both are "
+                f"The tools {name!r} in {top} and {other!r} have the same model name "
                 f"{model_name(name)} to it. Rename one."
             )
 
@@ -171,7 +171,7 @@ def _check_offline_support(names: list[str]) -> None:
             return
         reason = tried.stderr.decode("utf-8", "replace").strip()
     raise StartupError(
-        f"The tools {', '.join(names)} say `network: false`, and this system cannot keep a program "
-        f"off the network ({reason}). Run the agent on Linux with seccomp, or let the manifests say "
-        "`network: true`."
+        f"The tools {', '.join(names)} have `network: false`, but this system cannot block network "
+        f"access ({reason}). Run the agent on Linux with seccomp, or set "
+        "`network: true` in the manifests."
     )

@@ -60,7 +60,7 @@ class ExternalTool:
             raise ToolFailed("cannot_start", f"The tool cannot be started: {error}.") from error
         if stderr.size:
             about = {"tool": self.manifest.name, "call_id": context.call_id}
-            log.info("a tool wrote to its log", **about, text=stderr.text())
+            log.info("tool stderr", **about, text=stderr.text())
         output = _result(exit_code, stdout)
         summary = output.get("summary")
         return ToolOutput(output, summary if isinstance(summary, str) else "done")
@@ -69,20 +69,24 @@ class ExternalTool:
         try:
             now = hashlib.sha256(self._executable.read_bytes()).hexdigest()
         except OSError as error:
-            raise ToolFailed("cannot_start", f"The tool is gone: {error.strerror}.") from error
+            raise ToolFailed(
+                "cannot_start", f"The tool's program cannot be read: {error.strerror}."
+            ) from error
         if now != self._digest:
             raise ToolFailed(
                 "changed",
-                "The tool's program is not the one this agent started with; the user restarts the "
-                "agent to use the new one.",
+                "The tool's program has changed since the agent started; the user must restart the "
+                "agent to use it.",
             )
 
 
 def _result(exit_code: int | None, stdout: OutputCapture) -> JsonObject:
     if exit_code is None:
-        raise ToolFailed("timeout", "The tool did not end in time and was killed.")
+        raise ToolFailed("timeout", "The tool timed out and was killed.")
     if stdout.missing:
-        raise ToolFailed("bad_result", f"The tool wrote {stdout.size} bytes, which is too much.")
+        raise ToolFailed(
+            "bad_result", f"The tool's output of {stdout.size} bytes exceeds the limit."
+        )
     try:
         result = orjson.loads(bytes(stdout.start + stdout.end))
     except orjson.JSONDecodeError:
@@ -90,7 +94,7 @@ def _result(exit_code: int | None, stdout: OutputCapture) -> JsonObject:
     if not isinstance(result, dict):
         if exit_code != 0:
             raise ToolFailed("failed", f"The tool ended with exit code {exit_code} and no result.")
-        raise ToolFailed("bad_result", "The tool did not write one JSON object.")
+        raise ToolFailed("bad_result", "The tool's output is not one JSON object.")
     # A program may report a structured error with either exit code.
     if exit_code != 0 or result.get("status") == "error":
         code, message = result.pop("code", None), result.pop("message", None)

@@ -19,11 +19,11 @@ def path_error(path: str, error: OSError) -> ToolFailed:
     """Return the error for an OSError."""
     match error:
         case FileExistsError():
-            return ToolFailed("exists", f"There is a {path!r} already.")
+            return ToolFailed("exists", f"{path!r} already exists.")
         case FileNotFoundError():
-            return ToolFailed("not_found", f"There is no {path!r} in the workspace.")
+            return ToolFailed("not_found", f"{path!r} does not exist in the workspace.")
         case PermissionError():
-            return ToolFailed("denied", f"No permission for {path!r}.")
+            return ToolFailed("denied", f"Permission denied for {path!r}.")
         case IsADirectoryError() | NotADirectoryError():
             return ToolFailed("not_a_file", f"{path!r}: {error.strerror}.")
     return ToolFailed("io_error", f"{path!r}: {error.strerror}.")

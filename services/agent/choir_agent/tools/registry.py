@@ -31,7 +31,7 @@ class ToolRegistry:
         self._canonical = {name: name for name in self._tools}
         self._canonical |= {model_name(name): name for name in self._tools}
         if len(self._canonical) != 2 * len(tools):
-            raise StartupError("Two tools have names that a model could not tell apart.")
+            raise StartupError("Two tools have the same model name.")
         self._validators: dict[str, SchemaValidator] = {}
         self._views: dict[tuple[bool, frozenset[str] | None, frozenset[str]], bytes] = {}
         manifests = [self._tools[name].manifest for name in sorted(self._tools)]

@@ -152,14 +152,14 @@ def main(arguments: list[str]) -> None:
         if options.parent:
             kernel.prctl(PR_SET_PDEATHSIG, SIGKILL)
             if os.getppid() != options.parent:
-                sys.exit("the agent is gone")
+                sys.exit("the agent process has ended")
         kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
         if options.read:
             restrict_files(kernel, options.read)
         if options.offline:
             deny_sockets(kernel)
     elif options.offline:
-        sys.exit("this system cannot keep a program off the network")
+        sys.exit("this system cannot block network access of a program")
     if options.program:
         os.execv(options.program[0], options.program)  # noqa: S606 - no shell is meant
 
@@ -168,4 +168,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except (OSError, ValueError, KeyError, IndexError) as error:
-        sys.exit(f"cannot put up the walls of a tool: {error!r}")
+        sys.exit(f"cannot apply the sandbox of a tool: {error!r}")

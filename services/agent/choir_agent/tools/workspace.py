@@ -40,7 +40,7 @@ class Workspace:
         Raises ToolFailed for a path that is malformed or leads out of the workspace.
         """
         if not path or "\x00" in path or len(os.fsencode(path)) > MAX_PATH:
-            raise ToolFailed("bad_path", "A path has 1 to 4096 bytes and no NUL.")
+            raise ToolFailed("bad_path", "A path must have 1 to 4096 bytes and no NUL character.")
         try:
             # Resolves missing paths, too: a lock on a file that a call is about to create needs its
             # final name.
@@ -50,7 +50,7 @@ class Workspace:
         if real != str(self.root) and not real.startswith(f"{self.root}/"):
             raise ToolFailed(
                 "outside_workspace",
-                f"{path!r} leads out of the workspace. Use a path inside it, relative to its top.",
+                f"{path!r} is outside the workspace. Use a path relative to the workspace.",
             )
         return os.path.relpath(real, self.root)
 

@@ -112,7 +112,7 @@ def apply_delta(
     """
     known_hashes = tuple(hashes)
     if not (delta.summary_update.strip() or delta.add_fact):
-        raise InvalidDelta("The delta sums nothing up: summary_update or a fact is needed.")
+        raise InvalidDelta("The delta is empty: add summary_update or a fact.")
     changed = ReferenceSummary(
         summary=_new_text(summary.summary, delta),
         facts=_new_facts(summary.facts, delta, known_hashes),
@@ -123,7 +123,7 @@ def apply_delta(
     # explicitly.
     said_again = delta.mode == "overwrite" and bool(delta.summary_update.strip())
     if changed == summary and not said_again:
-        raise InvalidDelta("The delta sums nothing up: summary_update or a fact is needed.")
+        raise InvalidDelta("The delta is empty: add summary_update or a fact.")
     size = len(changed.model_dump_json().encode())
     if size > room:
         raise InvalidDelta(

@@ -23,12 +23,12 @@ def render_memory_hits(answer: JsonObject, lane: str) -> JsonObject:
     rendered = [_render_hit(hit, lane) for hit in hits.hits if _may_read(hit, lane)]
     result: JsonObject = {
         "found": [*rendered],
-        "note": NOTE if rendered else "Memory holds nothing on this.",
+        "note": NOTE if rendered else "Memory has no results for this query.",
     }
     if hits.degraded:
         result["degraded"] = hits.degraded
     if hits.cut:
-        result["left_out_for_lack_of_time"] = [*hits.cut]
+        result["skipped_for_time"] = [*hits.cut]
     if hits.more_after is not None:
         result["more_after"] = hits.more_after
     if hits.receipt_id:

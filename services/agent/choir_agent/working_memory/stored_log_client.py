@@ -48,13 +48,13 @@ class StoredLogClient:
             async with asyncio.timeout(TIMEOUT_S):
                 answer = await self._control.use_host_tool(request, TIMEOUT_S)
             if answer.status != "success":
-                log.warning("the stored log was not searched", reason=answer.output.get("message"))
+                log.warning("stored log search failed", reason=answer.output.get("message"))
                 return None
             matches = LogMatches.model_validate_json(orjson.dumps(answer.output))
         except (Fenced, Unauthorized):
             raise
         except (ChoirError, TimeoutError, ValidationError) as error:
-            log.warning("the stored log was not searched", reason=str(error)[:200])
+            log.warning("stored log search failed", reason=str(error)[:200])
             return None
         events = sorted(matches.events, key=lambda event: event.rev)
         return tuple(LogEntry(e.rev, e.hash, e.model_dump_json().encode()) for e in events)

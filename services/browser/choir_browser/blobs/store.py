@@ -27,7 +27,7 @@ class BlobWriter:
         self.file: IO[bytes] = tempfile.TemporaryFile(prefix="choir-")  # noqa: SIM115 - kept open
         self.size = 0
         self.max_bytes = max_bytes
-        self.too_large = f"It is larger than {max_bytes // 1_000_000} MB, the most allowed."
+        self.too_large = f"It is larger than the limit of {max_bytes // 1_000_000} MB."
 
     def write(self, piece: bytes) -> None:
         """Append to it; blocking, so call it with small pieces. Raises TooLarge."""
@@ -67,7 +67,9 @@ class BlobStore:
         self.delete_expired()
         if len(self._blobs) >= MAX_BLOBS:
             draft.close()
-            raise Unavailable("Too many files wait to be fetched from the browser; try again.")
+            raise Unavailable(
+                "Too many files are waiting to be fetched from the browser; try again."
+            )
         blob_id = secrets.token_urlsafe(32)
         draft.file.seek(0)
         self._blobs[blob_id] = _StoredBlob(
@@ -84,7 +86,7 @@ class BlobStore:
         # Removed before it is read, so that two requests cannot get it.
         blob = self._blobs.pop(blob_id, None)
         if blob is None:
-            raise NotFound("No such file waits here; it is given once, within a minute.")
+            raise NotFound("No such file; each can be fetched once, within a minute.")
         return _pieces(blob.file)
 
     def delete_expired(self) -> None:

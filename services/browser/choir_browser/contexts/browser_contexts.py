@@ -26,7 +26,7 @@ log = structlog.get_logger("choir.browser.contexts")
 
 # Extra time after the deadline, to close a tab that hangs.
 CLEANUP_S = 5.0
-_LOST = "The browser died and is another one now: tabs and cookies of before are gone."
+_LOST = "The browser crashed and was restarted: all tabs and cookies are lost."
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class BrowserContexts:
                     return await self._act(request, timeout_s)
         except TimeoutError as error:
             raise DeadlineExceeded(
-                f"{request.action.action} did not get done within {timeout_s:g} s."
+                f"{request.action.action} timed out after {timeout_s:g} s."
             ) from error
 
     async def page_processes(self) -> PageOwners:
@@ -118,7 +118,7 @@ class BrowserContexts:
                     agent_context.lane_urls = agent_context.context.lane_urls()
                 agent_context.context = None
         await self._engine_manager.stop()
-        log.info("chromium ended after idling")
+        log.info("idle chromium stopped")
 
     async def _check(self, url: str) -> None:
         """Refuse early, with a precise message; the proxy checks every connection again."""
@@ -126,11 +126,11 @@ class BrowserContexts:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)
         except ValueError as error:
-            raise InvalidRequest(f"{url[:200]} is no URL.") from error
+            raise InvalidRequest(f"{url[:200]} is not a URL.") from error
         if parts.scheme not in ("http", "https"):
             raise Forbidden(f"Only http and https pages can be opened, not `{parts.scheme}:`.")
         if not parts.hostname:
-            raise InvalidRequest(f"{url[:200]} names no host.")
+            raise InvalidRequest(f"{url[:200]} has no host.")
         await self._dialer.permitted_addresses(parts.hostname, port)
 
     async def _act(self, request: BrowseRequest, timeout_s: float) -> BrowseResponse:
@@ -208,4 +208,4 @@ def _address_of(action: Action) -> str | None:
 def _last_seen(agent_context: AgentContext, request: BrowseRequest) -> str:
     """Return a sentence with the lane's URL before the browser stopped; later calls return ""."""
     where = agent_context.lane_urls.pop(request.lane, None)
-    return f" The browser was ended since; it was at {where}." if where else ""
+    return f" The browser was stopped since then; its last page was {where}." if where else ""

@@ -49,7 +49,7 @@ class EngineManager:
             if self._engine is not None and self._engine.alive:
                 return self._engine
             if self._engine is not None:
-                log.warning("the browser died and is replaced")
+                log.warning("browser crashed, restarting")
                 await self._end()
             self._engine = await self._launcher.start(self._launch)
             return self._engine

@@ -70,13 +70,13 @@ class Dialer:
         Unavailable if the name does not resolve.
         """
         if not host or not 0 < port < 65536:
-            raise InvalidRequest(f"{host}:{port} is no place on a network.")
+            raise InvalidRequest(f"{host}:{port} is not a valid network address.")
         addresses = await self.resolver.resolve(host, port)
         permitted = [address for address in addresses if self._is_permitted(host, address, port)]
         if not permitted:
             raise Forbidden(
                 f"{host}:{port} is a private, local or reserved address, which pages may not "
-                "reach. The operator can except it with CHOIR_BROWSER_ALLOW."
+                "reach. The operator can allow it with CHOIR_BROWSER_ALLOW."
             )
         return permitted
 

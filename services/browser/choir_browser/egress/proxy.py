@@ -186,7 +186,7 @@ class EgressProxy:
 
 
 _CHALLENGE = 'Proxy-Authenticate: Basic realm="choir"'
-_TOO_MANY = RateLimited("The pages of this agent hold too many connections open; close some tabs.")
+_TOO_MANY = RateLimited("The pages of this agent have too many open connections; close some tabs.")
 
 
 async def _forward(

@@ -69,8 +69,8 @@ class TrafficBucket:
         """Return the error for an exhausted bucket."""
         megabytes = self.rates.bytes_per_minute / 1_000_000
         return RateLimited(
-            f"The pages of this agent have moved {megabytes:g} MB within a minute, which is all they "
-            "may. Close what is not needed and go on in a minute."
+            f"The pages of this agent have transferred {megabytes:g} MB within a minute, which is their "
+            "limit. Close unneeded tabs and continue in a minute."
         )
 
     def _fill(self) -> None:

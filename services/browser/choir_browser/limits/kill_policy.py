@@ -79,13 +79,11 @@ def choose_kills(
 
 def _memory_words(bounds: ResourceLimits) -> str:
     megabytes = bounds.agent_memory // 1_000_000
-    return f"The page was ended: this agent's pages took more than {megabytes} MB of memory."
+    return f"The page was killed: this agent's pages used more than {megabytes} MB of memory."
 
 
 def _work_words(bounds: ResourceLimits) -> str:
-    return (
-        f"The page was ended: its scripts worked for {bounds.work_s:g} s and more without a rest."
-    )
+    return f"The page was killed: its scripts used more than {bounds.work_s:g} s of processor time without a pause."
 
 
-_CROWDED = "The page was ended: the browser as a whole took more memory than it may."
+_CROWDED = "The page was killed: the browser as a whole exceeded its memory limit."

@@ -81,7 +81,7 @@ class ProcessWatchdog:
         owners = await self._owners(samples, now)
         for kill in choose_kills(samples, self._excess_s, owners, self._limits):
             process = kill.process
-            log.warning("page ended", why=kill.reason, pid=process.pid, memory=process.memory)
+            log.warning("page killed", why=kill.reason, pid=process.pid, memory=process.memory)
             self._kill_reasons.record(kill.reason)
             await asyncio.to_thread(processes.kill_process, process)
 
@@ -103,7 +103,7 @@ class ProcessWatchdog:
         key = (process.pid, process.started)
         if key not in self._slowed:
             self._slowed = (self._slowed & set(self._before)) | {key}
-            log.info("page slowed down", pid=process.pid)
+            log.info("page priority lowered", pid=process.pid)
             await asyncio.to_thread(processes.set_idle_priority, process.pid)
 
     async def _owners(self, samples: Sequence[ProcessSample], now: float) -> PageOwners:

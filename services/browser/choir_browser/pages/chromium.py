@@ -117,7 +117,7 @@ def _explain(error: Error | ChoirError) -> ChoirError:
         return error
     if "sandbox" in str(error).lower():
         return Unavailable(
-            "Chromium cannot make its sandbox here: allow user namespaces, or set "
+            "Chromium cannot create its sandbox here: allow user namespaces, or set "
             "CHOIR_BROWSER_SANDBOX=off where the container itself is the sandbox."
         )
     first = str(error).strip().splitlines()[0]

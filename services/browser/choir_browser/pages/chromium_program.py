@@ -67,9 +67,7 @@ def find_chromium(configured: Path | None, playwright_path: Path | None) -> Path
     if configured is not None:
         if os.access(configured, os.X_OK) and configured.is_file():
             return configured
-        raise Unavailable(
-            f"CHOIR_CHROMIUM names {configured}, which is no program that can be run."
-        )
+        raise Unavailable(f"CHOIR_CHROMIUM names {configured}, which is not an executable program.")
     if playwright_path is not None and playwright_path.is_file():
         return playwright_path
     for name in _ON_PATH:

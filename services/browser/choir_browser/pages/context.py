@@ -177,9 +177,7 @@ class ChromiumContext:
         if newer is not None:
             with newer.track_requests():
                 await newer.wait_for_effect()
-            newer.add_note(
-                f"This opened in a new tab, {newer.number}, which is the current one now."
-            )
+            newer.add_note(f"This opened a new tab, {newer.number}, which is now the current tab.")
             for note in tab.take_notes():
                 newer.add_note(note)
             tab = newer
@@ -189,13 +187,13 @@ class ChromiumContext:
         self, lane: str, tab: Tab, action: Download, timeout_s: float
     ) -> BrowseResponse:
         if action.ref is None or action.url is not None:
-            raise InvalidRequest("A download needs either an address (`url`) or a number (`ref`).")
+            raise InvalidRequest("A download needs either `url` or `ref`.")
         ref = action.ref
         link = await tab.script.call(ScriptResult, "link", ref)
         if link.value.startswith(("http://", "https://")):
             return await self._fetch(lane, link.value, timeout_s)
         if link.value:
-            raise InvalidRequest(f"{ref} leads to {link.value[:40]!r}, which no server can give.")
+            raise InvalidRequest(f"{ref} links to {link.value[:40]!r}, which cannot be downloaded.")
         async with DownloadInterceptor(tab.cdp) as fetching:
             return _answer_with(
                 tab, await fetching.fetch(lambda: page_input.click_element(tab, ref), self._blobs)

@@ -157,7 +157,9 @@ class DownloadInterceptor:
             forbidden = head.header(GUARD_HEADER) == Forbidden.code
             raise Forbidden(text) if forbidden else Unavailable(text)
         if not 200 <= head.responseStatusCode < 300:
-            raise InvalidRequest(f"{head.request.url} answered {head.responseStatusCode}: no file.")
+            raise InvalidRequest(
+                f"{head.request.url} returned status {head.responseStatusCode}, not a file."
+            )
 
     async def _drain(self, stream: str, draft: BlobWriter, announced: str) -> None:
         try:

@@ -70,6 +70,6 @@ def _kill(pids: frozenset[int]) -> bool:
     """Kill the processes that still run, with their descendants; return whether there were any."""
     running = pids & _drivers()
     for pid in running:
-        log.warning("the browser's driver does not end and is killed", pid=pid)
+        log.warning("browser driver did not stop, killing it", pid=pid)
         kill_tree(pid)
     return bool(running)

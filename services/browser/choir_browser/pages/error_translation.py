@@ -13,9 +13,9 @@ _GONE = (
 )
 _NET = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _SAYINGS = {
-    "ERR_TOO_MANY_REDIRECTS": "it redirects without end",
+    "ERR_TOO_MANY_REDIRECTS": "it redirects endlessly",
     "ERR_ABORTED": "it is a download or an empty answer, not a page",
-    "ERR_EMPTY_RESPONSE": "the server hung up without an answer",
+    "ERR_EMPTY_RESPONSE": "the server closed the connection without a response",
     "ERR_TUNNEL_CONNECTION_FAILED": "the server does not answer, or its name does not resolve",
 }
 _INTERRUPTED = "interrupted by another navigation"
@@ -23,7 +23,7 @@ _ELSEWHERE = (
     *("Cannot find context", "Execution context was destroyed", "No frame for given id"),
     "Inspected target navigated",
 )
-CRASHED = "The browser or the page crashed; it is replaced at the next call."
+CRASHED = "The browser or the page crashed; it is restarted at the next call."
 
 
 def is_gone(error: Exception) -> bool:
@@ -53,9 +53,9 @@ def translate_error(error: Error, what: str) -> ChoirError:
     if is_gone(error):
         return Unavailable(CRASHED)
     if is_interrupted(error):
-        return Unavailable(f"The page before {what} kept going elsewhere; its tab was closed.")
+        return Unavailable(f"The page before {what} kept navigating; its tab was closed.")
     if has_navigated_away(error):
-        return Unavailable(f"{what} kept going elsewhere while it was read; its tab was closed.")
+        return Unavailable(f"{what} kept navigating while it was read; its tab was closed.")
     code = _NET.search(str(error))
     if "Download is starting" in str(error):
         return InvalidRequest(

@@ -43,6 +43,6 @@ async def _clip(tab: Tab, action: Screenshot) -> FloatRect | None:
     width = tab.page.viewport_size["width"] if tab.page.viewport_size else 1280
     if page.height > MAX_HEIGHT:
         tab.add_note(
-            f"The page is {page.height:.0f} pixels high; the picture ends at {MAX_HEIGHT}."
+            f"The page is {page.height:.0f} pixels high; the screenshot ends at {MAX_HEIGHT}."
         )
     return FloatRect(x=0, y=0, width=width, height=max(1, min(page.height, MAX_HEIGHT)))

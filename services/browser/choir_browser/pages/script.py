@@ -118,15 +118,17 @@ class PageScript:
 def _fault(result: ScriptResult, number: Argument) -> ChoirError:
     match result.fault:
         case "gone":
-            return NotFound(f"Nothing on this page has the number {number} now: `read` it again.")
+            return NotFound(
+                f"No element of this page has the number {number} any more: `read` it again."
+            )
         case "disabled":
             return Conflict(f"{number} is disabled or cannot be changed.")
         case "unseen":
-            return Conflict(f"{number} is not to be seen now; something must unfold it first.")
+            return Conflict(f"{number} is hidden; make it visible first.")
         case "no field":
-            return InvalidRequest(f"{number} is no field that takes text.")
+            return InvalidRequest(f"{number} is not a text field.")
         case "no list":
-            return InvalidRequest(f"{number} is no list to select from; click it.")
+            return InvalidRequest(f"{number} is not a list; click it.")
         case "one":
             return InvalidRequest(f"Exactly one option of {number} can be chosen.")
         case "no option":

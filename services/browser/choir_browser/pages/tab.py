@@ -146,7 +146,7 @@ class Tab:
             url, wait_until="domcontentloaded", timeout=timeout_s * 1000
         )
         if response is None and not self.url:
-            raise InvalidRequest(f"{url} gave no page.")
+            raise InvalidRequest(f"{url} returned no page.")
         self._answer = response
         await self._judge(url)
         await self._settle("load")
@@ -157,7 +157,7 @@ class Tab:
         at = int(history["currentIndex"])
         before = history["entries"][at - 1] if at > 0 else None
         if before is None or not str(before["url"]).startswith(("http://", "https://")):
-            raise NotFound("There is no page before this one in its tab.")
+            raise NotFound("This tab has no previous page.")
         self._answer = await self.page.go_back(
             wait_until="domcontentloaded", timeout=timeout_s * 1000
         )
@@ -190,11 +190,11 @@ class Tab:
             reading = await self._read(whole, visible_only)
         if reading.left_out:
             self.add_note(
-                "Navigation, headers and footers are left out; `read` with `whole` has them."
+                "Navigation, headers and footers are omitted; `read` with `whole` shows them."
             )
         if visible_only:
             self.add_note(
-                f"Seen is what lies from {reading.y:.0f} to {reading.y + reading.view:.0f} of "
+                f"Visible: from {reading.y:.0f} to {reading.y + reading.view:.0f} of "
                 f"{reading.height:.0f} pixels."
             )
         end = start + MAX_TEXT_CHARS
@@ -301,7 +301,7 @@ class Tab:
         self._arrive()
 
     async def _on_dialog(self, dialog: Dialog) -> None:
-        self.add_note(f"The page's {dialog.type} was closed; it said: {dialog.message[:200]!r}")
+        self.add_note(f"The page's {dialog.type} was closed; its text: {dialog.message[:200]!r}")
         self._dialogs += 1
         if self._dialogs > MAX_QUICK_DIALOGS:
             # A loop of dialogs keeps Chromium itself busy, which serves the pages of all agents.

@@ -73,7 +73,9 @@ class TabRegistry:
         Raises Conflict if too many are open, Unavailable without a browser.
         """
         if len(self._tabs) >= self._max_tabs and not temporary:
-            raise Conflict(f"{self._max_tabs} tabs are open, the most allowed: close one (`tabs`).")
+            raise Conflict(
+                f"{self._max_tabs} tabs are open, which is the limit: close one (`tabs`)."
+            )
         # Opening a tab may hang if its process dies, and usually succeeds the second time.
         for _ in range(NEW_TRIES):
             try:
@@ -125,7 +127,7 @@ class TabRegistry:
             return self.require_current(lane)
         if action.tab not in self._tabs:
             known = ", ".join(map(str, self._tabs)) or "none"
-            raise NotFound(f"There is no tab {action.tab}; there are: {known}.")
+            raise NotFound(f"There is no tab {action.tab}; open tabs: {known}.")
         return self._tabs[action.tab]
 
     async def _listed(self, lane: str) -> BrowseResponse:

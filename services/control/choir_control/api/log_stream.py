@@ -88,6 +88,6 @@ class LogStreamer:
             session = await self._sessions.get(session_id)
             page = await self._events.read(session_id, after, PAGE)
         except Unavailable as error:
-            log.warning("a stream waits for the database", error=error.message)
+            log.warning("log stream: database unavailable, retrying", error=error.message)
             return [], LIVE_STATUSES[0]
         return page, session.status if session else "stopped"

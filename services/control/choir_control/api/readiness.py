@@ -46,7 +46,7 @@ class ReadinessChecks:
 
     async def check(self) -> Sequence[ComponentStatus]:
         """Return the status of the components that control cannot work without: its readiness."""
-        detail = "" if self._is_started else "it is still starting"
+        detail = "" if self._is_started else "starting"
         own = ComponentStatus(name="control", ok=self._is_started, detail=detail)
         others = await asyncio.gather(
             self.postgres_status(),
@@ -89,7 +89,7 @@ class ReadinessChecks:
         building = status.building
         if building is not None and building.documents is not None:
             progress = (
-                f"; {building.embedder}: {building.done} of {building.documents} embedded anew"
+                f"; {building.embedder}: {building.done} of {building.documents}embedded again"
             )
         else:
             progress = ""
@@ -105,7 +105,7 @@ class ReadinessChecks:
         try:
             answer = await self._gateway.get("/livez", timeout=CHECK_TIMEOUT_S)
         except httpx2.HTTPError:
-            return "!it does not answer; it may be restarting"
+            return "!no response; it may be restarting"
         return "" if answer.is_success else f"!HTTP {answer.status_code}"
 
 
@@ -128,7 +128,7 @@ async def _run_check(name: str, check: Callable[[], Awaitable[str]]) -> Componen
     except ChoirError as error:
         detail = f"!{error.message}"
     except TimeoutError:
-        detail = f"!it did not answer within {CHECK_TIMEOUT_S:g} s"
+        detail = f"!no response within{CHECK_TIMEOUT_S:g} s"
     return ComponentStatus(
         name=name, ok=not detail.startswith("!"), detail=detail.removeprefix("!")
     )

@@ -47,12 +47,12 @@ class ApprovalButtons:
         # In a private chat the chat id is the user id, so this refuses buttons forwarded to other
         # chats.
         if data is None or dm is None or press.chat_id != press.user_id:
-            return self._refuse(press, "malformed or a stranger's")
+            return self._refuse(press, "malformed, or from an unknown user")
         nonce, verdict = data
         button = PressedButton(nonce.sha256, dm, press.user_id, press.callback_id)
         earlier = await self._store.find_by_press(button)
         if earlier is None:
-            return self._refuse(press, "unknown or another's")
+            return self._refuse(press, "unknown, or for another user")
         # The same press again: the channel repeated it after a lost answer.
         if earlier.answer is not None:
             return _answer(earlier.answer, await self._approvals.find(earlier.approval_id))

@@ -82,9 +82,7 @@ class ApprovalService:
         """
         approval = await self.find(approval_id)
         if digest is not None and digest != approval.digest:
-            raise Conflict(
-                f"{approval_id} asks for something else than what you were shown; look at it again."
-            )
+            raise Conflict(f"{approval_id} differs from what you were shown; look at it again.")
         summary = request_summary(approval.request_type, approval.payload)
         text = format_decision(
             summary,
@@ -161,5 +159,5 @@ class ApprovalExpiry:
                 await self._approvals.decide(approval_id, "expired", DECIDED_BY_TIMEOUT)
                 expired += 1
             except Conflict:
-                log.info("decided at the last moment", approval_id=approval_id)
+                log.info("decided before it expired", approval_id=approval_id)
         return expired

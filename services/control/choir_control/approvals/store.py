@@ -174,7 +174,7 @@ class ApprovalStore:
             raise InvalidRequest(f"A request takes at most {MAX_PAYLOAD_BYTES} bytes of JSON.")
         basis_json = canonical_json(basis or {})
         if len(basis_json) > MAX_BASIS_BYTES:
-            raise InvalidRequest("It would change more than a human can be shown.")
+            raise InvalidRequest("The change is too large to be shown to a human.")
         digest = request_digest(request.request_type, request.payload, basis)
         async with self._database.transaction() as connection:
             # Serialise the requests of one session, or the count below could be exceeded.

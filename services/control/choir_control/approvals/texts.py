@@ -15,7 +15,7 @@ LONG_MAX_LINES = 120
 LONG_MAX_CHARACTERS = 6_000
 MAX_LINE_WIDTH = 400
 
-TOO_LATE = "The session that asked has ended, so nothing runs; ask the agent for it again."
+TOO_LATE = "The session that requested this has ended, so nothing runs; ask the agent again."
 
 HOW_TO_DECIDE = (
     "/approve {id} or /reject {id}. /approvals {id} shows more, "
@@ -63,7 +63,7 @@ def format_decision(
 ) -> str:
     """Return the text about a decision: what, by whom, and what happens next."""
     if outcome == "approved":
-        then = "The agent goes on with it." if request_type == "call" else "Executing."
+        then = "The agent continues." if request_type == "call" else "Executing."
         then = TOO_LATE if too_late else then
         return f"Approved by {by}: {gist} ({approval_id}). {then}"
     if outcome == "expired":

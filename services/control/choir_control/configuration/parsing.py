@@ -62,7 +62,7 @@ def parse_config_file(path: Path) -> Config:
         faults = [
             f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
         ]
-        head, tail = f"{path} does not fit", "Correct it and try again; nothing was changed."
+        head, tail = f"{path} is not valid", "Correct it and try again; nothing was changed."
         raise InvalidRequest(format_errors(head, faults, tail, MAX_FAULTS_SHOWN)) from None
 
 

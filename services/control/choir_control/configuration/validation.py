@@ -84,7 +84,7 @@ def _workspaces(config: Config) -> Iterator[str]:
             inner, outer = (second, first) if below.is_relative_to(above) else (first, second)
             yield (
                 f"workspaces.{inner}.path: {directories[inner]} lies inside workspaces.{outer} "
-                f"({directories[outer]}); choose directories beside each other"
+                f"({directories[outer]}); choose directories that do not contain each other"
             )
 
 

@@ -110,7 +110,7 @@ class ImageBuildService:
         sources = self.sources(agent_id)
         if not sources:
             raise InvalidRequest(
-                f"{agent_id} has no repository to build from: set agents.{agent_id}.repo.url (or "
+                f"{agent_id} has no repository: set agents.{agent_id}.repo.url (or "
                 "global_repo.url) in config.json, or put tools/, skills/ or identity/ into "
                 f"{self._home / 'agents' / agent_id}. Without one it runs with Choir's own identity."
             )
@@ -221,7 +221,7 @@ class ImageBuildService:
         if faults:
             listed = "; ".join(faults[:MAX_FAULTS])
             raise InvalidRequest(
-                f"{fetched.source.display_name} ({fetched.commit[:COMMIT_CHARS]}) does not fit: {listed}."
+                f"{fetched.source.display_name} ({fetched.commit[:COMMIT_CHARS]}) is invalid: {listed}."
             )
         return tree
 

@@ -52,7 +52,7 @@ class DirectoryImageBuilder:
         if not unsupported:
             return ()
         return (
-            "Not carried out, because the process runtime builds no system image: "
+            "Ignored, because the process runtime builds no system image: "
             f"{'; '.join(unsupported)}. Install what the agent needs on this machine, or run agents with "
             "CHOIR_RUNTIME=docker.",
         )
@@ -117,7 +117,7 @@ def find_directory_drift(image: Image) -> str | None:
     if stored is None:
         return f"{top} has no version.json"
     if stored != image.version:
-        return f"{top / 'version.json'} names another version"
+        return f"{top / 'version.json'} has another version"
     commits = (stored.global_repo_commit, stored.agent_repo_commit)
     actual = version_of_directory(stored.agent_id, commits, top)
     if actual.tool_manifest_hash != stored.tool_manifest_hash:

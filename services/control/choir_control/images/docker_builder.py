@@ -120,7 +120,7 @@ class DockerImageBuilder:
         return str(self._api().inspect_image(self._agent_image)["Id"])
 
     def _outdated(self, image: Image) -> bool:
-        with _translate_errors("look at the image"):
+        with _translate_errors("inspect the image"):
             labels = self._api().inspect_image(image.place)["Config"]["Labels"] or {}
             return bool(labels.get(LABEL_AGENT_IMAGE) != self._agent_id())
 
@@ -180,7 +180,7 @@ class DockerImageBuilder:
             built = self._run_build(
                 self._own_dockerfile(recipe, with_sources), agent_context_files(recipe), {}, report
             )
-            report.progress("baking the image", 0.9)
+            report.progress("finishing the image", 0.9)
             rest = [piece for piece in recipe.files if piece not in tools]
             return self._finish_image(recipe, built, rest, report)
 
@@ -194,7 +194,7 @@ class DockerImageBuilder:
         key = hashlib.sha256(basis.encode()).hexdigest()[:COMMIT_CHARS]
         tag = f"choir-base:{shared.commit[:COMMIT_CHARS]}-{key}"
         if self._exists(tag):
-            report.output(f"{tag} is there already")
+            report.output(f"{tag} already exists")
             return tag
         text = shared.read("Dockerfile.base").decode("utf-8", "replace")
         files: ContextFiles = {
@@ -249,7 +249,7 @@ class DockerImageBuilder:
         if volumes:
             raise InvalidRequest(
                 f"The image has VOLUME {', '.join(sorted(volumes))[:200]}: an agent can write to /workspace "
-                "and /tmp alone. Take it out of the Dockerfile, or choose another image in FROM."
+                "and /tmp alone. Remove it from the Dockerfile, or use another base image."
             )
 
     def _describe(self, agent_id: str, commits: tuple[str, str], image: str) -> ImageVersion:
@@ -285,14 +285,14 @@ class DockerImageBuilder:
             return [describe_member(archive, member) for member in archive if not member.isdir()]
 
     def _fault(self, image: Image) -> str | None:
-        with _translate_errors("look at the image"):
+        with _translate_errors("inspect the image"):
             try:
                 details = self._api().inspect_image(image.place)
             except docker_errors.ImageNotFound:
                 return f"the engine has no image {image.place[:25]} (was it removed?)"
         labels = details["Config"]["Labels"] or {}
         if labels.get(LABEL_VERSION) != image.version.image_version:
-            return "its label names another version"
+            return "its label has another version"
         # an image's id is the hash of its contents, so nothing else needs comparing
         return None
 
@@ -351,7 +351,7 @@ class DockerImageBuilder:
                     report.output(line.rstrip())
             image_id = str((message.get("aux") or {}).get("ID", image_id))
         if not image_id:
-            raise Unavailable("The engine built something and did not say what. Try again.")
+            raise Unavailable("The engine returned no image id. Try again.")
         return image_id
 
 
@@ -368,7 +368,7 @@ def _messages_until(deadline: float, messages: Generator[Any]) -> Iterator[Any]:
             break
         yield message
     messages.close()
-    raise InvalidRequest("The image cannot be built: it takes too long (CHOIR_BUILD_WITHIN_S).")
+    raise InvalidRequest("The image cannot be built: timeout (CHOIR_BUILD_WITHIN_S).")
 
 
 class _ThreadSafeReporter:
@@ -401,6 +401,8 @@ def _translate_errors(deed: str) -> Iterator[None]:
             "or set CHOIR_AGENT_IMAGE."
         ) from error
     except docker_errors.APIError as error:
-        raise Unavailable(f"Cannot {deed}: the engine says: {error.explanation}") from error
+        raise Unavailable(f"Cannot {deed}: the engine reports: {error.explanation}") from error
     except (docker_errors.DockerException, OSError, json.JSONDecodeError) as error:
-        raise Unavailable(f"Cannot {deed}: the Docker engine does not answer ({error}).") from error
+        raise Unavailable(
+            f"Cannot {deed}: the Docker engine does not respond ({error})."
+        ) from error

@@ -88,8 +88,8 @@ class ImageStore:
             return None
         except (OSError, ValidationError) as error:
             raise Unavailable(
-                f"Cannot read {path}: {type(error).__name__}. `choirctl agent build {agent_id}` makes "
-                "it anew once it is removed."
+                f"Cannot read {path}: {type(error).__name__}. `choirctl agent build {agent_id}` recreates "
+                "it after you delete it."
             ) from error
 
     def set_running(self, agent_id: str, version: ImageVersion | None) -> None:
@@ -119,7 +119,7 @@ class ImageStore:
         different = [name for name, reported, expected in compared if reported != expected]
         if different:
             raise InvalidRequest(
-                f"{hello.agent_id} does not run what was built for it: {', '.join(different)} differ "
+                f"{hello.agent_id} does not run the image built for it:{', '.join(different)} differ "
                 f"from image {wanted.image_version}. Build it again: choirctl agent build "
                 f"{hello.agent_id}."
             )

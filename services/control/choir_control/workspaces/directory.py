@@ -28,7 +28,7 @@ def check_may_be_emptied(path: Path, home: Path) -> Path:
         raise _refusal(root, "it is a symbolic link; name the directory itself in config.json")
     real = root.resolve()
     if len(real.parts) < 3:  # "/" and one name
-        raise _refusal(root, "it stands at the top of the file system")
+        raise _refusal(root, "it is at the top level of the file system")
     for keep, description in (
         (Path.home(), "your home directory"),
         (home, "Choir's state directory"),
@@ -55,7 +55,7 @@ def _mounts() -> list[Path]:
 
 
 def _refusal(root: Path, why: str) -> Conflict:
-    return Conflict(f"The workspace {root} is not emptied: {why}.")
+    return Conflict(f"The workspace {root} cannot be emptied: {why}.")
 
 
 @dataclass(frozen=True, slots=True)

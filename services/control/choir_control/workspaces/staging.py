@@ -128,7 +128,7 @@ def open_outgoing_file(root: Path, path: str) -> tuple[int, int]:
     status = os.fstat(opened)
     if not stat.S_ISREG(status.st_mode):
         os.close(opened)
-        raise IsADirectoryError("it is not a plain file")
+        raise IsADirectoryError("it is not a regular file")
     return opened, status.st_size
 
 

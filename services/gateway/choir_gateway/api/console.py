@@ -60,7 +60,7 @@ class ConsoleMessageRequest(WireModel):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.text and not self.files:
-            raise ValueError("say something, or name a file")
+            raise ValueError("give a text, or name a file")
         return self
 
 

@@ -125,7 +125,7 @@ def _admit_control(token: str | None) -> Callable[[Request], Awaitable[None]]:
         return _admit(token)
 
     async def refuse(_: Request) -> None:
-        raise Unauthorized("This gateway has no operator token, so it cannot know control.")
+        raise Unauthorized("This gateway has no operator token, so it cannot authenticate control.")
 
     return refuse
 

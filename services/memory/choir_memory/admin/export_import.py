@@ -90,7 +90,7 @@ class MemoryTransfer:
         except (ValueError, ValidationError):
             page = None
         if page is None:
-            raise InvalidRequest("The cursor is none of an export; take `next` of the page before.")
+            raise InvalidRequest("Invalid export cursor; pass the previous page's `next`.")
         # one audit entry per export, not one per page
         if request.cursor is None:
             await self.audit.write_record(AuditRecord(request.agent_id, OPERATOR, "export"))
@@ -200,7 +200,9 @@ def _sort(records: Sequence[Record]) -> _GroupedRecords:
 def _filed(record: SessionRecord | KnowledgeRecord, tokens: list[str]) -> ImportDocument:
     plain = record.model_dump_json()
     if b"\\u0000" in orjson.dumps(record.metadata):
-        raise InvalidRequest(f"Record {record.id} holds the NUL character, which cannot be stored.")
+        raise InvalidRequest(
+            f"Record {record.id} contains a NUL character, which cannot be stored."
+        )
     asking = question_share(record.text)
     return ImportDocument(UUID(record.id), plain, tsvector(tokens), len(tokens), asking)
 

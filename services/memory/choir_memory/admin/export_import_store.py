@@ -216,7 +216,7 @@ class ExportImportStore:
             new = await self._connection.fetch(self._sql(sql), records, tsvs, tokens, asking)
         except StatementError as error:
             raise InvalidRequest(
-                f"A record does not fit what memory keeps: {error}. Nothing of this piece was stored."
+                f"The database rejected a record: {error}. Nothing of this piece was stored."
             ) from error
         added = {row["id"] for row in new}
         old = [one.record for one in filed if one.document_id not in added]
@@ -236,7 +236,7 @@ class ExportImportStore:
             return len(await self._connection.fetch(self._sql(_LINK), *columns)) if links else 0
         except StatementError as error:
             raise InvalidRequest(
-                f"A link does not fit what memory keeps: {error}. Nothing of this piece was stored."
+                f"The database rejected a link: {error}. Nothing of this piece was stored."
             ) from error
 
     async def list_erased_sessions(self, session_ids: Collection[str | None]) -> set[str | None]:

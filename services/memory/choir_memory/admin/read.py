@@ -48,9 +48,9 @@ class MemoryReader:
         """Return a page of documents; raises NotFound without a memory, InvalidRequest for an invalid
         filter or cursor."""
         if request.session_id is not None and request.store != "session":
-            raise InvalidRequest("Knowledge belongs to no session: ask for the store `session`.")
+            raise InvalidRequest("Knowledge has no sessions: set the store to `session`.")
         if request.key_prefix is not None and request.store != "knowledge":
-            raise InvalidRequest("Only knowledge has keys: ask for the store `knowledge`.")
+            raise InvalidRequest("Only knowledge has keys: set the store to `knowledge`.")
         after = _parse_cursor(request.cursor)
         await self.spaces.require(request.agent_id)
         async with admin_read_transaction(self.database) as connection:
@@ -157,5 +157,5 @@ def _parse_cursor(cursor: str | None) -> ListPosition | None:
     except ValueError:
         position = None
     if position is None or position.at.tzinfo is None:
-        raise InvalidRequest("The cursor is none of this list; take `next` of the page before.")
+        raise InvalidRequest("Invalid list cursor; pass the previous page's `next`.")
     return position

@@ -45,7 +45,7 @@ class CollectionService:
         """Add a document, or replace the one with its name; raises InvalidRequest for a blank text."""
         if not request.text.strip() or "\x00" in request.text:
             raise InvalidRequest(
-                "A document needs a text that is not blank and holds no NUL character."
+                "The text of a document must not be blank or contain NUL characters."
             )
         await self.spaces.ensure(request.agent_id)
         digest = hashlib.sha256(request.text.encode()).hexdigest()

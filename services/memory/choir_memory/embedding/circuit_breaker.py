@@ -162,7 +162,7 @@ class EmbedderCircuitBreaker:
         try:
             await self.embed_documents([PROBE_TEXT])
         except InvalidRequest as error:
-            failure = Unavailable(f"Every text is refused. {error.message}")
+            failure = Unavailable(f"The embedder rejects every text. {error.message}")
             self._record_failure(failure)
             raise failure from error
 

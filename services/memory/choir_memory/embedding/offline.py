@@ -66,7 +66,7 @@ class OfflineEmbedder:
         try:
             return asyncio.get_running_loop().run_in_executor(self._thread, work, argument)
         except RuntimeError as error:
-            raise Unavailable("The offline model is no longer in use.") from error
+            raise Unavailable("The offline model was closed.") from error
 
     def _encode(self, texts: Sequence[str]) -> "tuple[OfflineModel, list[list[int]]]":
         model = self._model or self._load()

@@ -46,7 +46,7 @@ class ProviderEmbedder:
             vectors = await self._shortened(client, texts, len(vectors[0]))
         if len(vectors) != len(texts):
             raise Unavailable(
-                f"The embedding provider answered {len(vectors)} vectors for {len(texts)} texts."
+                f"The embedding provider returned {len(vectors)} vectors for {len(texts)} texts."
             )
         return [self._checked(vector) for vector in vectors]
 
@@ -75,7 +75,7 @@ class ProviderEmbedder:
             raise self._wrong_length(len(vector))
         length = math.hypot(*vector)
         if not math.isfinite(length) or length == 0:
-            raise Unavailable("The embedding provider answered numbers that are no direction.")
+            raise Unavailable("The embedding provider returned a zero or non-finite vector.")
         if UNIT_LENGTH_RANGE[0] <= length <= UNIT_LENGTH_RANGE[1]:
             return vector
         return [value / length for value in vector]

@@ -97,7 +97,7 @@ class ProviderClient:
         except (ClientError, OSError) as error:
             raise Unavailable("The embedding provider cannot be reached.") from error
         except ValueError as error:  # invalid JSON, base64 or shape
-            raise Unavailable("The embedding provider's answer cannot be read.") from error
+            raise Unavailable("The embedding provider's response cannot be parsed.") from error
 
     async def close(self) -> None:
         """Close the connections."""
@@ -109,10 +109,10 @@ def _as_choir(response: ClientResponse) -> ChoirError:
         case 429:
             wait_s = _wait_s(response.headers.get("Retry-After", ""))
             return RateLimited(
-                "The embedding provider limits the rate (HTTP 429).", retry_after_s=wait_s
+                "The embedding provider's rate limit is exceeded (HTTP 429).", retry_after_s=wait_s
             )
         case status if status in TEXT_REJECTED_STATUSES:
-            return InvalidRequest(f"The embedding provider refuses the text (HTTP {status}).")
+            return InvalidRequest(f"The embedding provider rejects the text (HTTP {status}).")
         case 401 | 403 as status:
             return Unavailable(
                 f"The embedding provider refuses the key (HTTP {status}); check the secret "

@@ -151,7 +151,7 @@ class EmbeddingQueue:
                 while await self.embed_batch(self._embedders.working[lane.models]):
                     pass
             except ChoirError as error:
-                log.warning("embedding queue waits for the database", error=error.message)
+                log.warning("database unavailable; embedding queue retries", error=error.message)
                 await asyncio.sleep(DATABASE_PAUSE_S)
             except Exception:  # the outermost loop: the jobs are still in the database
                 log.exception("embedding batch failed")
@@ -281,7 +281,7 @@ class EmbeddingQueue:
         if result.failed:
             error = next(iter(result.failed.values()))
             log.warning(
-                "documents stay without a vector for now",
+                "embedding failed; documents will be retried",
                 documents=len(result.failed),
                 error=error.message,
             )

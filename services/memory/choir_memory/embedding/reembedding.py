@@ -52,10 +52,10 @@ class Reembedding:
                 await self.embedders.refresh()
                 await asyncio.sleep(self.poll_s)
             except ChoirError as error:
-                log.warning("the change of the embedding model waits", error=error.message)
+                log.warning("re-embedding retries after an error", error=error.message)
                 await asyncio.sleep(FAILURE_PAUSE_S)
             except Exception:  # the outermost loop: the position is still in the database
-                log.exception("a step of the change of the embedding model failed")
+                log.exception("re-embedding step failed")
                 await asyncio.sleep(FAILURE_PAUSE_S)
 
     async def step(self) -> bool:
@@ -75,7 +75,7 @@ class Reembedding:
             return False
         if walk.finished:
             await model_store.activate_model(connection, walk)
-            log.info("the new embedding model serves", model=walk.model)
+            log.info("new embedding model activated", model=walk.model)
             return True
         if walk.store is None:
             return await self._next_space(connection, walk)
@@ -119,4 +119,4 @@ class Reembedding:
                 await self.spaces.ensure(agent_id)
                 documents += await model_store.count_documents(connection, agent_id)
         await model_store.set_documents(self.database, walk.model, documents)
-        log.info("documents get vectors of a new model", model=walk.model, documents=documents)
+        log.info("re-embedding started", model=walk.model, documents=documents)

@@ -69,7 +69,9 @@ class EmbedderRegistry:
             if model not in live and live_model.guard is not None:
                 await live_model.guard.close()
         for live_model in live.values():
-            log.info("embedding model", model=live_model.row.name, state=live_model.row.state)
+            log.info(
+                "embedding model loaded", model=live_model.row.name, state=live_model.row.state
+            )
 
     @property
     def working(self) -> tuple[tuple[int, EmbedderCircuitBreaker], ...]:
@@ -115,7 +117,7 @@ class EmbedderRegistry:
                 # not as a query: loading may exceed the query deadline
                 await guard.embed_documents([PROBE_TEXT])
         except ChoirError as error:
-            log.warning("embedder is not ready", error=error.message)
+            log.warning("embedder warm-up failed", error=error.message)
 
     async def progress(self) -> ReembeddingProgress | None:
         """Return the progress of the model being built, or None."""

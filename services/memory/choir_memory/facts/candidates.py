@@ -77,7 +77,7 @@ def parse_candidates(answer: str) -> list[Candidate]:
         return _CandidateList.model_validate_json(_FENCE.sub("", answer.strip())).candidates
     except ValidationError as error:
         said = "; ".join(error_messages(error, "answer")[:5])
-        raise InvalidRequest(f"The answer does not fit: {said}.") from None
+        raise InvalidRequest(f"The answer does not match the schema: {said}.") from None
 
 
 def decide_on(candidate: Candidate, turns: Sequence[SourceTurn]) -> CandidateDecision:

@@ -173,11 +173,15 @@ class ExtractionTask:
         try:
             return parse_candidates(answer)
         except InvalidRequest as error:
-            again = f"{instructions}\nYour last answer could not be used. {error.message}"
+            again = f"{instructions}\nYour last answer was invalid. {error.message}"
         try:
             return parse_candidates(await self.model.answer(again, material))
         except InvalidRequest as error:
-            log.warning("a batch gave no facts", model=self.model.name, error=error.message)
+            log.warning(
+                "no valid candidates in the model's answer; batch skipped",
+                model=self.model.name,
+                error=error.message,
+            )
             return []
 
 

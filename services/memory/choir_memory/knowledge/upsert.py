@@ -120,17 +120,19 @@ def validate_write(write: MemoryUpsert) -> None:
     elif not (write.text or "").strip():
         raise InvalidRequest(f"{write.operation} needs a text that is not blank.")
     elif write.operation == "insert" and write.document_id is not None:
-        raise InvalidRequest("insert gives the document_id; to change that document use update.")
+        raise InvalidRequest(
+            "insert assigns the document_id; to change an existing document use update."
+        )
     elif write.operation == "update" and (write.key is None) == (write.document_id is None):
         raise InvalidRequest("update needs either a key or a document_id.")
     if write.expected_version is not None:
         if write.operation == "insert":
             raise InvalidRequest(
-                "insert makes a new document; expected_version is for update and delete."
+                "insert creates a new document; expected_version is for update and delete."
             )
         if write.expected_version == 0 and (write.operation == "delete" or write.key is None):
             raise InvalidRequest(
-                "expected_version 0 says that there is nothing under a key yet: update it."
+                "expected_version 0 means that the key must not exist yet: use update with a key."
             )
     metadata = orjson.dumps(write.metadata)
     if len(metadata) > MAX_METADATA:
@@ -155,7 +157,7 @@ async def _perform(
 async def _insert(store: KnowledgeStore, key: str | None, body: DocumentContent) -> WriteResult:
     document_id = uuid4()
     if not await store.insert(document_id, key, body):
-        raise Conflict(f"There is knowledge under the key {key}; use update to replace it.")
+        raise Conflict(f"The key {key} exists already; use update to replace its document.")
     return _done(document_id, key, "inserted", 1)
 
 
@@ -188,7 +190,7 @@ def _as_expected(write: MemoryUpsert, document: LockedDocument | None) -> Locked
     expected = write.expected_version
     if document is None:
         was = f" (you expect version {expected})" if expected else ""
-        raise NotFound(f"There is no knowledge {name}{was}.")
+        raise NotFound(f"There is no document {name}{was} in knowledge.")
     if expected is not None and expected != document.version:
         expectation = "you expect none yet" if expected == 0 else f"you expect version {expected}"
         raise Conflict(
@@ -220,7 +222,7 @@ def _document_id(write: MemoryUpsert) -> UUID | None:
     try:
         return UUID(write.document_id)
     except ValueError:
-        raise NotFound(f"There is no knowledge {write.document_id}.") from None
+        raise NotFound(f"There is no document {write.document_id} in knowledge.") from None
 
 
 async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:

@@ -53,7 +53,7 @@ class OpenAiLanguageModel:
             client = self._client or await self._open()
             text = await client.complete(self._settings, instructions, material)
         if not text.strip() or len(text) > MAX_COMPLETION_CHARS:
-            raise Unavailable(f"The model {self.name} gave no usable answer.")
+            raise Unavailable(f"The model {self.name} returned an empty or oversized completion.")
         return text.strip()
 
     async def close(self) -> None:
@@ -87,13 +87,15 @@ class ConfiguredLanguageModel:
         if settings == self._settings:
             return
         if settings is not None and settings.secret not in (None, self._secret_name):
-            log.warning("the model's key comes when memory starts again", model=settings.model)
+            log.warning(
+                "the model needs another secret; it is used after a restart", model=settings.model
+            )
             return
         await self.close()
         self._settings = settings
         if settings is not None:
             self.model = OpenAiLanguageModel(settings, self._key if settings.secret else None)
-        log.info("memory's own model", model=settings.model if settings else None)
+        log.info("language model configured", model=settings.model if settings else None)
 
     async def close(self) -> None:
         """Close the model."""

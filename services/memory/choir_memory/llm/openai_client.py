@@ -67,7 +67,7 @@ class ChatCompletionsClient:
         except APIError as error:
             raise _as_choir(error) from error
         except (ValidationError, ValueError) as error:
-            raise Unavailable("The model's answer cannot be read.") from error
+            raise Unavailable("The model's response cannot be parsed.") from error
         return (answer.choices[0].message.content or "") if answer.choices else ""
 
     async def close(self) -> None:
@@ -82,7 +82,7 @@ def _as_choir(error: APIError) -> ChoirError:
         case APIConnectionError():
             return Unavailable("The model's provider cannot be reached.")
         case APIStatusError(status_code=status) if status == TOO_MANY:
-            return RateLimited("The model's provider limits the rate (HTTP 429).")
+            return RateLimited("The model's provider rate limit is exceeded (HTTP 429).")
         case APIStatusError(status_code=401 | 403 as status):
             return Unavailable(
                 f"The model's provider refuses the key (HTTP {status}); check the secret of the model "
@@ -91,4 +91,4 @@ def _as_choir(error: APIError) -> ChoirError:
         case APIStatusError(status_code=status):
             return Unavailable(f"The model's provider failed (HTTP {status}).")
         case _:
-            return Unavailable("The model's answer cannot be read.")
+            return Unavailable("The model's response cannot be parsed.")

@@ -65,7 +65,7 @@ class DatabaseUpkeep:
             try:
                 await self.round()
             except ChoirError as error:
-                log.warning("upkeep waits for the database", error=error.message)
+                log.warning("database unavailable; upkeep retries", error=error.message)
             except Exception:  # the outermost loop: the next pass tries again
                 log.exception("upkeep failed")
             await asyncio.sleep(self._settings.upkeep_s)
@@ -98,7 +98,7 @@ class DatabaseUpkeep:
             ),
         }
         if any(deleted.values()):
-            log.info("old traces pruned", **deleted)
+            log.info("old receipts, audit entries and call ids deleted", **deleted)
 
     async def _maintain_indexes(self, connection: DedicatedConnection) -> None:
         models = await index_store.read_models(connection)
@@ -141,11 +141,11 @@ class DatabaseUpkeep:
             if error.sqlstate not in TRANSIENT_SQLSTATES:
                 self._failed[index] = time.monotonic() + RETRY_AFTER_FAILURE_S
             log.warning(
-                "vector index not made", agent_id=table.agent_id, index=name, error=str(error)
+                "vector index build failed", agent_id=table.agent_id, index=name, error=str(error)
             )
             return
         log.info(
-            "vector index made",
+            "vector index created",
             agent_id=table.agent_id,
             index=name,
             seconds=round(time.monotonic() - start, 1),

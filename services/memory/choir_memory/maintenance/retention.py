@@ -50,7 +50,7 @@ class RetentionTask:
                 if (before := vector_cutoff(limits, now)) is not None:
                     await self._drop_vectors(agent_id, before)
         if deleted:
-            log.info("memory was kept long enough", agent_id=agent_id, rows=deleted)
+            log.info("memory past retention deleted", agent_id=agent_id, rows=deleted)
         return deleted
 
     async def _delete(self, agent_id: str, cutoff: RetentionCutoff) -> int:
@@ -77,7 +77,7 @@ class RetentionTask:
             if not ids:
                 break
         if dropped:
-            log.info("vectors were kept long enough", agent_id=agent_id, rows=dropped)
+            log.info("vectors past retention dropped", agent_id=agent_id, rows=dropped)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,10 +36,10 @@ def schema_name(agent_id: str) -> str:
     Raises InvalidRequest for a string that is not a valid agent id, and for a reserved name.
     """
     if not is_agent_id(agent_id):
-        raise InvalidRequest(f"{agent_id[:60]!r} names no agent: {AGENT_ID_RULE}.")
+        raise InvalidRequest(f"{agent_id[:60]!r} is not a valid agent id: {AGENT_ID_RULE}.")
     if agent_id in RESERVED_AGENT_IDS:
         raise InvalidRequest(
-            f"No agent can be called {agent_id}: Choir keeps its own tables there."
+            f"The agent id {agent_id} is reserved: Choir has its own tables in that schema."
         )
     return f"choir_{agent_id}"
 
@@ -176,5 +176,5 @@ class SpaceRegistry:
         if agent_id in self._ready:
             return
         if not await self._store.exists(agent_id):
-            raise NotFound(f"There is no memory of an agent {agent_id}.")
+            raise NotFound(f"There is no memory for the agent {agent_id}.")
         await self.ensure(agent_id)

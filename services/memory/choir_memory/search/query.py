@@ -25,10 +25,10 @@ def validate_query(query: MemoryQuery) -> None:
             "session_detail searches one session: it needs store session and a session_id."
         )
     if not detail and not query.query.strip():
-        raise InvalidRequest("The query is blank.")
+        raise InvalidRequest("The query must not be blank.")
     if query.after is not None and (not detail or query.query.strip()):
         raise InvalidRequest(
-            "`after` goes on reading a session: it needs session_detail and no query."
+            "`after` continues reading a session: it requires mode session_detail and no query."
         )
     _check_store(query)
     if query.since and query.until and query.since >= query.until:
@@ -76,15 +76,15 @@ def used_filters(query: MemoryQuery) -> list[str]:
 def _check_store(query: MemoryQuery) -> None:
     if query.store == "session":
         if query.collection is not None:
-            raise InvalidRequest("A collection is knowledge: ask store knowledge.")
+            raise InvalidRequest("Collections are in the knowledge store: set store to knowledge.")
         if query.grain and query.tiers and "grain_summary" not in query.tiers:
-            raise InvalidRequest("A grain is of the tier grain_summary: leave tiers out.")
+            raise InvalidRequest("`grain` implies the tier grain_summary: leave tiers out.")
         return
     if query.session_id is not None:
-        raise InvalidRequest("Knowledge belongs to no session: leave session_id out.")
+        raise InvalidRequest("Knowledge has no sessions: leave session_id out.")
     for name in ("speakers", "tiers", "grain"):
         if getattr(query, name):
-            raise InvalidRequest(f"Knowledge has no {name}: ask store session.")
+            raise InvalidRequest(f"Knowledge has no {name}: set store to session.")
 
 
 def _tiers(query: MemoryQuery) -> tuple[str, ...]:

@@ -158,10 +158,10 @@ class SearchService:
                 async with search.stages.limit():
                     search.vector = await self.embedders.embed_query(search.query.query)
         except ChoirError as error:
-            search.degraded = f"Searched by full text alone: {error.message}"
+            search.degraded = f"Full text only: {error.message}"
         except TimeoutError:
             search.stages.cut.append("vector")
-            search.degraded = "Searched by full text alone: there was no time for the vector."
+            search.degraded = "Full text only: the query vector was not ready before the deadline."
 
     async def _find(self, search: _SearchState) -> None:
         try:
@@ -278,7 +278,7 @@ class SearchService:
                 await self.receipts.keep(ReceiptStore(self.database), record)
         except (ChoirError, TimeoutError) as error:
             # the response is ready: return it without a receipt
-            log.warning("a search left no receipt", error=str(error))
+            log.warning("search receipt not stored", error=str(error))
             search.stages.cut.append("receipt")
             return None
         return str(record.receipt_id)

@@ -54,7 +54,9 @@ class Summarizer:
             except ChoirError as error:
                 # the rest of this pass does without the model instead of waiting for its timeouts
                 self._failed = True
-                log.warning("summaries go without the model for now", error=error.message)
+                log.warning(
+                    "language model failed; this pass summarises by selection", error=error.message
+                )
         chosen = select_sentences(lines, MAX_SUMMARY_CHARS[due.grain])
         return PeriodSummary(chosen or EMPTY_SUMMARY, "selection", trust)
 

@@ -108,7 +108,7 @@ def _id(session_id: str, failure: EndedFailure) -> UUID:
 def _build_document(session_id: str, error_id: UUID, failure: EndedFailure) -> DerivedDocument:
     at = datetime.fromisoformat(failure.at)
     origin: Origin = "web" if failure.outside else "tool"
-    helped = "".join(f"\nWhat helped: {step}" for step in failure.steps)
+    helped = "".join(f"\nFix: {step}" for step in failure.steps)
     return DerivedDocument(
         document_id=error_id,
         kind="error",

@@ -45,7 +45,7 @@ class CoreListTool:
         budgets = context.settings.budgets if context.settings else Budgets()
         jobs = self._session.state.jobs
         output: JsonObject = {"jobs": [_describe(job, budgets) for job in jobs]}
-        return ToolOutput(output, f"{len(jobs)} core jobs run")
+        return ToolOutput(output, f"{len(jobs)} core jobs are running")
 
 
 def _describe(job: JobState, budgets: Budgets) -> JsonObject:
@@ -106,11 +106,11 @@ class CoreInjectTool:
         job = find_open_job(self._session.state, str(arguments["job_name"]))
         output: JsonObject = {"job_name": job.name, "status": "told"}
         if context.call_id in job.injected_by:
-            return ToolOutput(output, f"{job.name} was told before")
+            return ToolOutput(output, f"{job.name} already has this instruction")
         limit = (context.settings.budgets if context.settings else Budgets()).max_injections_per_job
         if job.injections >= limit:
             message = (
-                f"The core job {job.name!r} was given {limit} instructions (max_injections_per_job). "
+                f"The core job {job.name!r} has reached its limit of {limit} instructions (max_injections_per_job). "
                 "Wait for its result, or cancel it and start another."
             )
             raise ToolFailed("too_many_injections", message)
@@ -121,7 +121,7 @@ class CoreInjectTool:
             by="edge",
             call_id=context.call_id,
         )
-        return ToolOutput(output, f"{job.name} is told", (injected,))
+        return ToolOutput(output, f"instruction sent to {job.name}", (injected,))
 
 
 CANCEL_MANIFEST = ToolManifest(
@@ -170,5 +170,7 @@ def find_open_job(state: SessionState, name: str) -> JobState:
     running = [job.name for job in state.jobs]
     listed = ", ".join(running) or "none"
     raise ToolFailed(
-        "no_such_job", f"No core job {name!r} runs. Running: {listed}.", {"running": [*running]}
+        "no_such_job",
+        f"No core job {name!r} is running. Running: {listed}.",
+        {"running": [*running]},
     )

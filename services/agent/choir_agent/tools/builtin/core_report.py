@@ -19,10 +19,10 @@ MANIFEST = ToolManifest(
     LlmView(
         name="choir.core.report",
         description=(
-            "Tell how your task stands. kind `progress`: body {phase, percent, focus}; `plan`: body "
+            "Report the status of your task. kind `progress`: body {phase, percent, focus}; `plan`: body "
             "{steps}; `thought_summary`: body {summary}, one or two sentences, never raw thoughts; "
             "`partial_result`: body with what is ready; `need_info`: body {missing}, what only the user "
-            "can say: you rest until it comes as an instruction. Your result is no report: it is your "
+            "can answer: you pause until the answer comes as an instruction. Do not report your result: it is your "
             "last message."
         ),
         parameters={
@@ -60,9 +60,9 @@ class CoreReportTool:
         if not isinstance(work, JobState):
             raise ToolFailed("no_such_job", "Only a running core job can report.")
         kind = next(kind for kind in KINDS if kind == arguments["kind"])
-        output: JsonObject = {"status": "waiting for it" if kind == "need_info" else "noted"}
+        output: JsonObject = {"status": "waiting for an answer" if kind == "need_info" else "noted"}
         if context.call_id in work.reported_by:
-            return ToolOutput(output, "reported before")
+            return ToolOutput(output, "already reported")
         body = arguments["body"]
         reported = CoreReported(
             job_id=work.turn_id,

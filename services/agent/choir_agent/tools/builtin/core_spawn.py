@@ -48,7 +48,7 @@ MANIFEST = ToolManifest(
                 "job_name": {
                     "type": "string",
                     "pattern": JOB_NAME_PATTERN,
-                    "description": "short and telling: lower-case letters, digits, hyphens",
+                    "description": "short and descriptive: lower-case letters, digits, hyphens",
                 },
                 "task_spec": {"type": "string", "minLength": 1, "maxLength": MAX_TASK},
                 "context_bundle": {
@@ -112,7 +112,7 @@ class CoreSpawnTool:
         # An open job, or one that has ended since: its report is due only after this turn.
         earlier_ids = {job.turn_id for job in state.jobs} | {due.subject for due in state.due}
         if job_id in earlier_ids:
-            return ToolOutput(output, f"{name} was started before")
+            return ToolOutput(output, f"{name} is already started")
         budgets = context.settings.budgets if context.settings else Budgets()
         self._check(state, budgets, name)
         started = self._briefing(context, arguments, job_id, name)
@@ -126,9 +126,7 @@ class CoreSpawnTool:
                 "bad_name", f"{name!r} is no job name; it has to fit {JOB_NAME_PATTERN}."
             )
         if state.find_job(name) is not None:
-            message = (
-                f"A core job {name!r} runs already. Take another name, or inject into that one."
-            )
+            message = f"A core job {name!r} is already running. Use another name, or send it instructions."
             raise ToolFailed("name_taken", message, {"running": [job.name for job in state.jobs]})
         fault = core_job_refusal(state, budgets)
         if fault is not None:
@@ -151,7 +149,7 @@ class CoreSpawnTool:
         output_schema = schema if isinstance(schema, dict) and schema else None
         fault = None if output_schema is None else find_schema_fault(output_schema)
         if fault is not None:
-            raise ToolFailed("bad_schema", f"output_schema is no JSON Schema: {fault}")
+            raise ToolFailed("bad_schema", f"output_schema is not a valid JSON Schema: {fault}")
         if output_schema is not None and len(orjson.dumps(output_schema)) > MAX_BUNDLE_BYTES:
             raise ToolFailed("too_large", f"output_schema is larger than {MAX_BUNDLE_BYTES} bytes.")
         return CoreStarted(

@@ -55,5 +55,5 @@ class EmailCheckTool:
         mailbox = await open_mailbox(account, parse_folder(arguments))
         output = await mailbox.list(query, LIMIT)
         return ToolOutput(
-            output, f"{output['count']} messages fit, {output['unread_in_folder']} are unread"
+            output, f"{output['count']} messages match, {output['unread_in_folder']} are unread"
         )

@@ -85,7 +85,7 @@ class EmailReceiveTool:
         if uid is None:
             limit = parse_int(arguments, "limit") or DEFAULT_LIMIT
             output = await mailbox.list(query, limit)
-            return ToolOutput(output, f"{output['count']} messages fit")
+            return ToolOutput(output, f"{output['count']} messages match")
         extract = MessageRequest(
             uid,
             offset=parse_int(arguments, "offset") or 0,

@@ -38,7 +38,7 @@ MANIFEST = ToolManifest(
             "cut: ask for a part); `head` or `tail`: that many lines from its start or end; "
             "`start_line` and `end_line`: that range, counted from 1; `offset` and `length`: a chunk "
             "of bytes, for very long lines (go on at next_offset). A binary file comes as base64. "
-            "`hash` stands for the file's present content; hand it to choir.fs.write as expect_hash."
+            "`hash` identifies the file's current content; pass it to choir.fs.write as expect_hash."
         ),
         parameters={
             "type": "object",
@@ -167,7 +167,7 @@ def _text(file: BinaryIO, about: FileOverview, lines: _LineRange) -> JsonObject:
             "truncated": True,
             "last_line": lines.first + shown,
             "next_offset": start + len(content),
-            "note": f"cut after {len(content)} bytes; go on with start_line, or with offset",
+            "note": f"cut after {len(content)} bytes; continue with start_line, or with offset",
         }
     return output
 

@@ -105,7 +105,7 @@ class FsSearchTool:
             )
         for text in (arguments["pattern"], *_globs(arguments)):
             if "\x00" in str(text):
-                raise ToolFailed("bad_input", "A pattern cannot hold a NUL character.")
+                raise ToolFailed("bad_input", "A pattern cannot contain a NUL character.")
         # Opening never blocks: the workspace opens files with O_NONBLOCK.
         with self._opened(context.path or ".") as target:
             output = await self._search(target, context.call_id, arguments)
@@ -147,12 +147,12 @@ class FsSearchTool:
         output = _render_matches(matches, target, files_only)
         if exit_code is None:
             output["truncated"] = True
-            why = "the time was up" if timed_out else "max_results was reached"
+            why = "the search timed out" if timed_out else "max_results was reached"
             output["note"] = f"{why}; narrow the search by path or glob to see the rest"
         elif nothing_fits:
-            output["note"] = "no file was searched: none fits the path, glob and ignore rules"
+            output["note"] = "no file matches the path, glob and ignore rules"
         elif exit_code == FAILED:
-            output["note"] = f"not everything could be read: {complaint}"
+            output["note"] = f"some files could not be read: {complaint}"
         return output
 
     def _program(self, target: _SearchTarget, call_id: str, arguments: JsonObject) -> Program:

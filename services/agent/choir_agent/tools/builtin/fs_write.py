@@ -116,7 +116,7 @@ def _check_hash(path: str, present: bytes | None, arguments: JsonObject) -> None
     if now != expected:
         raise ToolFailed(
             "changed",
-            f"{path!r} is not what you read any more; nothing was written. Read it again.",
+            f"{path!r} has changed since you read it; nothing was written. Read it again.",
             {"hash": now},
         )
 
@@ -152,7 +152,7 @@ def _edited(
 
 def _existing(path: str, present: bytes | None) -> bytes:
     if present is None:
-        raise ToolFailed("not_found", f"There is no {path!r} in the workspace.")
+        raise ToolFailed("not_found", f"{path!r} does not exist in the workspace.")
     return present
 
 
@@ -174,6 +174,6 @@ def _check_lines(lines: list[bytes], arguments: JsonObject) -> None:
     if expected is not None and str(expected).rstrip("\n") != now.rstrip("\n"):
         raise ToolFailed(
             "changed",
-            "Those lines are not what you expect; nothing was written. Read the file again.",
+            "The lines differ from `expect`; nothing was written. Read the file again.",
             {"present": now[:MAX_SHOWN]},
         )

@@ -36,7 +36,9 @@ class MemoryCompactTool:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Request it; repeating the request, for example after a crash, has no effect."""
-        output: JsonObject = {"message": "The older events are being folded beside you; go on."}
+        output: JsonObject = {
+            "message": "The older events are being folded in the background; continue."
+        }
         return ToolOutput(
             output, "the older events are being folded", (CompactionRequested(target=context.lane),)
         )

@@ -35,9 +35,9 @@ DEFAULT_LIMIT = 10
 DESCRIPTION = (
     "Search memory: look here before you say you do not know. store `session`: what was said and done in "
     "earlier sessions; `knowledge`: lasting notes, facts, rules, errors met before, documents; `working`: "
-    "all of this session. Ask in whole words of the thing itself, with names and times (`where did Ann "
+    "all of this session. Query with full words for the subject, with names and times (`where did Ann "
     "move in May 2023`), one question a call; if the answer is not there, ask in other words or with "
-    "`context`, which shows what stands around a hit. mode for session and knowledge: `semantic` (default, "
+    "`context`, which shows the surroundings of a hit. mode for session and knowledge: `semantic` (default, "
     "meaning and words), `text` (words only), `session_detail` (one session). mode for working: `keyword` "
     "(default) or `hash`. Without a query a session is read in order, the one of `session_id` or, with "
     "`working`, this one's newest part; go on with `after`. What comes back is quoted, dated and has an "
@@ -114,7 +114,9 @@ class MemoryQueryTool:
         if working:
             strange = sorted(arguments.keys() - WORKING_ARGUMENTS)
             if strange:
-                raise ToolFailed("bad_input", f"store working does not take {', '.join(strange)}.")
+                raise ToolFailed(
+                    "bad_input", f"store working does not accept {', '.join(strange)}."
+                )
             if not _query_of(arguments):
                 return _count_output(
                     await asyncio.to_thread(self._read_working, context, arguments)
@@ -136,12 +138,12 @@ class MemoryQueryTool:
         if more_after is not None:
             result["more_after"] = more_after
         if first_rev > 1:
-            result["note"] = f"Events before rev {first_rev} are found with a query only."
+            result["note"] = f"Events before rev {first_rev} can be read only with a query."
         return result
 
     async def _search_working(self, context: CallContext, arguments: JsonObject) -> JsonObject:
         if "after" in arguments:
-            raise ToolFailed("bad_input", "`after` goes on reading in order: leave the query out.")
+            raise ToolFailed("bad_input", "`after` continues reading in order: omit the query.")
         # A copy: the log grows while the thread reads it.
         recent = tuple(self._log.entries)
         first_rev = recent[0].rev if recent else self._log.head.rev + 1

@@ -32,7 +32,7 @@ MANIFEST = ToolManifest(
             "Send the user a message at once, with files if you like: pictures, speech, videos, any "
             f"document. Files must lie in {staging.SEND}/; they are gone from there once they are "
             "delivered. Your answer at the end of the turn is sent by itself: use this for files, and "
-            "for words that cannot wait."
+            "for text that cannot wait."
         ),
         parameters={
             "type": "object",
@@ -122,7 +122,7 @@ class MessageSendTool:
         if size == 0:
             raise ToolFailed("empty_file", f"{path} is empty.")
         if size > most_mb * MIB:
-            raise ToolFailed("too_large", f"{path} has more than {most_mb} MB, which is the most.")
+            raise ToolFailed("too_large", f"{path} is larger than the limit of {most_mb} MB.")
         mime = mimetypes.guess_type(path)[0] or ANY_MIME
         return SentFile(path=path, name=path.rsplit("/", 1)[-1], kind=_kind(item, mime), mime=mime)
 

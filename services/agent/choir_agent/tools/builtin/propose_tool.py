@@ -70,7 +70,7 @@ MANIFEST = ToolManifest(
         name="choir.propose.tool",
         description=(
             "Propose a new tool to a human, who decides later and writes it. Describe in words what it "
-            "shall do; a proposal holds no program. Nothing changes now."
+            "should do; a proposal contains no code. Nothing changes now."
         ),
         parameters={
             "type": "object",

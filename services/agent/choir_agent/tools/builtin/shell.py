@@ -65,7 +65,7 @@ class ShellTool:
         timeout_s = float(timeout) / 1000 if isinstance(timeout, int | float) else 0.0
         command = str(arguments["command"])
         if "\x00" in command:
-            raise ToolFailed("bad_input", "A command cannot hold a NUL character.")
+            raise ToolFailed("bad_input", "A command cannot contain a NUL character.")
         argv = [self._shell, "-c", command]
         program = Program(context.call_id, argv, timeout_s, with_git=True)
         stdout, stderr = (

@@ -93,7 +93,7 @@ TRANSITION_MANIFEST = ToolManifest(
     LlmView(
         name=TRANSITION_TOOL,
         description=(
-            "Leave the present step of the active skill. `on`: one of the ways on that the step names; "
+            "Leave the present step of the active skill. `on`: one of the transitions that the step lists; "
             "`context`: what the next step needs to know, as structured facts, for it replaces what you "
             "were handed; `output`: the skill's result, when this ends it. Call it alone."
         ),

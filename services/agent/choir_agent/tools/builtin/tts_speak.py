@@ -112,7 +112,7 @@ class TtsSpeakTool:
             "format": voice.profile.output_format,
             "characters": len(text),
         }
-        return ToolOutput(output, f"{size} bytes of speech are in {path}")
+        return ToolOutput(output, f"{size} bytes of speech saved in {path}")
 
     async def _save(self, service: ApiService, call: ApiRequest, path: str) -> int:
         """Stream the audio into its file, which is created only if complete; return its size in bytes."""
@@ -180,7 +180,7 @@ def _path(context: CallContext, arguments: JsonObject, output_format: str) -> st
     name = str(arguments.get("name", f"speech-{context.call_id[-12:]}"))
     # Checked again although the schema has the pattern: the name becomes part of a path.
     if not re.fullmatch(FILE_NAME_PATTERN, name):
-        raise ToolFailed("bad_input", "A name has 1 to 64 letters, digits, - and _.")
+        raise ToolFailed("bad_input", "A name must have 1 to 64 letters, digits, - and _.")
     extension = EXTENSIONS.get(output_format.partition("_")[0], "audio")
     return f"{staging.SEND}/{name}.{extension}"
 
@@ -205,7 +205,7 @@ async def _failed(service: ApiService, response: httpx2.Response) -> ToolFailed:
         )
     if status == 422:
         return ToolFailed(
-            "bad_input", f"ElevenLabs refused it: {redacted_excerpt(message, service)}"
+            "bad_input", f"ElevenLabs rejected the request: {redacted_excerpt(message, service)}"
         )
     return error_of_response(service, ApiResponse(status, response.headers, b""), message)
 

@@ -16,16 +16,16 @@ DOWNLOAD_TIMEOUT_MS = 90_000
 PAGE_TIMEOUT_MS = 45_000
 
 DESCRIPTION = """\
-Use your own web browser: one action a call. A page comes as markdown in which all that can be pressed or \
+Use your own web browser: one action a call. A page is returned as Markdown in which every element that can be clicked or \
 filled in has a number: `[3: Prices](/prices)` is a link, `[4: button "Send"]`, `[5: field "Name", empty]`, \
 `[6: list "Size", chosen "S"; of "S", "M"]`, `[7: checkbox "I agree", off]`. Pages stay open, with what was \
 typed and your cookies, between calls.
 - open (url): load an http or https page and read it.
 - read (start, whole): read the page again as it is now; `start` is the `next_start` of a longer page, \
 `whole` also shows menus and footers.
-- click (ref): press a number and read what that leads to.
+- click (ref): click a number and read the resulting page.
 - type (ref, text, submit): put a text into a field; `submit` presses Enter and reads on.
-- select (ref, options): choose options of a list by their words.
+- select (ref, options): select options of a list by their text.
 - scroll (to: down, up, top, bottom): move, and read what is on the screen then.
 - back: the page before.
 - screenshot (full, ref): save a PNG of the screen, of the full page or of one number in .choirtmp/send.

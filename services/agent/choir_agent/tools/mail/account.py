@@ -54,7 +54,7 @@ def mail_account(context: CallContext) -> MailAccount:
     if "@" not in address:
         raise ToolFailed(
             "not_configured",
-            "The mail account has no sender's address: its user name is none, so `address` must be set.",
+            "The mail account has no sender address: its user name is not an address, so set `address`.",
         )
     return MailAccount(
         _server(config.smtp_host, config.smtp_port, config.smtp_security, SMTP_TLS_PORT),
@@ -70,8 +70,8 @@ def _server(host: str, port: int, security: MailSecurity | None, tls_port: int) 
     if chosen == "none" and not _is_here(host):
         raise ToolFailed(
             "not_configured",
-            f"The mail account wants an open connection to {host}. Password and mail would be readable "
-            "on the way: only a server on this machine may be used with security `none`.",
+            f"The mail account requires an unencrypted connection to {host}. Password and mail would be readable "
+            "in transit: security `none` is allowed only for a server on this machine.",
         )
     return MailServer(host, port, chosen)
 

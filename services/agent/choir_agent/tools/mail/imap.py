@@ -111,7 +111,7 @@ class Mailbox:
         if head.size_rfc822 > MAX_MESSAGE_BYTES:
             raise ToolFailed(
                 "too_large",
-                f"The message has {head.size_rfc822} bytes; more than {MAX_MESSAGE_BYTES} are not fetched.",
+                f"The message has {head.size_rfc822} bytes; the limit is {MAX_MESSAGE_BYTES}.",
                 message_summary(head),
             )
         message = _fetch_message(box, extract.uid, headers_only=False)
@@ -271,7 +271,9 @@ def _error_from_server(error: Exception, name: str) -> ToolFailed:
     """Return the error for a server's response; imaplib has one exception for nearly everything."""
     text = one_line(str(error), MAX_ERROR_CHARS)
     if "TLS not supported" in text or "STARTTLS" in text:
-        return ToolFailed("tls_failed", f"{name} offers no STARTTLS: others could read along.")
+        return ToolFailed(
+            "tls_failed", f"{name} does not support STARTTLS; the connection would be unencrypted."
+        )
     if "AUTHENTICATIONFAILED" in text:
         return _login_refused(name)
     if isinstance(error, imaplib.IMAP4.abort):
@@ -283,5 +285,5 @@ def _login_refused(name: str) -> ToolFailed:
     # Without the server's text: it could repeat the password.
     return ToolFailed(
         "auth_failed",
-        f"{name} refuses user name or password. A human has to correct the secret of the mail account.",
+        f"{name} rejected the user name or password. A human must correct the secret of the mail account.",
     )

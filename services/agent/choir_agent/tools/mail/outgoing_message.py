@@ -68,7 +68,7 @@ def compose_message(
         _attach(message, workspace, _strings(arguments, "attachments"))
         content = message.as_bytes()
     except (MessageError, ValueError, UnicodeError) as error:
-        raise ToolFailed("bad_input", f"No mail can be made of this: {error}.") from error
+        raise ToolFailed("bad_input", f"The mail cannot be built: {error}.") from error
     # Deduplicated, in order: an address may be in several fields.
     recipients = dict.fromkeys(address.addr_spec for address in (*to, *cc, *bcc))
     return OutgoingMessage(message_id, sender.addr_spec, tuple(recipients), content)
@@ -94,7 +94,7 @@ def _header(name: str, value: str) -> str:
     if _CONTROL.search(value):
         raise ToolFailed(
             "bad_input",
-            f"{name} holds a line break or another control character; a header is one line.",
+            f"{name} contains a line break or another control character; a header is one line.",
         )
     return value
 
@@ -110,13 +110,15 @@ def _address(text: str) -> Address:
     if not _ADDRESS.fullmatch(bare):
         raise ToolFailed(
             "bad_input",
-            f"{text[:200]!r} is no mail address. Write `name@example.org` or `Name <name@example.org>`.",
+            f"{text[:200]!r} is not a valid mail address. Write `name@example.org` or `Name <name@example.org>`.",
         )
     local, _, domain = bare.rpartition("@")
     try:
         return Address(name, local, domain.encode("idna").decode())
     except (ValueError, UnicodeError, MessageError) as error:
-        raise ToolFailed("bad_input", f"{text[:200]!r} is no mail address: {error}.") from error
+        raise ToolFailed(
+            "bad_input", f"{text[:200]!r} is not a valid mail address: {error}."
+        ) from error
 
 
 def _attach(message: EmailMessage, workspace: Workspace, paths: list[str]) -> None:
@@ -128,8 +130,8 @@ def _attach(message: EmailMessage, workspace: Workspace, paths: list[str]) -> No
         if room < 0:
             raise ToolFailed(
                 "too_large",
-                f"The attachments have more than {MAX_ATTACHED_BYTES // 1_000_000} MB in all; "
-                "most servers refuse such mail. Send fewer, or compress them.",
+                f"The attachments have more than {MAX_ATTACHED_BYTES // 1_000_000} MB in total; "
+                "most servers reject such mail. Send fewer, or compress them.",
             )
         name = _header("the file name", PurePosixPath(path).name)
         kind, encoding = mimetypes.guess_type(name)

@@ -75,7 +75,7 @@ def _text(arguments: JsonObject, name: str) -> str | None:
     if value is None:
         return None
     if _CONTROL.search(str(value)):
-        raise ToolFailed("bad_input", f"{name} holds a line break or another control character.")
+        raise ToolFailed("bad_input", f"{name} contains a line break or another control character.")
     return str(value)
 
 
@@ -84,4 +84,4 @@ def _day(arguments: JsonObject, name: str) -> datetime.date | None:
     try:
         return None if value is None else datetime.date.fromisoformat(value)
     except ValueError as error:
-        raise ToolFailed("bad_input", f"{name} is no day: write YYYY-MM-DD.") from error
+        raise ToolFailed("bad_input", f"{name} is not a date; use YYYY-MM-DD.") from error

@@ -83,14 +83,14 @@ async def _make_ready(
         await client.login(account.user, account.password)
     except aiosmtplib.SMTPNotSupported as error:
         raise ToolFailed(
-            "auth_failed", f"{_name(account.smtp)} offers no way to log in that we know."
+            "auth_failed", f"{_name(account.smtp)} supports no known login method."
         ) from error
     limit = client.esmtp_extensions.get("size", "")
     # Checked before the transfer, so that a mail that is too large fails without effect.
     if limit.isdigit() and 0 < int(limit) < len(outgoing.content):
         raise ToolFailed(
             "too_large",
-            f"The mail has {len(outgoing.content)} bytes; {_name(account.smtp)} takes {limit}. "
+            f"The mail has {len(outgoing.content)} bytes; {_name(account.smtp)} accepts at most {limit}. "
             "Nothing was sent.",
         )
     await client.mail(outgoing.sender)
@@ -113,8 +113,8 @@ async def _hand_over(
     except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
         raise ToolFailed(
             "outcome_unknown",
-            f"The connection to {_name(server)} was lost while the mail was handed over: it may have been "
-            "sent. Do not send it again before you know; its message_id tells a copy from a second mail.",
+            f"The connection to {_name(server)} was lost while the mail was being transferred: it may have been "
+            "sent. Check before you send it again; a duplicate has the same message_id.",
             {"message_id": outgoing.message_id},
         ) from error
 
@@ -151,13 +151,13 @@ def _unreached(error: Exception, name: str) -> ToolFailed:
     if isinstance(error, aiosmtplib.SMTPException) and "starttls" in str(error).lower():
         return ToolFailed(
             "tls_failed",
-            f"{name} offers no STARTTLS, so nothing was sent: it could be read by others.",
+            f"{name} does not support STARTTLS. Nothing was sent, because the mail would be unencrypted.",
         )
     return ToolFailed("unreachable", f"{name}: {_reason(cause)}. Nothing was sent.")
 
 
 def _error_from_reply(code: int, text: str, name: str) -> ToolFailed:
-    quote = f"{name} said: {code} {one_line(text, MAX_ERROR_CHARS)!r}. Nothing was sent."
+    quote = f"{name} answered: {code} {one_line(text, MAX_ERROR_CHARS)!r}. Nothing was sent."
     if code in _NO_LOGIN:
         return _login_refused(code, name)
     if _TOO_LARGE in text:
@@ -165,7 +165,10 @@ def _error_from_reply(code: int, text: str, name: str) -> ToolFailed:
     if code in _FULL:
         return ToolFailed("mailbox_full", f"A mailbox is full. {quote}")
     if code in _LATER:
-        return ToolFailed("try_later", f"The server is not able to now; try again later. {quote}")
+        return ToolFailed(
+            "try_later",
+            f"The server is temporarily unable to accept mail; try again later. {quote}",
+        )
     return ToolFailed("refused", quote)
 
 
@@ -173,13 +176,13 @@ def _login_refused(code: int, name: str) -> ToolFailed:
     # Without the server's text: it could repeat the password.
     return ToolFailed(
         "auth_failed",
-        f"{name} refuses user name or password ({code}). A human has to correct the secret of the mail "
+        f"{name} rejected the user name or password ({code}). A human must correct the secret of the mail "
         "account. Nothing was sent.",
     )
 
 
 def _refused(code: int, text: str, recipient: str) -> ToolFailed:
-    quote = f"{code} {one_line(text, MAX_ERROR_CHARS)!r}. The mail was sent to nobody."
+    quote = f"{code} {one_line(text, MAX_ERROR_CHARS)!r}. Nothing was sent."
     if code in _FULL:
         return ToolFailed("mailbox_full", f"The mailbox of {recipient} is full: {quote}")
     if code in _LATER:

@@ -55,7 +55,7 @@ class NotionClient:
                 )
             case "conflict_error":
                 return ToolFailed(
-                    "conflict", "Notion: somebody else changed it in the same moment. Try again."
+                    "conflict", "Notion: the page was changed concurrently. Try again."
                 )
             case "validation_error" | "invalid_json" | "invalid_request":
                 return ToolFailed(

@@ -75,7 +75,9 @@ class NotionPages:
             if error.kind not in ("not_found", "bad_input"):
                 raise
             if properties:
-                raise ToolFailed("bad_input", "A page below a page has no properties.") from error
+                raise ToolFailed(
+                    "bad_input", "A child page of a page cannot have properties."
+                ) from error
             body = {
                 "parent": {"type": "page_id", "page_id": parent},
                 "properties": {"title": {"title": text_to_rich_text(title)}},

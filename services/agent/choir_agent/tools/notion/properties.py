@@ -91,7 +91,7 @@ def to_notion_properties(values: JsonObject, types: dict[str, str]) -> JsonObjec
             writable = sorted(key for key, type_ in types.items() if type_ not in READ_ONLY)
             raise ToolFailed(
                 "bad_input",
-                f"{name!r} is no property that can be written.",
+                f"{name!r} is not a writable property.",
                 {"properties": [*writable]},
             )
         # An object is Notion's own format for the property.
@@ -123,4 +123,4 @@ def _render_value(name: str, kind: str, value: JsonValue) -> JsonValue:
             return value
         case (("url" | "email" | "phone_number"), str()):
             return value
-    raise ToolFailed("bad_input", f"{name!r} is of type {kind}, which {value!r} is not.")
+    raise ToolFailed("bad_input", f"{name!r} has type {kind}; {value!r} is not a valid value.")

@@ -16,8 +16,8 @@ from choir_common.wire.rpc import ApprovalKind, ApprovalRequest, ApprovalRespons
 RETRY_FOR_S = 10.0
 TIMEOUT_MS = 30_000
 NEXT_STEPS = (
-    "Nothing has changed, and nothing will unless a human approves. Do not wait for it: you are told of "
-    "the decision when it is made."
+    "Nothing has changed, and nothing will unless a human approves. Do not wait: you will be notified of "
+    "the decision."
 )
 
 

@@ -32,7 +32,7 @@ def reject_code(where: str, value: JsonValue) -> None:
             if any(mark in value.lower() for mark in _MARKS):
                 raise ToolFailed(
                     "no_code",
-                    f"{where} holds a program. Describe in words what it shall do; a human writes it.",
+                    f"{where} contains code. Describe in words what it should do; a human writes the code.",
                 )
         case list():
             for number, item in enumerate(value):
@@ -65,7 +65,7 @@ def validate_tool_proposal(
         )
     _check_form(manifest)
     if model_name(name) in {model_name(taken) for taken in known_tools}:
-        raise ToolFailed("conflict", f"manifest.llm.name: there is a tool {name!r} already.")
+        raise ToolFailed("conflict", f"manifest.llm.name: a tool {name!r} already exists.")
     _check_parameters(llm["parameters"], runtime)
     reject_code("manifest", manifest)
     reject_code("behaviour", behaviour)
@@ -84,7 +84,7 @@ def _check_form(manifest: JsonObject) -> None:
 def _check_parameters(parameters: object, runtime: JsonObject) -> None:
     where = "manifest.llm.parameters"
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
-        raise ToolFailed("bad_input", f'{where}: a JSON Schema with "type": "object" is needed.')
+        raise ToolFailed("bad_input", f'{where}: must be a JSON Schema with "type": "object".')
     fault = find_schema_fault(parameters)
     if fault is not None:
         raise ToolFailed("bad_input", f"{where} is not a valid JSON Schema: {fault}")
@@ -119,12 +119,10 @@ def validate_config_patch(patch: JsonObject, agent_id: str) -> str:
     reject_code("patch", patch)
     leaves = patch_leaves(patch)
     if not leaves:
-        raise ToolFailed("bad_input", "patch: it changes nothing.")
+        raise ToolFailed("bad_input", "patch: changes nothing.")
     for path, value in leaves:
         if not is_proposable(path, agent_id):
-            raise ToolFailed(
-                "bad_input", f"{_words(path)}: this cannot be proposed. {_help(agent_id)}"
-            )
+            raise ToolFailed("bad_input", f"{_words(path)}: cannot be proposed. {_help(agent_id)}")
         _check_value(path, value)
     return ", ".join(_words(path) for path, _ in leaves)
 
@@ -134,13 +132,11 @@ def _check_value(path: tuple[str, ...], value: JsonValue) -> None:
     if value is None:
         if field in _OPTIONAL:
             return
-        raise ToolFailed("bad_input", f"{_words(path)}: it cannot be taken away, only changed.")
+        raise ToolFailed("bad_input", f"{_words(path)}: cannot be removed, only changed.")
     if path[0] == "agents" and "budgets" not in path:
         if field in _NAMES and isinstance(value, str) and 0 < len(value) <= _MAX_NAME:
             return
-        raise ToolFailed(
-            "bad_input", f"{_words(path)}: the name of a configured resource is needed."
-        )
+        raise ToolFailed("bad_input", f"{_words(path)}: must be the name of a configured resource.")
     fault = _fault(_kind_of(path), field, value)
     if fault:
         raise ToolFailed("bad_input", f"{_words(path)}: {fault}")
@@ -156,7 +152,7 @@ def _kind_of(path: tuple[str, ...]) -> type[BaseModel]:
 def _fault(kind: type[BaseModel], field: str, value: JsonValue) -> str:
     """Return why the value is invalid for that one field; errors of other fields are ignored."""
     if field not in kind.model_fields:
-        return f"there is no such key; those are {', '.join(sorted(kind.model_fields))}"
+        return f"unknown key; known keys: {', '.join(sorted(kind.model_fields))}"
     try:
         kind.model_validate({field: value})
     except ValidationError as error:
@@ -170,4 +166,4 @@ def _words(path: tuple[str, ...]) -> str:
 
 def _help(agent_id: str) -> str:
     names = (_words(tuple(agent_id if p == SELF else p for p in pattern)) for pattern in PROPOSABLE)
-    return f"What can be: {', '.join(names)}."
+    return f"Allowed: {', '.join(names)}."

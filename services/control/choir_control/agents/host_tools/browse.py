@@ -69,10 +69,10 @@ class ArtifactDownload:
             async for piece in pieces:
                 # The browser is not trusted to send as much as it announced.
                 if staged.size + len(piece) > min(blob.size, MAX_BYTES):
-                    raise TooLarge("The browser sent more than it had announced.")
+                    raise TooLarge("The browser sent more bytes than announced.")
                 await asyncio.to_thread(staged.write, piece)
         if staged.size != blob.size:
-            raise Unavailable("The browser sent less than it had announced.")
+            raise Unavailable("The browser sent fewer bytes than announced.")
 
 
 class BrowseTool:

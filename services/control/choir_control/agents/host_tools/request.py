@@ -26,4 +26,6 @@ def parse_tool_input(shape: type[M], arguments: JsonObject, **fixed: str) -> M:
         text = "; ".join(error_messages(error, "input"))
         raise InvalidRequest(f"The input does not fit: {text}.") from None
     except (orjson.JSONEncodeError, TypeError) as error:
-        raise InvalidRequest(f"The input holds what JSON cannot carry: {error}.") from None
+        raise InvalidRequest(
+            f"The input contains a value that JSON cannot represent: {error}."
+        ) from None

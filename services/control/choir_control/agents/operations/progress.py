@@ -46,7 +46,7 @@ class ProgressCard:
 
     def cut(self) -> None:
         """Show that choird ended before the operation did."""
-        self._text = "cut off, begin it again"
+        self._text = "interrupted, start it again"
         self._put(MARK_FAILED, done=True)
 
     def _put(self, mark: str, *, done: bool) -> None:

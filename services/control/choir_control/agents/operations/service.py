@@ -59,7 +59,7 @@ class OperationService:
         """Mark the operations of an earlier choird as interrupted, before any request arrives."""
         interrupted = await self._store.mark_interrupted()
         if interrupted:
-            log.warning("works were cut off by the end of choird", works=len(interrupted))
+            log.warning("operations were interrupted by the end of choird", works=len(interrupted))
         for cut in interrupted:
             if cut.dm is not None and cut.has_card:
                 self._make_card(cut.dm, cut.operation_id, cut.kind).cut()
@@ -180,12 +180,12 @@ class OperationService:
         except ChoirError as failed:
             error = (failed.code, failed.message)
         except Exception:  # the outermost handler of this operation: the others continue
-            log.exception("work failed", kind=running.kind, subject=running.subject)
-            error = (ChoirError.code, "Something inside Choir failed; choird's log says what.")
+            log.exception("operation failed", kind=running.kind, subject=running.subject)
+            error = (ChoirError.code, "Internal error; see choird's log.")
         summary = error[1] if error else running.progress.outcome or running.progress.at
         plain: JsonObject | None = result.model_dump(mode="json") if result else None
         await self._store_outcome(running, status, error, plain)
-        log.info("work ended", kind=running.kind, subject=running.subject, status=status)
+        log.info("operation ended", kind=running.kind, subject=running.subject, status=status)
         if running.card is not None:
             running.card.end(well=error is None)
         running.progress.end(summary)
@@ -205,7 +205,7 @@ class OperationService:
                 self._outbox.rescan(dm)
         except Unavailable as away:
             # harmless: the next startup marks it as interrupted and asks for a new attempt
-            log.warning("the end of a work was not stored", id=operation_id, error=away.message)
+            log.warning("operation outcome not stored", id=operation_id, error=away.message)
 
     def _make_card(self, dm: str, operation_id: str, kind: str) -> ProgressCard:
         return ProgressCard(self._cards, dm=dm, operation_id=operation_id, kind=kind)

@@ -128,11 +128,11 @@ class OperationStore:
             WITH cut AS (
                 UPDATE choir_control.operations
                 SET status = 'interrupted', ended_at = clock_timestamp(),
-                    error = 'choird ended in the middle of it; nothing is half done, begin it again'
+                    error = 'choird ended before it was done; nothing is half done, start it again'
                 WHERE status = 'running' RETURNING *
             )
             SELECT operation_id, kind, has_card, CASE WHEN dm IS NOT NULL THEN choir_control.say(
-                dm, gateway, format('%s of %s was cut off: %s.', kind, subject, error)) END AS dm
+                dm, gateway, format('%s of %s was interrupted: %s.', kind, subject, error)) END AS dm
             FROM cut
             """
         )

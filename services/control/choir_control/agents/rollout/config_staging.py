@@ -142,7 +142,7 @@ class ConfigStaging:
             candidate = await asyncio.to_thread(self._configuration.read)
             self._refuse_values(candidate)
             if candidate.written != expected:
-                raise Conflict(f"{self._configuration.path} has been edited meanwhile.")
+                raise Conflict(f"{self._configuration.path} has been edited since.")
             difference = await self._difference(
                 StagedConfig(candidate, RepositorySurvey(), self._clock.now())
             )
@@ -171,7 +171,7 @@ class ConfigStaging:
             raise Conflict("Nothing is staged. Run `choirctl config load` first.")
         if digest not in (None, self._staged.digest):
             raise Conflict(
-                "Something else has been staged since. Look at `choirctl config diff`, and apply again."
+                "Another configuration was staged in the meantime. Check `choirctl config diff`, then apply again."
             )
         return self._staged
 

@@ -64,7 +64,7 @@ class UpdateService:
             outcomes: list[AgentOutcome] = []
             for agent_id in agents:
                 part = _AgentProgress(progress, agents, outcomes)
-                part.progress("its turn")
+                part.progress("starting")
                 outcomes.append(await self._updater.update_or_say(agent_id, part))
                 progress.output(f"{len(outcomes)}/{len(agents)} {_describe_outcome(outcomes[-1])}")
             progress.show(_render_card(agents, outcomes))
@@ -151,7 +151,7 @@ class AgentRedeployer:
             async with asyncio.timeout(UPDATE_TIMEOUT_S):
                 operation = await self._wait(await self._start(agent_id))
         except TimeoutError:
-            return f"Its update has not ended in time. {advice}"
+            return f"Its update did not finish in time. {advice}"
         # retried by the worker
         except Unavailable:
             raise

@@ -62,7 +62,7 @@ class AgentUpdater:
         live = await self._sessions.find_live(agent_id)
         if live is None or live.status == "stopping":
             await self._update_suspended(agent_id, SessionImage(built.image))
-            return _outcome("built" if built.is_new else "skipped", built, "it does not run")
+            return _outcome("built" if built.is_new else "skipped", built, "it is not running")
         if self._image_store.running_version(agent_id) == built.image.version:
             return _outcome("skipped", built, "up to date")
         # an agent that could not be started again must not be stopped
@@ -92,7 +92,7 @@ class AgentUpdater:
         except Exception:  # the outermost handler of one agent: the others must continue
             log.exception("update failed", agent=agent_id)
             return AgentOutcome(
-                agent_id=agent_id, outcome="failed", reason="choird's log says what went wrong"
+                agent_id=agent_id, outcome="failed", reason="internal error; see choird's log"
             )
 
     async def _update_suspended(self, agent_id: str, image: SessionImage) -> None:
@@ -140,7 +140,7 @@ class AgentUpdater:
             await self._start(agent_id, live, before)
         except ChoirError as again:
             return _outcome("failed", built, f"{why} Nor did the one before: {again.message}")
-        now = before.image.version.image_version if before.image else "Choir's own identity"
+        now = before.image.version.image_version if before.image else "the default identity"
         return _outcome("failed", built, f"{why} It runs with {now} again.")
 
 

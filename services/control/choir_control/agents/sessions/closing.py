@@ -164,7 +164,7 @@ def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
     messages = "Your message" if count == 1 else f"Your last {count} messages"
     name = session.agent_id
     start = f"start it again (/start {name}, or choirctl agent start {name})"
-    advice = f"{start} and ask once more"
+    advice = f"{start} and send them again"
     if status == "abandoned":
         crashes = max(session.crashes, session.idle_crashes) + 1
         crash_text = (

@@ -27,7 +27,7 @@ from choir_control.log.signals.store import SignalStore
 
 log = structlog.get_logger("choir.configuration")
 
-GONE = "no longer in config.json; it goes on until it is stopped"
+GONE = "no longer in config.json; it runs until it is stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,20 @@ class ConfigVersionTracker:
             for session in await self._store.list_live():
                 await self._notify(session, version)
         except ChoirError as error:
-            log.warning("agents hear of it by heartbeat", version=version, why=error.message)
+            log.warning(
+                "agents not notified; they get the version by heartbeat",
+                version=version,
+                why=error.message,
+            )
         try:
             await self.notify_gateway()
         # the bus is unavailable or closing: the gateway asks periodically
         except Exception as error:
-            log.warning("the gateway hears of it later", version=version, why=repr(error))
+            log.warning(
+                "gateway not notified; it requests the version later",
+                version=version,
+                why=repr(error),
+            )
 
     async def notify_gateway(self) -> None:
         """Notify the gateway that its channels have changed; raises the errors of the bus."""
@@ -131,7 +139,9 @@ class ConfigVersionTracker:
             why = f"{error.message} It goes on with what it has; restart it, or put that back."
             return _row(session, "failed", has, why)
         if session.status == "crashed":
-            return _row(session, "waiting", has, "it crashed, and gets it when it is resumed")
+            return _row(
+                session, "waiting", has, "it crashed; it gets the version when it is resumed"
+            )
         if session.status == "stopping":
             return _row(session, "failed", has, "it is being stopped")
         return _row(session, "waiting", has, gone or "until its next heartbeat")
@@ -142,9 +152,9 @@ class ConfigVersionTracker:
             return ConfigPartStatus(name="gateway", state="applied", version=has)
         if failure:
             return ConfigPartStatus(
-                name="gateway", state="failed", version=has, detail=f"{failure}; it is tried again"
+                name="gateway", state="failed", version=has, detail=f"{failure}; retrying"
             )
-        detail = "it has not asked for its channels yet" if has is None else ""
+        detail = "it has not requested its channels yet" if has is None else ""
         return ConfigPartStatus(name="gateway", state="waiting", version=has, detail=detail)
 
 

@@ -16,7 +16,7 @@ from choir_control.configuration.current import ConfigService
 log = structlog.get_logger("choir.sessions")
 
 MAX_RESUMES = 3
-REASON_UNCONFIGURED = "it left the configuration"
+REASON_UNCONFIGURED = "it is no longer in the configuration"
 # A session that completes something in every epoch and crashes again, without any new user message, must be
 # abandoned too.
 MAX_IDLE_RESUMES = 8
@@ -48,11 +48,13 @@ class CrashHandler:
 
     async def end_rehearsal(self, session: SessionRow) -> None:
         """End an unfinished rehearsal, because the agent now uses a real model."""
-        await self._closer.close(session.session_id, "stopped", "a real model takes its place")
+        await self._closer.close(
+            session.session_id, "stopped", "a real model replaces the rehearsal"
+        )
 
     async def end_without_resources(self, session: SessionRow) -> None:
         """End an unfinished session whose workspace, model or DM is no longer available to it."""
-        why = "its workspace, model or conversation is not its any more in config.json"
+        why = "its workspace, model or conversation is no longer assigned to it in config.json"
         await self._closer.close(session.session_id, "stopped", why)
 
     async def end_unconfigured(self, session: SessionRow) -> None:
@@ -101,7 +103,7 @@ class CrashHandler:
         self._failed_starts.add(session.session_id)
         resume_in = START_RETRY if self._resumes(session) else None
         await self._store.mark_crashed(session, counts=False, resume_in=resume_in)
-        log.warning("agent died at its start", agent=session.agent_id, why=why)
+        log.warning("agent died during its start, retrying", agent=session.agent_id, why=why)
         self._closer.announce(session.session_id)
 
     async def handle_failed_start(self, session: SessionRow, why: str) -> None:

@@ -104,11 +104,13 @@ class CrashRecovery:
             try:
                 await self._record_exit(gone)
             except Unavailable as error:
-                log.warning("exit waits for the database", agent=agent_id, error=error.message)
+                log.warning(
+                    "database unavailable, exit recorded later", agent=agent_id, error=error.message
+                )
                 return
             # the outermost handler of an exit; the missing heartbeats show it again
             except Exception:
-                log.exception("exit could not be noted", agent=agent_id)
+                log.exception("exit not recorded", agent=agent_id)
             # a newer exit of the same agent may have replaced this one during the await
             if self._unnoted.get(agent_id) is gone:
                 del self._unnoted[agent_id]
@@ -131,7 +133,7 @@ class CrashRecovery:
                     tasks.create_task(self._resume(session))
         except Unavailable as error:
             self._liveness.reset_all()
-            log.warning("sweep waits for the database", error=error.message)
+            log.warning("database unavailable, retrying", error=error.message)
         except Exception:  # the outermost loop: the next sweep may succeed
             log.exception("sweep failed")
 

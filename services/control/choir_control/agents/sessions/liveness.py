@@ -45,7 +45,7 @@ class LivenessTracker:
         life.heard = self._clock.monotonic()
         if life.suspect:
             life.suspect = False
-            log.info("agent is heard again", session=session_id, epoch=epoch)
+            log.info("agent recovered: heartbeat received", session=session_id, epoch=epoch)
 
     @contextlib.contextmanager
     def answering(self, session_id: str, epoch: int) -> Iterator[None]:

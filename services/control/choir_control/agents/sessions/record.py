@@ -21,7 +21,7 @@ REASON_SHUTDOWN = "Choir was shut down"
 REASON_UPDATE = "it is updated to a new image"
 REASON_ROLLBACK = "its new image did not come up"
 REASON_RESTART = "it is restarted"
-STOPPED_BY = "a user asked for it in the conversation {dm}"
+STOPPED_BY = "stopped by a user in the conversation {dm}"
 """Why a session ended that was stopped by a command, which is answered in that conversation."""
 KEEP_IMAGE_REASONS = (REASON_SHUTDOWN, REASON_RESTART)
 """End reasons after which the agent is started again with the same image."""

@@ -150,7 +150,7 @@ class SessionStarter:
                 grant = await self._begin_epoch(crashed, image)
             # a crash freed the leases, and another agent may have taken one meanwhile
             except Conflict as error:
-                log.warning("resume waits", session=crashed.session_id, why=error.message)
+                log.warning("resume postponed", session=crashed.session_id, why=error.message)
                 await self._store.delay_resume(crashed.session_id, LEASE_CONFLICT_RETRY)
                 return
             await self._launch(grant)
@@ -244,6 +244,6 @@ def _reject_contradictions(request: StartAgent, crashed: SessionRow) -> None:
     if others:
         raise Conflict(
             f"{crashed.agent_id} has an unfinished session ({crashed.session_id}) that is bound to "
-            f"{', '.join(others)}. Start it without other resources to go on with that, or give it up first "
+            f"{', '.join(others)}. Start it without naming resources to resume that session, or end it first "
             f"(`choirctl agent stop {crashed.agent_id}`)."
         )

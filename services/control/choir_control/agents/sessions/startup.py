@@ -93,7 +93,9 @@ class StartupRecovery:
             except InvalidRequest as error:
                 if not autostart:
                     raise
-                log.warning("its bindings have changed", agent=agent_id, why=error.message)
+                log.warning(
+                    "bindings no longer in the configuration", agent=agent_id, why=error.message
+                )
         if autostart:
             await self._starter.start(agent_id, StartAgent(), image)
 
@@ -110,7 +112,7 @@ class StartupRecovery:
             await self._closer.close(session.session_id, "stopped", REASON_UNCONFIGURED)
             return
         if session.status == "stopping":
-            why = session.end_reason or "control restarted while it stopped"
+            why = session.end_reason or "control restarted during the stop"
             await self._closer.stop(session.session_id, why)
             return
         # control's own restart must not count as a crash of the agent

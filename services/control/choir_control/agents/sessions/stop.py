@@ -144,7 +144,7 @@ class AgentShutdown:
         if not running:
             return
         names = sorted(session.agent_id for session in running)
-        log.info("agents are asked to stop", agents=names, within_s=most_s)
+        log.info("stopping agents", agents=names, within_s=most_s)
         stopping = asyncio.gather(*(self._stop(session) for session in running))
         hurried = asyncio.ensure_future(hurry.wait())
         try:
@@ -157,13 +157,13 @@ class AgentShutdown:
             for task in (stopping, hurried):
                 task.cancel()
             await asyncio.gather(stopping, hurried, return_exceptions=True)
-        log.info("agents have stopped" if done else "agents are left", agents=names)
+        log.info("agents have stopped" if done else "agents still running", agents=names)
 
     async def _running(self) -> list[SessionRow]:
         try:
             live = await self._store.list_live()
         except Unavailable as error:
-            log.warning("agents cannot be stopped in good order", error=error.message)
+            log.warning("cannot stop agents before shutdown", error=error.message)
             return []
         return [session for session in live if session.status in ("starting", "active")]
 

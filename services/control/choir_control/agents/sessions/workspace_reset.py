@@ -152,7 +152,7 @@ class WorkspaceService:
                 raise Conflict(f"{resource} is being reset already; wait until that is done.")
             progress.progress(f"stopping {holder.agent_id}, in good order")
             ended = await self._stopper.stop(holder.agent_id, STOP_REASON) or ended
-        raise Conflict(f"{resource} is taken again and again; stop the agents that want it first.")
+        raise Conflict(f"{resource} is repeatedly taken by other agents; stop them first.")
 
 
 class _DeletionReport:

@@ -39,7 +39,7 @@ from choir_control.conversations.commands.texts import (
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.log.eventlog.store import EventStore
 
-STOPPED_BY_OPERATOR = "an operator asked for it"
+STOPPED_BY_OPERATOR = "stopped by an operator"
 
 
 def agent_routes(

@@ -59,13 +59,13 @@ class OperatorAuthentication:
             return
         if self._token is None:
             raise Unauthorized(
-                "The operator API is open on the Unix socket only: there is no operator token."
+                "The operator API is available on the Unix socket only: no operator token is set."
             )
         # constant time: the response time must not reveal how much of a guess is right
         if not hmac.compare_digest(
             read_bearer_token(read_headers(request.scope)).encode(), self._token.encode()
         ):
-            raise Unauthorized("The operator token is not the right one.")
+            raise Unauthorized("The operator token is wrong.")
 
 
 class MetricsAuthentication:

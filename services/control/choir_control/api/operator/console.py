@@ -131,7 +131,7 @@ class _GatewayProxy:
         """
         if self._streams >= MAX_STREAMS:
             raise RateLimited(
-                f"{MAX_STREAMS} streams of conversations are open, which is the most; close one first.",
+                f"{MAX_STREAMS} streams of conversations are open, the maximum; close one first.",
                 retry_after_s=RETRY_AFTER_S,
             )
         outgoing = self._request(request, path, b"")
@@ -209,12 +209,12 @@ def _back(answer: httpx2.Response) -> dict[str, str]:
 def _away(error: httpx2.HTTPError) -> ChoirError:
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         return Unavailable(
-            "The gateway is not there right now: it is being started. Nothing was accepted; try again.",
+            "The gateway is unavailable: it is starting. Nothing was accepted; try again.",
             retry_after_s=1.0,
         )
     if isinstance(error, httpx2.TimeoutException):
         return DeadlineExceeded(
-            "The gateway hangs: it runs, and does not answer. If that lasts it is replaced. A message "
+            "The gateway is running but does not respond. It is restarted if that continues. A message"
             "may have been accepted; repeating it under the same idempotency key is safe.",
             retry_after_s=30.0,
         )

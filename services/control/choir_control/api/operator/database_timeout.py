@@ -57,8 +57,8 @@ def _refusal(method: str, why: str) -> ASGIApp:
         error = Unavailable(f"Postgres hangs: {why}.", retry_after_s=RETRY_AFTER_S)
     else:
         error = OutcomeUnknown(
-            f"Postgres hangs: {why}. Whether this was done is not known; repeating it under the same "
-            "idempotency key is safe, where it has one.",
+            f"Postgres hangs: {why}.  The outcome is unknown; repeating the request under the same "
+            "idempotency key is safe, if it has one.",
             retry_after_s=RETRY_AFTER_S,
         )
     return problem_response(error)

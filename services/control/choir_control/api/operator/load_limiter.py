@@ -45,7 +45,7 @@ class LoadLimiter:
             raise Unavailable(
                 f"Choir is busy: {len(self._running)} messages are waiting, and yours would wait "
                 f"about {math.ceil(wait_s)} s. It was not stored. Send it again in {again_s} s; under "
-                "the same idempotency key that is safe however often.",
+                "the same idempotency key, repeating it is safe.",
                 retry_after_s=again_s,
             )
         number, turn = self._next, MessageInProgress(now)

@@ -167,9 +167,7 @@ def _search_routes(
         document = _object(await request.body())
         query = parse_tool_input(MemoryQuery, spaces.redact(document), agent_id=agent_id)
         if query.target_agent is not None:
-            raise InvalidRequest(
-                "An operator searches the memory the path names: leave target_agent out."
-            )
+            raise InvalidRequest("The path names the agent to search: omit target_agent.")
         await spaces.ensure(agent_id)
         return await admin_client.search(query)
 
@@ -298,7 +296,7 @@ async def _lines(
             page = await memory.export(ExportMemory(agent_id=agent_id, cursor=page.next))
         except ChoirError as error:
             # The response has started: without its last line the reader knows that it is incomplete.
-            log.warning("export cut", agent_id=agent_id, records=records, why=error.message)
+            log.warning("export interrupted", agent_id=agent_id, records=records, why=error.message)
             return
 
 
@@ -310,7 +308,7 @@ def _object(body: bytes) -> JsonObject:
     try:
         document = orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The body is no JSON: {error}.") from None
+        raise InvalidRequest(f"The body is not JSON: {error}.") from None
     if not isinstance(document, dict):
         raise InvalidRequest("The body must be a JSON object.")
     return document

@@ -77,7 +77,7 @@ def rollout_routes(rollout: UpdateService) -> APIRouter:
 
 def _plain(text: str) -> str:
     if len(text) > MAX_ID or not text.isascii() or not text.isprintable():
-        raise InvalidRequest("That is no operation's id.")
+        raise InvalidRequest("This is not the id of an operation.")
     return text
 
 

@@ -67,13 +67,13 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer
             page = await events.read(row.session_id, after, limit)
         except ValueError:
             raise Conflict(
-                f"The log of {row.session_id} holds a damaged event; "
-                f"`choirctl session verify {row.session_id}` says which."
+                f"The log of {row.session_id} contains a damaged event; "
+                f"`choirctl session verify {row.session_id}` shows which."
             ) from None
         if not page and (erased := await events.find_erased(row.session_id)) is not None:
             raise NotFound(
                 f"The log of {row.session_id} was erased on {erased.erased_at:%Y-%m-%d}, as "
-                f"agents.{row.agent_id}.retention.log says; its hashes are kept."
+                f"agents.{row.agent_id}.retention.log requires; its hashes are kept."
             )
         more = page[-1].rev if len(page) == limit else None
         return EventPage(items=tuple(page), next=more)

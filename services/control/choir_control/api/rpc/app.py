@@ -99,7 +99,7 @@ class RpcApp:
             self._limits.weigh(lease.session_id, len(body))
             # The session may have ended while its body arrived.
             if not await self._leases.is_current(lease):
-                raise Fenced("This session ended while it asked.")
+                raise Fenced("This session ended during the request.")
             answer = await entry.answer(lease, parse_body(body, entry.takes))
         return answer.model_dump_json().encode()
 

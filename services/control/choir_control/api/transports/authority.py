@@ -60,9 +60,9 @@ def issue_certificate(
 
 def _make_authority(files: CertificateFiles, now: datetime.datetime) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _subject("Choir of this home")
+    name = _subject("Choir (this home)")
     built = (
-        _started("Choir of this home", name, key.public_key(), now, AUTHORITY_DAYS)
+        _started("Choir (this home)", name, key.public_key(), now, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(key, hashes.SHA256())

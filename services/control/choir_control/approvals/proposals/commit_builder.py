@@ -126,9 +126,7 @@ class CommitBuilder:
         try:
             common = await self._run_text("merge-base", base, commit)
         except Unavailable:
-            raise InvalidRequest(
-                "The branch has no history in common with the one it is for."
-            ) from None
+            raise InvalidRequest("The branch shares no history with its target.") from None
         if common == base:
             tree = await self._run_text("rev-parse", f"{commit}^{{tree}}")
         else:
@@ -155,9 +153,7 @@ class CommitBuilder:
             raise InvalidRequest("The branch changes nothing.")
         # numstat prints - instead of counts for binary files
         if any(line.startswith("-\t") for line in counted.splitlines()):
-            raise InvalidRequest(
-                "The branch changes a file that is no text; a human could not see what."
-            )
+            raise InvalidRequest("The branch changes a binary file, which a human cannot review.")
         stat = await self._run_text(
             "diff-tree", *DIFF_OPTIONS, "--stat=100", "--summary", base, tree
         )

@@ -70,10 +70,10 @@ class ConfigFile:
             raise Unavailable(f"Cannot read {self.path}: {error.strerror}.") from error
         except ValueError as error:
             raise InvalidRequest(
-                f"{self.path} is not JSON now ({error}); correct it first."
+                f"{self.path} is not valid JSON ({error}); correct it first."
             ) from None
         if not isinstance(document, dict):
-            raise InvalidRequest(f"{self.path} holds no JSON object of a bearable size.")
+            raise InvalidRequest(f"{self.path} is not a JSON object, or is too large.")
         return document
 
     def _replace(self, expected: str, document: JsonObject) -> None:
@@ -87,7 +87,7 @@ class ConfigFile:
                 os.fsync(file.fileno())
             # The last moment possible, so that an operator's edit is not overwritten.
             if document_digest(self._read()) != expected:
-                raise StaleProposal(f"{self.path} has been edited meanwhile.")
+                raise StaleProposal(f"{self.path} has been edited since.")
             partial.replace(self.path)
             # a rename is durable only when its directory is synced
             _sync(self.path.parent)
@@ -154,28 +154,28 @@ class ConfigProposal:
             raise StaleProposal("config.json has been edited since this was shown.")
         if shown_basis.get("version") != self._configuration.current.version:
             raise StaleProposal(
-                "Another version of the configuration is in force since this was shown."
+                "Another version of the configuration was applied since this was shown."
             )
         changes: JsonObject = {"changes": list(list_changes(document, after))}
         if canonical_json(changes) != canonical_json({"changes": shown_basis.get("changes")}):
-            raise StaleProposal("It would change something else than was shown.")
+            raise StaleProposal("The change would differ from what was shown.")
         return _replacement(document, after)
 
     async def apply(self, approval: Approval, plan: JsonObject) -> str:
         """Replace the file unless it is already replaced, then apply it."""
         document = plan["document"]
         if not isinstance(document, dict):
-            raise InvalidRequest("The plan holds no configuration.")
+            raise InvalidRequest("The plan contains no configuration.")
         digest = document_digest(await self._file.read())
         # equal after a crash that followed the replacement: only apply it again
         if digest != plan["after"]:
             if digest != plan["before"]:
-                raise StaleProposal("config.json has been edited meanwhile.")
+                raise StaleProposal("config.json has been edited since the plan was made.")
             await self._file.replace(digest, document)
         version = await self._config_applier.apply(
             Config.model_validate_json(canonical_json(document))
         )
-        return f"config.json is changed, and version {version} is in force."
+        return f"config.json is changed, and version {version} is active."
 
     async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Restore each changed value that is still in place; other edits since then stay."""
@@ -198,12 +198,12 @@ class ConfigProposal:
     def _checked(self, document: object) -> JsonObject:
         """Return the document if it is a valid configuration; raises InvalidRequest with the reasons."""
         if not isinstance(document, dict):
-            raise InvalidRequest("It would leave no configuration.")
+            raise InvalidRequest("The result would not be a configuration.")
         try:
             config = Config.model_validate_json(canonical_json(document))
         except ValidationError as error:
             errors = "; ".join(error_messages(error, "the file")[:5])
-            raise InvalidRequest(f"config.json would not fit: {errors}.") from None
+            raise InvalidRequest(f"config.json would be invalid: {errors}.") from None
         # the deployment's own default model is active without being in the file
         models = {**self._configuration.current.config.models, **config.models}
         faults = find_faults(config.model_copy(update={"models": models}))
@@ -215,7 +215,7 @@ class ConfigProposal:
 def _patch_of(payload: JsonObject) -> JsonObject:
     patch = payload.get("patch")
     if not isinstance(patch, dict) or not patch:
-        raise InvalidRequest("patch: a JSON merge patch that changes something is needed.")
+        raise InvalidRequest("patch: a non-empty JSON merge patch is required.")
     return patch
 
 

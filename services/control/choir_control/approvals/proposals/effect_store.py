@@ -154,7 +154,7 @@ class EffectStore:
             ending.stage,
             ending.detail,
             listener and listener.session_id,
-            InjectSignal(text=f"About what a human approved. {ending.notice}").model_dump_json(),
+            InjectSignal(text=f"About an approved request: {ending.notice}").model_dump_json(),
             approval.dm,
             approval.gateway,
             ending.notice,

@@ -36,7 +36,7 @@ Choir committed this description after a human approved it. There is no program:
 2. Move `proposed/tools/{name}.json` to `tools/{name}.json`, and correct it where the program differs.
 3. `choirctl agent build AGENT`, then `choirctl agent update AGENT`.
 
-## What it shall do, in the agent's words
+## Intended behavior, as the agent described it
 
 {behaviour}
 
@@ -66,13 +66,13 @@ class FileProposal:
             check_same_target(clone, approval.basis)
             files = {**self._make_files(approval.payload)}
             if files != approval.basis.get("files"):
-                raise StaleProposal("It would commit other files than were shown.")
+                raise StaleProposal("The commit would contain other files than were shown.")
             base = await clone.fetch(clone.source.ref)
             for path, text in files.items():
                 # A file with the same content is no conflict.
                 if await clone.read_file(base, path) not in (None, text.encode()):
                     raise Conflict(
-                        f"{path} is in {clone.source.display_name} already, and says something else."
+                        f"{path} is in {clone.source.display_name} already, with other content."
                     )
             tree = await clone.write_tree_with(base, files)
             message = (
@@ -99,7 +99,7 @@ def make_skill_files(payload: JsonObject) -> Mapping[str, str]:
     spec = payload.get("spec")
     name = spec.get("name") if isinstance(spec, dict) else None
     if not isinstance(name, str) or not _SKILL.fullmatch(name):
-        raise InvalidRequest("spec.name: a name of small letters, digits, - and _ is needed.")
+        raise InvalidRequest("spec.name: lower-case letters, digits, - and _ are allowed.")
     return {f"skills/{name}.json": _pretty(spec)}
 
 
@@ -113,7 +113,7 @@ def make_tool_files(payload: JsonObject) -> Mapping[str, str]:
     name = parsed.llm.name
     if name.startswith("choir.") or parsed.runtime.exec_path is not None:
         raise InvalidRequest(
-            "manifest: a name in `choir.` or a path of a program cannot be proposed."
+            "manifest: a name starting with `choir.` and an exec_path cannot be proposed."
         )
     texts = {key: str(payload.get(key, "")) for key in ("behaviour", "reason")}
     return {

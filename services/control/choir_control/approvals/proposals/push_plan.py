@@ -29,9 +29,7 @@ async def execute_push_plan(clone: CommitBuilder, plan: JsonObject) -> str:
     check_same_target(clone, plan)
     commit = str(plan["commit"])
     if not await push_to_configured_ref(clone, commit, str(plan["base"])):
-        raise StaleProposal(
-            f"{clone.source.ref} of {clone.source.display_name} has moved on meanwhile."
-        )
+        raise StaleProposal(f"{clone.source.ref} of {clone.source.display_name} has new commits.")
     return f"{clone.source.ref} of {clone.source.display_name} is at {commit[:COMMIT_CHARS]}."
 
 
@@ -44,9 +42,9 @@ async def make_rollback_plan(
         base, commit = str(plan["base"]), str(plan["commit"])
         if await clone.fetch(clone.source.ref) != commit:
             raise Conflict(
-                f"Other commits stand on {commit[:COMMIT_CHARS]} in {clone.source.display_name}; "
+                f"Newer commits depend on {commit[:COMMIT_CHARS]} in {clone.source.display_name}; "
                 "take it back with git."
             )
-        message = f"Take back {approval.approval_id}\n\nThe tree is that of {base}."
+        message = f"Take back {approval.approval_id}\n\nThe tree is the one of {base}."
         rollback = await clone.commit(base, (commit,), message, clone_cache.commit_author(approval))
         return make_push_plan(clone, commit, rollback)

@@ -35,10 +35,10 @@ class RepoProposal:
         # only branches of the requesting session
         form = rf"proposal/{re.escape(session_id)}/{SLUG}"
         if not isinstance(branch, str) or not re.fullmatch(form, branch):
-            raise InvalidRequest(f"branch: proposal/{session_id}/<words-like-these> is needed.")
+            raise InvalidRequest(f"branch: proposal/{session_id}/<short-description> is required.")
         # The full id: a branch or a short id could refer to another commit later.
         if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-            raise InvalidRequest("commit: the whole id of the branch's newest commit is needed.")
+            raise InvalidRequest("commit: the full id of the branch's newest commit is required.")
         async with self._clones.lock_clone(agent_id) as clone:
             return await _describe_merge(clone, branch, commit)
 
@@ -53,7 +53,7 @@ class RepoProposal:
                 raise StaleProposal(error.message) from None
             if current_basis != approval.basis:
                 raise StaleProposal(
-                    f"{clone.source.ref} of {clone.source.display_name} is not what it was."
+                    f"{clone.source.ref} of {clone.source.display_name} has changed since it was shown."
                 )
             return await self._planned(clone, approval)
 

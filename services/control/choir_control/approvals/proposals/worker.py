@@ -30,7 +30,7 @@ MAX_ATTEMPTS = 20
 MAX_DETAIL_CHARS = 2_000
 IMAGE_CHANGING_TYPES = ("skill", "repo_change")
 """The agent is rebuilt and updated after a proposal of these types."""
-PROPOSE_AGAIN = "Nothing was changed. Propose it again, so that a human sees it as it is now."
+PROPOSE_AGAIN = "Nothing was changed. Propose it again, so that a human sees the current state."
 
 
 class ProposalWorker:
@@ -65,7 +65,7 @@ class ProposalWorker:
     async def run(self) -> None:
         """Check for work at startup, at every decision and periodically, until cancelled."""
         await run_periodically(
-            POLL_INTERVAL_S, "carrying out what was approved", self.run_pending, self._wake_up
+            POLL_INTERVAL_S, "applying approved proposals", self.run_pending, self._wake_up
         )
 
     async def run_pending(self) -> int:
@@ -82,15 +82,15 @@ class ProposalWorker:
         """
         approval = await self._approvals.get(approval_id)
         if approval is None:
-            raise NotFound(f"There is no request {approval_id[:100]!r} for a decision.")
+            raise NotFound(f"There is no approval request {approval_id[:100]!r}.")
         plan = await self._effects.get_applied_plan(approval_id)
         if plan is None:
             raise Conflict(
-                f"{approval_id} is {approval.state}; only what is applied can be taken back."
+                f"{approval_id} is {approval.state}; only an applied request can be rolled back."
             )
         undo = await self._proposal_type(approval).plan_rollback(approval, plan)
         if not await self._effects.start_rollback(approval_id, undo, by):
-            raise Conflict(f"{approval_id} is being taken back already.")
+            raise Conflict(f"{approval_id} is already being rolled back.")
         self.wake()
 
     async def _process(self, approval_id: str) -> bool:
@@ -104,7 +104,9 @@ class ProposalWorker:
             self._attempts[approval_id] += 1
             # With an unknown outcome the change may be applied: reporting a failure could be wrong.
             if isinstance(error, OutcomeUnknown) or self._attempts[approval_id] < MAX_ATTEMPTS:
-                log.warning("tried again later", approval_id=approval_id, error=error.message)
+                log.warning(
+                    "effect failed, will be retried", approval_id=approval_id, error=error.message
+                )
                 return False
             return await self._fail(effect, approval, error)
         except ChoirError as error:
@@ -132,10 +134,10 @@ class ProposalWorker:
         current_digest = request_digest(approval.request_type, approval.payload, approval.basis)
         # A row altered in the database must not be applied under the earlier decision.
         if not current_digest == approval.digest == effect.digest:
-            raise StaleProposal("What was approved is not what is stored.")
+            raise StaleProposal("The stored request differs from what was approved.")
         plan = await proposal_type.make_plan(approval)
         if not await self._effects.store_plan(approval.approval_id, plan):
-            raise Unavailable("Somebody else carries this out.")
+            raise Unavailable("Another worker is applying this.")
         return plan
 
     def _proposal_type(self, approval: Approval) -> ProposalType:
@@ -184,5 +186,5 @@ class ProposalWorker:
 
 def _outcome_label(stage: Stage, failed: bool) -> str:
     if failed:
-        return "Not taken back" if stage == "applied" else "Failed"
-    return "Taken back" if stage == "rolled_back" else "Done"
+        return "Not rolled back" if stage == "applied" else "Failed"
+    return "Rolled back" if stage == "rolled_back" else "Done"

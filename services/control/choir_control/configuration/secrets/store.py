@@ -71,7 +71,9 @@ class SecretStore:
         refused = sorted(set(wanted) - set(allowed))
         if refused:
             names = ", ".join(repr(name)[:80] for name in refused[:5])
-            raise Forbidden(f"This session's resources do not need the secret {names}.")
+            raise Forbidden(
+                f"This session may not read the secret {names}: none of its resources needs it."
+            )
         missing = sorted(set(wanted) - self._values.keys())
         if missing:
             log.warning("secret is not set", names=missing)

@@ -125,13 +125,13 @@ class ActivityPublisher:
                 try:
                     await self._publish(dm, update)
                 except Unavailable as error:
-                    log.info("activity was not told", dm=dm, error=error.message)
+                    log.info("activity not published", dm=dm, error=error.message)
                     is_bus_away = True
                     if isinstance(update, Card):
                         # unless a newer update arrived meanwhile
                         self._pending.setdefault((dm, card_id), update)
                 except Exception:  # the outermost loop: the next update may succeed
-                    log.exception("activity was not told", dm=dm)
+                    log.exception("activity not published", dm=dm)
             if is_bus_away:
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()

@@ -22,10 +22,10 @@ from choir_control.conversations.commands.spec import CommandCall
 from choir_control.conversations.commands.texts import CORE, format_status, format_unknown_job
 
 LEFT_OPEN = (
-    "{agent} has stopped in the middle of its work. It goes on with it when it is started; another /stop "
-    "gives the work up."
+    "{agent} has stopped with open work. It resumes the work when it is started; another /stop "
+    "discards the work."
 )
-GIVEN_UP = "{agent} gives up the work it was stopped in."
+GIVEN_UP = "{agent} has discarded its open work."
 
 DEFAULT_EVENTS = 10
 MAX_SUMMARY_CHARS = 120
@@ -43,7 +43,7 @@ async def show_status(context: CommandContext, call: CommandCall) -> str:
         f"{view.agent_id} is {view.state}, up {_age(view.started_at)}, epoch {view.epoch}. "
         f"Model: {view.model or 'none'}.{_queued(view)}",
         *(_lane(report) for report in view.lanes),
-        "Holds: "
+        "Resources: "
         + ", ".join(f"{kind.replace('_', ' ')} {name}" for kind, name in resources.items()),
         f"Session: {view.session_id}",
     ]
@@ -74,11 +74,13 @@ async def start_agent(context: CommandContext, call: CommandCall) -> str:
         options = StartAgent.model_validate({"dm": call.dm, **call.settings})
     except ValidationError:
         option_names = ", ".join(sorted(StartAgent.model_fields))
-        raise InvalidRequest(f"What a start takes: {option_names}. Nothing was done.") from None
+        raise InvalidRequest(
+            f"Valid settings of a start: {option_names}. Nothing was done."
+        ) from None
 
     async def start() -> str:
         row = await context.starter.start(agent_id, options)
-        return f"{agent_id} is started, in {row.bindings.dm}. Session: {row.session_id}"
+        return f"{agent_id} has started in {row.bindings.dm}. Session: {row.session_id}"
 
     result = await context.background.run(
         result_recipient(context, call), "agent start", agent_id, start
@@ -107,7 +109,7 @@ async def stop_agent(context: CommandContext, call: CommandCall) -> str:
         result_recipient(context, call), "agent stop", agent_id, stop
     )
     return result or (
-        f"{agent_id} finishes what it is at, sums up, and stops; that may take some minutes. {RESULT_FOLLOWS}"
+        f"{agent_id} finishes its current step, writes a summary and stops; this may take some minutes. {RESULT_FOLLOWS}"
     )
 
 
@@ -126,19 +128,19 @@ async def restart_agent(context: CommandContext, call: CommandCall) -> str:
         if session is None:
             return f"{agent_id} is not running."
         row = await context.starter.restart(agent_id, session.initial_bindings, session.image)
-        return f"{agent_id} is started again. Session: {row.session_id}"
+        return f"{agent_id} has restarted. Session: {row.session_id}"
 
     result = await context.background.run(
         result_recipient(context, call), "agent restart", agent_id, restart
     )
     return result or (
-        f"{agent_id} finishes what it is at, sums up, and is then started again; that may take some "
+        f"{agent_id} finishes its current step, writes a summary and restarts; this may take some "
         f"minutes. {RESULT_FOLLOWS}"
     )
 
 
 def _queued(view: AgentView) -> str:
-    return f" {view.queued_messages} messages wait." if view.queued_messages else ""
+    return f" {view.queued_messages} messages are queued." if view.queued_messages else ""
 
 
 def _lane(report: StatusReport) -> str:
@@ -151,7 +153,7 @@ def _lane(report: StatusReport) -> str:
     failure = report.model_failure
     if failure is None:
         return line
-    return f"{line}\n  The model has not answered for {_age(failure.since)}: {failure.words}"
+    return f"{line}\n  The model has not responded for{_age(failure.since)}: {failure.words}"
 
 
 def _age(since: datetime | None) -> str:
@@ -166,7 +168,7 @@ async def show_model(context: CommandContext, call: CommandCall) -> str:
     """Return the model that an agent uses and the available ones."""
     view = await context.session_settings.choices(target_agent(call))
     model_names = ", ".join(sorted(context.configuration.current.config.models))
-    core = f", its jobs with {view.core_llm}" if view.core_llm else ""
+    core = f", its jobs use {view.core_llm}" if view.core_llm else ""
     return (
         f"{view.agent_id} thinks with {view.llm} ({view.model or 'gone from config.json'}){core}. "
         f"There are {model_names}."
@@ -199,7 +201,7 @@ async def show_events(context: CommandContext, call: CommandCall) -> str:
     session = await target_session(context, call)
     count = int(call.arguments.get("count", DEFAULT_EVENTS))
     page = await context.events.read(session.session_id, max(0, session.head.rev - count), count)
-    return "\n".join(event_line(event) for event in page) or "Nothing has happened yet."
+    return "\n".join(event_line(event) for event in page) or "There are no events yet."
 
 
 async def check_job(context: CommandContext, call: CommandCall) -> None:

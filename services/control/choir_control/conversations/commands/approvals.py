@@ -31,7 +31,7 @@ async def list_approvals(context: CommandContext, call: CommandCall) -> str:
         return format_details(approval.approval_id, approval.state, _summary(approval), lines)
     pending = await _list_pending(context, call)
     if not pending:
-        return "Nothing waits for a decision."
+        return "No request is pending."
     return _numbered_list(
         context, call, pending, "/approve 1 approves the first, /reject 1 rejects it."
     )
@@ -58,20 +58,20 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
     else:
         pending = await _list_pending(context, call)
         if not pending:
-            raise NotFound("Nothing waits for a decision.")
+            raise NotFound("No request is pending.")
         if len(pending) > 1:
             word = "/approve" if verdict == "approved" else "/reject"
             context.dialogue.set_question(
                 call.dm, OpenQuestion(word, await context.outbox.read_newest_id(call.dm))
             )
             return _numbered_list(
-                context, call, pending, f"Which one? Say its number, or {word} 1."
+                context, call, pending, f"Which one? Reply with its number, or {word} 1."
             )
         target = ShownApproval(pending[0].approval_id, pending[0].digest)
     by = f"dm {call.dm}"
     decided = await context.approval_service.decide(target.approval_id, verdict, by, target.digest)
     executing = verdict == "approved" and decided.request_type != "call"
-    then = " Executing; this conversation is told how it ends." if executing else ""
+    then = " Executing; the result will be reported here." if executing else ""
     if verdict == "approved" and decided.session_ended:
         then = f" {TOO_LATE}"
     return f"{verdict.capitalize()}: {_summary(decided)} ({decided.approval_id}).{then}"
@@ -90,7 +90,7 @@ async def _find_shown(context: CommandContext, call: CommandCall, reference: str
         target = context.dialogue.get_item(call.dm, int(reference[:9]))
         if target is None:
             raise NotFound(
-                f"There is no number {reference[:20]} in what you were shown; see /approvals."
+                f"There is no number {reference[:20]} in the list you were shown; see /approvals."
             )
     else:
         approval = await context.approval_service.find(reference)
@@ -130,6 +130,4 @@ def _numbered_list(
 
 
 def _summary(approval: Approval) -> str:
-    return (
-        f"{approval.agent_id} asks for {request_summary(approval.request_type, approval.payload)}"
-    )
+    return f"{approval.agent_id} requests{request_summary(approval.request_type, approval.payload)}"

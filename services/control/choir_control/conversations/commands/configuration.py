@@ -43,11 +43,11 @@ async def apply_config(context: CommandContext, call: CommandCall) -> str:
     """Apply the configuration that this conversation was shown."""
     digest = context.dialogue.get_config_digest(call.dm)
     if digest is None:
-        raise Conflict("Look first at what would be applied: /config load, or /config diff.")
+        raise Conflict("Review the changes first: /config load or /config diff.")
     snapshot, difference = await context.staging.apply(digest)
     warning_text = "".join(f"\nWarning: {warning}" for warning in difference.warnings)
     return (
-        f"Version {snapshot.version} is in force, with {len(difference.changes)} changes; running agents are "
+        f"Version {snapshot.version} is active, with {len(difference.changes)} changes; running agents are "
         f"told.{warning_text}"
     )
 
@@ -58,7 +58,7 @@ async def list_secrets(context: CommandContext, _: CommandCall) -> str:
     set_names = context.secrets.names()
     lines = [
         f"{name}: {'set' if name in set_names else 'MISSING'}, "
-        + (f"used by {', '.join(uses[name])}" if name in uses else "used by nothing")
+        + (f"used by {', '.join(uses[name])}" if name in uses else "not used")
         for name in sorted(set_names | uses.keys())
     ]
     return "\n".join(lines) or "There are no secrets."
@@ -83,4 +83,4 @@ def _show_difference(
     if len(changes) > len(visible):
         lines.append(f"… and {len(changes) - len(visible)} more; choirctl config diff shows all.")
     lines += [f"Warning: {warning}" for warning in difference.warnings]
-    return "\n".join([*lines, "/config apply puts this in force."] if difference.changes else lines)
+    return "\n".join([*lines, "/config apply applies it."] if difference.changes else lines)

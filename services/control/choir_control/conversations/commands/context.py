@@ -30,7 +30,7 @@ from choir_control.log.eventlog.store import EventStore
 
 # the gateway waits five seconds for an acknowledgement
 ACKNOWLEDGE_WITHIN_S = 3.0
-RESULT_FOLLOWS = "This conversation is told when it is done."
+RESULT_FOLLOWS = "The result will be reported here."
 CommandTask = Callable[[], Awaitable[str]]
 
 

@@ -152,7 +152,7 @@ class CommandHandler:
         async with self._signal_locks.of(message.dm):
             inbox_row = await self._store.store_command(new_id("in"), message, body)
         if inbox_row is None:
-            raise Unavailable("The same command is being stored elsewhere; try again.")
+            raise Unavailable("The same command is being processed; try again.")
         if inbox_row.agent_id is None or inbox_row.session_status not in SIGNALLED_STATUSES:
             return inbox_row, format_no_agent(inbox_row.agent_id, inbox_row.session_status)
         if not inbox_row.duplicate:
@@ -164,9 +164,9 @@ class CommandHandler:
     ) -> tuple[StoredMessage, str]:
         inbox_row = await self._store.store_handled_command(new_id("in"), message)
         if inbox_row is None:
-            raise Unavailable("The same command is being stored elsewhere; try again.")
+            raise Unavailable("The same command is being processed; try again.")
         if inbox_row.duplicate:
-            return inbox_row, "This came before and was taken then; /status shows how things stand."
+            return inbox_row, "This command was already executed; /status shows the current state."
         try:
             return inbox_row, await act(self._context, call)
         except ChoirError as error:
@@ -181,7 +181,7 @@ class CommandHandler:
         self._context.dialogue.set_confirmation(
             message.dm, OpenConfirmation(message.text, newest_id)
         )
-        return f"{text} Answer yes to do it; anything else leaves everything as it is."
+        return f"{text} Reply yes to continue; any other reply cancels."
 
     async def _take_confirmed_command(self, message: InboundMessage) -> TypedCommand | None:
         """Return the command that this message confirms, or None."""
@@ -228,7 +228,7 @@ def help_text(is_admin: bool) -> str:
     lines = [
         f"{row.usage_for(is_admin=is_admin)} - {row.summary}" for row in commands_for(is_admin)
     ]
-    return "\n".join([*lines, "Everything else goes to the agent."])
+    return "\n".join([*lines, "Any other message goes to the agent."])
 
 
 def unknown_text(typed: TypedCommand, is_admin: bool) -> str:
@@ -241,11 +241,11 @@ def unknown_text(typed: TypedCommand, is_admin: bool) -> str:
         if row.name.startswith(f"{typed.name} ")
     ]
     if several:
-        return f"{typed.name} what? There are {', '.join(several)}. Nothing was done."
+        return f"{typed.name} needs one of: {', '.join(several)}. Nothing was done."
     names = {row.name.split()[0] for row in commands_for(is_admin)} | ALIASES.keys()
     similar = get_close_matches(typed.name, sorted(names), 1)
     suggestion = f" Did you mean {similar[0]}?" if similar else ""
     return (
-        f"There is no command {typed.name}; /help lists those there are.{suggestion} Nothing was sent. To "
-        "send it to the agent as it is, begin with a space."
+        f"There is no command {typed.name}; /help lists all commands.{suggestion} Nothing was sent. To "
+        "send it to the agent unchanged, begin with a space."
     )

@@ -40,7 +40,7 @@ async def show_operation(context: CommandContext, call: CommandCall) -> str:
         return _describe(await context.operations.get(operation_id))
     newest = await context.operations.page(None, 1)
     if not newest:
-        raise NotFound("Nothing has been built, updated or reset yet.")
+        raise NotFound("There are no operations yet.")
     return _describe(newest[0])
 
 
@@ -58,7 +58,7 @@ async def ask_before_reset(context: CommandContext, call: CommandCall) -> str:
     """Return what resetting a workspace would delete, and which agent would be stopped."""
     name = call.arguments["name"]
     workspace = await context.workspaces.one(name)
-    holder = f" {workspace.agent_id} holds it and is stopped first." if workspace.agent_id else ""
+    holder = f" {workspace.agent_id}  uses it and is stopped first." if workspace.agent_id else ""
     more = "" if workspace.complete else " or more"
     return (
         f"This deletes everything in the workspace {name}: {workspace.files:,}{more} files, "
@@ -73,13 +73,11 @@ async def reset_workspace(context: CommandContext, call: CommandCall) -> str:
     operation_id = await context.workspaces.reset(
         name, confirmation, result_recipient(context, call)
     )
-    return _started(
-        f"{name} is being emptied; an agent that holds it is stopped first", operation_id
-    )
+    return _started(f"{name} is being reset; an agent that uses it is stopped first", operation_id)
 
 
 def _started(text: str, operation_id: str) -> str:
-    return f"{text}. /operation {operation_id} shows how far it is. {RESULT_FOLLOWS}"
+    return f"{text}. /operation {operation_id} shows its progress. {RESULT_FOLLOWS}"
 
 
 def _describe(view: OperationView) -> str:

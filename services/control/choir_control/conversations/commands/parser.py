@@ -93,10 +93,10 @@ def parse_arguments(row: CommandSpec, text: str) -> ParsedArguments:
         if value:
             values[argument.name] = _checked(row, argument, value)
         elif argument.required:
-            raise InvalidRequest(f"Say what: {row.usage}. Nothing was done.")
+            raise InvalidRequest(f"An argument is missing: {row.usage}. Nothing was done.")
     if rest:
         raise InvalidRequest(
-            f"{rest.split()[0][:60]!r} is too much: {row.usage}. Nothing was done."
+            f"{rest.split()[0][:60]!r} is not expected: {row.usage}. Nothing was done."
         )
     return ParsedArguments(values, settings)
 
@@ -110,7 +110,7 @@ def _checked(row: CommandSpec, argument: CommandArgument, value: str) -> str:
     if argument.kind is ArgumentKind.COUNT and not (
         value.isdecimal() and 0 < int(value[:9]) <= MAX_COUNT
     ):
-        raise InvalidRequest(f"{value[:60]!r} is no number from 1 to {MAX_COUNT}: {row.usage}.")
+        raise InvalidRequest(f"{value[:60]!r} is not a number from 1 to{MAX_COUNT}: {row.usage}.")
     return value
 
 
@@ -148,7 +148,7 @@ def target_agent(call: CommandCall) -> str:
         own = (
             f"It reaches {call.bound_agent_id}, and needs no name."
             if call.bound_agent_id
-            else "It has none."
+            else "It has no agent."
         )
         raise Forbidden(f"This conversation is not an admin's. {own} Nothing was done.")
     agent_id = agent_name or call.bound_agent_id

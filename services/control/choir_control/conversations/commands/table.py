@@ -37,7 +37,7 @@ def _cancel(call: CommandCall) -> CancelSignal:
 
 CONVERSATION_COMMANDS = (
     CommandSpec(
-        "Show what the agent and its jobs do, what it holds, and what its budgets leave.",
+        "Show the agent's state, jobs, resources and remaining budgets.",
         typed_form="/status",
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(agents.show_status),
@@ -45,7 +45,7 @@ CONVERSATION_COMMANDS = (
         route="GET /v1/agents/{agent_id}",
     ),
     CommandSpec(
-        "Tell the agent something at once, while it works.",
+        "Send the agent an instruction while it is working.",
         typed_form="/inject",
         arguments=(CommandArgument("text", ArgumentKind.TEXT, required=True),),
         action=SignalAction(_inject),
@@ -53,7 +53,7 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/inject",
     ),
     CommandSpec(
-        "Stop what it is doing for you now, or one of its jobs.",
+        "Cancel the agent's current turn, or one of its jobs.",
         typed_form="/cancel",
         arguments=(CommandArgument("job"),),
         action=SignalAction(_cancel, check=agents.check_job),
@@ -61,21 +61,21 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/cancel",
     ),
     CommandSpec(
-        "Let it sum up the older part of the conversation.",
+        "Summarize the older part of the conversation.",
         typed_form="/compact",
         action=SignalAction(lambda _: CompactSignal()),
         choirctl="session compact",
         route="POST /v1/agents/{agent_id}/compact",
     ),
     CommandSpec(
-        "Show its jobs, and what each is doing.",
+        "Show the agent's jobs and their state.",
         typed_form="/cores",
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(agents.show_cores),
         choirctl="session cores",
     ),
     CommandSpec(
-        "Show what happened last.",
+        "Show the newest events.",
         typed_form="/events",
         arguments=(CommandArgument("count", ArgumentKind.COUNT),),
         action=QueryAction(agents.show_events),
@@ -83,7 +83,7 @@ CONVERSATION_COMMANDS = (
         route="GET /v1/sessions/{session_id}/events",
     ),
     CommandSpec(
-        "Stop the agent in good order; work it leaves open waits for its next start.",
+        "Stop the agent gracefully; open work is resumed at its next start.",
         typed_form="/stop",
         arguments=(OPTIONAL_AGENT,),
         action=MutationAction(agents.stop_agent),
@@ -91,7 +91,7 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/stop",
     ),
     CommandSpec(
-        "Stop the agent in good order and start it again with what it holds.",
+        "Restart the agent gracefully with the same resources.",
         typed_form="/restart",
         arguments=(OPTIONAL_AGENT,),
         action=MutationAction(agents.restart_agent),
@@ -99,7 +99,7 @@ CONVERSATION_COMMANDS = (
         route="POST /v1/agents/{agent_id}/restart",
     ),
     CommandSpec(
-        "Show which model the agent thinks with, and which there are.",
+        "Show the agent's model and the available ones.",
         typed_form="/model",
         arguments=(OPTIONAL_AGENT,),
         action=QueryAction(agents.show_model),
@@ -107,7 +107,7 @@ CONVERSATION_COMMANDS = (
         route="GET /v1/agents/{agent_id}/model",
     ),
     CommandSpec(
-        "Have it think with another model, until it is restarted.",
+        "Switch the agent's model until its next restart.",
         typed_form="/model llm",
         arguments=(REQUIRED_NAME, OPTIONAL_AGENT),
         action=MutationAction(agents.set_model),
@@ -115,14 +115,14 @@ CONVERSATION_COMMANDS = (
         route="PUT /v1/agents/{agent_id}/model",
     ),
     CommandSpec(
-        "Show which voice the agent speaks with, and which there are.",
+        "Show the agent's voice and the available ones.",
         typed_form="/voice",
         action=QueryAction(agents.show_voice),
         choirctl="voice get",
         route="GET /v1/agents/{agent_id}/voice",
     ),
     CommandSpec(
-        "Have it speak with another voice, until it is restarted.",
+        "Switch the agent's voice until its next restart.",
         typed_form="/voice",
         arguments=(REQUIRED_NAME, OPTIONAL_AGENT),
         action=MutationAction(agents.set_voice),
@@ -130,7 +130,7 @@ CONVERSATION_COMMANDS = (
         route="PUT /v1/agents/{agent_id}/voice",
     ),
     CommandSpec(
-        "List what waits for your decision, or show one of it: what exactly would change.",
+        "List pending approval requests, or show one with its exact changes.",
         typed_form="/approvals",
         arguments=(CommandArgument("id"),),
         action=QueryAction(approvals.list_approvals),
@@ -153,7 +153,7 @@ CONVERSATION_COMMANDS = (
         choirctl="approval reject",
         route="POST /v1/approvals/{approval_id}/reject",
     ),
-    CommandSpec("Let it spend as much again when a budget is used up.", typed_form="/continue"),
+    CommandSpec("Grant the same budget again when it is exhausted.", typed_form="/continue"),
     HELP,
 )
 
@@ -168,7 +168,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/agents/{agent_id}/start",
     ),
     CommandSpec(
-        "List all agents and how each stands.",
+        "List all agents and their states.",
         CommandScope.ADMIN,
         "/agent list",
         (),
@@ -177,7 +177,7 @@ ADMIN_COMMANDS = (
         route="GET /v1/agents",
     ),
     CommandSpec(
-        "Build an agent's image; the agent is not touched.",
+        "Build an agent's image; a running agent is not restarted.",
         CommandScope.ADMIN,
         "/agent build",
         (REQUIRED_AGENT,),
@@ -186,7 +186,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/agents/{agent_id}/build",
     ),
     CommandSpec(
-        "Build an agent's image and, if it runs, start it with that.",
+        "Build an agent's image and, if the agent runs, restart it with that image.",
         CommandScope.ADMIN,
         "/update",
         (OPTIONAL_AGENT,),
@@ -204,7 +204,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/agents/update-all",
     ),
     CommandSpec(
-        "Show how far a long work is, or how it ended.",
+        "Show the progress or the result of an operation.",
         CommandScope.ADMIN,
         "/operation",
         (CommandArgument("id"),),
@@ -213,7 +213,7 @@ ADMIN_COMMANDS = (
         route="GET /v1/operations/{operation_id}",
     ),
     CommandSpec(
-        "List the workspaces, who holds each, and how much is in it.",
+        "List the workspaces, the agent that uses each, and their size.",
         CommandScope.ADMIN,
         "/workspace list",
         (),
@@ -231,7 +231,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/workspaces/{name}/reset",
     ),
     CommandSpec(
-        "Read and check config.json as a whole, and stage it.",
+        "Check config.json and stage it.",
         CommandScope.ADMIN,
         "/config load",
         (),
@@ -240,7 +240,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/config/load",
     ),
     CommandSpec(
-        "Show what is staged and not yet in force.",
+        "Show the staged changes.",
         CommandScope.ADMIN,
         "/config diff",
         (),
@@ -249,7 +249,7 @@ ADMIN_COMMANDS = (
         route="GET /v1/config/diff",
     ),
     CommandSpec(
-        "Put in force what you were shown.",
+        "Apply the changes you were shown.",
         CommandScope.ADMIN,
         "/config apply",
         (),
@@ -258,7 +258,7 @@ ADMIN_COMMANDS = (
         route="POST /v1/config/apply",
     ),
     CommandSpec(
-        "List the names of secrets, and who uses each; never a value.",
+        "List the names of secrets and what uses each; never a value.",
         CommandScope.ADMIN,
         "/secret list",
         (),
@@ -273,22 +273,24 @@ def _for_operators(summary: str, choirctl: str | None, route: str | None) -> Com
 
 
 OPERATOR_COMMANDS = (
-    _for_operators("Show whether Choir works, and each part of it.", "status", "GET /v1/status"),
+    _for_operators("Show the status of Choir and its services.", "status", "GET /v1/status"),
     _for_operators("Talk to an agent.", "chat", "POST /v1/dms/{dm}/messages"),
-    _for_operators("Read what was said in a conversation.", None, "GET /v1/dms/{dm}/messages"),
-    _for_operators("Hear what is said in a conversation.", None, "GET /v1/dms/{dm}/events"),
+    _for_operators("List the messages of a conversation.", None, "GET /v1/dms/{dm}/messages"),
+    _for_operators("Stream the messages of a conversation.", None, "GET /v1/dms/{dm}/events"),
     _for_operators("Press a button in a conversation.", None, "POST /v1/dms/{dm}/press"),
-    _for_operators("Put a file for a message.", None, "PUT /v1/dms/{dm}/files"),
+    _for_operators("Upload a file for a message.", None, "PUT /v1/dms/{dm}/files"),
     _for_operators(
-        "Get a file of a message.", None, "GET /v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
+        "Download a file of a message.", None, "GET /v1/dms/{dm}/messages/{outbox_id}/files/{ref}"
     ),
-    _for_operators("List the conversations, and who holds each.", None, "GET /v1/dms"),
-    _for_operators("Show one request whole.", "approval show", "GET /v1/approvals/{approval_id}"),
+    _for_operators("List the conversations and the agent bound to each.", None, "GET /v1/dms"),
+    _for_operators(
+        "Show one complete request.", "approval show", "GET /v1/approvals/{approval_id}"
+    ),
     _for_operators(
         "Follow a session's log as it grows.", None, "GET /v1/sessions/{session_id}/events/stream"
     ),
     _for_operators(
-        "Take back what was approved and applied.",
+        "Roll back an applied request.",
         "approval rollback",
         "POST /v1/approvals/{approval_id}/rollback",
     ),
@@ -296,15 +298,19 @@ OPERATOR_COMMANDS = (
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
     _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
     _for_operators("List voices.", "voice list", "GET /v1/voices"),
-    _for_operators("List long works, newest first.", "operation list", "GET /v1/operations"),
-    _for_operators("Hear what a work says.", None, "GET /v1/operations/{operation_id}/events"),
-    _for_operators("Show the configuration in force.", "config show", "GET /v1/config"),
+    _for_operators("List operations, newest first.", "operation list", "GET /v1/operations"),
+    _for_operators(
+        "Stream the progress of an operation.", None, "GET /v1/operations/{operation_id}/events"
+    ),
+    _for_operators("Show the active configuration.", "config show", "GET /v1/config"),
     _for_operators("Print the JSON Schema of config.json.", None, "GET /v1/config/schema"),
-    _for_operators("Show who has the version in force.", "config report", "GET /v1/config/report"),
-    _for_operators("Read secrets.json again.", "secret apply", "POST /v1/secrets/apply"),
+    _for_operators(
+        "Show which processes have the active version.", "config report", "GET /v1/config/report"
+    ),
+    _for_operators("Reload secrets.json.", "secret apply", "POST /v1/secrets/apply"),
     _for_operators("Cancel a core job of a session.", "session cancel", None),
     _for_operators(
-        "Check that a session's log is what was written.",
+        "Verify the hash chain of a session's log.",
         "session verify",
         "GET /v1/sessions/{session_id}/verify",
     ),
@@ -319,13 +325,13 @@ MEMORY_COMMANDS = (
         f"GET {_OF_MEMORY}/documents",
     ),
     _for_operators(
-        "Show one document whole.", "memory show", f"GET {_OF_MEMORY}/documents/{{name}}"
+        "Show one complete document.", "memory show", f"GET {_OF_MEMORY}/documents/{{name}}"
     ),
     _for_operators(
-        "Search an agent's memory as it would itself.", "memory search", f"POST {_OF_MEMORY}/search"
+        "Search an agent's memory as the agent does.", "memory search", f"POST {_OF_MEMORY}/search"
     ),
     _for_operators(
-        "Write knowledge into an agent's memory.", "memory put", f"POST {_OF_MEMORY}/documents"
+        "Store knowledge in an agent's memory.", "memory put", f"POST {_OF_MEMORY}/documents"
     ),
     _for_operators(
         "Erase a document and what only it supported.",
@@ -333,33 +339,31 @@ MEMORY_COMMANDS = (
         f"DELETE {_OF_MEMORY}/documents/{{name}}",
     ),
     _for_operators(
-        "Erase all that memory has of a session.",
+        "Erase everything that memory stores of a session.",
         "memory delete",
         f"DELETE {_OF_MEMORY}/sessions/{{session_id}}",
     ),
+    _for_operators("Export an agent's memory.", "memory export", f"GET {_OF_MEMORY}/export"),
     _for_operators(
-        "Carry all of an agent's memory away.", "memory export", f"GET {_OF_MEMORY}/export"
-    ),
-    _for_operators(
-        "Bring an export into an agent's memory.", "memory import", f"POST {_OF_MEMORY}/import"
+        "Import an export into an agent's memory.", "memory import", f"POST {_OF_MEMORY}/import"
     ),
     _for_operators(
         "Show who did what to an agent's memory.", "memory audit", f"GET {_OF_MEMORY}/audit"
     ),
     _for_operators(
-        "Show what a search did.", "memory receipt", f"GET {_OF_MEMORY}/receipts/{{receipt_id}}"
+        "Show how a search ran.", "memory receipt", f"GET {_OF_MEMORY}/receipts/{{receipt_id}}"
     ),
 )
 
 _COLLECTIONS = "/v1/agents/{agent_id}/collections"
 COLLECTION_COMMANDS = (
     _for_operators(
-        "Bring documents to an agent's memory.",
+        "Add documents to an agent's memory.",
         "collection add",
         f"POST {_COLLECTIONS}/{{collection}}",
     ),
     _for_operators(
-        "List the documents that were brought to an agent.",
+        "List the documents in an agent's collections.",
         "collection list",
         f"GET {_COLLECTIONS}",
     ),

@@ -32,14 +32,14 @@ def _effect(body: SignalBody, agent_id: str) -> str:
         case InjectSignal():
             return f"{agent_id} reads it at its next step."
         case CancelSignal(job=None):
-            return f"{agent_id} stops what it is doing for you now; its jobs go on."
+            return f"{agent_id} stops its current work for you; its jobs continue."
         case CancelSignal(job=job):
             return f"The job {job} of {agent_id} ends."
         case CompactSignal(lane=lane):
             where = f"lane {lane}" if lane and lane != EDGE else "conversation"
-            return f"{agent_id} sums up the older part of its {where} beside its work."
+            return f"{agent_id} summarizes the older part of its {where} in the background."
         case UserMessageSignal() | ConfigChangedSignal() | ApprovalResolvedSignal():
-            return f"{agent_id} is told."
+            return f"{agent_id} is notified."
         case ShutdownSignal():
             return f"{agent_id} stops at its next safe point."
         case _:
@@ -73,7 +73,7 @@ def format_greeting(agent_id: str | None, status: str | None) -> str:
 def format_no_agent(agent_id: str | None, status: str | None) -> str:
     """Return the text for a command that no running agent receives."""
     if agent_id is not None and status == "stopping":
-        return f"{agent_id} is about to stop; it takes nothing up any more. Nothing was done."
+        return f"{agent_id} is stopping and accepts nothing new. Nothing was done."
     return "No agent is running in this conversation, so nothing was done."
 
 
@@ -81,7 +81,7 @@ def format_status(agent_id: str, reports: Sequence[StatusReport]) -> str:
     """Return a summary of what an agent and its core jobs are doing."""
     edge = next((report for report in reports if report.lane == EDGE), None)
     jobs = [report for report in reports if report.lane.startswith(CORE)]
-    first = f"{agent_id}: {_doing(edge)}" if edge else f"{agent_id} has not said what it is doing."
+    first = f"{agent_id}: {_doing(edge)}" if edge else f"{agent_id} has not reported its status."
     if not jobs:
         return f"{first}\nNo jobs."
     return "\n".join([first, *(f"- {job.lane.removeprefix(CORE)}: {_doing(job)}" for job in jobs)])

@@ -170,7 +170,9 @@ class FileFetcher:
                 received.append(_lost(attachment, f"it cannot be stored: {error.strerror}"))
         for file in received:
             if file.problem:
-                log.warning("a file could not be had", inbox_id=waiting.inbox_id, why=file.problem)
+                log.warning(
+                    "a file could not be fetched", inbox_id=waiting.inbox_id, why=file.problem
+                )
         return received
 
     async def _fetch(

@@ -240,9 +240,7 @@ def _how_to_start(snapshot: ConfigSnapshot, dm: str, agent_id: str | None) -> st
     conversation = snapshot.config.dms[dm]
     if snapshot.config.gateways[conversation.gateway].channel.uses_choir_api:
         return f"choirctl agent start {agent_id}"
-    return (
-        f"/start {agent_id}" if conversation.admin else f"an admin does that with /start {agent_id}"
-    )
+    return f"/start {agent_id}" if conversation.admin else f"an admin can use /start {agent_id}"
 
 
 def _note(state: AgentState, agent_id: str | None, how_to_start: str) -> str | None:

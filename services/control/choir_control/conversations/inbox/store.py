@@ -30,7 +30,7 @@ SELECT (SELECT inbox_id FROM added) AS added,
 FROM (SELECT 1) AS one
 LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
     AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
-    AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended one
+    AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended session
 """
 
 # The row of a command is closed at once, so that no agent takes it up. It exists to detect
@@ -39,7 +39,7 @@ _STORE_COMMAND = """
 WITH holder AS (
     SELECT session_id, agent_id, status FROM choir_control.sessions
     WHERE dm = $4 AND status IN ('starting', 'active', 'stopping', 'crashed')
-      AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended one
+      AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended session
 ), added AS (
     INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, closed_at)
     VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())
@@ -72,7 +72,7 @@ SELECT (SELECT inbox_id FROM added) AS added,
 FROM (SELECT 1) AS one
 LEFT JOIN choir_control.sessions AS holder ON holder.dm = $4
     AND holder.status IN ('starting', 'active', 'stopping', 'crashed')
-    AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended one
+    AND NOT (holder.status = 'crashed' AND holder.end_reason IS NOT NULL)  -- a suspended session
 """
 
 
@@ -181,7 +181,7 @@ class InboxStore:
             """
             SELECT agent_id, session_id, status FROM choir_control.sessions
             WHERE dm = $1 AND status IN ('starting', 'active', 'stopping', 'crashed')
-              AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended one
+              AND NOT (status = 'crashed' AND end_reason IS NOT NULL)  -- a suspended session
             """,
             dm,
         )

@@ -213,7 +213,7 @@ class OutboxWorker:
     async def _record_not_sent(
         self, message: OutboundMessage, idempotent: bool, error: ChoirError, wait_s: float
     ) -> float:
-        log.info("delivery waits", outbox_id=message.outbox_id, error=error.message)
+        log.info("delivery postponed", outbox_id=message.outbox_id, error=error.message)
         if not idempotent:
             await self._store.mark_not_sent(
                 message.outbox_id, message.maybe_repeated, error.message
@@ -223,7 +223,7 @@ class OutboxWorker:
     def _record_unknown(
         self, queue: DeliveryQueue, message: OutboundMessage, error: Exception, wait_s: float
     ) -> float:
-        log.warning("delivery unknown", outbox_id=message.outbox_id, error=str(error))
+        log.warning("delivery outcome unknown", outbox_id=message.outbox_id, error=str(error))
         queue.replace_first(message.model_copy(update={"maybe_repeated": True}))
         return wait_s
 

@@ -90,7 +90,7 @@ def _tool_faults(tree: RepositoryTree, compiles: bool) -> Iterator[str]:
         if name.startswith("choir."):
             yield f"{path}: llm.name: names in `choir.` are Choir's own"
         if name in named:
-            yield f"{path}: llm.name: {named[name]} has the name {name!r} already"
+            yield f"{path}: llm.name: {named[name]} already has the name {name!r}"
         named[name] = path
         yield from _schema_faults(path, llm__parameters=manifest.llm.parameters)
         fault = _program_fault(tree, path, manifest, compiles)
@@ -104,7 +104,7 @@ def _program_fault(
     stem = PurePosixPath(path).stem
     program = _program(stem, manifest.runtime.exec_path)
     if program is None:
-        return "leads out of the tools"
+        return "is outside of the tools"
     entry = tree.files.get(program)
     if entry is not None:
         return (
@@ -150,7 +150,7 @@ def _skill_faults(tree: RepositoryTree) -> Iterator[str]:
             path, input_schema=skill.input_schema, output_schema=skill.output_schema
         )
         if skill.name in named:
-            yield f"{path}: name: {named[skill.name]} has the name {skill.name!r} already"
+            yield f"{path}: name: {named[skill.name]} already has the name {skill.name!r}"
         named[skill.name] = path
 
 

@@ -87,7 +87,9 @@ def _provide_token(
     ssh: str, source: RepositorySource, username: str, token: str, descriptors: list[int]
 ) -> GitAccess:
     if _CONTROL.search(token) or _CONTROL.search(username):
-        return GitAccess(ssh, refusal="Its git identity's secret is no token, which HTTPS needs.")
+        return GitAccess(
+            ssh, refusal="Its git identity's secret is not a token, which HTTPS requires."
+        )
     memory = _write_to_memory(f"username={username}\npassword={token}\n", descriptors)
     # Git itself limits the helper to this address: after a redirect to another host it is not called.
     answer = f'!f() {{ test "$1" = get && cat /proc/self/fd/{memory}; }}; f'
@@ -97,7 +99,8 @@ def _provide_token(
 def _provide_key(ssh: list[str], key: str, descriptors: list[int]) -> GitAccess:
     if "PRIVATE KEY-----" not in key:
         return GitAccess(
-            _join(ssh), refusal="Its git identity's secret is no private key, which SSH needs."
+            _join(ssh),
+            refusal="Its git identity's secret is not a private key, which SSH requires.",
         )
     # ssh rejects a key without a final line break
     memory = _write_to_memory("\n".join(key.splitlines()) + "\n", descriptors)

@@ -55,17 +55,17 @@ def find_dockerfile_fault(text: str) -> str | None:
     try:
         for instruction in _instructions(text):
             if instruction.name not in INSTRUCTIONS:
-                return f"line {instruction.line}: {instruction.name[:40]!r} is no instruction of a Dockerfile"
+                return f"line {instruction.line}: {instruction.name[:40]!r} is not a Dockerfile instruction"
             if refused := _refused(instruction):
                 return f"line {instruction.line}: {refused}"
             if not instruction.arguments:
-                return f"line {instruction.line}: {instruction.name} says nothing"
+                return f"line {instruction.line}: {instruction.name} has no arguments"
             began = began or instruction.name == "FROM"
             if not began and instruction.name != "ARG":
                 return f"line {instruction.line}: must begin with FROM, not {instruction.name}"
     except _UnexpectedEnd as error:
         return str(error)
-    return None if began else "must begin with FROM: there is no image it starts from"
+    return None if began else "must begin with FROM: it names no base image"
 
 
 def list_image_changes(text: str) -> list[str]:
@@ -98,11 +98,13 @@ def _refused(instruction: Instruction) -> str | None:
     if instruction.name == "ONBUILD":
         names.append(instruction.arguments.partition(" ")[0].upper())
     if "ADD" in names:
-        return "ADD may fetch from where no build may reach: write COPY, or RUN with curl or tar"
+        return (
+            "ADD is not allowed, because the engine would fetch: use COPY, or RUN with curl or tar"
+        )
     if "VOLUME" in names:
-        return "VOLUME: an agent can write to /workspace and /tmp alone"
+        return "VOLUME is not allowed: agents write only to /workspace and /tmp"
     if instruction.name in HEREDOC_INSTRUCTIONS and _HEREDOC.search(instruction.arguments):
-        return "a text begun with << is BuildKit's: write it into a file, and COPY that"
+        return "heredocs need BuildKit: put the text into a file and COPY it"
     return None
 
 
@@ -125,7 +127,7 @@ def _continued(number: int, line: str, rest: Iterator[tuple[int, str]], escape: 
         try:
             line = next(following for _, following in rest if not _is_passed_over(following))
         except StopIteration:
-            raise _UnexpectedEnd(number, f"ends with {escape!r} and nothing follows") from None
+            raise _UnexpectedEnd(number, f"ends with {escape!r}, but no line follows") from None
     return " ".join((*parts, line)).replace("\t", " ")
 
 

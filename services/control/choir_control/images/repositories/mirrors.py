@@ -224,7 +224,7 @@ def _prepare_directory(directory: Path) -> None:
                 and not _is_incomplete_mirror(directory)
             ):
                 raise Unavailable(
-                    f"{directory} is not empty and no mirror of Choir's: move it away."
+                    f"{directory} is not empty and not a mirror of Choir: move it away."
                 )
             shutil.rmtree(directory)
         directory.mkdir(mode=0o700, parents=True)

@@ -102,7 +102,7 @@ def parse_source(
     ref = repo.ref
     if not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", "/", ".")):
         raise InvalidRequest(
-            f"The ref {ref[:80]!r} of {owner}'s repository is no branch, tag or commit."
+            f"The ref {ref[:80]!r} of {owner}'s repository is not a valid branch, tag or commit."
         )
     return RepositorySource(owner, repo.url, ref, _protocol(owner, repo.url), identity)
 
@@ -110,7 +110,7 @@ def parse_source(
 def _protocol(owner: str, url: str) -> SourceProtocol:
     if _CONTROL.search(url) or len(url) > 2_000:
         raise InvalidRequest(
-            f"The address of {owner}'s repository holds a space or a control character."
+            f"The address of {owner}'s repository contains a space or a control character."
         )
     if url.startswith("/"):
         return "file"
@@ -130,7 +130,7 @@ def _of_url(owner: str, url: str) -> SourceProtocol:
     # config.json, logs and error texts must not contain credentials
     if password or (parts.scheme == "https" and parts.username):
         raise InvalidRequest(
-            f"The address of {owner}'s repository holds a credential. config.json holds no secrets: "
+            f"The address of {owner}'s repository contains a credential. config.json must not contain secrets: "
             "name one of git_identities in its `git_identity`."
         )
     if parts.scheme == "file" and not host and parts.path.startswith("/"):
@@ -142,6 +142,6 @@ def _of_url(owner: str, url: str) -> SourceProtocol:
 
 def _invalid_address_text(owner: str, url: str) -> str:
     return (
-        f"{url.split('@')[-1][:120]!r} is no address of a repository ({owner}). Write "
+        f"{url.split('@')[-1][:120]!r} is not the address of a repository ({owner}). Write "
         "https://host/path, ssh://user@host/path, user@host:path or /a/local/path."
     )

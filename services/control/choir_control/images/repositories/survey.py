@@ -97,9 +97,9 @@ class RepositorySurveyor:
         results = [look.result() for look in looks]
         faults += [fault for _, repo_faults in results for fault in repo_faults]
         if faults:
-            tail = "Nothing was staged; correct it there and load again."
+            tail = "Nothing was staged; correct the repositories and load again."
             raise InvalidRequest(
-                format_errors("The repositories do not fit", faults, tail, MAX_FAULTS)
+                format_errors("The repositories are invalid", faults, tail, MAX_FAULTS)
             )
         return RepositorySurvey(tuple(repo for repo, _ in results))
 

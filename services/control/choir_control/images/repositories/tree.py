@@ -76,8 +76,8 @@ def parse_listing(listed: bytes, spoken: str) -> list[TreeEntry]:
         entries.append(entry)
         if len(entries) > MAX_FILES or total > MAX_TREE_BYTES:
             raise InvalidRequest(
-                f"{spoken} holds more than {MAX_FILES} files or {MAX_TREE_BYTES >> 20} MiB; that is "
-                "no repository of tools."
+                f"{spoken} holds more than {MAX_FILES} files or {MAX_TREE_BYTES >> 20} MiB, which "
+                "is too large for a repository of tools."
             )
     _check_unique(entries, spoken)
     return entries
@@ -86,18 +86,18 @@ def parse_listing(listed: bytes, spoken: str) -> list[TreeEntry]:
 def _entry(line: bytes, spoken: str) -> TreeEntry:
     match = _LINE.fullmatch(line)
     if match is None:
-        raise InvalidRequest(f"{spoken} holds an entry that cannot be read.")
+        raise InvalidRequest(f"{spoken} contains an unreadable entry.")
     mode, kind, object_id, size, name = match.groups()
     try:
         path = name.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidRequest(
-            f"{spoken} holds a file whose name is not UTF-8: {name[:80]!r}."
+            f"{spoken} contains a file name that is not UTF-8: {name[:80]!r}."
         ) from None
     if mode.decode() not in PLAIN_FILE_MODES or kind != b"blob":
         kind_of_file = REFUSED_MODES.get(mode.decode(), "something else")
         raise InvalidRequest(
-            f"{spoken}: {path[:120]!r} is {kind_of_file}; only plain files may be in it."
+            f"{spoken}: {path[:120]!r} is {kind_of_file}; only plain files are allowed."
         )
     fault = find_path_fault(path)
     if fault:
@@ -111,9 +111,9 @@ def find_path_fault(path: str) -> str | None:
     """Return why a path must not be written, or None for a valid one."""
     parts = path.split("/")
     if _STRANGE.search(path):
-        return "holds a control character or a backslash"
+        return "contains a control character or a backslash"
     if any(part in ("", ".", "..") for part in parts) or PurePosixPath(path).is_absolute():
-        return "leads out of the repository"
+        return "is outside of the repository"
     if any(part.casefold().rstrip(" .") == ".git" or part.casefold() == "git~1" for part in parts):
         return "is a git directory inside the repository"
     if len(path) > MAX_PATH or len(parts) > MAX_DEPTH or any(len(part) > 200 for part in parts):
@@ -128,14 +128,14 @@ def _check_unique(entries: list[TreeEntry], spoken: str) -> None:
         name = entry.path.casefold()
         if name in seen:
             raise InvalidRequest(
-                f"{spoken}: {seen[name]!r} and {entry.path!r} are one file to some systems."
+                f"{spoken}: {seen[name]!r} and {entry.path!r} are equal on a case-insensitive file system."
             )
         seen[name] = entry.path
     files = set(seen)
     for entry in entries:
         parents = PurePosixPath(entry.path.casefold()).parents
         if any(str(parent) in files for parent in parents):
-            raise InvalidRequest(f"{spoken}: {entry.path!r} lies below a file.")
+            raise InvalidRequest(f"{spoken}: {entry.path!r} is below a file.")
 
 
 def _write_all(git: Git, directory: Path, entries: list[TreeEntry], into: Path) -> None:
@@ -185,7 +185,7 @@ def _request_objects(stdin: IO[bytes], entries: list[TreeEntry]) -> None:
 def _write(stdout: IO[bytes], entry: TreeEntry, into: Path) -> None:
     head = stdout.readline()
     if head.split() != [entry.object_id.encode(), b"blob", str(entry.size).encode()]:
-        raise Unavailable(f"git did not hand over {entry.path!r}; fetch the repository again.")
+        raise Unavailable(f"git did not return{entry.path!r}; fetch the repository again.")
     target = into / entry.path
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     remaining = entry.size

@@ -66,7 +66,7 @@ class SessionArchiver:
 
     async def run(self) -> None:
         """Run sweeps until cancelled."""
-        await run_periodically(INTERVAL_S, "archiving of sessions", self.sweep, self._awake)
+        await run_periodically(INTERVAL_S, "session archiving", self.sweep, self._awake)
 
     async def sweep(self) -> None:
         """Send everything that is due.
@@ -97,7 +97,9 @@ class SessionArchiver:
             async with asyncio.timeout(ERASE_TIMEOUT_S), self._sweep_lock:
                 await self._rehearsals.forget(agent_id)
         except (ChoirError, TimeoutError) as error:
-            log.warning("rehearsals wait to be erased", agent=agent_id, error=str(error))
+            log.warning(
+                "rehearsals are not erased from memory yet", agent=agent_id, error=str(error)
+            )
             self.wake()
 
     @property

@@ -138,7 +138,9 @@ class EventAppender:
             # A part of the batch is durable already: try again with the rest.
             _check_contains(batch, durable.head)
             batch = trim_batch(batch, durable.head, lease.dm)
-        raise Conflict("Several heartbeats of this session arrive at once; send one at a time.")
+        raise Conflict(
+            "Several heartbeats of this session arrived at the same time; send one at a time."
+        )
 
     async def _store_batch(self, lease: Lease, batch: EventBatch) -> bool:
         batch = await self._copy_files(lease, batch)
@@ -196,4 +198,6 @@ def _check_contains(batch: EventBatch, durable: LogHead) -> None:
 
 
 def _fork(rev: int) -> Fenced:
-    return Fenced(f"The logs differ at revision {rev}: this is a fork, and the durable log stands.")
+    return Fenced(
+        f"The logs differ at revision {rev}: this is a fork, and the durable log is authoritative."
+    )

@@ -22,7 +22,7 @@ async def verify_log(store: EventStore, session_id: str, head: LogHead) -> LogVe
             page = await store.read(session_id, at.rev, size)
         except ValueError:
             if size == 1:
-                reason = "it no longer has an event's shape"
+                reason = "it is not a valid event any more"
                 return _broken(session_id, head, count, at.rev + 1, reason)
             size = 1  # one event of the page is damaged: find it
             continue
@@ -36,7 +36,7 @@ async def verify_log(store: EventStore, session_id: str, head: LogHead) -> LogVe
     if at.rev < head.rev:
         return _broken(session_id, head, count, at.rev + 1, f"the log ends before {head.rev}")
     if at.rev == head.rev and at != head:
-        return _broken(session_id, head, count, at.rev, "it is not what the session's head says")
+        return _broken(session_id, head, count, at.rev, "its hash differs from the session's head")
     return LogVerification(session_id=session_id, ok=True, events=count, head_rev=head.rev)
 
 

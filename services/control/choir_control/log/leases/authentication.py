@@ -56,15 +56,15 @@ class LeaseAuthenticator:
         session.
         """
         if not _is_well_formed(session_id, MAX_ID) or not _is_well_formed(token, MAX_TOKEN):
-            raise Unauthorized("A session id and its lease token are needed.")
+            raise Unauthorized("A session id and its lease token are required.")
         digest = digest_of(token)
         lease = self._known.get(session_id) or await self._look_up(session_id)
         if lease is not None and digests_equal(lease.digest, digest):
             return lease
         # an agent that gets Fenced must exit; Unauthorized means that the caller never had a lease
         if await self._store.was_valid(session_id, digest):
-            raise Fenced("This lease token is over: the session ended or has a newer epoch.")
-        raise Unauthorized("The lease token does not fit this session.")
+            raise Fenced("This lease token has expired: the session ended or has a newer epoch.")
+        raise Unauthorized("The lease token is not valid for this session.")
 
     async def is_current(self, lease: Lease) -> bool:
         """Return whether a lease that was admitted is still valid."""

@@ -94,17 +94,17 @@ class ControlMetrics:
         self._tokens = metrics.counter(
             "choir_model_tokens", "Tokens used.", "kind", "agent", "model"
         )
-        self._replies = metrics.counter("choir_replies", "Words for users.", "kind")
-        self._presses = metrics.counter(
-            "choir_presses_refused", "Buttons that were pressed without effect."
-        )
-        self._sessions = metrics.gauge("choir_sessions", "Sessions that live.", "status")
+        self._replies = metrics.counter("choir_replies", "Replies to users.", "kind")
+        self._presses = metrics.counter("choir_presses_refused", "Button presses without effect.")
+        self._sessions = metrics.gauge("choir_sessions", "Live sessions.", "status")
         self._outbox = metrics.gauge("choir_outbox_depth", "Messages not delivered yet.")
-        self._inbox = metrics.gauge("choir_inbox_waiting", "Messages nobody has answered yet.")
+        self._inbox = metrics.gauge(
+            "choir_inbox_waiting", "Messages that no agent has answered yet."
+        )
         self._inbox_age = metrics.gauge(
             "choir_inbox_oldest_seconds", "Age of the oldest message nobody has answered yet."
         )
-        self._approvals = metrics.gauge("choir_approvals_pending", "Decisions a human owes.")
+        self._approvals = metrics.gauge("choir_approvals_pending", "Pending approval requests.")
         self._unarchived = metrics.gauge(
             "choir_sessions_to_archive", "Ended sessions that memory does not have yet."
         )

@@ -68,7 +68,7 @@ class SignalStreams:
         Raises RateLimited if the session has too many streams open.
         """
         if self._streams[lease.session_id] >= STREAMS_PER_SESSION:
-            raise RateLimited("This session follows its signals too often at once.")
+            raise RateLimited("This session has too many signal streams open.")
         return self._counted(lease, last_event_id)
 
     async def _counted(self, lease: Lease, last_event_id: int) -> AsyncIterator[bytes]:

@@ -53,7 +53,7 @@ class FileSpool:
         # Checked after the upload, because its size is unknown before.
         if await asyncio.to_thread(self._total_bytes) > self.limits.all_bytes:
             await asyncio.to_thread(path.unlink)
-            raise Unavailable("The gateway keeps as many files as it may; try again later.")
+            raise Unavailable("The gateway's file storage is full; try again later.")
         taken = described.model_copy(update={"size": size, "ref": f"{dm}/{token}"})
         description = taken.model_dump_json().encode()
         await self._write(path.with_name(token + DESCRIPTION_SUFFIX), _at_once(description))

@@ -60,7 +60,7 @@ async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: floa
             raise RefusedError(f"Telegram refuses: {error.message}", whole=whole) from error
         except NetworkError as error:
             if "too large" in error.message.lower():
-                raise RefusedError("it is larger than Telegram takes") from error
+                raise RefusedError("it is larger than Telegram allows") from error
             raise _unsent_or_unknown(error) from error
         except TelegramError as error:
             raise Unavailable(f"Telegram refuses for now: {error.message}") from error

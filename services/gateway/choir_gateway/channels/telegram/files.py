@@ -48,12 +48,12 @@ async def _address(bot: Bot, ref: str) -> str:
         ) from error
     except BadRequest as error:
         if "too big" in error.message.lower():
-            raise TooLarge("Telegram gives bots files of at most 20 MB.") from error
+            raise TooLarge("Telegram limits bot downloads to 20 MB.") from error
         raise NotFound("Telegram no longer has this file.") from error
     except InvalidToken as error:
         raise Unavailable("Telegram refuses the bot's token.") from error
     except TelegramError as error:
         raise Unavailable(f"Telegram cannot be reached ({type(error).__name__}).") from error
     if file.file_path is None:
-        raise NotFound("Telegram does not say where this file is.")
+        raise NotFound("Telegram returned no address for this file.")
     return file.file_path

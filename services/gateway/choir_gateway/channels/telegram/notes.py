@@ -49,5 +49,5 @@ class NoteQueue:
             try:
                 await self._sender.send_note(user_id, waiting.popleft())
             except Exception:  # outermost loop of the notes: continue with the next
-                log.exception("note not said", user_id=user_id)
+                log.exception("note not sent", user_id=user_id)
         del self._waiting[user_id]

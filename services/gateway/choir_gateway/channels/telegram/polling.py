@@ -44,7 +44,7 @@ class UpdatePoller:
                 await self._remove_webhook(error)
             except Exception:  # outermost loop of a bot: the other bots and the console continue
                 wait_s = MAX_WAIT_S
-                self.error = "An update could not be read; the log of the gateway says why."
+                self.error = "An update could not be parsed; see the gateway's log."
                 log.exception("poll failed", gateway=self._gateway, offset=self._offset)
             await asyncio.sleep(wait_s)
 

@@ -37,7 +37,7 @@ async def fetch_file(
                 async for piece in pieces:
                     spool.write(piece)
                     if spool.tell() > FileSizeLimit.FILESIZE_UPLOAD:
-                        raise RefusedError("bots may send 50 MB at most")
+                        raise RefusedError("Telegram limits bot uploads to 50 MB")
         except (NotFound, TooLarge) as error:
             raise RefusedError(error.message) from error
         except Unavailable:

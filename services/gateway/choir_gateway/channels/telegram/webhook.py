@@ -46,7 +46,7 @@ class WebhookReceiver:
         self._handler = handler
         # One update at a time: concurrent ones would change the order of a conversation.
         self._lock = asyncio.Lock()
-        self.error: str | None = "has not told Telegram its webhook yet"
+        self.error: str | None = "has not registered its webhook with Telegram yet"
 
     async def run(self) -> None:
         """Set the webhook and check regularly that it is still set, until cancelled."""
@@ -75,7 +75,7 @@ class WebhookReceiver:
         Raises Unauthorized for a wrong secret, InvalidRequest for an invalid update, Unavailable.
         """
         if not hmac.compare_digest(secret.encode(), self._secret.encode()):
-            raise Unauthorized("The webhook's secret is another.")
+            raise Unauthorized("The webhook's secret does not match.")
         content = self._read(body)
         try:
             async with asyncio.timeout(STORE_TIMEOUT_S), self._lock:
@@ -87,7 +87,7 @@ class WebhookReceiver:
         try:
             return self._handler.parse(Update.de_json(json.loads(body), self._bot))
         except NOT_AN_UPDATE as error:
-            raise InvalidRequest("This is no update of Telegram's.") from error
+            raise InvalidRequest("The body is not a Telegram update.") from error
 
     async def _set(self) -> None:
         webhook = await self._bot.get_webhook_info()

@@ -76,9 +76,9 @@ class ContainerExitWatcher:
                 self._follow()
                 pause = FIRST_PAUSE_S
             except ChoirError as error:
-                log.warning("cannot hear of agents that end", error=error.message)
+                log.warning("cannot watch container exits, retrying", error=error.message)
             except Exception:
-                log.exception("the engine's events broke")
+                log.exception("exit event stream failed, retrying")
             self._stopped.wait(pause)
             pause = min(LONGEST_PAUSE_S, pause * 2)
 
@@ -126,6 +126,6 @@ class ContainerLogReader:
                 self._writer.feed(chunk)
                 time.sleep(allowance.spend(len(chunk)))
         except (ChoirError, OSError) as error:
-            log.warning("an agent's log breaks off", container=self._container_id, error=str(error))
+            log.warning("agent log incomplete", container=self._container_id, error=str(error))
         finally:
             self._writer.finish()
