@@ -25,6 +25,11 @@ class Backoff:
         self._next_s = min(self._next_s * 2, self._max_s)
         return pause_s
 
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether the pauses no longer grow."""
+        return self._next_s >= self._max_s
+
     def reset(self) -> None:
         """Start over after a success."""
         self._next_s = self._first_s

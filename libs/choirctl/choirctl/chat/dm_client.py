@@ -15,6 +15,7 @@ from typing import Annotated, TypeVar
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from choir_common.backoff import Backoff
 from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
 from choir_common.http import sse_read
 from choir_common.ids import new_id
@@ -114,21 +115,21 @@ class DmClient:
 
     async def _post(self, what: str, body: BaseModel, shape: type[M]) -> M:
         deadline = time.monotonic() + SEND_TIMEOUT_S
-        pause = FIRST_RETRY_S
+        backoff = Backoff(FIRST_RETRY_S, MAX_RETRY_S)
         while True:
+            pause_s = backoff.pause_s()
             try:
                 path = f"/v1/dms/{self._dm}/{what}"
                 return parse_response(await self._api.send("POST", path, body=body), shape)
             except (Unavailable, RateLimited):
-                if time.monotonic() + pause > deadline:
+                if time.monotonic() + pause_s > deadline:
                     raise
             except DeadlineExceeded as error:
                 # report a hanging service at once: a retry would take the whole timeout again
                 raise DeadlineExceeded(
                     f"{error.message} Whether this was accepted is not known."
                 ) from error
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, MAX_RETRY_S)
+            await asyncio.sleep(pause_s)
 
     async def receive(self) -> DmEvent:
         """Wait for the next message or activity event and return it."""
@@ -153,23 +154,22 @@ class DmClient:
 
         Raises NotFound for an unknown DM, and other errors that a retry cannot fix.
         """
-        pause = FIRST_RETRY_S
+        backoff = Backoff(FIRST_RETRY_S, MAX_RETRY_S)
         while True:
             try:
                 async for message in self._stream(opened):
-                    pause = FIRST_RETRY_S
+                    backoff.reset()
                     await self._enqueue(message)
             except DeadlineExceeded:
                 # before the first connection a hanging service is an error; later it is retried
                 if not opened.is_set():
                     raise
             except (httpx2.HTTPError, Unavailable, RateLimited):
-                if not opened.is_set() and pause == MAX_RETRY_S:
+                if not opened.is_set() and backoff.is_at_limit:
                     raise
             finally:
                 self._stream_state.is_open = False
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, MAX_RETRY_S)
+            await asyncio.sleep(backoff.pause_s())
 
     async def _stream(self, opened: asyncio.Event) -> AsyncIterator[DmEvent]:
         if self._stream_state.last_id is None:

@@ -6,13 +6,14 @@ out or got a response is not repeated, because it may have been billed. Rate lim
 """
 
 import asyncio
-import random
+import math
 
 import structlog
 
 from choir_agent.models.model import ChatModel, Completion, NoModelResponse
 from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.settings import SettingsSource
+from choir_common.backoff import Backoff
 from choir_common.wire.config import ModelConfig
 
 log = structlog.get_logger("choir.agent.model")
@@ -37,21 +38,18 @@ class RetryingModel:
         once.
         """
         now = self._settings.current().settings
-        pause_s = now.rate_limit_retry_ms / 1000
+        backoff = Backoff(now.rate_limit_retry_ms / 1000, max_s=math.inf)
         retries = RETRIES if now.features.model_retries else 0
         for retry in range(1, retries + 1):
             try:
                 return await self._model.think(settings, api_key, prompt)
             except NoModelResponse as error:
-                requested_s = error.retry_after_s or 0.0
-                # Jitter, so that lanes do not retry in step; not a secret.
-                wait_s = max(pause_s * random.uniform(0.7, 1.3), requested_s)  # noqa: S311
+                wait_s = max(backoff.pause_s(), error.retry_after_s or 0.0)
                 if wait_s > LONGEST_PAUSE_S:
                     raise
                 log.info("model call got no response; retrying", model=settings.model,
                          retry=retry, wait_s=round(wait_s, 3), reason=error.message)  # fmt: skip
             await asyncio.sleep(wait_s)
-            pause_s *= 2
         return await self._model.think(settings, api_key, prompt)
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ import structlog
 from telegram import Bot, Update
 from telegram.error import BadRequest, RetryAfter, TelegramError
 
+from choir_common.backoff import Backoff
 from choir_common.errors import InvalidRequest, Unauthorized, Unavailable
 from choir_common.wire.messages import ButtonPress, InboundMessage
 from choir_gateway.channels.telegram.api_call import describe_error, retry_after_s
@@ -50,19 +51,19 @@ class WebhookReceiver:
 
     async def run(self) -> None:
         """Set the webhook and check regularly that it is still set, until cancelled."""
-        failures = 0
+        backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
         while True:
             try:
                 await self._set()
-                failures, wait_s = 0, CHECK_INTERVAL_S
+                backoff.reset()
+                wait_s = CHECK_INTERVAL_S
             except RetryAfter as error:
                 wait_s = retry_after_s(error)
             except BadRequest as error:
-                failures, wait_s = failures + 1, MAX_WAIT_S
+                wait_s = MAX_WAIT_S
                 self._set_trouble(f"Telegram refuses the webhook: {error.message}")
             except TelegramError as error:
-                failures += 1
-                wait_s = min(MAX_WAIT_S, FIRST_WAIT_S * 2 ** min(failures, 8))
+                wait_s = backoff.pause_s()
                 self._set_trouble(describe_error(error))
             except Exception:  # outermost loop of a bot: the other bots and the console continue
                 wait_s = MAX_WAIT_S

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError
 from choir_common.logs.pump import LineWriter, TokenBucket
 from choir_control.agents.runtimes.docker.engine import ContainerExitStream, DockerEngine
@@ -70,17 +71,16 @@ class ContainerExitWatcher:
             self._thread.join(STOPPED_WITHIN_S)
 
     def _run(self) -> None:
-        pause = FIRST_PAUSE_S
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         while not self._stopped.is_set():
             try:
                 self._follow()
-                pause = FIRST_PAUSE_S
+                backoff.reset()
             except ChoirError as error:
                 log.warning("cannot watch container exits, retrying", error=error.message)
             except Exception:
                 log.exception("exit event stream failed, retrying")
-            self._stopped.wait(pause)
-            pause = min(LONGEST_PAUSE_S, pause * 2)
+            self._stopped.wait(backoff.pause_s())
 
     def _follow(self) -> None:
         """Listen until the engine closes the stream or the watcher is stopped."""
