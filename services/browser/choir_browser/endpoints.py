@@ -81,10 +81,10 @@ class BrowserReadiness:
         )
 
 
-def _chromium_state(engine_manager: EngineManager, chosen: Path | None) -> str:
+def _chromium_state(engine_manager: EngineManager, executable: Path | None) -> str:
     if engine_manager.running is not None:
         return "running"
     try:
-        return f"idle; starts on the first page ({find_chromium(chosen, None)})"
+        return f"idle; starts on the first page ({find_chromium(executable, None)})"
     except Unavailable as error:
         return error.message

@@ -42,10 +42,10 @@ def engine(megabytes: int) -> ProcessSample:
 
 
 def ended(
-    *found: ProcessSample, piles: dict[int, float] | None = None, **own: set[int]
+    *found: ProcessSample, excess_s: dict[int, float] | None = None, **own: set[int]
 ) -> list[int]:
     owners = {agent: frozenset(pids) for agent, pids in own.items()}
-    return [e.process.pid for e in choose_kills(found, piles or {}, owners, BOUNDS)]
+    return [e.process.pid for e in choose_kills(found, excess_s or {}, owners, BOUNDS)]
 
 
 def test_bytes_are_given_back_with_time_and_what_was_overdrawn_is_paid_first() -> None:
@@ -105,7 +105,7 @@ def test_work_piles_up_above_a_quarter_of_a_processor_and_goes_down_with_rest() 
     assert excess_cpu_s(0, used_s=10, seconds=10) == 7.5
     assert excess_cpu_s(7.5, used_s=0, seconds=10) == 5
     assert excess_cpu_s(1, used_s=0, seconds=10) == 0
-    assert ended(page(7, 1), page(8, 1), piles={7: 61, 8: 59}) == [7]
+    assert ended(page(7, 1), page(8, 1), excess_s={7: 61, 8: 59}) == [7]
 
 
 def test_the_reason_of_an_ending_is_told_once_and_soon() -> None:

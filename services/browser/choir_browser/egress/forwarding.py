@@ -35,10 +35,10 @@ async def copy_bytes(
                 await sink.drain()
 
 
-async def forward_tunnel(near: Streams, far: Streams, allowance: TrafficBucket) -> None:
+async def forward_tunnel(client: Streams, upstream: Streams, allowance: TrafficBucket) -> None:
     """Connect two connections until either side ends."""
-    up = asyncio.create_task(copy_bytes(near[0], far[1], MAX_BYTES, allowance))
-    down = asyncio.create_task(copy_bytes(far[0], near[1], MAX_BYTES, allowance))
+    up = asyncio.create_task(copy_bytes(client[0], upstream[1], MAX_BYTES, allowance))
+    down = asyncio.create_task(copy_bytes(upstream[0], client[1], MAX_BYTES, allowance))
     try:
         await asyncio.wait({up, down}, return_when=asyncio.FIRST_COMPLETED)
         if up.done():  # a client that closes its write side may still wait for the response
@@ -53,7 +53,10 @@ async def forward_tunnel(near: Streams, far: Streams, allowance: TrafficBucket) 
 
 
 async def forward_request_body(
-    head: HttpHead, near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: TrafficBucket
+    head: HttpHead,
+    client: asyncio.StreamReader,
+    upstream: asyncio.StreamWriter,
+    allowance: TrafficBucket,
 ) -> None:
     """Forward exactly the request's body and no byte after it.
 
@@ -61,42 +64,42 @@ async def forward_request_body(
     """
     length = head.get("content-length")
     if (head.get("transfer-encoding") or "").lower() == "chunked":
-        await _send_chunks(near, far, allowance)
+        await _send_chunks(client, upstream, allowance)
     elif length is not None and length.isdigit():
-        await copy_bytes(near, far, int(length), allowance)
+        await copy_bytes(client, upstream, int(length), allowance)
 
 
 async def _send_chunks(
-    near: asyncio.StreamReader, far: asyncio.StreamWriter, allowance: TrafficBucket
+    client: asyncio.StreamReader, upstream: asyncio.StreamWriter, allowance: TrafficBucket
 ) -> None:
     while True:
-        size_line = await near.readuntil(b"\r\n")
+        size_line = await client.readuntil(b"\r\n")
         size = int(size_line.split(b";")[0], 16)
-        data = await near.readexactly(size + 2) if size else await _trailer(near)
-        far.write(size_line + data)
-        await far.drain()
+        data = await client.readexactly(size + 2) if size else await _trailer(client)
+        upstream.write(size_line + data)
+        await upstream.drain()
         if not size or not allowance.consume(size):
             return
 
 
-async def _trailer(near: asyncio.StreamReader) -> bytes:
+async def _trailer(client: asyncio.StreamReader) -> bytes:
     lines = b""
     while True:
-        line = await near.readuntil(b"\r\n")
+        line = await client.readuntil(b"\r\n")
         lines += line
         if line == b"\r\n":
             return lines
 
 
 async def forward_response(
-    near: Streams, far: asyncio.StreamReader, allowance: TrafficBucket
+    client: Streams, upstream: asyncio.StreamReader, allowance: TrafficBucket
 ) -> None:
     """Forward the response until it ends or the browser disconnects.
 
     Otherwise a page that was left would keep its transfer, and the agent's allowance, in use.
     """
-    answering = asyncio.create_task(_relay(far, near[1], allowance))
-    leaving = asyncio.create_task(_until_left(near[0]))
+    answering = asyncio.create_task(_relay(upstream, client[1], allowance))
+    leaving = asyncio.create_task(_until_left(client[0]))
     try:
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if answering.done():
@@ -107,15 +110,15 @@ async def forward_response(
         await asyncio.gather(answering, leaving, return_exceptions=True)
 
 
-async def _until_left(near: asyncio.StreamReader) -> None:
+async def _until_left(client: asyncio.StreamReader) -> None:
     """Wait until the browser disconnects; bytes it sends meanwhile belong to no request."""
     with contextlib.suppress(OSError):
-        while await near.read(CHUNK):
+        while await client.read(CHUNK):
             pass
 
 
 async def _relay(
-    far: asyncio.StreamReader, near: asyncio.StreamWriter, allowance: TrafficBucket
+    upstream: asyncio.StreamReader, client: asyncio.StreamWriter, allowance: TrafficBucket
 ) -> None:
     """Forward the response with `Connection: close`.
 
@@ -123,11 +126,11 @@ async def _relay(
     """
     while True:
         async with asyncio.timeout(IDLE_TIMEOUT_S):
-            head = await read_head(far)
+            head = await read_head(upstream)
         if head is None:
             raise InvalidHead
-        near.write(head.render(" ".join(head.start).rstrip()))
+        client.write(head.render(" ".join(head.start).rstrip()))
         if not head.start[1].startswith("1"):  # 1xx responses precede the final one
             break
-    await near.drain()
-    await copy_bytes(far, near, MAX_BYTES, allowance)
+    await client.drain()
+    await copy_bytes(upstream, client, MAX_BYTES, allowance)

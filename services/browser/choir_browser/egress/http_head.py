@@ -52,8 +52,8 @@ async def read_head(reader: asyncio.StreamReader) -> HttpHead | None:
     fields = [line.partition(":") for line in lines]
     if any(not colon or key != key.strip() for key, colon, _ in fields):
         raise InvalidHead
-    named = tuple((key, value.strip()) for key, _, value in fields)
-    return HttpHead((start[0], start[1], start[2] if len(start) > 2 else ""), named)
+    headers = tuple((key, value.strip()) for key, _, value in fields)
+    return HttpHead((start[0], start[1], start[2] if len(start) > 2 else ""), headers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,30 +130,32 @@ class EgressProxy:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _exchange(self, near: Streams) -> None:
+    async def _exchange(self, client: Streams) -> None:
         async with asyncio.timeout(HEAD_TIMEOUT_S):
-            head = await read_head(near[0])
+            head = await read_head(client[0])
         if head is None:
             return
         holder = self._holder_of(head)
         if holder is None:
-            await _respond(near[1], "407 Proxy Authentication Required", "", _CHALLENGE)
+            await _respond(client[1], "407 Proxy Authentication Required", "", _CHALLENGE)
             return
         if holder.open >= self._rates.connections:
-            await _refuse(near[1], holder, _TOO_MANY)
+            await _refuse(client[1], holder, _TOO_MANY)
             return
         holder.open += 1
         try:
-            await self._dial_and_forward(head, holder, near)
+            await self._dial_and_forward(head, holder, client)
         finally:
             holder.open -= 1
 
-    async def _dial_and_forward(self, head: HttpHead, holder: _AgentTraffic, near: Streams) -> None:
+    async def _dial_and_forward(
+        self, head: HttpHead, holder: _AgentTraffic, client: Streams
+    ) -> None:
         method, uri, _ = head.start
         target = parse_target(method, uri)
         await asyncio.sleep(holder.allowance.count_request())
         if holder.allowance.is_empty():
-            await _refuse(near[1], holder, holder.allowance.limit_error())
+            await _refuse(client[1], holder, holder.allowance.limit_error())
             return
         try:
             async with holder.dialling:
@@ -161,10 +163,12 @@ class EgressProxy:
         except ChoirError as error:
             if isinstance(error, Forbidden):
                 log.warning("refused", host=target.host, port=target.port)
-            await _refuse(near[1], holder, error)
+            await _refuse(client[1], holder, error)
             return
         try:
-            await _forward(head, target.path, (near, upstream), holder.allowance)
+            await _forward(
+                head, target.path, client=client, upstream=upstream, allowance=holder.allowance
+            )
         finally:
             upstream[1].close()
             if holder.allowance.is_empty():
@@ -190,18 +194,17 @@ _TOO_MANY = RateLimited("The pages of this agent have too many open connections;
 
 
 async def _forward(
-    head: HttpHead, path: str, ends: tuple[Streams, Streams], allowance: TrafficBucket
+    head: HttpHead, path: str, *, client: Streams, upstream: Streams, allowance: TrafficBucket
 ) -> None:
     method, _, version = head.start
-    near, upstream = ends
     if method == "CONNECT":
-        near[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await forward_tunnel(near, upstream, allowance)
+        client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await forward_tunnel(client, upstream, allowance)
         return
     upstream[1].write(head.render(f"{method} {path} {version}"))
-    await forward_request_body(head, near[0], upstream[1], allowance)
+    await forward_request_body(head, client[0], upstream[1], allowance)
     await upstream[1].drain()
-    await forward_response(near, upstream[0], allowance)
+    await forward_response(client, upstream[0], allowance)
 
 
 async def _refuse(writer: asyncio.StreamWriter, holder: _AgentTraffic, error: ChoirError) -> None:

@@ -37,14 +37,14 @@ class TrafficBucket:
 
     rates: TrafficLimits
     clock: Clock
-    _left: float = field(init=False)
+    _balance: float = field(init=False)
     _seen: float = field(init=False)
     _dry: bool = field(init=False, default=False)
     _next: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Start with a full bucket."""
-        self._left, self._seen = float(self.rates.bytes_per_minute), self.clock.monotonic()
+        self._balance, self._seen = float(self.rates.bytes_per_minute), self.clock.monotonic()
         self._next = float("-inf")
 
     def count_request(self) -> float:
@@ -61,8 +61,8 @@ class TrafficBucket:
     def consume(self, count: int) -> bool:
         """Count transferred bytes; return False if no more may follow."""
         self._fill()
-        self._left -= count
-        self._dry = self._dry or self._left <= 0
+        self._balance -= count
+        self._dry = self._dry or self._balance <= 0
         return not self._dry
 
     def limit_error(self) -> RateLimited:
@@ -76,7 +76,7 @@ class TrafficBucket:
     def _fill(self) -> None:
         now = self.clock.monotonic()
         gained = (now - self._seen) / PERIOD_S * self.rates.bytes_per_minute
-        self._left = min(float(self.rates.bytes_per_minute), self._left + gained)
+        self._balance = min(float(self.rates.bytes_per_minute), self._balance + gained)
         self._seen = now
-        if self._left >= self.rates.bytes_per_minute * REFILL_SHARE:
+        if self._balance >= self.rates.bytes_per_minute * REFILL_SHARE:
             self._dry = False

@@ -40,15 +40,15 @@ def excess_cpu_s(pile_s: float, used_s: float, seconds: float) -> float:
     return max(0.0, pile_s + used_s - FREE_CPU_SHARE * seconds)
 
 
-def needs_owners(found: Sequence[ProcessSample], bounds: ResourceLimits) -> bool:
+def needs_owners(samples: Sequence[ProcessSample], bounds: ResourceLimits) -> bool:
     """Return whether any agent could exceed its memory limit; finding a page's owner is expensive."""
-    pages = [process.memory for process in found if process.renderer]
+    pages = [process.memory for process in samples if process.renderer]
     return len(pages) > 1 and sum(pages) > bounds.agent_memory
 
 
 def choose_kills(
-    found: Sequence[ProcessSample],
-    piles: Mapping[int, float],
+    samples: Sequence[ProcessSample],
+    excess_s: Mapping[int, float],
     owners: PageOwners,
     bounds: ResourceLimits,
 ) -> Sequence[Kill]:
@@ -57,24 +57,24 @@ def choose_kills(
     First pages over a limit, then the largest page of each agent over its memory limit. Only if
     there are none and Chromium as a whole is over its limit: the largest process.
     """
-    chosen: dict[int, Kill] = {}
-    pages = sorted((p for p in found if p.renderer), key=lambda p: p.memory, reverse=True)
+    kills: dict[int, Kill] = {}
+    pages = sorted((p for p in samples if p.renderer), key=lambda p: p.memory, reverse=True)
     for page in pages:
         if page.memory > bounds.agent_memory:
-            chosen[page.pid] = Kill(page, _memory_words(bounds))
-        elif piles.get(page.pid, 0.0) > bounds.work_s:
-            chosen[page.pid] = Kill(page, _work_words(bounds))
-    for own in owners.values():
-        theirs = [page for page in pages if page.pid in own]
-        ended = any(page.pid in chosen for page in theirs)
-        if not ended and sum(page.memory for page in theirs) > bounds.agent_memory:
-            chosen[theirs[0].pid] = Kill(theirs[0], _memory_words(bounds))
-    if not chosen and sum(process.memory for process in found) > bounds.memory:
+            kills[page.pid] = Kill(page, _memory_words(bounds))
+        elif excess_s.get(page.pid, 0.0) > bounds.work_s:
+            kills[page.pid] = Kill(page, _work_words(bounds))
+    for pids in owners.values():
+        agent_pages = [page for page in pages if page.pid in pids]
+        has_kill = any(page.pid in kills for page in agent_pages)
+        if not has_kill and sum(page.memory for page in agent_pages) > bounds.agent_memory:
+            kills[agent_pages[0].pid] = Kill(agent_pages[0], _memory_words(bounds))
+    if not kills and sum(process.memory for process in samples) > bounds.memory:
         # What a page stores is in other processes and is freed with the page. If no page is left to
         # kill, the largest process is the one that keeps the memory.
-        fattest = max(found, key=lambda process: process.memory)
-        chosen[fattest.pid] = Kill(fattest, _CROWDED)
-    return tuple(chosen.values())
+        largest = max(samples, key=lambda process: process.memory)
+        kills[largest.pid] = Kill(largest, _CROWDED)
+    return tuple(kills.values())
 
 
 def _memory_words(bounds: ResourceLimits) -> str:

@@ -88,10 +88,10 @@ class ProcessWatchdog:
     def _measure(self, samples: Sequence[ProcessSample], now: float) -> None:
         """Update each process's excess processor seconds."""
         seconds, self._checked_at = now - self._checked_at, now
-        known, self._before = self._before, {(p.pid, p.started): p for p in samples}
+        previous, self._before = self._before, {(p.pid, p.started): p for p in samples}
         excesses: dict[int, float] = {}
         for key, process in self._before.items():
-            before = known.get(key)
+            before = previous.get(key)
             if before is not None:
                 used_s = process.cpu_s - before.cpu_s
                 excess_s = self._excess_s.get(process.pid, 0.0)

@@ -14,13 +14,13 @@ CRASH_TIMEOUT_S = 2.0
 async def crash_page(tab: Tab) -> None:
     """Crash a page's process; the caller closes the tab next."""
     # The command gets no response: the page is gone.
-    asking = asyncio.create_task(tab.cdp.send("Page.crash"))
-    gone = asyncio.create_task(tab.crashed.wait())
+    command = asyncio.create_task(tab.cdp.send("Page.crash"))
+    crash = asyncio.create_task(tab.crashed.wait())
     try:
         await asyncio.wait(
-            {asking, gone}, timeout=CRASH_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+            {command, crash}, timeout=CRASH_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
         )
     finally:
-        for task in (asking, gone):
+        for task in (command, crash):
             task.cancel()
-        await asyncio.gather(asking, gone, return_exceptions=True)
+        await asyncio.gather(command, crash, return_exceptions=True)

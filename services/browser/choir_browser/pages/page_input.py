@@ -44,8 +44,8 @@ async def type_text(tab: Tab, action: TypeText) -> None:
 async def select_options(tab: Tab, action: SelectOption) -> None:
     """Select options of a list and wait for the page's reaction."""
     with tab.track_requests():
-        chosen = await tab.script.call(ScriptResult, "select", action.ref, list(action.options))
-        tab.add_note(f"List {action.ref} now has {chosen.value!r} chosen.")
+        result = await tab.script.call(ScriptResult, "select", action.ref, list(action.options))
+        tab.add_note(f"List {action.ref} now has {result.value!r} chosen.")
         await tab.wait_for_effect()
 
 

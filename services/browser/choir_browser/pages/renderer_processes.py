@@ -48,15 +48,15 @@ class _Event(BaseModel):
 
 async def renderer_pids(context: BrowserContext) -> frozenset[int]:
     """Return the processes of all pages and their frames; pages that do not answer are skipped."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for page in list(context.pages):
         with contextlib.suppress(Error, TimeoutError):
-            found |= await _renderers_of_page(context, page)
-    return frozenset(found)
+            pids |= await _renderers_of_page(context, page)
+    return frozenset(pids)
 
 
 async def _renderers_of_page(context: BrowserContext, page: Page) -> set[int]:
-    found: set[int] = set()
+    pids: set[int] = set()
     complete = asyncio.Event()
 
     def collect(chunk: dict[str, list[dict[str, object]]]) -> None:
@@ -64,7 +64,7 @@ async def _renderers_of_page(context: BrowserContext, page: Page) -> set[int]:
             if raw.get("name") == _FRAMES:
                 with contextlib.suppress(ValidationError):
                     frames = _Event.model_validate(raw).args.data.frames
-                    found.update(f.processId for f in frames if f.processId is not None)
+                    pids.update(f.processId for f in frames if f.processId is not None)
 
     async with asyncio.timeout(TRACE_TIMEOUT_S):
         line: CDPSession = await context.new_cdp_session(page)
@@ -74,4 +74,4 @@ async def _renderers_of_page(context: BrowserContext, page: Page) -> set[int]:
         await line.send("Tracing.end")
         await complete.wait()
         await line.detach()
-    return found
+    return pids

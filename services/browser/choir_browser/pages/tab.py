@@ -71,11 +71,11 @@ class Tab:
         self.crashed = asyncio.Event()
         """Set when its process is gone: requests to it are never answered then."""
         self._kill_reasons = kill_reasons
-        self._ended = CRASHED
+        self._crash_reason = CRASHED
         self._dialogs = 0
         self._notes: list[str] = []
         self._loading, self._listens = False, False
-        self._begun, self._arrived = asyncio.Event(), asyncio.Event()
+        self._effect_started, self._arrived = asyncio.Event(), asyncio.Event()
         self._answer: Response | None = None
         self._failure = ""
         page.on("framenavigated", self._on_navigated)
@@ -101,19 +101,19 @@ class Tab:
 
     def take_notes(self) -> tuple[str, ...]:
         """Return the pending notes and clear them."""
-        taken, self._notes = tuple(self._notes), []
-        return taken
+        notes, self._notes = tuple(self._notes), []
+        return notes
 
     async def crash_reason(self) -> str:
         """Return the reason why the page is gone."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CRASH_REPORT_TIMEOUT_S):
                 await self.crashed.wait()
-        return self._ended
+        return self._crash_reason
 
     def mark_effect(self) -> None:
         """Record that the action has started to have an effect."""
-        self._begun.set()
+        self._effect_started.set()
 
     async def title(self) -> str:
         """Return the page's title; raises TimeoutError if the page is too busy to answer."""
@@ -127,7 +127,7 @@ class Tab:
         At no other time: a page can make 100,000 requests, and the events of all agents' pages
         share one connection to the driver.
         """
-        self._begun.clear()
+        self._effect_started.clear()
         self._loading, self._failure, self._dialogs = False, "", 0
         self.page.on("request", self._on_request)
         self.page.on("response", self._on_response)
@@ -167,7 +167,7 @@ class Tab:
         """Wait for the effect of a click: another page, or a change of this one."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EFFECT_TIMEOUT_S):
-                await self._begun.wait()
+                await self._effect_started.wait()
         while self._loading:
             self._arrived.clear()
             await self._arrived.wait()
@@ -176,18 +176,18 @@ class Tab:
         await self._judge(self.page.url)
 
     async def read(
-        self, start: int = 0, whole: bool = False, visible_only: bool = False
+        self, start: int = 0, full_page: bool = False, visible_only: bool = False
     ) -> BrowseResponse:
-        """Read the page as Markdown; with `seen`, only the visible area.
+        """Read the page as Markdown; with `visible_only`, only the visible area.
 
         Raises NotFound if there is no page.
         """
         if not self.url:
             raise NotFound("No page is open in this tab: `open` one.")
-        reading = await self._read(whole, visible_only)
+        reading = await self._read(full_page, visible_only)
         if len(reading.text) < SPARSE_CHARS and reading.scripted and not visible_only:
             await self._settle("networkidle")
-            reading = await self._read(whole, visible_only)
+            reading = await self._read(full_page, visible_only)
         if reading.left_out:
             self.add_note(
                 "Navigation, headers and footers are omitted; `read` with `whole` shows them."
@@ -240,15 +240,20 @@ class Tab:
             self.page.remove_listener("requestfinished", self._on_finished)
             self.page.remove_listener("requestfailed", self._on_failed)
 
-    async def _read(self, whole: bool, seen: bool) -> PageContent:
-        options = {"whole": whole, "seen": seen, "short": SHORT_CHARS, "share": MIN_CONTENT_SHARE}
+    async def _read(self, full_page: bool, visible_only: bool) -> PageContent:
+        options = {
+            "whole": full_page,
+            "seen": visible_only,
+            "short": SHORT_CHARS,
+            "share": MIN_CONTENT_SHARE,
+        }
         return await self.script.call(PageContent, "read", options)
 
     async def _settle(self, state: Literal["load", "networkidle"]) -> None:
         with contextlib.suppress(PlaywrightTimeout):
             await self.page.wait_for_load_state(state, timeout=SETTLE_TIMEOUT_S * 1000)
 
-    async def _judge(self, asked: str) -> None:
+    async def _judge(self, subject: str) -> None:
         """Raise the proxy's refusal, or the reason why no page was loaded.
 
         A page may forge the header, but gains nothing: it is then not read.
@@ -258,7 +263,7 @@ class Tab:
             text = await self._answer.text()
             raise Forbidden(text) if code == Forbidden.code else Unavailable(text)
         if self.page.url.startswith("chrome-error:"):
-            raise InvalidRequest(f"{asked} could not be loaded: {net_error_text(self._failure)}.")
+            raise InvalidRequest(f"{subject} could not be loaded: {net_error_text(self._failure)}.")
 
     def _is_ours(self, request: Request) -> bool:
         try:
@@ -269,7 +274,7 @@ class Tab:
     def _on_request(self, request: Request) -> None:
         if self._is_ours(request):
             self._loading = True
-            self._begun.set()
+            self._effect_started.set()
 
     def _on_response(self, response: Response) -> None:
         if self._is_ours(response.request):
@@ -290,14 +295,14 @@ class Tab:
 
     def _on_crash(self, _: Page) -> None:
         # Read the reason now: when the agent calls again, it could be another page's.
-        self._ended = self._kill_reasons.pop_recent() or CRASHED
+        self._crash_reason = self._kill_reasons.pop_recent() or CRASHED
         self.crashed.set()
 
     def _on_download(self, offered: OfferedFile) -> None:
         self.add_note(
             f"It offered a file, {offered.suggested_filename[:100]!r}: fetch it by `download`."
         )
-        self._begun.set()
+        self._effect_started.set()
         self._arrive()
 
     async def _on_dialog(self, dialog: Dialog) -> None:

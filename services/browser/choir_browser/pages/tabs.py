@@ -28,7 +28,7 @@ class TabRegistry:
         self._kill_reasons = kill_reasons
         self._tabs: dict[int, Tab] = {}
         self._current: dict[str, int] = {}
-        self._left: dict[str, str] = {}
+        self._last_urls: dict[str, str] = {}
         """Last URL of each lane whose tab was closed by itself, usually with the browser."""
         self._last_number = 0
         self._pressed: Tab | None = None
@@ -65,7 +65,7 @@ class TabRegistry:
         """Return each lane's URL."""
         tabs = {lane: self.current(lane) for lane in self._current}
         urls = {lane: tab.url for lane, tab in tabs.items() if tab is not None and tab.url}
-        return self._left | urls
+        return self._last_urls | urls
 
     async def open_tab(self, temporary: bool = False) -> Tab:
         """Open an empty tab; `spare` allows one above the limit, for a temporary tab.
@@ -126,8 +126,8 @@ class TabRegistry:
                 raise InvalidRequest("Say which tab to switch to: `tab`.")
             return self.require_current(lane)
         if action.tab not in self._tabs:
-            known = ", ".join(map(str, self._tabs)) or "none"
-            raise NotFound(f"There is no tab {action.tab}; open tabs: {known}.")
+            numbers = ", ".join(map(str, self._tabs)) or "none"
+            raise NotFound(f"There is no tab {action.tab}; open tabs: {numbers}.")
         return self._tabs[action.tab]
 
     async def _listed(self, lane: str) -> BrowseResponse:
@@ -153,7 +153,7 @@ class TabRegistry:
         # Called for every close, also by the page itself or when the browser crashes.
         def forget(_: Page) -> None:
             lanes = [lane for lane in self._current if self.current(lane) is tab]
-            self._left |= {lane: tab.url for lane in lanes if tab.url}
+            self._last_urls |= {lane: tab.url for lane in lanes if tab.url}
             self._tabs.pop(tab.number, None)
 
         page.on("close", forget)
