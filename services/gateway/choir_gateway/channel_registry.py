@@ -173,8 +173,8 @@ class ChannelRegistry:
             )
         dm = self._conversations.by_name.get(name)
         if dm is None:
-            known = ", ".join(sorted(self._conversations.by_name)) or "none"
-            raise NotFound(f"There is no DM {name[:64]!r}. Configured: {known}.")
+            names = ", ".join(sorted(self._conversations.by_name)) or "none"
+            raise NotFound(f"There is no DM {name[:64]!r}. Configured: {names}.")
         return dm
 
     def _gateways(self) -> dict[str, GatewayBinding]:
@@ -206,9 +206,9 @@ class ChannelRegistry:
         before = self._gateways()
         self._table = table
         self._conversations.replace(table.dms, table.commands)
-        wanted = self._gateways()
+        gateways = self._gateways()
         for name in list(self._channels):
-            gateway = wanted.get(name)
+            gateway = gateways.get(name)
             if (
                 gateway is None
                 or gateway != before.get(name)
@@ -216,7 +216,7 @@ class ChannelRegistry:
             ):
                 await self._stop_channel(name)
         self._missing = {}
-        for name, gateway in wanted.items():
+        for name, gateway in gateways.items():
             if name not in self._channels:
                 self._start_channel(gateway, tasks)
         log.info("channels", gateways=sorted(self._gateways()), dms=len(table.dms))

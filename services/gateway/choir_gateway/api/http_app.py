@@ -76,11 +76,11 @@ def make_gateway_app(
         max_body_bytes=MAX_BODY_BYTES,
         large_bodies=large_body_routes(console.spool.limits.file_bytes),
     )
-    shown = Depends(OPERATOR_TOKEN)
-    for_control = [Depends(_admit_control(control_token)), shown]
+    token_scheme = Depends(OPERATOR_TOKEN)
+    for_control = [Depends(_admit_control(control_token)), token_scheme]
     app.include_router(
         make_console_router(registry, console),
-        dependencies=[Depends(_admit(console_token)), shown],
+        dependencies=[Depends(_admit(console_token)), token_scheme],
     )
     app.include_router(_token_routes(token_receiver), dependencies=for_control)
     app.include_router(make_file_router(registry), dependencies=for_control)
@@ -109,8 +109,8 @@ def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:
     async def check(request: Request) -> None:
         if token is None:
             return
-        shown = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(shown.encode(), token.encode()):
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(bearer.encode(), token.encode()):
             raise Unauthorized("The operator token is needed (Authorization: Bearer ...).")
 
     return check

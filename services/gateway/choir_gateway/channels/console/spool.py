@@ -40,7 +40,7 @@ class FileSpool:
         self.limits = caps
 
     async def store_upload(
-        self, dm: str, described: Attachment, pieces: AsyncIterator[bytes]
+        self, dm: str, metadata: Attachment, pieces: AsyncIterator[bytes]
     ) -> Attachment:
         """Store an upload; return its description with size and ref.
 
@@ -54,10 +54,10 @@ class FileSpool:
         if await asyncio.to_thread(self._total_bytes) > self.limits.all_bytes:
             await asyncio.to_thread(path.unlink)
             raise Unavailable("The gateway's file storage is full; try again later.")
-        taken = described.model_copy(update={"size": size, "ref": f"{dm}/{token}"})
-        description = taken.model_dump_json().encode()
+        attachment = metadata.model_copy(update={"size": size, "ref": f"{dm}/{token}"})
+        description = attachment.model_dump_json().encode()
         await self._write(path.with_name(token + DESCRIPTION_SUFFIX), _at_once(description))
-        return taken
+        return attachment
 
     async def read_description(self, dm: str, ref: str) -> Attachment:
         """Return an upload's description; raises NotFound if it belongs to another DM or was deleted."""
@@ -133,19 +133,19 @@ class FileSpool:
     def _total_bytes(self) -> int:
         return sum(size for _, size, _ in self._files())
 
-    def _prune(self, brought: int) -> None:
+    def _prune(self, new_bytes: int) -> None:
         """Delete expired files.
 
-        After a file of an agent was added (`brought` bytes), also delete the oldest files of agents
+        After a file of an agent was added (`new_bytes` bytes), also delete the oldest files of agents
         while the spool is too full.
         """
-        until = time.time() - self.limits.max_age.total_seconds()
+        oldest = time.time() - self.limits.max_age.total_seconds()
         files = sorted(self._files())
         total = sum(size for _, size, _ in files)
         sent = self._root / "out"
-        for written, size, path in files:
-            too_much = brought and total > self.limits.all_bytes and path.is_relative_to(sent)
-            if written < until or too_much:
+        for modified_at, size, path in files:
+            too_much = new_bytes and total > self.limits.all_bytes and path.is_relative_to(sent)
+            if modified_at < oldest or too_much:
                 path.unlink(missing_ok=True)
                 total -= size
 

@@ -90,32 +90,34 @@ class ActivityDisplay:
         while True:
             self._news.clear()
             async with asyncio.TaskGroup() as tasks:
-                for deed in self._due():
-                    tasks.create_task(self._run_update(deed))
+                for update in self._due():
+                    tasks.create_task(self._run_update(update))
             try:
                 async with asyncio.timeout_at(self._next()):
                     await self._news.wait()
             except TimeoutError:
                 continue
 
-    async def _run_update(self, deed: Callable[[], Awaitable[None]]) -> None:
+    async def _run_update(self, update: Callable[[], Awaitable[None]]) -> None:
         try:
-            await deed()
+            await update()
         except Exception:  # outermost loop of the activities: messages must not stop
             log.exception("not shown")
 
     def _store_card(self, dm: str, card: Card, user_id: str) -> None:
         key = (user_id, card.card_id)
-        shown = self._cards.get(key)
-        if shown is None:
+        progress_card = self._cards.get(key)
+        if progress_card is None:
             # After a restart the message of a card is known but its text is not, so it is edited
             # even if it may be current.
-            shown = _ProgressCard(dm, card, card.message_id, is_stored=card.message_id is not None)
-            self._cards[key] = shown
+            progress_card = _ProgressCard(
+                dm, card, card.message_id, is_stored=card.message_id is not None
+            )
+            self._cards[key] = progress_card
             if len(self._cards) > MAX_CARDS:
                 self._cards.popitem(last=False)
-        elif not shown.card.done:
-            shown.card = card
+        elif not progress_card.card.done:
+            progress_card.card = card
 
     def _due(self) -> list[Callable[[], Awaitable[None]]]:
         now, due = _now(), list[Callable[[], Awaitable[None]]]()
@@ -124,15 +126,15 @@ class ActivityDisplay:
                 del self._typing[user_id]
             elif typing.next <= now:
                 due.append(_bound(self._send_typing, user_id, typing))
-        for (user_id, _), shown in list(self._cards.items()):
-            if shown.due <= now:
-                due.append(_bound(self._update_card, user_id, shown))
+        for (user_id, _), card in list(self._cards.items()):
+            if card.due <= now:
+                due.append(_bound(self._update_card, user_id, card))
         return due
 
     def _next(self) -> float:
         times = [min(typing.next, typing.until) for typing in self._typing.values()]
         # `inf` is not a valid time for the loop; an additional wakeup per minute costs nothing.
-        return min([*times, *(shown.due for shown in self._cards.values()), _now() + 60])
+        return min([*times, *(card.due for card in self._cards.values()), _now() + 60])
 
     async def _send_typing(self, user_id: str, typing: _TypingState) -> None:
         typing.next = _now() + TYPING_S
@@ -143,45 +145,53 @@ class ActivityDisplay:
         except TelegramError as error:
             log.debug("typing not shown", reason=error.message)
 
-    async def _update_card(self, user_id: str, shown: _ProgressCard) -> None:
+    async def _update_card(self, user_id: str, progress_card: _ProgressCard) -> None:
         """Update the message of a card; after a failure try again later."""
         # Replies have priority over cards.
-        if shown.text != shown.card.text and not self._pace.is_free(user_id):
-            shown.next = _now() + BUSY_S
+        if progress_card.text != progress_card.card.text and not self._pace.is_free(user_id):
+            progress_card.next = _now() + BUSY_S
             return
-        shown.tries += 1
-        shown.next = _now() + EDIT_S
+        progress_card.tries += 1
+        progress_card.next = _now() + EDIT_S
         try:
-            if shown.text != shown.card.text:
-                await self._send_card(user_id, shown)
-            if not shown.is_stored and shown.message_id is not None:
+            if progress_card.text != progress_card.card.text:
+                await self._send_card(user_id, progress_card)
+            if not progress_card.is_stored and progress_card.message_id is not None:
                 await self._control.keep_card(
                     CardMessage(
-                        dm=shown.dm, card_id=shown.card.card_id, message_id=shown.message_id
+                        dm=progress_card.dm,
+                        card_id=progress_card.card.card_id,
+                        message_id=progress_card.message_id,
                     )
                 )
-                shown.is_stored = True
-            shown.tries = 0
+                progress_card.is_stored = True
+            progress_card.tries = 0
         except RetryAfter as error:
-            shown.next = _now() + retry_after_s(error)
+            progress_card.next = _now() + retry_after_s(error)
         except Forbidden:
-            shown.tries = MAX_ATTEMPTS
+            progress_card.tries = MAX_ATTEMPTS
         except (TelegramError, ChoirError) as error:
-            log.debug("card not shown", dm=shown.dm, reason=str(error))
+            log.debug("card not shown", dm=progress_card.dm, reason=str(error))
         # A finished card stays in memory: if it is repeated, it must not become a second message.
-        if shown.tries >= MAX_ATTEMPTS:
-            self._cards.pop((user_id, shown.card.card_id), None)
+        if progress_card.tries >= MAX_ATTEMPTS:
+            self._cards.pop((user_id, progress_card.card.card_id), None)
 
-    async def _send_card(self, user_id: str, shown: _ProgressCard) -> None:
-        text = shown.card.text
+    async def _send_card(self, user_id: str, progress_card: _ProgressCard) -> None:
+        text = progress_card.card.text
         await self._pace.wait(user_id, _now() + BUSY_S)
-        if shown.message_id is not None and await self._edit(user_id, shown.message_id, text):
-            shown.text = text
+        if progress_card.message_id is not None and await self._edit(
+            user_id, progress_card.message_id, text
+        ):
+            progress_card.text = text
             return
         message = await self._bot.send_message(
             int(user_id), text, disable_notification=True, link_preview_options=NO_PREVIEW
         )
-        shown.message_id, shown.text, shown.is_stored = str(message.message_id), text, False
+        progress_card.message_id, progress_card.text, progress_card.is_stored = (
+            str(message.message_id),
+            text,
+            False,
+        )
 
     async def _edit(self, user_id: str, message_id: str, text: str) -> bool:
         """Edit the message; return False if it is gone and must be sent again."""
@@ -199,6 +209,6 @@ def _now() -> float:
 
 
 def _bound(
-    deed: Callable[[str, State], Awaitable[None]], user_id: str, state: State
+    update: Callable[[str, State], Awaitable[None]], user_id: str, state: State
 ) -> Callable[[], Awaitable[None]]:
-    return lambda: deed(user_id, state)
+    return lambda: update(user_id, state)

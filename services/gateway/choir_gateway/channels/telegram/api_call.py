@@ -27,12 +27,12 @@ Call = Callable[[], Awaitable[Message | bool]]
 
 
 class RefusedError(Exception):
-    """A permanent refusal by Telegram; `whole`: of all messages to this user, not only of this one."""
+    """A permanent refusal by Telegram; `blocks_user`: of all messages to this user, not only of this one."""
 
-    def __init__(self, text: str, *, whole: bool = False) -> None:
+    def __init__(self, text: str, *, blocks_user: bool = False) -> None:
         super().__init__(text)
         self.text = text
-        self.blocks_user = whole
+        self.blocks_user = blocks_user
 
 
 async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: float) -> str | None:
@@ -54,10 +54,12 @@ async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: floa
             # The operator can correct the token, and the message waits for that.
             raise Unavailable("Telegram refuses the bot's token.") from error
         except Forbidden as error:
-            raise RefusedError(f"Telegram refuses: {error.message}", whole=True) from error
+            raise RefusedError(f"Telegram refuses: {error.message}", blocks_user=True) from error
         except BadRequest as error:
-            whole = "chat not found" in error.message.lower()
-            raise RefusedError(f"Telegram refuses: {error.message}", whole=whole) from error
+            blocks_user = "chat not found" in error.message.lower()
+            raise RefusedError(
+                f"Telegram refuses: {error.message}", blocks_user=blocks_user
+            ) from error
         except NetworkError as error:
             if "too large" in error.message.lower():
                 raise RefusedError("it is larger than Telegram allows") from error

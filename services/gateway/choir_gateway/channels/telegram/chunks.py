@@ -24,39 +24,39 @@ def split_text(runs: Styled, limit: int = LIMIT) -> Sequence[Styled]:
     """
     text = plain_text(runs)
     # A marked piece of at most half the limit always fits into the next part.
-    whole = [
+    spans = [
         (start, end)
         for start, end in mark_spans(runs)
         if utf16_length(text[start:end]) <= limit // 2
     ]
-    return [slice_runs(runs, start, end) for start, end in _slices(text, limit, whole)]
+    return [slice_runs(runs, start, end) for start, end in _slices(text, limit, spans)]
 
 
-def _slices(text: str, limit: int, whole: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _slices(text: str, limit: int, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     start = 0
     while start < len(text):
         end = start + _fitting(text[start:], limit)
         if end < len(text):
             end = start + _boundary(text[start:end])
-            end = _before(end, start, whole)
+            end = _before(end, start, spans)
         part = text[start:end]
         if part.strip():
             yield start, start + len(part.rstrip("\n")) if end < len(text) else end
         start = end + len(text[end:]) - len(text[end:].lstrip("\n"))
 
 
-def _before(end: int, start: int, whole: Iterable[tuple[int, int]]) -> int:
+def _before(end: int, start: int, spans: Iterable[tuple[int, int]]) -> int:
     """Move a cut that falls into a marked piece to before the outermost such piece."""
-    firsts = [first for first, last in whole if start < first < end < last]
+    firsts = [first for first, last in spans if start < first < end < last]
     return min(firsts, default=end)
 
 
 def _fitting(text: str, limit: int) -> int:
     """Return the length of the longest prefix of `text` that fits."""
-    taken = 0
+    length = 0
     for place, character in enumerate(text):
-        taken += 2 if character > "\uffff" else 1
-        if taken > limit:
+        length += 2 if character > "\uffff" else 1
+        if length > limit:
             return place
     return len(text)
 

@@ -24,20 +24,20 @@ class CommandMenu:
     def __init__(self, bot: Bot, conversations: ConversationDirectory) -> None:
         self._bot = bot
         self._conversations = conversations
-        self._shown: dict[str, tuple[BotCommand, ...]] = {}
+        self._menus: dict[str, tuple[BotCommand, ...]] = {}
 
     async def show(self, dm: DmBinding) -> None:
         """Send a user the current menu if it has changed; after a failure the next call tries again."""
-        wanted = self._for(dm)
-        if not wanted or self._shown.get(dm.user_id) == wanted or not dm.user_id.isdigit():
+        menu = self._for(dm)
+        if not menu or self._menus.get(dm.user_id) == menu or not dm.user_id.isdigit():
             return
         try:
-            await self._bot.set_my_commands(wanted, BotCommandScopeChat(int(dm.user_id)))
+            await self._bot.set_my_commands(menu, BotCommandScopeChat(int(dm.user_id)))
         except TelegramError as error:
             # A user who never wrote to the bot has no chat yet.
             log.debug("menu not set", dm=dm.name, reason=error.message)
             return
-        self._shown[dm.user_id] = wanted
+        self._menus[dm.user_id] = menu
 
     def _for(self, dm: DmBinding) -> tuple[BotCommand, ...]:
         commands = {

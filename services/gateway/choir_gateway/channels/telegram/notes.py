@@ -23,31 +23,31 @@ class NoteQueue:
 
     def __init__(self, sender: MessageSender) -> None:
         self._sender = sender
-        self._waiting: dict[str, deque[str]] = {}
-        self._begun: asyncio.Queue[str] = asyncio.Queue()
+        self._pending: dict[str, deque[str]] = {}
+        self._users: asyncio.Queue[str] = asyncio.Queue()
 
     def add(self, user_id: str, text: str) -> None:
         """Queue a note; returns at once."""
-        waiting = self._waiting.get(user_id)
-        if waiting is None:
-            self._waiting[user_id] = deque([text])
-            self._begun.put_nowait(user_id)
-        elif len(waiting) < MAX_PENDING:
-            waiting.append(text)
+        notes = self._pending.get(user_id)
+        if notes is None:
+            self._pending[user_id] = deque([text])
+            self._users.put_nowait(user_id)
+        elif len(notes) < MAX_PENDING:
+            notes.append(text)
         else:
-            log.warning("note dropped", user_id=user_id, waiting=len(waiting))
+            log.warning("note dropped", user_id=user_id, waiting=len(notes))
 
     async def run(self) -> None:
         """Send notes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                tasks.create_task(self._send_all(await self._begun.get()))
+                tasks.create_task(self._send_all(await self._users.get()))
 
     async def _send_all(self, user_id: str) -> None:
-        waiting = self._waiting[user_id]
-        while waiting:
+        notes = self._pending[user_id]
+        while notes:
             try:
-                await self._sender.send_note(user_id, waiting.popleft())
+                await self._sender.send_note(user_id, notes.popleft())
             except Exception:  # outermost loop of the notes: continue with the next
                 log.exception("note not sent", user_id=user_id)
-        del self._waiting[user_id]
+        del self._pending[user_id]

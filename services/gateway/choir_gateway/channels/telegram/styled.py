@@ -59,31 +59,31 @@ def to_html(runs: Styled) -> str:
 
 def slice_runs(runs: Styled, start: int, end: int) -> Styled:
     """Return the characters from `start` to `end` with their marks."""
-    found: list[TextRun] = []
+    pieces: list[TextRun] = []
     at = 0
     for run in runs:
         piece = run.text[max(0, start - at) : max(0, end - at)]
         if piece:
-            found.append(TextRun(piece, run.marks))
+            pieces.append(TextRun(piece, run.marks))
         at += len(run.text)
-    return tuple(found)
+    return tuple(pieces)
 
 
 def mark_spans(runs: Styled) -> Iterable[tuple[int, int]]:
     """Return the start and the end of each mark."""
-    found: dict[TextMark, tuple[int, int]] = {}
+    spans: dict[TextMark, tuple[int, int]] = {}
     at = 0
     for run in runs:
         for mark in run.marks:
-            found[mark] = (found.get(mark, (at, at))[0], at + len(run.text))
+            spans[mark] = (spans.get(mark, (at, at))[0], at + len(run.text))
         at += len(run.text)
-    return found.values()
+    return spans.values()
 
 
 def _shared(before: Sequence[TextMark], now: Sequence[TextMark]) -> int:
     count = 0
-    for left, right in zip(before, now, strict=False):
-        if left != right:
+    for old, new in zip(before, now, strict=False):
+        if old != new:
             break
         count += 1
     return count
