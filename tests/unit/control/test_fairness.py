@@ -78,7 +78,7 @@ class IdleOutbox:
 class IdleListener:
     """A listener that ignores all events."""
 
-    def heard(self, lease: Lease, events: Sequence[Event]) -> None:
+    def note_events(self, lease: Lease, events: Sequence[Event]) -> None:
         pass
 
 

@@ -48,7 +48,7 @@ def test_everything_goes_and_links_are_not_followed(root: Path, outside: Path) -
     (root / "bad\udcffname").write_text("x")
     (root / "line\nbreak").mkdir()
     done = delete_contents(root, SilentListener())
-    assert list(root.iterdir()) == [] and done.left == []
+    assert list(root.iterdir()) == [] and done.failures == []
     assert done.removed == 11
     assert (outside / "keep").read_text() == "keep" and (outside / "inner").is_dir()
 
@@ -63,7 +63,7 @@ def test_a_tree_deeper_than_any_path_goes(root: Path) -> None:
     os.close(here)
     assert sys.getrecursionlimit() < DEEP
     done = delete_contents(root, SilentListener())
-    assert done.removed == DEEP and done.left == [] and list(root.iterdir()) == []
+    assert done.removed == DEEP and done.failures == [] and list(root.iterdir()) == []
 
 
 def test_directories_without_permissions_go(root: Path) -> None:
@@ -71,7 +71,7 @@ def test_directories_without_permissions_go(root: Path) -> None:
     (root / "shut/inner/file").write_text("x")
     (root / "shut/inner").chmod(0)
     (root / "shut").chmod(0)
-    assert delete_contents(root, SilentListener()).left == [] and list(root.iterdir()) == []
+    assert delete_contents(root, SilentListener()).failures == [] and list(root.iterdir()) == []
 
 
 def test_a_link_in_place_of_the_workspace_is_refused(tmp_path: Path, outside: Path) -> None:

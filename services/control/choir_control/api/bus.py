@@ -51,7 +51,7 @@ def make_bus_endpoints(
         return await outbox.read_history(request.dm, request.after, request.limit)
 
     async def channels(request: ReadChannels) -> ChannelTable:
-        bot_tokens.heard(request.tokens_version)
+        bot_tokens.record_version(request.tokens_version)
         gateway.set_instance(request.instance)
         return configuration.current.channels().model_copy(update={"commands": commands})
 

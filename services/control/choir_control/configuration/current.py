@@ -100,11 +100,11 @@ class ConfigSnapshot:
         """
         if agent_id not in self.config.agents:
             return bindings
-        chosen = self.config.agents[agent_id].defaults
+        defaults = self.config.agents[agent_id].defaults
         return bindings.model_copy(
             update={
-                "core_llm": chosen.core_llm,
-                "search": chosen.search or min(self.config.search, default=None),
+                "core_llm": defaults.core_llm,
+                "search": defaults.search or min(self.config.search, default=None),
             }
         )
 
@@ -202,7 +202,7 @@ class ConfigSnapshot:
 class ConfigCandidate:
     """A complete and valid configuration that may not be in force."""
 
-    written: Config
+    file_config: Config
     """The content of the file."""
     config: Config
     """The content of the file with the deployment's additions."""
@@ -215,7 +215,7 @@ class ConfigCandidate:
     @property
     def body(self) -> str:
         """Return the JSON text stored in `config_versions`."""
-        return self.written.model_dump_json()
+        return self.file_config.model_dump_json()
 
 
 class ConfigService:
@@ -259,8 +259,8 @@ class ConfigService:
 
     def read(self) -> ConfigCandidate:
         """Read and check the file without applying it; raises InvalidRequest. Blocking."""
-        written = parse_config_file(self.path)
-        return self._complete(written, str(self.path))
+        file_config = parse_config_file(self.path)
+        return self._complete(file_config, str(self.path))
 
     async def load_last_valid(self, why: str) -> ConfigCandidate | None:
         """Return the configuration that was in force last; None if none is stored or it is not valid.
@@ -310,8 +310,10 @@ class ConfigService:
             self.note = ""
         return snapshot
 
-    def _complete(self, written: Config, source: str) -> ConfigCandidate:
-        return ConfigCandidate(written, complete_config(written, self._default_model, source))
+    def _complete(self, file_config: Config, source: str) -> ConfigCandidate:
+        return ConfigCandidate(
+            file_config, complete_config(file_config, self._default_model, source)
+        )
 
 
 def _named(section: Mapping[str, T], name: str | None) -> T | None:

@@ -76,13 +76,13 @@ def _concerned(path: tuple[str, ...], before: Config, after: Config) -> tuple[st
     """Return the agents that a path affects, before or after the change."""
     if path[0] == "agents":
         return path[1:2]
-    named = {
+    agent_ids = {
         agent_id
         for config in (before, after)
         for agent_id, agent in config.agents.items()
         if path[0] not in REFERENCED_SECTIONS or _leads_to(config, agent, path)
     }
-    return tuple(sorted(named))
+    return tuple(sorted(agent_ids))
 
 
 def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool:
@@ -90,21 +90,21 @@ def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool
     if len(path) < 2:
         return False
     section, name = path[0], path[1]
-    chosen = agent.defaults
-    dm, voice = config.dms.get(chosen.dm), config.voice_profiles.get(chosen.voice_profile or "")
-    used = {
-        "workspaces": (chosen.workspace,),
-        "models": (chosen.llm, chosen.core_llm),
-        "dms": (chosen.dm,),
+    defaults = agent.defaults
+    dm, voice = config.dms.get(defaults.dm), config.voice_profiles.get(defaults.voice_profile or "")
+    names = {
+        "workspaces": (defaults.workspace,),
+        "models": (defaults.llm, defaults.core_llm),
+        "dms": (defaults.dm,),
         "gateways": (dm and dm.gateway,),
-        "voice_profiles": (chosen.voice_profile,),
+        "voice_profiles": (defaults.voice_profile,),
         "tts": (voice and voice.tts,),
-        "git_identities": (chosen.git_identity, agent.repo.git_identity),
-        "notion_integrations": (chosen.notion,),
-        "email_accounts": (chosen.email,),
-        "search": (chosen.search or min(config.search, default=None),),
+        "git_identities": (defaults.git_identity, agent.repo.git_identity),
+        "notion_integrations": (defaults.notion,),
+        "email_accounts": (defaults.email,),
+        "search": (defaults.search or min(config.search, default=None),),
     }
-    return name in used[section]
+    return name in names[section]
 
 
 def _walk(

@@ -29,9 +29,9 @@ def read_config(path: Path, default_model: ModelConfig | None) -> Config:
     return complete_config(parse_config_file(path), default_model, str(path))
 
 
-def complete_config(written: Config, default_model: ModelConfig | None, source: str) -> Config:
+def complete_config(file_config: Config, default_model: ModelConfig | None, source: str) -> Config:
     """Add the deployment's default model and check the result; raises InvalidRequest that names `source`."""
-    config = _with_default_model(written, default_model)
+    config = _with_default_model(file_config, default_model)
     faults = find_faults(config)
     if faults:
         raise InvalidRequest(

@@ -45,21 +45,21 @@ def _agents(config: Config) -> Iterator[str]:
         yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
 
 
-def _defaults(config: Config, path: str, chosen: AgentDefaults) -> Iterator[str]:
+def _defaults(config: Config, path: str, defaults: AgentDefaults) -> Iterator[str]:
     references: list[tuple[str, str | None, str, Collection[str]]] = [
-        ("workspace", chosen.workspace, "workspaces", config.workspaces),
-        ("llm", chosen.llm, "models", config.models),
-        ("dm", chosen.dm, "dms", config.dms),
-        ("core_llm", chosen.core_llm, "models", config.models),
-        ("search", chosen.search, "search", config.search),
-        ("voice_profile", chosen.voice_profile, "voice_profiles", config.voice_profiles),
-        ("git_identity", chosen.git_identity, "git_identities", config.git_identities),
-        ("notion", chosen.notion, "notion_integrations", config.notion_integrations),
-        ("email", chosen.email, "email_accounts", config.email_accounts),
+        ("workspace", defaults.workspace, "workspaces", config.workspaces),
+        ("llm", defaults.llm, "models", config.models),
+        ("dm", defaults.dm, "dms", config.dms),
+        ("core_llm", defaults.core_llm, "models", config.models),
+        ("search", defaults.search, "search", config.search),
+        ("voice_profile", defaults.voice_profile, "voice_profiles", config.voice_profiles),
+        ("git_identity", defaults.git_identity, "git_identities", config.git_identities),
+        ("notion", defaults.notion, "notion_integrations", config.notion_integrations),
+        ("email", defaults.email, "email_accounts", config.email_accounts),
     ]
-    for field, name, section, known in references:
-        if name is not None and name not in known:
-            yield _unknown(f"{path}.{field}", name, section, known)
+    for field, name, section, names in references:
+        if name is not None and name not in names:
+            yield _unknown(f"{path}.{field}", name, section, names)
 
 
 def _workspaces(config: Config) -> Iterator[str]:
@@ -89,8 +89,10 @@ def _workspaces(config: Config) -> Iterator[str]:
 
 
 def _repos(config: Config) -> Iterator[str]:
-    named = {f"agents.{agent_id}.repo": agent.repo for agent_id, agent in config.agents.items()}
-    for path, repo in {**named, "global_repo": config.global_repo}.items():
+    agent_repos = {
+        f"agents.{agent_id}.repo": agent.repo for agent_id, agent in config.agents.items()
+    }
+    for path, repo in {**agent_repos, "global_repo": config.global_repo}.items():
         name = repo.git_identity if repo else None
         if name is not None and name not in config.git_identities:
             yield _unknown(f"{path}.git_identity", name, "git_identities", config.git_identities)
@@ -107,11 +109,11 @@ def _channels(config: Config) -> Iterator[str]:
             yield (
                 f"gateways.{name}.webhook: only a {types_with_webhook()} gateway has one; remove it"
             )
-    taken: dict[tuple[str, str], str] = {}
+    dm_names: dict[tuple[str, str], str] = {}
     for name, dm in config.dms.items():
         if dm.gateway not in config.gateways:
             yield _unknown(f"dms.{name}.gateway", dm.gateway, "gateways", config.gateways)
-        first = taken.setdefault((dm.gateway, dm.user_id), name)
+        first = dm_names.setdefault((dm.gateway, dm.user_id), name)
         if first != name:
             yield (
                 f"dms.{name}: user {dm.user_id} of gateway {dm.gateway} is already dms.{first}; "
@@ -177,6 +179,6 @@ def _secrets(config: Config) -> Iterator[str]:
                     )
 
 
-def _unknown(path: str, name: str, section: str, known: Collection[str]) -> str:
-    names = ", ".join(sorted(known)) or "nothing"
-    return f"{path}: there is no {name!r} in {section} (it has {names}); add it or choose another"
+def _unknown(path: str, name: str, section: str, names: Collection[str]) -> str:
+    listing = ", ".join(sorted(names)) or "nothing"
+    return f"{path}: there is no {name!r} in {section} (it has {listing}); add it or choose another"

@@ -74,56 +74,56 @@ class DirectoryImageBuilder:
 
     def write_image(self, recipe: BuildInput) -> Image:
         """Write the image directory; blocking. It becomes an image by the last rename."""
-        shelf = self._top / recipe.agent_id
-        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
-        remove_incomplete_builds(shelf)
-        new = shelf / f"{NEW_PREFIX}{secrets.token_hex(4)}"
+        agent_dir = self._top / recipe.agent_id
+        agent_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        remove_incomplete_builds(agent_dir)
+        new = agent_dir / f"{NEW_PREFIX}{secrets.token_hex(4)}"
         new.mkdir()
         write_files(recipe.files, new)
         version = version_of_directory(recipe.agent_id, recipe_commits(recipe), new)
         write_version(version, new)
-        directory = shelf / version.image_version
+        directory = agent_dir / version.image_version
         image = Image("process", str(directory), version)
         if directory.exists():
             if find_directory_drift(image) is None:
                 shutil.rmtree(new)
                 return image
             # the existing directory was modified: replace it by what was built
-            os.replace(directory, shelf / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
+            os.replace(directory, agent_dir / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
         os.rename(new, directory)  # noqa: PTH104 the one step that makes it an image
         return image
 
 
-def remove_incomplete_builds(shelf: Path) -> None:
+def remove_incomplete_builds(agent_dir: Path) -> None:
     """Remove the files of an interrupted build."""
-    for path in [*shelf.glob(f"{NEW_PREFIX}*"), *shelf.glob(f"{REMOVED_PREFIX}*")]:
+    for path in [*agent_dir.glob(f"{NEW_PREFIX}*"), *agent_dir.glob(f"{REMOVED_PREFIX}*")]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _prune(shelf: Path, needed: Collection[str]) -> tuple[str, ...]:
-    old = [p for p in shelf.iterdir() if p.is_dir() and not p.name.startswith(".")]
+def _prune(agent_dir: Path, needed: Collection[str]) -> tuple[str, ...]:
+    old = [p for p in agent_dir.iterdir() if p.is_dir() and not p.name.startswith(".")]
     removed = tuple(sorted(path.name for path in old if path.name not in needed))
     for name in removed:
         # Renamed first: a partly deleted image must not have an image's name.
-        os.replace(shelf / name, shelf / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
-    remove_incomplete_builds(shelf)
+        os.replace(agent_dir / name, agent_dir / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
+    remove_incomplete_builds(agent_dir)
     return removed
 
 
 def find_directory_drift(image: Image) -> str | None:
     """Return why the directory differs from what was built, or None; blocking."""
     top = Path(image.place)
-    stored = read_version(top)
-    if stored is None:
+    version = read_version(top)
+    if version is None:
         return f"{top} has no version.json"
-    if stored != image.version:
+    if version != image.version:
         return f"{top / 'version.json'} has another version"
-    commits = (stored.global_repo_commit, stored.agent_repo_commit)
-    actual = version_of_directory(stored.agent_id, commits, top)
-    if actual.tool_manifest_hash != stored.tool_manifest_hash:
+    commits = (version.global_repo_commit, version.agent_repo_commit)
+    actual = version_of_directory(version.agent_id, commits, top)
+    if actual.tool_manifest_hash != version.tool_manifest_hash:
         return f"the tools in {top} were changed"
-    if actual.skill_manifest_hash != stored.skill_manifest_hash:
+    if actual.skill_manifest_hash != version.skill_manifest_hash:
         return f"the skills in {top} were changed"
-    if actual != stored:
+    if actual != version:
         return f"files in {top} were changed"
     return None

@@ -264,8 +264,8 @@ class DockerImageBuilder:
             )
 
         # the agent itself is part of the hash: with another release it is another image
-        whole = f"{hash_files(everything)}\n{self._agent_id()}"
-        return make_version(agent_id, commits, below(TOOLS_DIR), below(SKILLS_DIR), whole)
+        image_hash = f"{hash_files(everything)}\n{self._agent_id()}"
+        return make_version(agent_id, commits, below(TOOLS_DIR), below(SKILLS_DIR), image_hash)
 
     def _list_files(self, image: str) -> list[tuple[str, bool, str]]:
         """Return the files in an image's /choir, from a container that is created but never started."""
@@ -391,18 +391,18 @@ class _ThreadSafeReporter:
 
 
 @contextlib.contextmanager
-def _translate_errors(deed: str) -> Iterator[None]:
+def _translate_errors(action: str) -> Iterator[None]:
     """Convert the SDK's errors to ours."""
     try:
         yield
     except docker_errors.ImageNotFound as error:
         raise Unavailable(
-            f"Cannot {deed}: {error.explanation}. Build the agent image (docker compose build agent) "
+            f"Cannot {action}: {error.explanation}. Build the agent image (docker compose build agent) "
             "or set CHOIR_AGENT_IMAGE."
         ) from error
     except docker_errors.APIError as error:
-        raise Unavailable(f"Cannot {deed}: the engine reports: {error.explanation}") from error
+        raise Unavailable(f"Cannot {action}: the engine reports: {error.explanation}") from error
     except (docker_errors.DockerException, OSError, json.JSONDecodeError) as error:
         raise Unavailable(
-            f"Cannot {deed}: the Docker engine does not respond ({error})."
+            f"Cannot {action}: the Docker engine does not respond ({error})."
         ) from error

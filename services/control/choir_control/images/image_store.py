@@ -47,19 +47,19 @@ class ImageStore:
     def set_current(self, image: Image) -> None:
         """Make this the image of the next start, atomically; blocking."""
         agent_id = image.version.agent_id
-        shelf = self._top / agent_id
-        shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
+        agent_dir = self._top / agent_id
+        agent_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         before = self._before(agent_id, image)
         label = _CurrentImage(
             kind=image.kind, place=image.place, version=image.version, before=before
         )
-        partial = shelf / f".{CURRENT_FILE}.partial"
+        partial = agent_dir / f".{CURRENT_FILE}.partial"
         with partial.open("w") as file:
             file.write(label.model_dump_json(indent=2) + "\n")
             file.flush()
             # before the rename: after a power loss the file must not be empty
             os.fsync(file.fileno())
-        os.replace(partial, shelf / CURRENT_FILE)  # noqa: PTH105 the atomic rename is the point
+        os.replace(partial, agent_dir / CURRENT_FILE)  # noqa: PTH105 the atomic rename is the point
 
     def needed_versions(self, agent_id: str) -> frozenset[str]:
         """Return the versions that must be kept: current, previous and running; blocking."""
@@ -108,18 +108,18 @@ class ImageStore:
 
         Raises InvalidRequest with the names of the fields that differ.
         """
-        wanted = self._running.get(hello.agent_id)
-        if wanted is None:
+        version = self._running.get(hello.agent_id)
+        if version is None:
             return
         compared = (
-            ("image_version", hello.image_version, wanted.image_version),
-            ("tool_manifest_hash", hello.tool_manifest_hash, wanted.tool_manifest_hash),
-            ("skill_manifest_hash", hello.skill_manifest_hash, wanted.skill_manifest_hash),
+            ("image_version", hello.image_version, version.image_version),
+            ("tool_manifest_hash", hello.tool_manifest_hash, version.tool_manifest_hash),
+            ("skill_manifest_hash", hello.skill_manifest_hash, version.skill_manifest_hash),
         )
         different = [name for name, reported, expected in compared if reported != expected]
         if different:
             raise InvalidRequest(
                 f"{hello.agent_id} does not run the image built for it:{', '.join(different)} differ "
-                f"from image {wanted.image_version}. Build it again: choirctl agent build "
+                f"from image {version.image_version}. Build it again: choirctl agent build "
                 f"{hello.agent_id}."
             )

@@ -57,11 +57,11 @@ def _skills(shared: RepositoryTree | None, own: RepositoryTree | None) -> Iterat
     for tree in (shared, own):
         if tree is None:
             continue
-        named = dict(_named_skills(tree))
+        skill_files = dict(_named_skills(tree))
         # one file per skill name: the agent's wins, even if the file names differ
-        for path in [p for p, piece in pieces.items() if _skill_name(piece) in named]:
+        for path in [p for p, piece in pieces.items() if _skill_name(piece) in skill_files]:
             del pieces[path]
-        pieces |= {piece.path: piece for piece in named.values()}
+        pieces |= {piece.path: piece for piece in skill_files.values()}
     yield from pieces.values()
 
 

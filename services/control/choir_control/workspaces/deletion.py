@@ -31,7 +31,7 @@ class DeletionResult:
     """Number of deleted entries, and the entries that could not be deleted, with the reason."""
 
     removed: int = 0
-    left: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
 
 def delete_contents(root: Path, listener: DeletionListener) -> DeletionResult:
@@ -58,7 +58,7 @@ class _Deletion:
         self._prefix = f".choir-{secrets.token_hex(8)}-"
         self._moved = 0
         self._stuck: set[str] = set()
-        self._done = DeletionResult()
+        self._result = DeletionResult()
 
     def run(self) -> DeletionResult:
         while names := [name for name in _names(self._top) if name not in self._stuck]:
@@ -69,9 +69,9 @@ class _Deletion:
                     continue
                 except OSError as error:
                     self._stuck.add(name)
-                    self._done.left.append(f"{name}: {error.strerror}")
-        del self._done.left[MAX_FAILURES_LISTED:]
-        return self._done
+                    self._result.failures.append(f"{name}: {error.strerror}")
+        del self._result.failures[MAX_FAILURES_LISTED:]
+        return self._result
 
     def _remove(self, name: str) -> None:
         if not self._is_directory(self._top, name):
@@ -102,9 +102,9 @@ class _Deletion:
             os.close(inner)
 
     def _count(self) -> None:
-        self._done.removed += 1
-        if self._done.removed % REPORT_EVERY == 0:
-            self._listener.note_removed(self._done.removed)
+        self._result.removed += 1
+        if self._result.removed % REPORT_EVERY == 0:
+            self._listener.note_removed(self._result.removed)
 
     def _open(self, name: str) -> int:
         """Open a directory regardless of its permissions."""

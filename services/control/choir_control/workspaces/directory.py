@@ -75,7 +75,7 @@ def measure_workspace(root: Path, within_s: float) -> WorkspaceSize:
     if not root.is_dir():
         return WorkspaceSize(exists=False)
     files, size, deadline = 0, 0, time.monotonic() + within_s
-    waiting, seen, whole = [str(root)], 0, True
+    waiting, seen, is_complete = [str(root)], 0, True
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
@@ -89,5 +89,5 @@ def measure_workspace(root: Path, within_s: float) -> WorkspaceSize:
                         files += 1
                         size += entry.stat(follow_symlinks=False).st_size
         except OSError:
-            whole = False  # no permission, path too long, or deleted meanwhile
-    return WorkspaceSize(True, files, size, whole, seen)
+            is_complete = False  # no permission, path too long, or deleted meanwhile
+    return WorkspaceSize(True, files, size, is_complete, seen)

@@ -117,8 +117,10 @@ class OutgoingFiles:
     async def tidy(self) -> int:
         """Delete old copies that belong to no pending message; return the number of events cleared."""
         age_s = self._settings.file_limits.received_keep_hours * HOUR_S
-        old = await asyncio.to_thread(self._spool.hashes, age_s, time.time())
-        gone = set(old) - await self._store.undelivered_hashes() if old else set()
-        for event_hash in gone:
+        stale_hashes = await asyncio.to_thread(self._spool.hashes, age_s, time.time())
+        expired_hashes = (
+            set(stale_hashes) - await self._store.undelivered_hashes() if stale_hashes else set()
+        )
+        for event_hash in expired_hashes:
             await asyncio.to_thread(self._spool.drop, event_hash)
-        return len(gone)
+        return len(expired_hashes)

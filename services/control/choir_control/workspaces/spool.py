@@ -112,11 +112,11 @@ class FileSpool:
                 raise OSError(0, f"it has more than {most_bytes // PIECE} MB (limits.sent_mb)")
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft = target.with_suffix(".part")
-            written = 0
+            byte_count = 0
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWN), "wb") as writing:  # noqa: PTH123
                 # the file may grow while it is read: only the measured size is sent
-                while written < size and (piece := reading.read(min(PIECE, size - written))):
+                while byte_count < size and (piece := reading.read(min(PIECE, size - byte_count))):
                     writing.write(piece)
-                    written += len(piece)
+                    byte_count += len(piece)
             draft.rename(target)
-        return written
+        return byte_count

@@ -148,15 +148,15 @@ def remove_staged_file(root: Path, path: str) -> None:
 
 def remove_drafts(root: Path, now: float) -> int:
     """Remove the drafts of a choird that crashed; return their number."""
-    gone = 0
+    count = 0
     for folder in FOLDERS:
         with contextlib.suppress(OSError):
             directory = _open_directory(root, f"{STAGING}/{folder}")
             try:
-                gone += _remove_drafts(directory, now)
+                count += _remove_drafts(directory, now)
             finally:
                 os.close(directory)
-    return gone
+    return count
 
 
 def _remove_drafts(directory: int, now: float) -> int:
@@ -177,19 +177,19 @@ def _open_directory(root: Path, path: str, *, make: bool = False) -> int:
     if any(part in ("", ".", "..") or "\x00" in part for part in parts):
         raise PermissionError(f"{path!r} is no path below the workspace")
     # the workspace itself may be a link, because an operator configured it
-    here = os.open(root.expanduser(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(root.expanduser(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in parts:
             if make:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, _DIRECTORY_MODE, dir_fd=here)
-            deeper = os.open(part, _DIRECTORY, dir_fd=here)
-            os.close(here)
-            here = deeper
+                    os.mkdir(part, _DIRECTORY_MODE, dir_fd=descriptor)
+            child = os.open(part, _DIRECTORY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = child
     except OSError:
-        os.close(here)
+        os.close(descriptor)
         raise
-    return here
+    return descriptor
 
 
 def safe_name(name: str) -> str:

@@ -53,7 +53,7 @@ class OperationService:
         self._outbox = outbox
         self._cards = cards
         self._tasks: asyncio.TaskGroup | None = None
-        self._known: OrderedDict[str, _RunningOperation] = OrderedDict()
+        self._operations: OrderedDict[str, _RunningOperation] = OrderedDict()
 
     async def put_in_order(self) -> None:
         """Mark the operations of an earlier choird as interrupted, before any request arrives."""
@@ -73,7 +73,7 @@ class OperationService:
         finally:
             self._tasks = None
             # ends the progress streams, which would otherwise stay open
-            for running in self._known.values():
+            for running in self._operations.values():
                 running.progress.end("choird stops")
 
     async def begin(
@@ -96,11 +96,11 @@ class OperationService:
         """
         if self._tasks is None:
             raise Unavailable("choird is still starting; try again in a moment.")
-        going_on = [running for running in self._known.values() if not running.progress.over]
+        going_on = [running for running in self._operations.values() if not running.progress.over]
         for other in going_on:
-            if taken := other.exclusive & exclusive:
+            if conflicts := other.exclusive & exclusive:
                 raise Conflict(
-                    f"{', '.join(sorted(taken))}: {other.kind} {other.subject} goes on "
+                    f"{', '.join(sorted(conflicts))}: {other.kind} {other.subject} goes on "
                     f"({other.operation_id}). Wait for its end."
                 )
         if len(going_on) >= MAX_RUNNING:
@@ -110,11 +110,11 @@ class OperationService:
         card = self._make_card(asker.dm, operation_id, kind) if asker and has_card else None
         progress = OperationProgress(card)
         running = _RunningOperation(operation_id, kind, subject, progress, exclusive, card)
-        self._known[operation_id] = running
+        self._operations[operation_id] = running
         try:
             await self._store.insert(operation_id, kind, subject, asker, has_card=has_card)
         except BaseException:
-            del self._known[operation_id]
+            del self._operations[operation_id]
             raise
         self._tasks.create_task(self._do(running, work), name=f"{kind} {subject}")
         self._forget_old()
@@ -124,7 +124,7 @@ class OperationService:
         self, operation_id: str, within_s: float, asker: Requester
     ) -> OperationView | None:
         """Return the outcome if it comes within `within_s` seconds, else None; `asker` then gets it later."""
-        running = self._known.get(operation_id)
+        running = self._operations.get(operation_id)
         if running is not None:
             try:
                 async with asyncio.timeout(within_s):
@@ -137,10 +137,10 @@ class OperationService:
 
     async def get(self, operation_id: str) -> OperationView:
         """Return an operation's status; raises NotFound."""
-        stored = await self._store.get(operation_id)
-        if stored is None:
+        view = await self._store.get(operation_id)
+        if view is None:
             raise NotFound(f"There is no operation {operation_id[:80]!r}.")
-        return self._with_progress(stored)
+        return self._with_progress(view)
 
     async def page(self, before: str | None, limit: int) -> list[OperationView]:
         """Return a page of operations, newest first."""
@@ -150,7 +150,7 @@ class OperationService:
         """Stream an operation's progress as server-sent events, ending with `end`; raises
         NotFound."""
         await self.get(operation_id)
-        running = self._known.get(operation_id)
+        running = self._operations.get(operation_id)
         if running is not None:
             async for event in running.progress.follow(after, KEEPALIVE_S):
                 if event is None:
@@ -162,12 +162,12 @@ class OperationService:
         view = await self.get(operation_id)
         yield render_event(ServerSentEvent(str(after + 1), "end", view.model_dump_json()))
 
-    def _with_progress(self, stored: OperationView) -> OperationView:
-        running = self._known.get(stored.operation_id)
-        if running is None or stored.status != "running":
-            return stored
+    def _with_progress(self, view: OperationView) -> OperationView:
+        running = self._operations.get(view.operation_id)
+        if running is None or view.status != "running":
+            return view
         at = {"step": running.progress.at, "share": running.progress.share}
-        return stored.model_copy(update=at)
+        return view.model_copy(update=at)
 
     async def _do(self, running: _RunningOperation, work: OperationWork) -> None:
         status: OperationStatus = "failed"
@@ -211,8 +211,8 @@ class OperationService:
         return ProgressCard(self._cards, dm=dm, operation_id=operation_id, kind=kind)
 
     def _forget_old(self) -> None:
-        ended = [name for name, running in self._known.items() if running.progress.over]
-        for operation_id in ended:
-            if len(self._known) <= MAX_KNOWN:
+        finished_ids = [name for name, running in self._operations.items() if running.progress.over]
+        for operation_id in finished_ids:
+            if len(self._operations) <= MAX_KNOWN:
                 return
-            del self._known[operation_id]
+            del self._operations[operation_id]

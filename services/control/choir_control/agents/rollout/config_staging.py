@@ -141,7 +141,7 @@ class ConfigStaging:
         async with self._apply_lock:
             candidate = await asyncio.to_thread(self._configuration.read)
             self._refuse_values(candidate)
-            if candidate.written != expected:
+            if candidate.file_config != expected:
                 raise Conflict(f"{self._configuration.path} has been edited since.")
             difference = await self._difference(
                 StagedConfig(candidate, RepositorySurvey(), self._clock.now())

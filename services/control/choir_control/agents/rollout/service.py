@@ -80,7 +80,7 @@ class UpdateService:
 class _AgentProgress:
     """Progress of the current agent among several."""
 
-    whole: OperationProgress
+    operation: OperationProgress
     agents: Sequence[str]
     outcomes: Sequence[AgentOutcome]
     """Outcomes of the agents before it."""
@@ -88,11 +88,11 @@ class _AgentProgress:
     def progress(self, text: str, share: float | None = None) -> None:
         number, of = len(self.outcomes), len(self.agents)
         done = None if share is None else (number + share) / of
-        self.whole.progress(f"{self.agents[number]} ({number + 1}/{of}): {text}", done)
-        self.whole.show(_render_card(self.agents, self.outcomes, text))
+        self.operation.progress(f"{self.agents[number]} ({number + 1}/{of}): {text}", done)
+        self.operation.show(_render_card(self.agents, self.outcomes, text))
 
     def output(self, text: str) -> None:
-        self.whole.output(f"{self.agents[len(self.outcomes)]}: {text}")
+        self.operation.output(f"{self.agents[len(self.outcomes)]}: {text}")
 
 
 def _render_card(agents: Sequence[str], outcomes: Sequence[AgentOutcome], now: str = "") -> str:

@@ -24,15 +24,15 @@ def choose_bindings(
 
     Raises NotFound for an unknown agent and InvalidRequest for an unknown resource name.
     """
-    chosen = snapshot.agent(agent_id).defaults
+    defaults = snapshot.agent(agent_id).defaults
     bindings = ResourceBindings(
-        workspace=request.workspace or chosen.workspace,
-        llm=request.llm or chosen.llm,
-        dm=request.dm or chosen.dm,
-        voice_profile=_value_or_default(request.voice_profile, chosen.voice_profile),
-        git_identity=_value_or_default(request.git_identity, chosen.git_identity),
-        notion=_value_or_default(request.notion, chosen.notion),
-        email=_value_or_default(request.email, chosen.email),
+        workspace=request.workspace or defaults.workspace,
+        llm=request.llm or defaults.llm,
+        dm=request.dm or defaults.dm,
+        voice_profile=_value_or_default(request.voice_profile, defaults.voice_profile),
+        git_identity=_value_or_default(request.git_identity, defaults.git_identity),
+        notion=_value_or_default(request.notion, defaults.notion),
+        email=_value_or_default(request.email, defaults.email),
     )
     check_bindings(snapshot.config, bindings)
     return bindings
@@ -40,7 +40,7 @@ def choose_bindings(
 
 def check_bindings(config: Config, bindings: ResourceBindings) -> None:
     """Raise InvalidRequest if a bound name is not in the configuration."""
-    wanted: list[tuple[str, str | None, Collection[str]]] = [
+    references: list[tuple[str, str | None, Collection[str]]] = [
         ("workspace", bindings.workspace, config.workspaces),
         ("llm", bindings.llm, config.models),
         ("dm", bindings.dm, config.dms),
@@ -49,15 +49,15 @@ def check_bindings(config: Config, bindings: ResourceBindings) -> None:
         ("notion integration", bindings.notion, config.notion_integrations),
         ("email account", bindings.email, config.email_accounts),
     ]
-    for kind, name, known in wanted:
+    for kind, name, configured_names in references:
         if name is not None:
-            require_known_name(kind, name, known)
+            require_known_name(kind, name, configured_names)
 
 
 def is_resumable(config: Config, bindings: ResourceBindings) -> bool:
     """Return whether the bindings that a session cannot run without are still configured."""
     needs = ((bindings.workspace, config.workspaces), (bindings.llm, config.models))
-    return bindings.dm in config.dms and all(name in known for name, known in needs)
+    return bindings.dm in config.dms and all(name in names for name, names in needs)
 
 
 def is_claimed_by_other_agent(config: Config, agent_id: str, bindings: ResourceBindings) -> bool:
@@ -73,10 +73,10 @@ def is_claimed_by_other_agent(config: Config, agent_id: str, bindings: ResourceB
     )
 
 
-def require_known_name(kind: str, name: str, known: Collection[str]) -> None:
+def require_known_name(kind: str, name: str, configured_names: Collection[str]) -> None:
     """Raise InvalidRequest, listing the known names, if `name` is not one of them."""
-    if name not in known:
-        names = ", ".join(sorted(known)) or "none"
+    if name not in configured_names:
+        names = ", ".join(sorted(configured_names)) or "none"
         raise InvalidRequest(
             f"There is no {kind} {name[:MAX_NAME_IN_ERROR]!r} in config.json (it has {names})."
         )

@@ -98,7 +98,7 @@ class ClosingStore:
         """
         session = standing.session
         event, payload = final_event or (None, None)
-        ended = await self._database.fetchval(
+        is_ended = await self._database.fetchval(
             _END,
             session.session_id,
             session.epoch,
@@ -115,4 +115,4 @@ class ClosingStore:
             list(payload.answers) if payload else [],
             payload.text if payload else None,
         )
-        return bool(ended)
+        return bool(is_ended)

@@ -58,18 +58,23 @@ class ConfigVersionTracker:
         self._notifier = notifier
         self._token_publisher = token_publisher
         self._bus = bus
-        self._heard: dict[str, _ReportedVersion] = {}
+        self._reported_versions: dict[str, _ReportedVersion] = {}
 
-    def heard(self, lease: Lease, version: int) -> None:
+    def record_version(self, lease: Lease, version: int) -> None:
         """Record the version that an agent reports."""
-        self._heard[lease.agent_id] = _ReportedVersion(lease.session_id, lease.epoch, version)
+        self._reported_versions[lease.agent_id] = _ReportedVersion(
+            lease.session_id, lease.epoch, version
+        )
 
     def version_of(self, session: SessionRow) -> int | None:
         """Return the version that a session's agent last reported, or None."""
-        heard = self._heard.get(session.agent_id)
-        if heard is None or (heard.session_id, heard.epoch) != (session.session_id, session.epoch):
+        report = self._reported_versions.get(session.agent_id)
+        if report is None or (report.session_id, report.epoch) != (
+            session.session_id,
+            session.epoch,
+        ):
             return None
-        return heard.version
+        return report.version
 
     async def announce(self, version: int) -> None:
         """Notify all running agents and the gateway; a failure only delays them."""
@@ -128,34 +133,34 @@ class ConfigVersionTracker:
         )
 
     def _agent(self, snapshot: ConfigSnapshot, session: SessionRow) -> ConfigPartStatus:
-        has = self.version_of(session)
-        wanted = snapshot.version_for(session.settings_rev)
-        gone = "" if session.agent_id in snapshot.config.agents else GONE
-        if has == wanted:
-            return _row(session, "applied", has, gone)
+        version = self.version_of(session)
+        target = snapshot.version_for(session.settings_rev)
+        detail = "" if session.agent_id in snapshot.config.agents else GONE
+        if version == target:
+            return _row(session, "applied", version, detail)
         try:
             snapshot.settings_for(session.agent_id, session.bindings)
         except NotFound as error:
-            why = f"{error.message} It goes on with what it has; restart it, or put that back."
-            return _row(session, "failed", has, why)
+            reason = f"{error.message} It goes on with what it has; restart it, or put that back."
+            return _row(session, "failed", version, reason)
         if session.status == "crashed":
             return _row(
-                session, "waiting", has, "it crashed; it gets the version when it is resumed"
+                session, "waiting", version, "it crashed; it gets the version when it is resumed"
             )
         if session.status == "stopping":
-            return _row(session, "failed", has, "it is being stopped")
-        return _row(session, "waiting", has, gone or "until its next heartbeat")
+            return _row(session, "failed", version, "it is being stopped")
+        return _row(session, "waiting", version, detail or "until its next heartbeat")
 
     def _gateway(self, snapshot: ConfigSnapshot) -> ConfigPartStatus:
-        has, failure = self._token_publisher.has, self._token_publisher.failure
-        if has == snapshot.version:
-            return ConfigPartStatus(name="gateway", state="applied", version=has)
+        version, failure = self._token_publisher.reported_version, self._token_publisher.failure
+        if version == snapshot.version:
+            return ConfigPartStatus(name="gateway", state="applied", version=version)
         if failure:
             return ConfigPartStatus(
-                name="gateway", state="failed", version=has, detail=f"{failure}; retrying"
+                name="gateway", state="failed", version=version, detail=f"{failure}; retrying"
             )
-        detail = "it has not requested its channels yet" if has is None else ""
-        return ConfigPartStatus(name="gateway", state="waiting", version=has, detail=detail)
+        detail = "it has not requested its channels yet" if version is None else ""
+        return ConfigPartStatus(name="gateway", state="waiting", version=version, detail=detail)
 
 
 def _row(session: SessionRow, state: PartState, has: int | None, detail: str) -> ConfigPartStatus:
@@ -169,7 +174,7 @@ def _row(session: SessionRow, state: PartState, has: int | None, detail: str) ->
 
 
 def _missing(config: Config, bound: ResourceBindings) -> list[tuple[str, str]]:
-    wanted = (
+    references = (
         ("workspace", bound.workspace, config.workspaces),
         ("model", bound.llm, config.models),
         ("DM", bound.dm, config.dms),
@@ -178,4 +183,6 @@ def _missing(config: Config, bound: ResourceBindings) -> list[tuple[str, str]]:
         ("Notion integration", bound.notion, config.notion_integrations),
         ("email account", bound.email, config.email_accounts),
     )
-    return [(kind, name) for kind, name, known in wanted if name is not None and name not in known]
+    return [
+        (kind, name) for kind, name, names in references if name is not None and name not in names
+    ]

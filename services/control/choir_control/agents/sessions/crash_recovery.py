@@ -77,32 +77,32 @@ class CrashRecovery:
                         await self._wake.wait()
 
     async def _follow_exits(self, tasks: asyncio.TaskGroup) -> None:
-        async for gone in self._runtime.exits():
+        async for agent_exit in self._runtime.exits():
             log.info(
                 "agent exited",
-                agent=gone.agent_id,
-                session=gone.session_id,
-                epoch=gone.epoch,
-                code=gone.code,
-                detail=gone.detail,
+                agent=agent_exit.agent_id,
+                session=agent_exit.session_id,
+                epoch=agent_exit.epoch,
+                code=agent_exit.code,
+                detail=agent_exit.detail,
             )
             # wake a stop that waits for this process
-            self._notifier.notify(gone.session_id)
-            tasks.create_task(self._close_browser(gone), name="close browser")
-            self._unnoted[gone.agent_id] = gone
+            self._notifier.notify(agent_exit.session_id)
+            tasks.create_task(self._close_browser(agent_exit), name="close browser")
+            self._unnoted[agent_exit.agent_id] = agent_exit
             await self._record_exits()
 
-    async def _close_browser(self, gone: AgentExit) -> None:
+    async def _close_browser(self, agent_exit: AgentExit) -> None:
         try:
-            await self._browse_tool.close_context(gone.agent_id)
+            await self._browse_tool.close_context(agent_exit.agent_id)
         except Exception:  # the outermost frame of this task
-            log.exception("release failed", agent=gone.agent_id)
+            log.exception("release failed", agent=agent_exit.agent_id)
 
     async def _record_exits(self) -> None:
         """Record each exit as a crash if its epoch was meant to run; retry later if that fails."""
-        for agent_id, gone in list(self._unnoted.items()):
+        for agent_id, agent_exit in list(self._unnoted.items()):
             try:
-                await self._record_exit(gone)
+                await self._record_exit(agent_exit)
             except Unavailable as error:
                 log.warning(
                     "database unavailable, exit recorded later", agent=agent_id, error=error.message
@@ -112,13 +112,17 @@ class CrashRecovery:
             except Exception:
                 log.exception("exit not recorded", agent=agent_id)
             # a newer exit of the same agent may have replaced this one during the await
-            if self._unnoted.get(agent_id) is gone:
+            if self._unnoted.get(agent_id) is agent_exit:
                 del self._unnoted[agent_id]
 
-    async def _record_exit(self, gone: AgentExit) -> None:
-        session = await self._store.get(gone.session_id)
-        if session and session.epoch == gone.epoch and session.status in ("starting", "active"):
-            detail = gone.detail or f"exit code {gone.code}"
+    async def _record_exit(self, agent_exit: AgentExit) -> None:
+        session = await self._store.get(agent_exit.session_id)
+        if (
+            session
+            and session.epoch == agent_exit.epoch
+            and session.status in ("starting", "active")
+        ):
+            detail = agent_exit.detail or f"exit code {agent_exit.code}"
             await self._crash_handler.note(session, f"its process ended: {detail}")
             self._wake.set()
 

@@ -75,9 +75,9 @@ class LaunchImageResolver:
             )
         return SessionImage(image)
 
-    async def check(self, agent_id: str, wanted: SessionImage) -> None:
+    async def check(self, agent_id: str, session_image: SessionImage) -> None:
         """Raise Conflict or Unavailable if the image cannot be started."""
-        image = wanted.image
+        image = session_image.image
         if image is None:
             return
         advice = f"Run `choirctl agent update {agent_id}`, or `agent build` and `agent start`."
@@ -95,14 +95,14 @@ class LaunchImageResolver:
         version = image.image.version if image is not None and image.image is not None else None
         self._image_store.set_running(agent_id, version)
 
-    async def prepare(self, agent_id: str, wanted: SessionImage) -> LaunchImage:
+    async def prepare(self, agent_id: str, session_image: SessionImage) -> LaunchImage:
         """Return the files and image for a start, and record the version for the handshake.
 
         Raises Conflict for an image that cannot be started, and Unavailable.
         """
-        await self.check(agent_id, wanted)
-        self.remember(agent_id, wanted)
-        image = wanted.image
+        await self.check(agent_id, session_image)
+        self.remember(agent_id, session_image)
+        image = session_image.image
         if image is None:
             identity_dir = await asyncio.to_thread(write_identity_files, self._home, agent_id, "")
             return LaunchImage(identity_dir)
@@ -181,10 +181,10 @@ class AgentLauncher:
         return running
 
     def _workspace(self, name: str) -> Path:
-        known = self._configuration.current.config.workspaces
-        if name not in known:
+        workspaces = self._configuration.current.config.workspaces
+        if name not in workspaces:
             raise NotFound(f"The workspace {name!r} is no longer in config.json.")
-        path = Path(known[name].path).expanduser()
+        path = Path(workspaces[name].path).expanduser()
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -23,7 +23,7 @@ class _EpochLiveness:
     status: str
     since: float
     """When this epoch was first seen, in seconds of the monotonic clock."""
-    heard: float
+    last_seen: float
     """Last sign of life: a heartbeat or a change of status."""
     suspect: bool = False
     unanswered: int = 0
@@ -42,7 +42,7 @@ class LivenessTracker:
         life = self._lives.get(session_id)
         if life is None or life.epoch != epoch:
             return  # the next sweep registers it
-        life.heard = self._clock.monotonic()
+        life.last_seen = self._clock.monotonic()
         if life.suspect:
             life.suspect = False
             log.info("agent recovered: heartbeat received", session=session_id, epoch=epoch)
@@ -76,7 +76,7 @@ class LivenessTracker:
             if life is None or life.epoch != session.epoch:
                 life = _EpochLiveness(session.epoch, session.status, now, now)
             elif life.status != session.status:
-                life.status, life.heard = session.status, now
+                life.status, life.last_seen = session.status, now
             lives[session.session_id] = life
         self._lives = lives
 
@@ -84,14 +84,14 @@ class LivenessTracker:
         """Reset every silence, because control itself could not receive heartbeats for a while."""
         now = self._clock.monotonic()
         for life in self._lives.values():
-            life.heard, life.suspect = now, False
+            life.last_seen, life.suspect = now, False
 
     def silence_s(self, session: SessionRow) -> float:
         """Return for how many seconds a session has given no sign of life."""
         life = self._lives.get(session.session_id)
         if life is None or life.epoch != session.epoch or life.unanswered:
             return 0.0
-        return self._clock.monotonic() - life.heard
+        return self._clock.monotonic() - life.last_seen
 
     def epoch_age_s(self, session: SessionRow) -> float:
         """Return for how many seconds the session's epoch has been running."""

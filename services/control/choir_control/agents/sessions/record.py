@@ -96,7 +96,7 @@ def exclusive_resources(agent_id: str, bindings: ResourceBindings, config: Confi
     Every running agent has its own browser context, named after the agent.
     """
     account = config.email_accounts.get(bindings.email) if bindings.email else None
-    wanted = {
+    resources = {
         "workspace": bindings.workspace,
         "dm": bindings.dm,
         "git_identity": bindings.git_identity,
@@ -104,4 +104,4 @@ def exclusive_resources(agent_id: str, bindings: ResourceBindings, config: Confi
         "email": bindings.email if account and account.sharing == "exclusive" else None,
         "browser_context": agent_id,
     }
-    return [f"{kind}:{name}" for kind, name in wanted.items() if name is not None]
+    return [f"{kind}:{name}" for kind, name in resources.items() if name is not None]

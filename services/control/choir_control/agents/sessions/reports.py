@@ -20,7 +20,7 @@ class _EpochReports:
     session_id: str
     epoch: int
     reports: dict[str, StatusReport] = field(default_factory=dict)
-    ended: dict[str, float] = field(default_factory=dict)
+    end_times: dict[str, float] = field(default_factory=dict)
 
 
 class LaneStatusRegistry:
@@ -36,15 +36,15 @@ class LaneStatusRegistry:
         if lanes is None or (lanes.session_id, lanes.epoch) != (lease.session_id, lease.epoch):
             lanes = self._agents[lease.agent_id] = _EpochReports(lease.session_id, lease.epoch)
         lanes.reports.pop(report.lane, None)
-        lanes.ended.pop(report.lane, None)
+        lanes.end_times.pop(report.lane, None)
         lanes.reports[report.lane] = report
         if report.state in FINAL_STATES:
-            lanes.ended[report.lane] = self._clock.monotonic()
+            lanes.end_times[report.lane] = self._clock.monotonic()
         self._forget_ended(lanes)
         while len(lanes.reports) > MAX_LANES:
             oldest = next(iter(lanes.reports))
             del lanes.reports[oldest]
-            lanes.ended.pop(oldest, None)
+            lanes.end_times.pop(oldest, None)
 
     def of(self, agent_id: str, session_id: str) -> tuple[StatusReport, ...]:
         """Return the reports of an agent's session; those of ended jobs expire."""
@@ -56,5 +56,5 @@ class LaneStatusRegistry:
 
     def _forget_ended(self, lanes: _EpochReports) -> None:
         before = self._clock.monotonic() - KEEP_ENDED_S
-        for lane in [lane for lane, at in lanes.ended.items() if at < before]:
-            del lanes.reports[lane], lanes.ended[lane]
+        for lane in [lane for lane, at in lanes.end_times.items() if at < before]:
+            del lanes.reports[lane], lanes.end_times[lane]

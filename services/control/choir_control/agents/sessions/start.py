@@ -174,8 +174,12 @@ class SessionStarter:
         A change of the model during the session does not count: the user chose it.
         """
         config = self._configuration.current.config
-        known = session.initial_bindings.llm in config.models
-        return session.rehearsal and known and not is_rehearsal(config, session.initial_bindings)
+        is_configured = session.initial_bindings.llm in config.models
+        return (
+            session.rehearsal
+            and is_configured
+            and not is_rehearsal(config, session.initial_bindings)
+        )
 
     async def _apply_overrides(self, left_open: SessionRow, request: StartAgent) -> SessionRow:
         """Change an unfinished session to the model and voice that the start request names."""

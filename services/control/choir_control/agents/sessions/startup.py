@@ -52,8 +52,8 @@ class StartupRecovery:
         live = await self._store.list_live()
         for session in (*live, *await self._store.list_suspended()):
             self._image_resolver.remember(session.agent_id, session.image)
-        known = self._configuration.current.config.agents
-        stale = [row for row in live if row.status != "crashed" or row.agent_id not in known]
+        agents = self._configuration.current.config.agents
+        stale = [row for row in live if row.status != "crashed" or row.agent_id not in agents]
         for session in stale:
             await self._end_stale_epoch(session)
         for session in await self._store.list_suspended():

@@ -173,7 +173,7 @@ class SessionStore:
         With `resume_in` None the session is only resumed by a start. `counts` adds this crash to the
         counters, and `afresh` resets them first. Returns False if the epoch was over already.
         """
-        ended = await self._database.fetchval(
+        is_ended = await self._database.fetchval(
             """
             WITH ended AS (
                 UPDATE choir_control.sessions SET
@@ -195,7 +195,7 @@ class SessionStore:
             resume_in,
             reset_counters,
         )
-        return bool(ended)
+        return bool(is_ended)
 
     async def suspend(self, session_id: str, reason: str, notice: str | None = None) -> bool:
         """End an epoch but not its session: the next start of the agent resumes its open work.
@@ -210,7 +210,7 @@ class SessionStore:
                     "FROM choir_control.sessions WHERE session_id = $1",
                     session_id,
                 )
-            ended = await connection.fetchrow(
+            row = await connection.fetchrow(
                 """
                 WITH ended AS (
                     UPDATE choir_control.sessions SET
@@ -227,11 +227,11 @@ class SessionStore:
                 session_id,
                 reason.replace("\x00", "")[:1000],
             )
-            if ended is not None and notice is not None:
+            if row is not None and notice is not None:
                 await connection.fetchval(
-                    "SELECT choir_control.say($1, $2, $3)", ended["dm"], ended["gateway"], notice
+                    "SELECT choir_control.say($1, $2, $3)", row["dm"], row["gateway"], notice
                 )
-        return ended is not None
+        return row is not None
 
     async def set_image(self, session_id: str, image: SessionImage) -> bool:
         """Change the image of a suspended session; return False if it is not suspended any more."""

@@ -108,50 +108,56 @@ class WorkspaceService:
         return await self._operations.begin("workspace reset", name, alone, work, asker)
 
     async def _root(self, name: str) -> Path:
-        known = self._configuration.current.config.workspaces
-        if name not in known:
-            names = ", ".join(sorted(known)) or "none"
+        workspaces = self._configuration.current.config.workspaces
+        if name not in workspaces:
+            names = ", ".join(sorted(workspaces)) or "none"
             raise NotFound(f"There is no workspace {name[:80]!r} in config.json (it has {names}).")
-        return await asyncio.to_thread(check_may_be_emptied, Path(known[name].path), self._home)
+        return await asyncio.to_thread(
+            check_may_be_emptied, Path(workspaces[name].path), self._home
+        )
 
     async def _reset(
         self, name: str, root: Path, restart: bool, progress: OperationProgress
     ) -> WorkspaceReset:
-        ended = await self._lease_workspace(f"workspace:{name}", progress)
+        session = await self._lease_workspace(f"workspace:{name}", progress)
         try:
-            done = await _empty(root, progress)
+            result = await _empty(root, progress)
         finally:
             await self._leases.release(f"workspace:{name}")
         log.info(
-            "workspace reset", workspace=name, path=str(root), removed=done.removed, left=done.left
+            "workspace reset",
+            workspace=name,
+            path=str(root),
+            removed=result.removed,
+            left=result.failures,
         )
-        if restart and ended:
-            progress.progress(f"starting {ended.agent_id} again")
-            await self._starter.restart(ended.agent_id, ended.initial_bindings, ended.image)
+        if restart and session:
+            progress.progress(f"starting {session.agent_id} again")
+            await self._starter.restart(session.agent_id, session.initial_bindings, session.image)
         return WorkspaceReset(
             name=name,
             path=str(root),
-            removed=done.removed,
-            left=tuple(done.left),
-            stopped=ended.agent_id if ended else None,
-            restarted=restart and ended is not None,
+            removed=result.removed,
+            left=tuple(result.failures),
+            stopped=session.agent_id if session else None,
+            restarted=restart and session is not None,
         )
 
     async def _lease_workspace(
         self, resource: str, progress: OperationProgress
     ) -> SessionRow | None:
         """Lease the workspace; return the session that was stopped for it, or None."""
-        ended: SessionRow | None = None
+        session: SessionRow | None = None
         for _ in range(ATTEMPTS):
             if await self._leases.acquire_for_operation(resource, LEASE_HOLDER):
-                return ended
+                return session
             holder = (await self._leases.holders(resource)).get(resource)
             if holder is None:
                 continue
             if holder.session_id is None:
                 raise Conflict(f"{resource} is being reset already; wait until that is done.")
             progress.progress(f"stopping {holder.agent_id}, in good order")
-            ended = await self._stopper.stop(holder.agent_id, STOP_REASON) or ended
+            session = await self._stopper.stop(holder.agent_id, STOP_REASON) or session
         raise Conflict(f"{resource} is repeatedly taken by other agents; stop them first.")
 
 

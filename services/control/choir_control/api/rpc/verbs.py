@@ -92,7 +92,7 @@ class AgentApi:
         with self.liveness.answering(lease.session_id, lease.epoch):
             ack_rev = await self.appender.append(lease, request)
         self.liveness.beat(lease.session_id, lease.epoch)
-        self.config_versions.heard(lease, request.config_version)
+        self.config_versions.record_version(lease, request.config_version)
         # An agent that missed the signal about a changed model detects the new version here.
         version = self.configuration.current.version_for(lease.settings_rev)
         return HeartbeatResponse(ack_rev=ack_rev, config_version_latest=version)

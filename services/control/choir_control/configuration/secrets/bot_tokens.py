@@ -44,23 +44,23 @@ class BotTokenPublisher:
         self._configuration = configuration
         self._secrets = secrets
         self._certificates = certificates
-        self._wanted = asyncio.Event()
-        self.has: int | None = None
+        self._delivery_due = asyncio.Event()
+        self.reported_version: int | None = None
         """The token version that the gateway reported last."""
         self.failure = ""
         """The error of the last delivery; empty if it succeeded."""
 
-    def heard(self, version: int) -> None:
+    def record_version(self, version: int) -> None:
         """Store the version that the gateway reported, and start a delivery if it is not current."""
-        self.has = version
+        self.reported_version = version
         if version != self._configuration.current.version:
-            self._wanted.set()
+            self._delivery_due.set()
 
     async def run(self) -> None:
         """Deliver tokens on demand until cancelled."""
         while True:
-            await self._wanted.wait()
-            self._wanted.clear()
+            await self._delivery_due.wait()
+            self._delivery_due.clear()
             try:
                 self.failure = await self._deliver()
             except httpx2.HTTPError as error:
@@ -81,7 +81,7 @@ class BotTokenPublisher:
         )
         if response.is_error:
             return read_problem(response.status_code, response.content).message
-        self.has = tokens.version
+        self.reported_version = tokens.version
         return ""
 
     def _collect(self) -> BotTokens:

@@ -79,11 +79,13 @@ class SecretReloader:
         """
         async with self._lock:
             values = await asyncio.to_thread(read_secret_file, self._path)
-            named = {name: value for name, value in values.items() if name not in RESERVED_SECRETS}
+            secrets = {
+                name: value for name, value in values.items() if name not in RESERVED_SECRETS
+            }
             # The step that can fail comes first.
             version = await self._configuration.renumber()
             # No await between these two steps: a reader of the new version must get the new values.
-            swap = self._secrets.replace({**named, **self._deployment_secrets})
+            swap = self._secrets.replace({**secrets, **self._deployment_secrets})
             await self._announcer.announce(version)
         log.info(
             "secrets applied",
@@ -92,7 +94,7 @@ class SecretReloader:
             changed=swap.changed,
             removed=swap.removed,
         )
-        overridden = tuple(sorted(name for name in self._deployment_secrets if name in named))
+        overridden = tuple(sorted(name for name in self._deployment_secrets if name in secrets))
         return SecretReloadResult(version, swap, overridden, self._at_restart(values))
 
     def _at_restart(self, values: Mapping[str, str]) -> tuple[str, ...]:

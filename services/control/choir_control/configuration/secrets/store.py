@@ -63,18 +63,20 @@ class SecretStore:
                 return name
         return None
 
-    def get_allowed(self, wanted: Collection[str], allowed: Collection[str]) -> dict[str, str]:
-        """Return the values of `wanted`; secrets that are allowed but not set are omitted.
+    def get_allowed(
+        self, requested_names: Collection[str], allowed: Collection[str]
+    ) -> dict[str, str]:
+        """Return the values of `requested_names`; secrets that are allowed but not set are omitted.
 
         Raises Forbidden if a name is not in `allowed`; then none are returned.
         """
-        refused = sorted(set(wanted) - set(allowed))
-        if refused:
-            names = ", ".join(repr(name)[:80] for name in refused[:5])
+        forbidden = sorted(set(requested_names) - set(allowed))
+        if forbidden:
+            names = ", ".join(repr(name)[:80] for name in forbidden[:5])
             raise Forbidden(
                 f"This session may not read the secret {names}: none of its resources needs it."
             )
-        missing = sorted(set(wanted) - self._values.keys())
+        missing = sorted(set(requested_names) - self._values.keys())
         if missing:
             log.warning("secret is not set", names=missing)
-        return {name: self._values[name] for name in wanted if name in self._values}
+        return {name: self._values[name] for name in requested_names if name in self._values}

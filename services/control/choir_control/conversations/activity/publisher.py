@@ -88,7 +88,7 @@ class ActivityPublisher:
         self._pending: dict[tuple[str, str], Typing | Idle | Card] = {}
         self._wake = asyncio.Event()
 
-    def heard(self, lease: Lease, events: Sequence[Event]) -> None:
+    def note_events(self, lease: Lease, events: Sequence[Event]) -> None:
         """Process the events of an agent's heartbeat, which may be none."""
         dm, now = lease.dm, self._clock.monotonic()
         was_busy = dm in self._busy

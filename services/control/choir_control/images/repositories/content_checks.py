@@ -80,7 +80,7 @@ def _schema_faults(path: str, **schemas: JsonObject | None) -> Iterator[str]:
 
 
 def _tool_faults(tree: RepositoryTree, compiles: bool) -> Iterator[str]:
-    named: dict[str, str] = {}
+    tool_paths: dict[str, str] = {}
     for path in _files(tree, "tools"):
         manifest = _manifest(tree, path)
         if isinstance(manifest, str):
@@ -89,9 +89,9 @@ def _tool_faults(tree: RepositoryTree, compiles: bool) -> Iterator[str]:
         name = manifest.llm.name
         if name.startswith("choir."):
             yield f"{path}: llm.name: names in `choir.` are Choir's own"
-        if name in named:
-            yield f"{path}: llm.name: {named[name]} already has the name {name!r}"
-        named[name] = path
+        if name in tool_paths:
+            yield f"{path}: llm.name: {tool_paths[name]} already has the name {name!r}"
+        tool_paths[name] = path
         yield from _schema_faults(path, llm__parameters=manifest.llm.parameters)
         fault = _program_fault(tree, path, manifest, compiles)
         if fault:
@@ -140,7 +140,7 @@ def _program(stem: str, exec_path: str | None) -> str | None:
 
 
 def _skill_faults(tree: RepositoryTree) -> Iterator[str]:
-    named: dict[str, str] = {}
+    skill_paths: dict[str, str] = {}
     for path in _files(tree, "skills"):
         skill = _parse(tree, path, SkillFile, MAX_SKILL_BYTES)
         if isinstance(skill, str):
@@ -149,9 +149,9 @@ def _skill_faults(tree: RepositoryTree) -> Iterator[str]:
         yield from _schema_faults(
             path, input_schema=skill.input_schema, output_schema=skill.output_schema
         )
-        if skill.name in named:
-            yield f"{path}: name: {named[skill.name]} already has the name {skill.name!r}"
-        named[skill.name] = path
+        if skill.name in skill_paths:
+            yield f"{path}: name: {skill_paths[skill.name]} already has the name {skill.name!r}"
+        skill_paths[skill.name] = path
 
 
 def _identity_faults(tree: RepositoryTree) -> Iterator[str]:

@@ -115,8 +115,8 @@ def _instructions(text: str) -> Iterator[Instruction]:
     for number, line in rest:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        whole = _continued(number, line, rest, escape)
-        word, _, arguments = whole.strip().partition(" ")
+        instruction = _continued(number, line, rest, escape)
+        word, _, arguments = instruction.strip().partition(" ")
         yield Instruction(number, word.upper(), arguments.strip())
 
 

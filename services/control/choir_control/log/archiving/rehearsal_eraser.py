@@ -39,7 +39,7 @@ WHERE session_id = $1
 class DocumentEraser(Protocol):
     """The one method of memory's operator client that is needed here."""
 
-    async def delete(self, asked: DeleteDocument) -> MemoryErased:
+    async def delete(self, request: DeleteDocument) -> MemoryErased:
         """Erase a document; raises NotFound."""
 
 

@@ -50,7 +50,7 @@ class OutboxDelivery(OutboxRescanner, Protocol):
 class EventListener(Protocol):
     """Receiver of every batch that became durable, including empty ones."""
 
-    def heard(self, lease: Lease, events: Sequence[Event]) -> None:
+    def note_events(self, lease: Lease, events: Sequence[Event]) -> None:
         """Take note of an agent's durable events."""
 
 
@@ -148,7 +148,7 @@ class EventAppender:
         if replies is None:
             return False
         self._rate_limiter.count(lease.session_id, len(batch.events))
-        self._listener.heard(lease, batch.events)
+        self._listener.note_events(lease, batch.events)
         if self._metrics is not None:
             self._metrics.count_events(lease.agent_id, batch.events)
         if replies:
@@ -185,15 +185,17 @@ class EventAppender:
         return replace(reply, text=text, spooled_files=spooled.files)
 
     async def _check_same(self, lease: Lease, batch: EventBatch, head: LogHead) -> None:
-        stored = await self._store.read_hash(lease.session_id, head.rev) if head.rev else GENESIS
-        if stored != head.hash:
+        durable_hash = (
+            await self._store.read_hash(lease.session_id, head.rev) if head.rev else GENESIS
+        )
+        if durable_hash != head.hash:
             raise _fork(head.rev)
 
 
 def _check_contains(batch: EventBatch, durable: LogHead) -> None:
     """Raise Fenced unless the batch contains the durable head."""
-    known = {batch.base.rev: batch.base.hash} | {e.rev: e.hash for e in batch.events}
-    if known.get(durable.rev) != durable.hash:
+    hashes = {batch.base.rev: batch.base.hash} | {e.rev: e.hash for e in batch.events}
+    if hashes.get(durable.rev) != durable.hash:
         raise _fork(durable.rev)
 
 

@@ -44,10 +44,10 @@ class _CommitGroup:
         self.asks[lease.session_id] = lease, batch
         self.events += len(batch.events)
 
-    def resolve(self, stored: StoredSessions) -> None:
+    def resolve(self, session_ids: StoredSessions) -> None:
         for result in self.joined:
             if not result.done():
-                result.set_result(stored)
+                result.set_result(session_ids)
 
     def fail(self, error: Exception) -> None:
         for result in self.joined:
@@ -70,14 +70,14 @@ class GroupCommit:
             group.add(lease, batch)
             result: GroupResult = asyncio.get_running_loop().create_future()
             group.joined.append(result)
-            stored = await result
+            session_ids = await result
         else:
             group = self._gathering = _CommitGroup()
             group.add(lease, batch)
-            stored = await self._write_group(group)
-        if stored is None:
-            stored = await self._store.append_group([(lease, batch)])
-        return lease.session_id in stored
+            session_ids = await self._write_group(group)
+        if session_ids is None:
+            session_ids = await self._store.append_group([(lease, batch)])
+        return lease.session_id in session_ids
 
     async def _write_group(self, group: _CommitGroup) -> StoredSessions:
         """Store a group as soon as a writer is free, and notify the callers that joined it."""
@@ -85,18 +85,20 @@ class GroupCommit:
             # Until a writer is free, other batches may join the group.
             async with self._writers:
                 self._close(group)
-                stored: StoredSessions = await self._store.append_group(list(group.asks.values()))
+                session_ids: StoredSessions = await self._store.append_group(
+                    list(group.asks.values())
+                )
         # One invalid batch must not fail the others: each caller then tries its own alone.
         except StatementError:
-            stored = None
+            session_ids = None
         except BaseException as error:
             self._close(group)
             # The caller that executes the statement may be cancelled. The others must not be
             # cancelled with it: they get OutcomeUnknown.
             group.fail(error if isinstance(error, Exception) else OutcomeUnknown())
             raise
-        group.resolve(stored)
-        return stored
+        group.resolve(session_ids)
+        return session_ids
 
     def _close(self, group: _CommitGroup) -> None:
         if self._gathering is group:

@@ -46,7 +46,7 @@ class LeaseAuthenticator:
 
     def __init__(self, store: LeaseStore) -> None:
         self._store = store
-        self._known: dict[str, Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._changes = 0
 
     async def authenticate(self, session_id: str, token: str) -> Lease:
@@ -58,7 +58,7 @@ class LeaseAuthenticator:
         if not _is_well_formed(session_id, MAX_ID) or not _is_well_formed(token, MAX_TOKEN):
             raise Unauthorized("A session id and its lease token are required.")
         digest = digest_of(token)
-        lease = self._known.get(session_id) or await self._look_up(session_id)
+        lease = self._leases.get(session_id) or await self._look_up(session_id)
         if lease is not None and digests_equal(lease.digest, digest):
             return lease
         # an agent that gets Fenced must exit; Unauthorized means that the caller never had a lease
@@ -68,20 +68,20 @@ class LeaseAuthenticator:
 
     async def is_current(self, lease: Lease) -> bool:
         """Return whether a lease that was admitted is still valid."""
-        now = self._known.get(lease.session_id) or await self._look_up(lease.session_id)
+        now = self._leases.get(lease.session_id) or await self._look_up(lease.session_id)
         return now is not None and now.epoch == lease.epoch
 
     def forget(self, session_id: str) -> None:
         """Drop the session's cached lease."""
         self._changes += 1
-        self._known.pop(session_id, None)
+        self._leases.pop(session_id, None)
 
     async def _look_up(self, session_id: str) -> Lease | None:
         before = self._changes
         lease = await self._store.find(session_id)
         # a row read during a change may be outdated: use it, but do not cache it
         if lease is not None and before == self._changes:
-            self._known[session_id] = lease
+            self._leases[session_id] = lease
         return lease
 
 

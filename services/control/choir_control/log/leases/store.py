@@ -18,9 +18,9 @@ COLUMNS = "workspace, llm, dm, resource_bindings, overrides, settings_rev"
 
 def initial_bindings(record: Record) -> ResourceBindings:
     """Return the bindings a session was started with."""
-    stored = record["resource_bindings"]
-    if stored is not None:
-        return ResourceBindings.model_validate_json(stored)
+    bindings_json = record["resource_bindings"]
+    if bindings_json is not None:
+        return ResourceBindings.model_validate_json(bindings_json)
     return ResourceBindings(workspace=record["workspace"], llm=record["llm"], dm=record["dm"])
 
 
@@ -135,13 +135,13 @@ class LeaseStore:
 
     async def was_valid(self, session_id: str, digest: bytes) -> bool:
         """Return whether this was the session's token in an earlier epoch."""
-        known = await self._database.fetchval(
+        exists = await self._database.fetchval(
             "SELECT true FROM choir_control.session_epochs "
             "WHERE session_id = $1 AND token_sha256 = $2",
             session_id,
             digest,
         )
-        return bool(known)
+        return bool(exists)
 
     async def holders(self, prefix: str) -> dict[str, LeaseHolder]:
         """Return the holders of the resources whose names start with `prefix`."""
@@ -177,7 +177,7 @@ class LeaseStore:
         A lease is valid as long as its session has a token. Operations have no session and ended with the
         previous control process.
         """
-        gone = await self._database.fetch(
+        rows = await self._database.fetch(
             """
             DELETE FROM choir_control.leases AS l
             WHERE NOT EXISTS (
@@ -186,4 +186,4 @@ class LeaseStore:
             RETURNING 1
             """
         )
-        return len(gone)
+        return len(rows)

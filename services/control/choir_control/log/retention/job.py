@@ -100,7 +100,7 @@ class RetentionJob:
                 await self._erase(due)
 
     async def _erase(self, due: ExpiredLog) -> None:
-        if not due.begun:
+        if not due.has_hashes:
             verification = await verify_log(self._events, due.session_id, due.head)
             if not verification.ok:
                 # Keep a damaged log as evidence.

@@ -14,7 +14,7 @@ MAX_SESSIONS = 100
 # computed from an event of the log. If it is a rehearsal, memory has erased what it wrote; the log
 # lists that.
 _OLD = """
-SELECT s.session_id, s.agent_id, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS begun
+SELECT s.session_id, s.agent_id, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS has_hashes
 FROM choir_control.sessions AS s
 LEFT JOIN choir_control.erased_logs AS e USING (session_id)
 WHERE s.ended_at < clock_timestamp() - $2::interval
@@ -69,7 +69,7 @@ class ExpiredLog:
     session_id: str
     agent_id: str
     head: LogHead
-    begun: bool
+    has_hashes: bool
     """The hashes are stored already: an earlier sweep was interrupted."""
 
 
@@ -111,7 +111,7 @@ def _due(rows: Sequence[Record]) -> list[ExpiredLog]:
             row["session_id"],
             row["agent_id"],
             LogHead(row["head_rev"], row["head_hash"]),
-            row["begun"],
+            row["has_hashes"],
         )
         for row in rows
     ]

@@ -210,20 +210,20 @@ def _ignore_missing() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _translate_errors(deed: str) -> Iterator[None]:
+def _translate_errors(action: str) -> Iterator[None]:
     """Convert the SDK's errors to Choir's."""
     try:
         yield
     except docker_errors.ImageNotFound as error:
         raise Unavailable(
-            f"Cannot {deed}: {error.explanation}. Build the agent image "
+            f"Cannot {action}: {error.explanation}. Build the agent image "
             "(docker compose build agent) or set CHOIR_AGENT_IMAGE."
         ) from error
     except docker_errors.APIError as error:
-        raise Unavailable(f"Cannot {deed}: the engine says: {error.explanation}") from error
+        raise Unavailable(f"Cannot {action}: the engine says: {error.explanation}") from error
     except (docker_errors.DockerException, OSError) as error:
         # the SDK's HTTP client raises subclasses of OSError
         raise Unavailable(
-            f"Cannot {deed}: the Docker engine does not answer ({error}). Is it running, and may "
+            f"Cannot {action}: the Docker engine does not answer ({error}). Is it running, and may "
             "control open its socket?"
         ) from error

@@ -54,7 +54,7 @@ class ContainerAgent:
     session_over: bool = False
     output: ContainerLogReader | None = None
     died: asyncio.Event = field(default_factory=asyncio.Event)
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    removed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def describe(self) -> RunningAgent:
         """Return the port's description of the agent; its pid belongs to another namespace and is omitted."""
@@ -169,11 +169,11 @@ class DockerRuntime:
 
         Raises Unavailable.
         """
-        listed = await self._run_in_thread(
+        containers = await self._run_in_thread(
             partial(self._engine.list_containers, installation_labels(self._site))
         )
-        known = {agent.container_id for agent in self._agents.values()}
-        orphans = [container for container in listed if container.id not in known]
+        container_ids = {agent.container_id for agent in self._agents.values()}
+        orphans = [container for container in containers if container.id not in container_ids]
         for orphan in orphans:
             agent_id = orphan.labels.get(AGENT, "unknown")
             await self._run_in_thread(partial(self._clear_up_orphan, agent_id, orphan))
@@ -217,7 +217,7 @@ class DockerRuntime:
         agent.died.set()  # the engine confirmed the stop; the exit event may come later
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KILLED_WITHIN_S):
-                await agent.gone.wait()
+                await agent.removed.wait()
 
     def _listen(self) -> None:
         """Start to watch the engine's exit events, on the first start of an agent."""
@@ -269,7 +269,7 @@ class DockerRuntime:
             log.warning("cannot clear up after an agent", agent=spec.agent_id, error=str(error))
         # Remove the entry before reporting the exit, so that a receiver can start the agent again.
         del self._agents[spec.agent_id]
-        agent.gone.set()
+        agent.removed.set()
         code = ending.code if ending else None
         detail = f"{_describe(ending)}; its log is {self._logs.path(spec.agent_id)}"
         await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))

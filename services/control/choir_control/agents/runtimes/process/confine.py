@@ -184,9 +184,9 @@ def build_view(kernel: SystemCalls, options: ConfinementOptions) -> None:
     """Build a root directory in which only the given paths exist, and make it the process's root."""
     enter_namespaces(kernel)
     kernel.mount("", "/", "", MS_REC | MS_PRIVATE)
-    wanted = sorted({*options.read, *options.write, *options.device})
+    paths = sorted({*options.read, *options.write, *options.device})
     # Opened first, because the new root may cover some of them while it is built.
-    sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in wanted}
+    sources = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in paths}
     root = options.view
     kernel.mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=0755")
     for path, source in sources.items():
@@ -254,10 +254,10 @@ def drop_capabilities(kernel: SystemCalls) -> None:
 
 def limit_resources(limits: dict[str, int]) -> None:
     """Lower the resource limits; keep those that are lower already."""
-    for name, wanted in limits.items():
+    for name, limit in limits.items():
         number = getattr(resource, f"RLIMIT_{name.upper()}")
         _, hard = resource.getrlimit(number)
-        value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        value = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(number, (value, value))
 
 

@@ -35,7 +35,7 @@ class ProcessAgent:
     process: Process | None = None
     output: PipeReader | None = None
     session_over: bool = False
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    exited: asyncio.Event = field(default_factory=asyncio.Event)
 
     def describe(self) -> RunningAgent:
         """Return the port's description of the agent."""
@@ -111,7 +111,7 @@ class ProcessRuntime:
         _signal(agent.process, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                await agent.gone.wait()
+                await agent.exited.wait()
         await self._kill(agent)
 
     async def list_running(self) -> list[RunningAgent]:
@@ -178,7 +178,7 @@ class ProcessRuntime:
             self._logs.archive(spec.agent_id)
         # Remove the entry before reporting the exit, so that a receiver can start the agent again.
         del self._agents[spec.agent_id]
-        agent.gone.set()
+        agent.exited.set()
         detail = f"{_describe_exit(code)}; its log is {self._logs.path(spec.agent_id)}"
         await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
 
@@ -195,14 +195,14 @@ class ProcessRuntime:
         self._records.remove(agent_id)
 
     async def _kill(self, agent: ProcessAgent) -> None:
-        if agent.process is None or agent.gone.is_set():
+        if agent.process is None or agent.exited.is_set():
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(agent.process.pid, signal.SIGKILL)
         _signal(agent.process, signal.SIGKILL)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(KILLED_WITHIN_S):
-                await agent.gone.wait()
+                await agent.exited.wait()
 
     def _remove_recorded(self) -> int:
         removed = 0
