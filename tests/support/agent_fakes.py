@@ -57,7 +57,7 @@ class SilentListener:
 class SilentStatus:
     """Ignores the states of lanes."""
 
-    def record_state(self, lane: str, state: str, *, ended: bool = False) -> None:
+    def record_state(self, lane: str, state: str, *, final: bool = False) -> None:
         pass
 
 

@@ -82,8 +82,8 @@ def build_toolset(
     ]
     skill_tools = [START_MANIFEST.name, TRANSITION_MANIFEST.name]
     # An external tool must not use a built-in name, including the names of tools that are added below.
-    taken = [*_names(tools), core_spawn.MANIFEST.name, *skill_tools]
-    tools += load_external_tools(choir_dir, taken, programs)
+    reserved_names = [*_names(tools), core_spawn.MANIFEST.name, *skill_tools]
+    tools += load_external_tools(choir_dir, reserved_names, programs)
     tools_of_jobs = [*_names_allowed_in_jobs(tools), START_MANIFEST.name]
     tools.append(CoreSpawnTool(session_log, tools_of_jobs, SystemClock()))
     skills = load_skills(choir_dir, [*_names(tools), *skill_tools])

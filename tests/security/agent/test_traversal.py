@@ -233,8 +233,8 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
             os.mknod(root / "device", 0o600 | 0o020000, os.makedev(1, 5))
         workspace = Workspace(root)
         if request.param == "walk":
-            workspace._beneath.uses_openat2 = False
-        elif not workspace._beneath.uses_openat2:
+            workspace._opener.uses_openat2 = False
+        elif not workspace._opener.uses_openat2:
             pytest.skip("this kernel has no openat2")
         create_staging(workspace)
         yield Place(root, outside, workspace)
@@ -343,7 +343,7 @@ def test_a_directory_that_is_swapped_all_the_time_never_leads_out(place: Place) 
 def test_opening_itself_refuses_ways_out(place: Place, path: str) -> None:
     descriptor = os.open(place.root, os.O_RDONLY | os.O_DIRECTORY)
     beneath = SafeOpener(descriptor)
-    beneath.uses_openat2 = place.workspace._beneath.uses_openat2
+    beneath.uses_openat2 = place.workspace._opener.uses_openat2
     with pytest.raises(OSError):
         os.close(beneath.open(path, os.O_RDONLY))
     os.close(descriptor)

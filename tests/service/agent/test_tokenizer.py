@@ -61,9 +61,9 @@ async def test_what_a_provider_does_not_count_is_counted_offline_until_the_promp
     metered = MeteredModel(Uncounting(), budget=purse, estimator=meter, counter=counter)
     for times in (200, 210, 400):
         prompt = Prompt((SENTENCE.encode() * times,), b"")
-        meter.asked("edge", len(SENTENCE) * times)
+        meter.record_prompt_size("edge", len(SENTENCE) * times)
         async with metered.complete(MODEL, None, prompt, "edge") as thought:
-            meter.counted("edge", thought.prompt_tokens)
+            meter.record_token_count("edge", thought.prompt_tokens)
         assert 13 * times <= thought.prompt_tokens <= 13 * times * 1.3
         assert thought.completion_tokens >= 2
     assert counter.lengths == [len(SENTENCE) * 200, len(SENTENCE) * 400]

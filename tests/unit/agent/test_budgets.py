@@ -166,8 +166,8 @@ async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt(
     session, model, meter = Session(), SlowModel(), TokenEstimator()
     purse = TokenBudget(session, settings_with(BUDGETS))
     metered = MeteredModel(model, budget=purse, estimator=meter, counter=NoTokenCounter())
-    meter.asked("edge", 1_000)
-    meter.counted("edge", 100)
+    meter.record_prompt_size("edge", 1_000)
+    meter.record_token_count("edge", 100)
 
     async def call() -> None:
         async with metered.complete(MODEL, None, PROMPT, "edge"):

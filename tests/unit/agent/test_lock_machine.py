@@ -143,8 +143,8 @@ class TableMachine(CountingMachine):
             self.table.release(next(iter(self.table.granted.values())))
         assert not self.table.waiting
         table = self.table
-        left = (table._watchers, table._watches, table._waiting_reads, table._granted_index._marks)
-        assert not any(left) and not table._waiting_index._marks and table._granted_commands == 0
+        left = (table._watchers, table._watches, table._waiting_reads, table._granted_index._claims)
+        assert not any(left) and not table._waiting_index._claims and table._granted_commands == 0
 
 
 @dataclass(eq=False)

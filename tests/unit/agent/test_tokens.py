@@ -41,6 +41,6 @@ def test_an_estimate_is_no_less_than_what_a_tokenizer_counts(text: str) -> None:
 def test_once_the_provider_has_counted_the_estimate_is_close(text: str) -> None:
     before, after = COUNTED[text]
     meter = TokenEstimator()
-    meter.asked("edge", len(text.encode()) * 45)
-    meter.counted("edge", before)
+    meter.record_prompt_size("edge", len(text.encode()) * 45)
+    meter.record_token_count("edge", before)
     assert after <= meter.tokens("edge", len(text.encode()) * 50) <= after * 1.3

@@ -184,13 +184,13 @@ def test_a_snapshot_is_made_every_so_many_events_and_never_after_the_end() -> No
 def test_the_providers_own_count_corrects_the_estimate() -> None:
     meter = TokenEstimator()
     assert meter.tokens("edge", 1_000) == 500
-    meter.asked("edge", 1_000)
-    meter.counted("edge", 240)
+    meter.record_prompt_size("edge", 1_000)
+    meter.record_token_count("edge", 240)
     assert meter.tokens("edge", 1_000) == 240
     assert meter.tokens("edge", 1_100) == 290
     assert meter.tokens("edge", 500) == 120
     assert meter.size_of("edge", 240) == 1_000
-    meter.counted("core:a", 7)
+    meter.record_token_count("core:a", 7)
     assert meter.tokens("core:a", 10) == 5
 
 

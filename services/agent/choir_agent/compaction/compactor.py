@@ -267,8 +267,10 @@ class Compactor:
         """Commit the model's delta; return the fault of an invalid one, or an empty text."""
         if self._memory.window(job.lane) is not job.window:
             # The event records the tokens that the call used; the summary stays as it was.
-            ended = "the job had ended"
-            self._append(job.lane, job.through_rev, job.before, completion=completion, failed=ended)
+            reason = "the job had ended"
+            self._append(
+                job.lane, job.through_rev, job.before, completion=completion, failed=reason
+            )
             return ""
         try:
             delta = parse_delta(completion.text)

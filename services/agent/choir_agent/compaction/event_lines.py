@@ -101,11 +101,11 @@ def select_summary(
     before: ReferenceSummary, events: Sequence[CommittedEvent], room: int
 ) -> ReferenceSummary:
     """Return the summary with lines of the events added; the oldest lines are dropped to fit `room`."""
-    written, _, selected = before.summary.partition(HEADING)
-    earlier = [line for line in selected.splitlines() if line]
-    lines = [*earlier, *filter(None, map(_selected_line, events))]
+    model_text, _, selection = before.summary.partition(HEADING)
+    earlier_lines = [line for line in selection.splitlines() if line]
+    lines = [*earlier_lines, *filter(None, map(_selected_line, events))]
     while lines:
-        summary = _with_text(before, "\n".join([written.rstrip(), HEADING, *lines]).strip())
+        summary = _with_text(before, "\n".join([model_text.rstrip(), HEADING, *lines]).strip())
         if len(summary.model_dump_json().encode()) <= room:
             return summary
         lines = lines[max(1, len(lines) // 10) :]

@@ -29,15 +29,15 @@ class StatusReporter:
     def __init__(self, control: ControlClient, describer: StatusDescriber) -> None:
         self._control = control
         self._describer = describer
-        self._newest: dict[str, str] = {}
-        self._ended: set[str] = set()
-        self._reported: dict[str, StatusReport] = {}
+        self._states: dict[str, str] = {}
+        self._final_lanes: set[str] = set()
+        self._sent_reports: dict[str, StatusReport] = {}
         self._changed = asyncio.Event()
 
-    def record_state(self, lane: str, state: str, *, ended: bool = False) -> None:
+    def record_state(self, lane: str, state: str, *, final: bool = False) -> None:
         """Record a lane's state; a lane that has ended is reported a last time and then removed."""
-        self._newest[lane] = state
-        (self._ended.add if ended else self._ended.discard)(lane)
+        self._states[lane] = state
+        (self._final_lanes.add if final else self._final_lanes.discard)(lane)
         self._changed.set()
 
     async def run(self) -> None:
@@ -47,19 +47,19 @@ class StatusReporter:
             # Collects the changes of one second in one report.
             await asyncio.sleep(INTERVAL_S)
             self._changed.clear()
-            for lane, state in list(self._newest.items()):
+            for lane, state in list(self._states.items()):
                 await self._report(lane, state)
 
     async def _report(self, lane: str, state: str) -> None:
         report = self._describer.describe(lane, state)
-        if self._reported.get(lane) == report:
+        if self._sent_reports.get(lane) == report:
             return
         try:
             await self._control.report_status(report)
-            self._reported[lane] = report
+            self._sent_reports[lane] = report
         except ChoirError as error:
             log.info("status not reported", reason=error.message)
-        if lane in self._ended and self._newest.get(lane) == state:
-            self._newest.pop(lane, None)
-            self._reported.pop(lane, None)
-            self._ended.discard(lane)
+        if lane in self._final_lanes and self._states.get(lane) == state:
+            self._states.pop(lane, None)
+            self._sent_reports.pop(lane, None)
+            self._final_lanes.discard(lane)

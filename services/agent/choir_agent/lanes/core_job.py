@@ -188,7 +188,7 @@ class CoreJobRunner:
         # `job` may be older than the newest events.
         now = self._job() or job
         took = self._now() - datetime.fromisoformat(job.started_at)
-        stopped = CoreStopped(
+        event = CoreStopped(
             job_id=self._id,
             job_name=job.name,
             outcome=outcome,
@@ -200,7 +200,7 @@ class CoreJobRunner:
             duration_ms=round(max(0.0, took.total_seconds() * 1000), 3),
         )
         self._skills.leave(self._lane, self._id)
-        self._arbiter.commit(self._lane, stopped)
+        self._arbiter.commit(self._lane, event)
         log.info("a core job ended", job=job.name, outcome=outcome, steps=now.steps)
 
     def _job(self) -> JobState | None:
@@ -222,8 +222,8 @@ class CoreJobRunner:
                 before=before,
                 trigger=trigger,
             )
-            ended = self.state in FINAL_STATES
-            self._status.record_state(self._lane, self.state, ended=ended)
+            final = self.state in FINAL_STATES
+            self._status.record_state(self._lane, self.state, final=final)
 
 
 class CoreJobFactory:

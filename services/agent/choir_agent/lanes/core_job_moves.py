@@ -151,10 +151,10 @@ def _must_end(job: JobState, budgets: Budgets, now: datetime) -> EndJob | None:
 
 
 def _move_for_result(job: JobState, text: str) -> CoreJobMove:
-    parsed = parse_job_result(text, job.briefing.output_schema)
-    if isinstance(parsed, JobResult):
-        return CompleteJob(parsed.result)
-    return _move_for_invalid_result(job, parsed)
+    result = parse_job_result(text, job.briefing.output_schema)
+    if isinstance(result, JobResult):
+        return CompleteJob(result.result)
+    return _move_for_invalid_result(job, result)
 
 
 def _move_for_invalid_result(job: JobState, invalid: InvalidResult) -> CoreJobMove:

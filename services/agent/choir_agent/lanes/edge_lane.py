@@ -89,8 +89,8 @@ class EdgeLane:
         """Queue a message; duplicates are ignored. Wait while the queue is full."""
         # Back-pressure: while the queue is full, no further signal is read.
         await self._queue_has_space.wait()
-        queued = any(message.inbox_id == other.inbox_id for other in self._waiting)
-        if queued or self._arbiter.has_message(message.inbox_id):
+        is_queued = any(message.inbox_id == other.inbox_id for other in self._waiting)
+        if is_queued or self._arbiter.has_message(message.inbox_id):
             return
         self._waiting.append(message)
         self._wake.set()

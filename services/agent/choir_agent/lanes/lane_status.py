@@ -17,7 +17,7 @@ from choir_common.wire.rpc import StatusReport
 class LaneStateRecorder(Protocol):
     """Receiver of the lanes' states, for reports to control."""
 
-    def record_state(self, lane: str, state: str, *, ended: bool = False) -> None: ...
+    def record_state(self, lane: str, state: str, *, final: bool = False) -> None: ...
 
 
 class LaneStatusDescriber:

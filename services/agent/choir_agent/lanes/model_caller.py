@@ -143,27 +143,27 @@ class ModelCaller:
         """Send the request; if the provider refuses it, try other formats of the history."""
         now = self._settings.current()
         usual = self._histories.of(model_for_lane(now.settings, work.lane))
-        refused = self._prompts.prompt_for(work, usual)
+        first_prompt = self._prompts.prompt_for(work, usual)
         try:
-            return await self._send(work, now, refused, usual.origin)
+            return await self._send(work, now, first_prompt, usual.origin)
         except ModelRequestRejected as error:
-            first = error
-        tried = [refused.messages]
-        for history in usual.alternatives(first.message, self._arbiter.state.rev):
+            refusal = error
+        attempts = [first_prompt.messages]
+        for history in usual.alternatives(refusal.message, self._arbiter.state.rev):
             prompt = self._prompts.prompt_for(work, history)
             # This format changes nothing in this history.
-            if prompt.messages in tried:
+            if prompt.messages in attempts:
                 continue
             log.info("a request was refused; asking again with the history rewritten",
-                     lane=work.lane, reason=first.message, with_fields=history.with_fields,
+                     lane=work.lane, reason=refusal.message, with_fields=history.with_fields,
                      plain_through=history.plain_through)  # fmt: skip
             try:
                 await self._send(work, now, prompt, history.origin)
             except ModelRequestRejected:
-                tried.append(prompt.messages)
+                attempts.append(prompt.messages)
                 continue
             return self._histories.learn(history)
-        raise first
+        raise refusal
 
     async def _send(
         self, work: TurnState | JobState, now: CurrentSettings, prompt: Prompt, origin: str

@@ -68,12 +68,12 @@ class SessionShutdown:
             log.info("session suspended with open work; the next start resumes it")
             return request.reason, await self._flush(SessionSuspended(reason=request.reason))
         summary = await self._summarize(last)
-        stopped = SessionStopped(reason=request.reason)
+        event = SessionStopped(reason=request.reason)
         if summary is not None:
-            stopped = SessionStopped(
+            event = SessionStopped(
                 reason=request.reason, summary=summary.text, topics=summary.topics
             )
-        return request.reason, await self._flush(stopped)
+        return request.reason, await self._flush(event)
 
     def _request(self, request: StopRequest) -> None:
         # A later request may shorten a shutdown in progress.

@@ -29,8 +29,8 @@ def key_path(resource: str) -> tuple[str, ...]:
         return (resource,)
     if resource == TOP_DIRECTORY:
         return (WORKSPACE, TOP_DIRECTORY)
-    ends = [index for index, sign in enumerate(resource) if sign == "/"]
-    return (WORKSPACE, TOP_DIRECTORY, *(resource[:end] for end in ends), resource)
+    slashes = [index for index, character in enumerate(resource) if character == "/"]
+    return (WORKSPACE, TOP_DIRECTORY, *(resource[:slash] for slash in slashes), resource)
 
 
 def keys_overlap(resource: str, other: str) -> bool:

@@ -25,35 +25,35 @@ class ClaimIndex:
     """Claims by index entry, in the order of their tickets."""
 
     def __init__(self) -> None:
-        self._marks: dict[str, dict[int, Claim]] = {}
+        self._claims: dict[str, dict[int, Claim]] = {}
 
     def put(self, claim: Claim) -> None:
         """Add a claim."""
-        for mark in claim.index_keys:
-            self._marks.setdefault(mark, {})[claim.ticket] = claim
+        for key in claim.index_keys:
+            self._claims.setdefault(key, {})[claim.ticket] = claim
 
     def take(self, claim: Claim) -> None:
         """Remove a claim."""
-        for mark in claim.index_keys:
-            here = self._marks[mark]
-            del here[claim.ticket]
-            if not here:
-                del self._marks[mark]
+        for key in claim.index_keys:
+            claims = self._claims[key]
+            del claims[claim.ticket]
+            if not claims:
+                del self._claims[key]
 
     def find_conflict(self, claim: Claim, *, dirty: bool) -> Claim | None:
         """Return one indexed claim that conflicts with `claim`, which is not indexed here, or None."""
-        for look in claim.dirty_lookup_keys if dirty else claim.lookup_keys:
-            here = self._marks.get(look)
-            if here:
-                return next(reversed(here.values()))
+        for key in claim.dirty_lookup_keys if dirty else claim.lookup_keys:
+            claims = self._claims.get(key)
+            if claims:
+                return next(reversed(claims.values()))
         return None
 
     def earlier(self, claim: Claim, *, dirty: bool) -> Claim | None:
         """Return one indexed claim that conflicts with `claim` and arrived before it, or None."""
-        for look in claim.dirty_lookup_keys if dirty else claim.lookup_keys:
-            here = self._marks.get(look)
+        for key in claim.dirty_lookup_keys if dirty else claim.lookup_keys:
+            claims = self._claims.get(key)
             # Entries are in ticket order, so the first one decides.
-            first = next(iter(here.values())) if here else None
+            first = next(iter(claims.values())) if claims else None
             if first is not None and first.ticket < claim.ticket:
                 return first
         return None
@@ -120,8 +120,8 @@ class LockTable:
     def _claim_blocking_new(self, claim: Claim) -> Claim | None:
         # Look at the end of the queue first: each waiter then watches its predecessor, which keeps
         # lists of watchers short.
-        before = self._waiting_index.find_conflict(claim, dirty=self._granted_commands > 0)
-        return before or self._granted_index.find_conflict(claim, dirty=True)
+        obstacle = self._waiting_index.find_conflict(claim, dirty=self._granted_commands > 0)
+        return obstacle or self._granted_index.find_conflict(claim, dirty=True)
 
     def _blocking_claim(self, claim: Claim) -> Claim | None:
         blocker = self._granted_index.find_conflict(claim, dirty=True)
@@ -150,12 +150,12 @@ class LockTable:
         self._watches[claim.ticket] = obstacle.ticket
 
     def _unwatch(self, claim: Claim) -> None:
-        watched = self._watches.pop(claim.ticket, None)
-        others = self._watchers.get(watched) if watched is not None else None
-        if watched is not None and others is not None:
+        ticket = self._watches.pop(claim.ticket, None)
+        others = self._watchers.get(ticket) if ticket is not None else None
+        if ticket is not None and others is not None:
             others.pop(claim.ticket, None)
             if not others:
-                del self._watchers[watched]
+                del self._watchers[ticket]
 
     def _dequeue(self, claim: Claim) -> None:
         self._unwatch(claim)

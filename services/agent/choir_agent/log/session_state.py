@@ -230,8 +230,8 @@ class SessionState:
     def unstarted_reports(self) -> tuple[DueReport, ...]:
         """Due reports that have no turn yet, oldest first."""
         turns = self.parked if self.turn is None else (self.turn, *self.parked)
-        started = {turn.subject for turn in turns}
-        return tuple(due for due in self.due if due.subject not in started)
+        subjects = {turn.subject for turn in turns}
+        return tuple(due for due in self.due if due.subject not in subjects)
 
     def find_job(self, name: str) -> JobState | None:
         """Return the open job with that name."""

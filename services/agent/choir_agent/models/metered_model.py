@@ -88,18 +88,18 @@ class MeteredModel:
         self, completion: Completion, prompt: Prompt, lane: str, estimate: int
     ) -> Completion:
         """Count what the provider did not count: otherwise such usage would be unlimited."""
-        size, text = prompt_size(prompt), _output_text(completion)
+        size, output_text = prompt_size(prompt), _output_text(completion)
         counts: tuple[int, ...] | None = None
         if self._estimator.needs_count(lane, size):
-            sent = b"".join((*prompt.messages, prompt.tools)).decode("utf-8", "replace")
-            counts = await self._counter.count(sent, text)
+            prompt_text = b"".join((*prompt.messages, prompt.tools)).decode("utf-8", "replace")
+            counts = await self._counter.count(prompt_text, output_text)
         if counts is not None:
             self._estimator.record_tokenized(lane, size)
-        prompt_tokens, text_tokens = counts or (estimate, len(text) // BYTES_PER_TOKEN)
+        prompt_tokens, output_tokens = counts or (estimate, len(output_text) // BYTES_PER_TOKEN)
         return replace(
             completion,
             prompt_tokens=completion.prompt_tokens or prompt_tokens,
-            completion_tokens=completion.completion_tokens or text_tokens,
+            completion_tokens=completion.completion_tokens or output_tokens,
         )
 
 

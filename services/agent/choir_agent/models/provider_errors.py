@@ -69,26 +69,26 @@ def error_from_body(error: JsonValue, now: datetime) -> ChoirError:
 
 def _classify(
     status: int,
-    whole: str,
+    body: str,
     text: str,
     headers: Mapping[str, str],
     now: datetime,
     api_key: str | None,
 ) -> ChoirError:
-    answered = f"the provider answered {status}" if status else "the provider reports an error"
-    detail = shorten(f"{answered}: {text}" if text else answered, api_key)
-    if (status in (BAD_REQUEST, TOO_LARGE, 0) and _OVERFLOW.search(whole)) or status == TOO_LARGE:
+    status_text = f"the provider answered {status}" if status else "the provider reports an error"
+    detail = shorten(f"{status_text}: {text}" if text else status_text, api_key)
+    if (status in (BAD_REQUEST, TOO_LARGE, 0) and _OVERFLOW.search(body)) or status == TOO_LARGE:
         return ContextOverflow(
             f"the conversation is longer than the model takes ({detail})", cause="too_long"
         )
-    if status in (BAD_REQUEST, FORBIDDEN, 0) and _FILTER.search(whole):
+    if status in (BAD_REQUEST, FORBIDDEN, 0) and _FILTER.search(body):
         return ModelFailed(
             f"the provider's content filter refused the request ({detail})", cause="filter"
         )
     if status == UNAUTHORIZED:
         # The provider's text may quote the key or a part of it.
         return ModelFailed("the provider refused the API key (401)", cause="key")
-    if status == NO_CREDIT or (status == TOO_MANY and _QUOTA.search(whole)):
+    if status == NO_CREDIT or (status == TOO_MANY and _QUOTA.search(body)):
         return ModelFailed(f"the provider account has no credit left ({detail})", cause="credit")
     if status == TOO_MANY:
         wait_s = retry_after_s(headers, now)

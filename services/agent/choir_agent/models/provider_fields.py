@@ -36,9 +36,9 @@ def call_fields(call: Mapping[str, JsonValue]) -> JsonObject:
     """Return the unknown fields of a tool call, and its id, because other fields may refer to it."""
     fields = _unknown(call, _CALL)
     function = call.get("function")
-    beside = _unknown(function, _FUNCTION) if isinstance(function, dict) else {}
-    if beside:
-        fields["function"] = beside
+    function_fields = _unknown(function, _FUNCTION) if isinstance(function, dict) else {}
+    if function_fields:
+        fields["function"] = function_fields
     return _bounded(fields)
 
 
@@ -47,11 +47,13 @@ def has_fields(message: JsonObject, calls: Sequence[JsonObject]) -> bool:
     return bool(message) or any(fields.keys() - {"id"} for fields in calls)
 
 
-def _unknown(fields: Mapping[str, JsonValue], known: frozenset[str]) -> JsonObject:
+def _unknown(fields: Mapping[str, JsonValue], known_names: frozenset[str]) -> JsonObject:
     # Providers send empty defaults, and some refuse to receive them.
     empty: tuple[JsonValue, ...] = (None, "", [], {})
     return {
-        name: value for name, value in fields.items() if name not in known and value not in empty
+        name: value
+        for name, value in fields.items()
+        if name not in known_names and value not in empty
     }
 
 

@@ -71,14 +71,14 @@ def user_message(text: str) -> bytes:
 def head_messages(head: CommittedEvent, reminders: Sequence[Reminder] = ()) -> list[bytes]:
     """Render the start of a turn: the user's message, a report, a briefing or an instruction."""
     match head.payload:
-        case UserMessageStarted() as said:
-            content = "\n\n".join([user_text(said), *render_reminders(reminders)])
+        case UserMessageStarted() as message:
+            content = "\n\n".join([user_text(message), *render_reminders(reminders)])
         case ReportBegun(brief=brief):
             content = REPORT + quote(brief)
-        case CoreStarted() as started:
-            content = render_briefing(started)
-        case InjectedInstruction(by="user") as said:
-            content = _dated(said.text, said.sent)
+        case CoreStarted() as start:
+            content = render_briefing(start)
+        case InjectedInstruction(by="user") as injection:
+            content = _dated(injection.text, injection.sent)
         case InjectedInstruction(text=text):
             content = f"Further instructions:\n\n{text}"
         case _:
@@ -231,8 +231,8 @@ def _assistant(
         # Some providers refuse an empty text next to calls; all accept null.
         message["content"] = output.text or None
         message["tool_calls"] = [
-            _call(call, own, beside, tool_names)
-            for call, own, beside in zip(
+            _call(call, call_id, extra_fields, tool_names)
+            for call, call_id, extra_fields in zip(
                 output.tool_calls, ids, _call_fields(output, fields), strict=True
             )
         ]
@@ -240,15 +240,19 @@ def _assistant(
 
 
 def _call(call: ToolCall, call_id: str, fields: JsonObject, tool_names: ToolNames) -> JsonObject:
-    beside = fields.get("function")
-    function = beside if isinstance(beside, dict) else {}
-    written = {"name": _name(call, tool_names), "arguments": _arguments(call)}
-    return {**fields, "id": call_id, "type": "function", "function": {**function, **written}}
+    extra = fields.get("function")
+    extra_fields = extra if isinstance(extra, dict) else {}
+    own_fields = {"name": _name(call, tool_names), "arguments": _arguments(call)}
+    return {**fields, "id": call_id, "type": "function", "function": {**extra_fields, **own_fields}}
 
 
 def _call_fields(output: ModelOutput, fields: ProviderFields | None) -> tuple[JsonObject, ...]:
-    sent = fields.calls if fields is not None else ()
-    return sent if len(sent) == len(output.tool_calls) else ({},) * len(output.tool_calls)
+    call_fields = fields.calls if fields is not None else ()
+    return (
+        call_fields
+        if len(call_fields) == len(output.tool_calls)
+        else ({},) * len(output.tool_calls)
+    )
 
 
 def _ids(output: ModelOutput, fields: ProviderFields | None) -> list[str]:

@@ -100,7 +100,7 @@ class PromptAssembler:
         prompt = Prompt((*messages, *notes), tools)
         self._forget_ended()
         self._tools[lane] = len(tools)
-        self._memory.token_estimator.asked(lane, prompt_size(prompt))
+        self._memory.token_estimator.record_prompt_size(lane, prompt_size(prompt))
         return prompt
 
     def _forget_ended(self) -> None:

@@ -30,10 +30,10 @@ def read_static_prompts(choir_dir: Path, skills: Iterable[tuple[str, str]] = ())
 
     A missing identity file is skipped.
     """
-    listed = _list_skills(skills)
+    skill_list = _list_skills(skills)
     return StaticPrompts(
-        edge=_together("edge.md", listed, choir_dir, EDGE_FILES),
-        core=_together("core.md", listed, choir_dir, CORE_FILES),
+        edge=_together("edge.md", skill_list, choir_dir, EDGE_FILES),
+        core=_together("core.md", skill_list, choir_dir, CORE_FILES),
     )
 
 

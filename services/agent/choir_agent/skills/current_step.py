@@ -16,7 +16,11 @@ ToolNameInPrompt = Callable[[str], str]
 
 
 def tool_refusal(
-    spec: SkillSpec, skill: SkillState, tool: str, in_skills: bool, shown: ToolNameInPrompt = str
+    spec: SkillSpec,
+    skill: SkillState,
+    tool: str,
+    in_skills: bool,
+    prompt_name: ToolNameInPrompt = str,
 ) -> JsonObject | None:
     """Return an error if a tool may not be used in the current state, or None.
 
@@ -26,8 +30,8 @@ def tool_refusal(
     state = current_state_spec(spec, skill)
     if in_skills or tool in state.allowed_tools:
         return None
-    reason = f"The tool {shown(tool)!r} is not allowed in the state {skill.state!r}."
-    return refusal_error(spec, skill, "skill_tool_forbidden", reason, shown)
+    reason = f"The tool {prompt_name(tool)!r} is not allowed in the state {skill.state!r}."
+    return refusal_error(spec, skill, "skill_tool_forbidden", reason, prompt_name)
 
 
 def allowed_tools(spec: SkillSpec, skill: SkillState) -> frozenset[str]:
@@ -36,7 +40,7 @@ def allowed_tools(spec: SkillSpec, skill: SkillState) -> frozenset[str]:
 
 
 def refusal_error(
-    spec: SkillSpec, skill: SkillState, code: str, reason: str, shown: ToolNameInPrompt
+    spec: SkillSpec, skill: SkillState, code: str, reason: str, prompt_name: ToolNameInPrompt
 ) -> JsonObject:
     """Return an error that lists the allowed tools and transitions for the model."""
     return {
@@ -44,7 +48,9 @@ def refusal_error(
         "message": reason,
         "skill": skill.skill,
         "state": skill.state,
-        "allowed_tools": [shown(name) for name in current_state_spec(spec, skill).allowed_tools],
+        "allowed_tools": [
+            prompt_name(name) for name in current_state_spec(spec, skill).allowed_tools
+        ],
         "valid_transitions": [
             {"on": on, "to": to} for on, to in available_transitions(spec, skill)
         ],
@@ -70,17 +76,19 @@ def current_state_spec(spec: SkillSpec, skill: SkillState) -> StateSpec:
 UNFINISHED = "leaves the skill unfinished; use it if the user no longer wants it"
 
 
-def render_step_note(spec: SkillSpec, skill: SkillState, shown: ToolNameInPrompt = str) -> str:
+def render_step_note(
+    spec: SkillSpec, skill: SkillState, prompt_name: ToolNameInPrompt = str
+) -> str:
     """Return the step's objective, its tools, its transitions and the remaining steps."""
     state = current_state_spec(spec, skill)
-    tools = ", ".join(shown(name) for name in state.allowed_tools) or "none"
+    tools = ", ".join(prompt_name(name) for name in state.allowed_tools) or "none"
     answers_left = spec.max_steps - skill.steps
     lines = [
         f"# Your present step: {skill.state!r} of the skill {skill.skill!r}",
         f"Objective: {state.objective}",
         f"Tools for this step: {tools}. No other tool will run.",
-        f"When it is done, leave it with {shown(TRANSITION_TOOL)}, alone in your answer, and hand on as "
-        "`context` what the next step needs to know. These are its ways on:",
+        f"When it is done, leave it with {prompt_name(TRANSITION_TOOL)}, alone in your answer, and hand on "
+        "as `context` what the next step needs to know. These are its ways on:",
         *(f"- {on}: {to or UNFINISHED}" for on, to in available_transitions(spec, skill)),
         *_ending(spec, skill),
         "An answer in words alone goes to the user, and you stay in this step."
@@ -101,11 +109,15 @@ def render_step_input(skill: SkillState) -> str:
 
 
 def _ending(spec: SkillSpec, skill: SkillState) -> list[str]:
-    ends = [t.on for t in current_state_spec(spec, skill).transitions if spec.states[t.to].terminal]
-    if not ends or spec.output_schema is None:
+    final_events = [
+        transition.on
+        for transition in current_state_spec(spec, skill).transitions
+        if spec.states[transition.to].terminal
+    ]
+    if not final_events or spec.output_schema is None:
         return []
     return [
-        f"With {', '.join(ends)} the skill ends; give its `output`, which must fit this JSON Schema: "
+        f"With {', '.join(final_events)} the skill ends; give its `output`, which must fit this JSON Schema: "
         f"{_json(spec.output_schema)}"
     ]
 

@@ -74,11 +74,11 @@ def start_skill(
         return TransitionRefused(
             {"code": "skill_active", "message": reason, "skill": present.skill}
         )
-    wrong = _violations("input", spec.input_schema, input_)
-    if wrong:
+    faults = _violations("input", spec.input_schema, input_)
+    if faults:
         message = f"The input does not fit the skill {spec.name!r}."
         return TransitionRefused(
-            {"code": "skill_input_invalid", "message": message, "faults": [*wrong]}
+            {"code": "skill_input_invalid", "message": message, "faults": [*faults]}
         )
     event = SkillStarted(
         turn_id=caller.turn_id,
@@ -95,7 +95,7 @@ def rule_on_transition(
     skill: SkillState,
     proposal: TransitionRequest,
     caller: TransitionCaller,
-    shown: ToolNameInPrompt = str,
+    prompt_name: ToolNameInPrompt = str,
 ) -> TransitionRuling:
     """Leave the current state by one of its transitions, at most once in each model output."""
     # The same call again after a crash: the same result, and no event.
@@ -105,7 +105,9 @@ def rule_on_transition(
     # No model output since the state was entered, so the model has not seen it.
     if state.terminal or skill.entered_at == skill.steps:
         reason = f"You have not seen the state {skill.state!r} yet: one transition in each answer."
-        return TransitionRefused(refusal_error(spec, skill, "skill_step_skipped", reason, shown))
+        return TransitionRefused(
+            refusal_error(spec, skill, "skill_step_skipped", reason, prompt_name)
+        )
     to = state.target_of(proposal.on)
     if to is None and proposal.on == CANCEL and spec.interruptible:
         stopped = _skill_stopped(
@@ -115,13 +117,13 @@ def rule_on_transition(
     if to is None:
         reason = f"The state {skill.state!r} has no transition on {proposal.on!r}."
         return TransitionRefused(
-            refusal_error(spec, skill, "skill_transition_invalid", reason, shown)
+            refusal_error(spec, skill, "skill_transition_invalid", reason, prompt_name)
         )
-    context, wrong = _checked_context(spec, proposal, to)
-    if wrong:
+    context, faults = _checked_context(spec, proposal, to)
+    if faults:
         reason = f"What the transition on {proposal.on!r} hands on does not fit."
-        error = refusal_error(spec, skill, "skill_output_invalid", reason, shown)
-        return TransitionRefused({**error, "faults": [*wrong]})
+        error = refusal_error(spec, skill, "skill_output_invalid", reason, prompt_name)
+        return TransitionRefused({**error, "faults": [*faults]})
     event = SkillTransitioned(
         turn_id=caller.turn_id,
         skill=skill.skill,

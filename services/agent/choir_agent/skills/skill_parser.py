@@ -29,22 +29,24 @@ def find_machine_fault(
         return "states", 'no state is terminal, so it could never end; give one "terminal": true'
     if states[initial_state].terminal:
         return "initial_state", f"{initial_state!r} is terminal: the skill would end as it begins"
-    reached = _closure({initial_state}, {name: _next(state) for name, state in states.items()})
+    reachable_states = _closure(
+        {initial_state}, {name: _next(state) for name, state in states.items()}
+    )
     for name in states:
-        if name not in reached:
+        if name not in reachable_states:
             return f"states.{name}", f"no transition leads here from {initial_state!r}"
     return _trap(states)
 
 
 def _trap(states: Mapping[str, StateSpec]) -> tuple[str, str] | None:
-    before: dict[str, set[str]] = {name: set() for name in states}
+    predecessors: dict[str, set[str]] = {name: set() for name in states}
     for name, state in states.items():
-        for following in _next(state):
-            before[following].add(name)
-    ends = {name for name, state in states.items() if state.terminal}
-    leaving = _closure(ends, before)
+        for successor in _next(state):
+            predecessors[successor].add(name)
+    terminal_states = {name for name, state in states.items() if state.terminal}
+    states_with_exit = _closure(terminal_states, predecessors)
     for name in states:
-        if name not in leaving:
+        if name not in states_with_exit:
             return f"states.{name}", "no terminal state is reachable from here"
     return None
 
@@ -54,12 +56,12 @@ def _next(state: StateSpec) -> set[str]:
 
 
 def _closure(start: Set[str], edges: Mapping[str, Set[str]]) -> set[str]:
-    reached: set[str] = set()
+    nodes: set[str] = set()
     border = set(start)
     while border:
-        reached |= border
-        border = {target for source in border for target in edges[source]} - reached
-    return reached
+        nodes |= border
+        border = {target for source in border for target in edges[source]} - nodes
+    return nodes
 
 
 def _known(states: Mapping[str, StateSpec]) -> str:
@@ -237,11 +239,13 @@ def _schema(where: str, value: object) -> JsonObject | None:
     return value
 
 
-def _reject_unknown_fields(where: str, fields: Fields, known: set[str]) -> None:
+def _reject_unknown_fields(where: str, fields: Fields, known_fields: set[str]) -> None:
     for field in fields:
-        if field not in known:
+        if field not in known_fields:
             path = f"{where}.{field}" if where else field
-            raise InvalidSkill(path, f"is not a known field; those are {', '.join(sorted(known))}")
+            raise InvalidSkill(
+                path, f"is not a known field; those are {', '.join(sorted(known_fields))}"
+            )
 
 
 def _kind(value: object) -> str:

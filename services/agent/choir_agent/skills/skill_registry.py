@@ -82,7 +82,7 @@ def _read_all(
     sources: Iterator[tuple[str, SkillSource]], known_tools: Collection[str]
 ) -> dict[str, SkillSpec]:
     specs: dict[str, SkillSpec] = {}
-    named: dict[str, str] = {}
+    sources_by_name: dict[str, str] = {}
     for source, file in sources:
         try:
             spec = parse_skill(file.read_bytes(), known_tools)
@@ -92,9 +92,9 @@ def _read_all(
             raise StartupError(f"Cannot read the skill {source}: {error.strerror}.") from error
         if spec.name in specs:
             raise StartupError(
-                f"The skills {named[spec.name]} and {source} have the same name {spec.name!r}."
+                f"The skills {sources_by_name[spec.name]} and {source} have the same name {spec.name!r}."
             )
-        specs[spec.name], named[spec.name] = spec, source
+        specs[spec.name], sources_by_name[spec.name] = spec, source
         if len(specs) > MAX_SKILLS:
             raise StartupError(f"There are more than {MAX_SKILLS} skills beside {source}.")
     return specs

@@ -83,16 +83,16 @@ class ApiClient:
         The retry happens only if the service names a wait that is short enough. Raises ToolFailed
         if there is no response.
         """
-        ends_at = time.monotonic() + timeout_s
-        answer = await self._once(service, call, ends_at)
+        deadline = time.monotonic() + timeout_s
+        answer = await self._once(service, call, deadline)
         if answer.status != TOO_MANY_REQUESTS:
             return answer
-        wait_s = retry_delay_s(answer.headers, ends_at - time.monotonic())
+        wait_s = retry_delay_s(answer.headers, deadline - time.monotonic())
         if wait_s is None:
             return answer
         # A 429 had no effect at the service, so any request may be repeated.
         await asyncio.sleep(wait_s)
-        return await self._once(service, call, ends_at)
+        return await self._once(service, call, deadline)
 
     @asynccontextmanager
     async def stream(
@@ -129,8 +129,8 @@ class ApiClient:
         except httpx2.TransportError as error:
             raise _lost(service, call, f"closed the connection ({error})") from error
 
-    async def _once(self, service: ApiService, call: ApiRequest, ends_at: float) -> ApiResponse:
-        async with self.stream(service, call, max(1.0, ends_at - time.monotonic())) as response:
+    async def _once(self, service: ApiService, call: ApiRequest, deadline: float) -> ApiResponse:
+        async with self.stream(service, call, max(1.0, deadline - time.monotonic())) as response:
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk

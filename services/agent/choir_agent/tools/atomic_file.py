@@ -58,15 +58,15 @@ class AtomicFile:
 
     def commit(self) -> None:
         """Replace the target with the content; raises ToolFailed, in which case nothing has changed."""
-        here = self._directory
+        directory = self._directory
         try:
             os.fchmod(self._file, NEW_FILE_MODE if self._mode is None else self._mode)
             if self._must_be_new:
                 # A link, unlike a rename, never replaces a file that was created in the meantime.
-                os.link(self._draft, self._name, src_dir_fd=here, dst_dir_fd=here)
-                os.unlink(self._draft, dir_fd=here)
+                os.link(self._draft, self._name, src_dir_fd=directory, dst_dir_fd=directory)
+                os.unlink(self._draft, dir_fd=directory)
             else:
-                os.rename(self._draft, self._name, src_dir_fd=here, dst_dir_fd=here)
+                os.rename(self._draft, self._name, src_dir_fd=directory, dst_dir_fd=directory)
         except OSError as error:
             raise path_error(self._canonical, error) from error
         self._placed = True

@@ -36,7 +36,7 @@ class _InvalidManifest(Exception):
 
 
 def load_external_tools(
-    choir_dir: Path, taken: Collection[str], children: ProgramRunner
+    choir_dir: Path, reserved_names: Collection[str], children: ProgramRunner
 ) -> list[ExternalTool]:
     """Return the tools of /choir/tools, sorted by name. Blocks: call it at startup only.
 
@@ -48,7 +48,7 @@ def load_external_tools(
         tools |= _load_place(top, directory, children)
     if len(tools) > MAX_TOOLS:
         raise StartupError(f"{top} holds {len(tools)} tools; {MAX_TOOLS} is the most.")
-    _check_names(tools, taken, top)
+    _check_names(tools, reserved_names, top)
     # Test once at startup; otherwise each call would fail.
     offline = [name for name, tool in tools.items() if not tool.manifest.runtime.network]
     if offline:
@@ -147,9 +147,9 @@ def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
     )
 
 
-def _check_names(names: Collection[str], taken: Collection[str], top: Path) -> None:
+def _check_names(names: Collection[str], reserved_names: Collection[str], top: Path) -> None:
     # Different names may have the same model name: `a.b_c` and `a.b.c` are both `a_b_c`.
-    names_by_model_name = {model_name(name): name for name in taken}
+    names_by_model_name = {model_name(name): name for name in reserved_names}
     for name in names:
         other = names_by_model_name.setdefault(model_name(name), name)
         if other != name:

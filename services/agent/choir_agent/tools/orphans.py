@@ -25,13 +25,13 @@ def kill_process_group(group: int) -> None:
 
 
 def kill_orphans(own_pids: Collection[int], running_calls: Collection[str]) -> int:
-    """Kill and reap child processes other than `known`; return how many there were.
+    """Kill and reap child processes other than `own_pids`; return how many there were.
 
     While other calls run, only processes that certainly do not belong to them are killed. A process
     whose call is unknown (the kernel shows no environment during an exec) is left for a later call
     of this function, at the latest when the last call ends.
     """
-    ended = 0
+    killed_count = 0
     for _ in range(MAX_PASSES):
         strays = {
             pid
@@ -45,8 +45,8 @@ def kill_orphans(own_pids: Collection[int], running_calls: Collection[str]) -> i
                 os.kill(pid, signal.SIGKILL)
                 # A killed process ends at once; reaping it makes its own children ours.
                 os.waitpid(pid, 0)
-                ended += 1
-    return ended
+                killed_count += 1
+    return killed_count
 
 
 def reap_zombies(own_pids: Collection[int]) -> int:

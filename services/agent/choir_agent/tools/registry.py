@@ -91,8 +91,10 @@ class ToolRegistry:
 
     def names(self, lane: str, hidden: frozenset[str] = frozenset()) -> list[str]:
         """Return the sorted model names of a lane's tools, without hidden ones."""
-        shown = (name for name in self._tools if name not in hidden and self.is_offered(name, lane))
-        return sorted(map(model_name, shown))
+        visible_names = (
+            name for name in self._tools if name not in hidden and self.is_offered(name, lane)
+        )
+        return sorted(map(model_name, visible_names))
 
     def faults(self, name: str, arguments: JsonObject) -> list[str]:
         """Return the schema violations of a call as texts.

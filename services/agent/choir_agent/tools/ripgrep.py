@@ -51,8 +51,8 @@ class MatchCollector(StreamSink):
 
     def data_received(self, data: bytes) -> None:
         """Parse the messages that arrived; each message is a line."""
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        for line in whole:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
             if self._skipping:
                 # The rest of a message whose beginning was dropped.
                 self._skipping = False
@@ -82,14 +82,14 @@ class MatchCollector(StreamSink):
     def _add(self, data: JsonObject, *, is_match: bool) -> None:
         if not self.files:
             return
-        here = self.files[-1]
-        here.matches += is_match
+        file = self.files[-1]
+        file.matches += is_match
         self.count += is_match
         if not self._files_only:
             line: JsonObject = {"line": data.get("line_number"), "text": _matched_line(data)}
             if not is_match:
                 line["context"] = True
-            here.lines.append(line)
+            file.lines.append(line)
         count = len(self.files) if self._files_only else self.count
         if is_match and count >= self._max_results:
             self.enough.set()

@@ -74,14 +74,14 @@ class SafeOpener:
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if path.startswith("/") or ".." in parts:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
-        here = os.dup(self._root_fd)
+        directory = os.dup(self._root_fd)
         try:
             for part in parts[:-1]:
-                step = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-                deeper = os.open(part, os.O_RDONLY | step, dir_fd=here)
-                os.close(here)
-                here = deeper
+                step_flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                subdirectory = os.open(part, os.O_RDONLY | step_flags, dir_fd=directory)
+                os.close(directory)
+                directory = subdirectory
             last = parts[-1] if parts else "."
-            return os.open(last, flags | os.O_NOFOLLOW, mode, dir_fd=here)
+            return os.open(last, flags | os.O_NOFOLLOW, mode, dir_fd=directory)
         finally:
-            os.close(here)
+            os.close(directory)

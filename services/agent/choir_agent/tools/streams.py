@@ -18,12 +18,12 @@ class StreamSink(asyncio.Protocol):
     """Receives a stream; setting `enough` makes the caller kill the program."""
 
     def __init__(self) -> None:
-        self.ended = asyncio.Event()
+        self.closed = asyncio.Event()
         self.enough = asyncio.Event()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Record that the stream has ended."""
-        self.ended.set()
+        self.closed.set()
 
 
 class OutputCapture(StreamSink):
@@ -70,14 +70,14 @@ async def output_pipe(sink: StreamSink) -> AsyncIterator[int]:
             writer.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_S):
-                    await sink.ended.wait()
+                    await sink.closed.wait()
         finally:
             transport.close()
 
 
 @asynccontextmanager
 async def input_pipe(data: bytes | int | None) -> AsyncIterator[int]:
-    """Yield a descriptor from which `given` can be read: bytes, an open file, or nothing."""
+    """Yield a descriptor from which `data` can be read: bytes, an open file, or nothing."""
     if not isinstance(data, bytes):
         yield asyncio.subprocess.DEVNULL if data is None else data
         return
@@ -85,12 +85,12 @@ async def input_pipe(data: bytes | int | None) -> AsyncIterator[int]:
     os.set_blocking(read_end, True)
     with os.fdopen(read_end, "rb") as reader, os.fdopen(write_end, "wb", buffering=0) as writer:
         loop = asyncio.get_running_loop()
-        transport, gone = await loop.connect_write_pipe(StreamSink, writer)
+        transport, sink = await loop.connect_write_pipe(StreamSink, writer)
         try:
             transport.write(data)
             transport.write_eof()
             yield reader.fileno()
         finally:
             # Aborting a closed transport is an error.
-            if not gone.ended.is_set():
+            if not sink.closed.is_set():
                 transport.abort()

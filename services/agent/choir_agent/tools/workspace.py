@@ -28,7 +28,7 @@ class Workspace:
             self._root_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise StartupError(f"Cannot open the workspace {root}: {error.strerror}.") from error
-        self._beneath = SafeOpener(self._root_fd)
+        self._opener = SafeOpener(self._root_fd)
 
     def close(self) -> None:
         """Close the directory's descriptor."""
@@ -127,7 +127,7 @@ class Workspace:
 
     def _open(self, canonical: str, flags: int) -> int:
         try:
-            return self._beneath.open(canonical, flags)
+            return self._opener.open(canonical, flags)
         except OSError as error:
             raise path_error(canonical, error) from error
 
@@ -135,11 +135,11 @@ class Workspace:
         flags = os.O_RDONLY | os.O_DIRECTORY
         path_so_far = ""
         for part in parent.split("/") if parent else []:
-            inside = self._beneath.open(path_so_far or ".", flags)
+            inside = self._opener.open(path_so_far or ".", flags)
             try:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, NEW_DIR_MODE, dir_fd=inside)
             finally:
                 os.close(inside)
             path_so_far = f"{path_so_far}/{part}" if path_so_far else part
-        return self._beneath.open(path_so_far or ".", flags)
+        return self._opener.open(path_so_far or ".", flags)

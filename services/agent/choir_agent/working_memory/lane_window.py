@@ -67,8 +67,10 @@ class WindowTurn:
     @property
     def head_size(self) -> int:
         """Approximate bytes of the head and its reminders."""
-        beside = sum(MESSAGE_OVERHEAD + len(reminder.text.encode()) for reminder in self.reminders)
-        return event_size(self.head) + beside
+        reminder_size = sum(
+            MESSAGE_OVERHEAD + len(reminder.text.encode()) for reminder in self.reminders
+        )
+        return event_size(self.head) + reminder_size
 
     @property
     def count(self) -> int:
@@ -233,8 +235,8 @@ class LaneWindow:
             (t for t in reversed(self.turns) if isinstance(t.head.payload, UserMessageStarted)),
             None,
         )
-        answered = next((turn for turn in reversed(self.turns) if turn.answered), None)
-        fixed = {newest, *(turn.turn_id for turn in (question, answered) if turn)}
+        answer = next((turn for turn in reversed(self.turns) if turn.answered), None)
+        fixed = {newest, *(turn.turn_id for turn in (question, answer) if turn)}
         return frozenset(fixed | self.parked)
 
     def _is_fixed(self, turn: WindowTurn) -> bool:
@@ -275,10 +277,13 @@ def _repeats(turn: WindowTurn, reply: Reply) -> bool:
 def event_size(event: CommittedEvent) -> int:
     """Return the approximate bytes of an event in a prompt."""
     match event.payload:
-        case UserMessageStarted() as said:
+        case UserMessageStarted() as message:
             # Each file is a line with its name, kind and path.
-            files = sum(MESSAGE_OVERHEAD + len(f.name) + len(f.path) for f in said.attachments)
-            size = len(f"{said.sent}{said.text}{said.reply_to}{said.corrects}".encode()) + files
+            files = sum(MESSAGE_OVERHEAD + len(f.name) + len(f.path) for f in message.attachments)
+            size = (
+                len(f"{message.sent}{message.text}{message.reply_to}{message.corrects}".encode())
+                + files
+            )
         case InjectedInstruction(text=text, sent=sent):
             size = len(f"{sent}{text}".encode())
         case Reply(text=text):
@@ -287,8 +292,8 @@ def event_size(event: CommittedEvent) -> int:
             size = len(text.encode())
         case ModelOutput(text=text, tool_calls=calls, provider_fields=fields):
             inputs = sum(MESSAGE_OVERHEAD + len(call.arguments.encode()) for call in calls)
-            beside = len(fields.model_dump_json()) if fields is not None else 0
-            size = len(text.encode()) + inputs + beside
+            fields_size = len(fields.model_dump_json()) if fields is not None else 0
+            size = len(text.encode()) + inputs + fields_size
         case ToolResultCommitted(masked=True):
             size = MASKED_RESULT_SIZE
         case ToolResultCommitted(output=output):

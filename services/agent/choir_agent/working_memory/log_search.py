@@ -90,8 +90,8 @@ def search_hash(
     hash_prefix = prefix.strip().lower()
     if len(hash_prefix) < MIN_HASH_PREFIX:
         return []
-    named = (entry for entry in entries if entry.hash.startswith(hash_prefix))
-    return [hit for entry in named for hit in _read(entry, reader)][:limit]
+    matches = (entry for entry in entries if entry.hash.startswith(hash_prefix))
+    return [hit for entry in matches for hit in _read(entry, reader)][:limit]
 
 
 def read_in_order(
@@ -144,17 +144,17 @@ def _may_read(event: Event, reader: SearchScope) -> bool:
         return reader.lane == EDGE_LANE
     if event.type == "tool_result_committed":
         # Results of earlier searches are in the log at their original place.
-        meant_for = "edge" if reader.lane == EDGE_LANE else "core"
-        shown = payload.get("exposure", "both") in ("both", meant_for)
-        return shown and payload.get("tool") != QUERY_TOOL
+        exposure = "edge" if reader.lane == EDGE_LANE else "core"
+        is_visible = payload.get("exposure", "both") in ("both", exposure)
+        return is_visible and payload.get("tool") != QUERY_TOOL
     if event.type == "model_output":
         return not _proposes(payload.get("tool_calls"), reader.call_id)
     return True
 
 
 def _proposes(calls: JsonValue, call_id: str) -> bool:
-    listed = calls if isinstance(calls, list) else []
-    return any(isinstance(call, dict) and call.get("call_id") == call_id for call in listed)
+    tool_calls = calls if isinstance(calls, list) else []
+    return any(isinstance(call, dict) and call.get("call_id") == call_id for call in tool_calls)
 
 
 def _shown(event: Event) -> JsonValue:

@@ -144,8 +144,8 @@ def _new_facts(
     before: tuple[Fact, ...], delta: MemoryDelta, known_hashes: tuple[str, ...]
 ) -> tuple[Fact, ...]:
     facts = {fact.key: fact for fact in before}
-    for gone in delta.remove_fact:
-        facts.pop(gone.key, None)
+    for removal in delta.remove_fact:
+        facts.pop(removal.key, None)
     for fact in delta.add_fact:
         source = _short(fact.source_event, known_hashes) if fact.source_event else ""
         # A changed fact moves to the end, with the newest ones.

@@ -79,7 +79,7 @@ def load_carried_conversation(
 
 
 def _inherit(events: tuple[Event, ...], continues: str) -> CarriedConversation:
-    state, memory, past = SessionState(), WorkingMemory(), list[_PastEvent]()
+    state, memory, past_events = SessionState(), WorkingMemory(), list[_PastEvent]()
     for event in events:
         payload = parse_payload(event)
         committed = CommittedEvent(event.rev, event.hash, event.lane, event.at, payload)
@@ -87,15 +87,17 @@ def _inherit(events: tuple[Event, ...], continues: str) -> CarriedConversation:
         memory.on_event(committed)
         if isinstance(payload, CarriedEvent):
             original = original_of(committed, payload)
-            past.append(_PastEvent(original, payload.session_id, payload.rev))
+            past_events.append(_PastEvent(original, payload.session_id, payload.rev))
         else:
-            past.append(_PastEvent(committed, event.session_id, event.rev))
+            past_events.append(_PastEvent(committed, event.session_id, event.rev))
     window = memory.window(EDGE_LANE)
-    shown = [entry for entry in past if window is not None and _is_shown(entry.event, window)]
-    carried = list(_copies(shown))
-    if window is not None and (abandonment := _abandoned(past, window)) is not None:
-        carried.append(abandonment)
-    return CarriedConversation(_seed(state, continues), tuple(carried))
+    visible_events = [
+        entry for entry in past_events if window is not None and _is_shown(entry.event, window)
+    ]
+    carried_events = list(_copies(visible_events))
+    if window is not None and (abandonment := _abandoned(past_events, window)) is not None:
+        carried_events.append(abandonment)
+    return CarriedConversation(_seed(state, continues), tuple(carried_events))
 
 
 def _is_shown(event: CommittedEvent, window: LaneWindow) -> bool:
@@ -114,9 +116,9 @@ def _is_shown(event: CommittedEvent, window: LaneWindow) -> bool:
     return False
 
 
-def _copies(shown: list[_PastEvent]) -> Iterator[CarriedEvent]:
-    revs = [entry.event.rev for entry in shown]
-    for entry in shown:
+def _copies(entries: list[_PastEvent]) -> Iterator[CarriedEvent]:
+    revs = [entry.event.rev for entry in entries]
+    for entry in entries:
         payload: EventPayload = entry.event.payload
         if isinstance(payload, ModelOutput) and payload.read_rev:
             # Translate `read_rev` to the revisions of the copies in the new log.
@@ -131,11 +133,15 @@ def _copies(shown: list[_PastEvent]) -> Iterator[CarriedEvent]:
         )
 
 
-def _abandoned(past: list[_PastEvent], window: LaneWindow) -> CarriedEvent | None:
+def _abandoned(past_events: list[_PastEvent], window: LaneWindow) -> CarriedEvent | None:
     """Return the reply that the user got instead of an answer when control abandoned the session."""
     turn = window.turns[-1] if window.turns else None
     last = next(
-        (entry for entry in reversed(past) if isinstance(entry.event.payload, SessionAbandoned)),
+        (
+            entry
+            for entry in reversed(past_events)
+            if isinstance(entry.event.payload, SessionAbandoned)
+        ),
         None,
     )
     if turn is None or last is None or not isinstance(turn.head.payload, UserMessageStarted):
@@ -161,8 +167,8 @@ def _seed(state: SessionState, continues: str) -> tuple[LaneSummary, ...]:
     old, sessions = before.summary, before.summary.referenced_sessions
     if before.through_rev:
         # Events of these sessions may have been folded: the predecessor's own and carried ones.
-        named = dict.fromkeys((*sessions, *state.carried_from, continues))
-        sessions = tuple(named)[-MAX_SESSIONS:]
+        session_ids = dict.fromkeys((*sessions, *state.carried_from, continues))
+        sessions = tuple(session_ids)[-MAX_SESSIONS:]
     summary = old.model_copy(update={"referenced_sessions": sessions})
     if len(summary.model_dump_json().encode()) > MAX_SUMMARY_BYTES:
         summary = summary.model_copy(update={"facts": (), "referenced_events": ()})

@@ -29,43 +29,43 @@ class TokenEstimator:
     """The provider's token count of each lane's last prompt."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, int] = {}
-        self._counted: dict[str, tuple[int, int]] = {}
-        self._tokenized: dict[str, int] = {}
+        self._prompt_sizes: dict[str, int] = {}
+        self._token_counts: dict[str, tuple[int, int]] = {}
+        self._tokenized_sizes: dict[str, int] = {}
 
-    def asked(self, lane: str, size: int) -> None:
+    def record_prompt_size(self, lane: str, size: int) -> None:
         """Record the size of a prompt that is about to be sent."""
-        self._asked[lane] = size
+        self._prompt_sizes[lane] = size
 
-    def counted(self, lane: str, tokens: int) -> None:
+    def record_token_count(self, lane: str, tokens: int) -> None:
         """Record the provider's count for that prompt; zero means that it does not count, and is
         ignored."""
-        size = self._asked.get(lane, 0)
+        size = self._prompt_sizes.get(lane, 0)
         if size and tokens:
-            self._counted[lane] = (size, tokens)
+            self._token_counts[lane] = (size, tokens)
 
     def forget(self, lane: str) -> None:
         """Remove a lane that has ended."""
-        self._asked.pop(lane, None)
-        self._counted.pop(lane, None)
-        self._tokenized.pop(lane, None)
+        self._prompt_sizes.pop(lane, None)
+        self._token_counts.pop(lane, None)
+        self._tokenized_sizes.pop(lane, None)
 
     def needs_count(self, lane: str, size: int) -> bool:
         """Return whether an uncounted prompt exceeds the last tokenizer count by half."""
-        return size * 2 > self._tokenized.get(lane, 0) * 3
+        return size * 2 > self._tokenized_sizes.get(lane, 0) * 3
 
     def record_tokenized(self, lane: str, size: int) -> None:
         """Record that a tokenizer has counted a prompt of `size` bytes."""
-        self._tokenized[lane] = size
+        self._tokenized_sizes[lane] = size
 
     def tokens(self, lane: str, size: int) -> int:
         """Return an upper estimate of the tokens of a prompt with `size` bytes in this lane."""
-        then, counted = self._counted.get(lane, (0, 0))
-        if size >= then:
-            return counted + -(-(size - then) // BYTES_PER_TOKEN)
-        return -(-counted * size // then)
+        last_size, last_tokens = self._token_counts.get(lane, (0, 0))
+        if size >= last_size:
+            return last_tokens + -(-(size - last_size) // BYTES_PER_TOKEN)
+        return -(-last_tokens * size // last_size)
 
     def size_of(self, lane: str, tokens: int) -> int:
         """Return the bytes that fill `tokens` in this lane, by the ratio of its last prompt."""
-        then, counted = self._counted.get(lane, (BYTES_PER_TOKEN, 1))
-        return tokens * then // counted
+        last_size, last_tokens = self._token_counts.get(lane, (BYTES_PER_TOKEN, 1))
+        return tokens * last_size // last_tokens

@@ -60,7 +60,7 @@ class WorkingMemory:
                 self.token_estimator.forget(core_lane(payload.job_name))
             case ModelOutput():
                 self._add(event.lane, payload.turn_id, event)
-                self.token_estimator.counted(event.lane, payload.prompt_tokens)
+                self.token_estimator.record_token_count(event.lane, payload.prompt_tokens)
             case ToolResultCommitted() | Reply() | SkillStopped():
                 self._add(event.lane, payload.turn_id, event)
             case InjectedInstruction(target=target):

@@ -168,9 +168,9 @@ def find_open_job(state: SessionState, name: str) -> JobState:
     if job is not None:
         return job
     running = [job.name for job in state.jobs]
-    listed = ", ".join(running) or "none"
+    names = ", ".join(running) or "none"
     raise ToolFailed(
         "no_such_job",
-        f"No core job {name!r} is running. Running: {listed}.",
+        f"No core job {name!r} is running. Running: {names}.",
         {"running": [*running]},
     )

@@ -177,10 +177,10 @@ class CoreSpawnTool:
             message = f"A core job has no tool {', '.join(map(repr, unknown))}."
             raise ToolFailed("unknown_tool", message, {"available_tools": [*sorted(usable)]})
         # Stored with canonical names: policy compares with those.
-        named = tuple(
+        canonical_names = tuple(
             sorted({usable[name.replace(".", "_")] for name in constraints.allowed_tools})
         )
-        return constraints.model_copy(update={"allowed_tools": named})
+        return constraints.model_copy(update={"allowed_tools": canonical_names})
 
 
 def _verbosity(arguments: JsonObject) -> Verbosity:

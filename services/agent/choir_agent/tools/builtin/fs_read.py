@@ -94,12 +94,12 @@ class FsReadTool:
                 raise ToolFailed(
                     "too_large", f"{path!r} has {size} bytes; read parts of it with choir.exec."
                 )
-            chosen = _choose(arguments)
+            requested_part = _choose(arguments)
             about = scan_file(file)
             file.seek(0)
             binary = b"\x00" in file.read(SNIFF_BYTES)
             output: JsonObject = {"path": path, "bytes": about.size, "hash": about.hash}
-            if chosen == "chunk" or binary:
+            if requested_part == "chunk" or binary:
                 return output | _chunk(file, about, arguments, binary)
             return output | _text(file, about, _range(arguments, about.lines))
 
@@ -126,12 +126,12 @@ def _choose(arguments: JsonObject) -> str:
         "lines": "start_line" in arguments or "end_line" in arguments,
         "chunk": "offset" in arguments or "length" in arguments,
     }
-    requested = [kind for kind, is_asked in kinds.items() if is_asked]
-    if len(requested) > 1:
+    requested_kinds = [kind for kind, is_asked in kinds.items() if is_asked]
+    if len(requested_kinds) > 1:
         raise ToolFailed(
             "bad_input", "Give only one of head, tail, start_line/end_line, offset/length."
         )
-    return requested[0] if requested else "whole"
+    return requested_kinds[0] if requested_kinds else "whole"
 
 
 def _range(arguments: JsonObject, total: int) -> _LineRange:
@@ -162,10 +162,10 @@ def _text(file: BinaryIO, about: FileOverview, lines: _LineRange) -> JsonObject:
         "text": content.decode("utf-8", "replace"),
     }
     if len(content) < end - start:
-        shown = content.count(b"\n")
+        line_count = content.count(b"\n")
         output |= {
             "truncated": True,
-            "last_line": lines.first + shown,
+            "last_line": lines.first + line_count,
             "next_offset": start + len(content),
             "note": f"cut after {len(content)} bytes; continue with start_line, or with offset",
         }

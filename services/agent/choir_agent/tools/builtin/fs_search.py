@@ -167,10 +167,10 @@ class FsSearchTool:
             stdin = target.descriptor
             return Program(call_id, [*argv, "-"], SEARCH_TIMEOUT_S, stdin=stdin, readable=readable)
         # The opened directory, even if its path now refers to another one.
-        here = f"/proc/self/fd/{target.descriptor}"
+        directory = f"/proc/self/fd/{target.descriptor}"
         if sys.platform != "linux":
-            here = str(self._workspace.root / target.path)
-        return Program(call_id, argv, SEARCH_TIMEOUT_S, cwd=here, readable=(".", *readable))
+            directory = str(self._workspace.root / target.path)
+        return Program(call_id, argv, SEARCH_TIMEOUT_S, cwd=directory, readable=(".", *readable))
 
 
 def _globs(arguments: JsonObject) -> list[str]:

@@ -72,24 +72,24 @@ class FsWriteTool:
         return ToolOutput(output, f"{output['path']} {done}: {output['bytes']} bytes")
 
     def _write(self, path: str, arguments: JsonObject) -> JsonObject:
-        given = str(arguments["content"]).encode("utf-8", "replace")
+        new_content = str(arguments["content"]).encode("utf-8", "replace")
         mode = str(arguments.get("mode", "overwrite"))
-        present = self._present(path) if _needs_present(mode, arguments) else None
-        _check_hash(path, present, arguments)
-        content = _edited(path, mode, present, given, arguments)
+        current = self._read_current(path) if _needs_current(mode, arguments) else None
+        _check_hash(path, current, arguments)
+        content = _edited(path, mode, current, new_content, arguments)
         if len(content) > MAX_FILE_BYTES:
             raise ToolFailed("too_large", f"The file would have {len(content)} bytes.")
-        new = self._workspace.replace_file(path, content, must_be_new=mode == "create")
+        is_new = self._workspace.replace_file(path, content, must_be_new=mode == "create")
         return {
             "path": path,
             "bytes": len(content),
             "total_lines": len(split_lines(content)),
             "hash": content_hash(content),
             "mode": mode,
-            "created": new,
+            "created": is_new,
         }
 
-    def _present(self, path: str) -> bytes | None:
+    def _read_current(self, path: str) -> bytes | None:
         """Return the file's content, or None if it does not exist."""
         try:
             descriptor = self._workspace.open_file(path)
@@ -104,15 +104,15 @@ class FsWriteTool:
         return content
 
 
-def _needs_present(mode: str, arguments: JsonObject) -> bool:
+def _needs_current(mode: str, arguments: JsonObject) -> bool:
     return mode in ("append", "replace", "insert") or "expect_hash" in arguments
 
 
-def _check_hash(path: str, present: bytes | None, arguments: JsonObject) -> None:
+def _check_hash(path: str, current: bytes | None, arguments: JsonObject) -> None:
     expected = arguments.get("expect_hash")
     if expected is None:
         return
-    now = None if present is None else content_hash(present)
+    now = None if current is None else content_hash(current)
     if now != expected:
         raise ToolFailed(
             "changed",
@@ -122,25 +122,25 @@ def _check_hash(path: str, present: bytes | None, arguments: JsonObject) -> None
 
 
 def _edited(
-    path: str, mode: str, present: bytes | None, content: bytes, arguments: JsonObject
+    path: str, mode: str, current: bytes | None, content: bytes, arguments: JsonObject
 ) -> bytes:
     start, end = _line(arguments, "start_line"), _line(arguments, "end_line")
     match mode:
         case "append":
-            return (present or b"") + content
+            return (current or b"") + content
         case "replace":
             if start is None or end is None or end < start:
                 raise ToolFailed(
                     "bad_input", "replace needs start_line and an end_line not before it."
                 )
-            lines = split_lines(_existing(path, present))
+            lines = split_lines(_existing(path, current))
             _check_range(lines, start, end)
             _check_lines(lines[start - 1 : end], arguments)
             return b"".join([*lines[: start - 1], content, *lines[end:]])
         case "insert":
             if start is None:
                 raise ToolFailed("bad_input", "insert needs start_line.")
-            lines = split_lines(_existing(path, present))
+            lines = split_lines(_existing(path, current))
             _check_range(lines, start, start - 1)
             before = b"".join(lines[: start - 1])
             # Otherwise the inserted text would be appended to a last line without a line break.
@@ -150,10 +150,10 @@ def _edited(
     return content
 
 
-def _existing(path: str, present: bytes | None) -> bytes:
-    if present is None:
+def _existing(path: str, current: bytes | None) -> bytes:
+    if current is None:
         raise ToolFailed("not_found", f"{path!r} does not exist in the workspace.")
-    return present
+    return current
 
 
 def _line(arguments: JsonObject, name: str) -> int | None:

@@ -102,7 +102,7 @@ class MemoryQueryTool:
     def __init__(self, control: ControlClient, session_log: SessionLog) -> None:
         self._control = control
         self._log = session_log
-        self._stored = StoredLogClient(control)
+        self._stored_log = StoredLogClient(control)
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Search; raises ToolFailed for a mode that the store does not have."""
@@ -147,7 +147,7 @@ class MemoryQueryTool:
         # A copy: the log grows while the thread reads it.
         recent = tuple(self._log.entries)
         first_rev = recent[0].rev if recent else self._log.head.rev + 1
-        older = await self._stored.search(context.call_id, arguments, first_rev)
+        older = await self._stored_log.search(context.call_id, arguments, first_rev)
         entries = (*(older or ()), *recent)
         # Parsing and searching thousands of events takes time: keep it off the event loop.
         hits = await asyncio.to_thread(_search, entries, context, arguments)

@@ -67,5 +67,5 @@ class MemoryUpsertTool:
             document_id=document if isinstance(document, str) else None,
             key=key if isinstance(key, str) else None,
         )
-        named = f" under {key!r}" if isinstance(key, str) else ""
-        return ToolOutput(output, f"knowledge {write.operation}{named}", (write,))
+        key_suffix = f" under {key!r}" if isinstance(key, str) else ""
+        return ToolOutput(output, f"knowledge {write.operation}{key_suffix}", (write,))

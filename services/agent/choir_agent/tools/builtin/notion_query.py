@@ -87,15 +87,15 @@ class NotionQueryTool:
 
 
 async def _do(pages: NotionPages, operation: str, arguments: JsonObject) -> JsonObject:
-    given = arguments.get("limit", DEFAULT_LIMIT)
-    limit = int(given) if isinstance(given, int | float) else DEFAULT_LIMIT
+    max_results = arguments.get("limit", DEFAULT_LIMIT)
+    limit = int(max_results) if isinstance(max_results, int | float) else DEFAULT_LIMIT
     cursor = str(arguments["cursor"]) if "cursor" in arguments else None
     if operation == "search":
         return await pages.search(str(arguments["query"]), limit, cursor)
     page = _id(str(arguments["id"]))
     text = str(arguments.get("text", ""))
-    given = arguments.get("properties")
-    properties = given if isinstance(given, dict) else {}
+    changes = arguments.get("properties")
+    properties = changes if isinstance(changes, dict) else {}
     match operation:
         case "query":
             narrowing = {

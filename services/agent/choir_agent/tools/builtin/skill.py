@@ -62,16 +62,16 @@ class SkillStartTool:
         name = str(arguments["skill"])
         spec = self._skills.find(name)
         if spec is None:
-            known: JsonObject = {"available_skills": [*self._skills.names()]}
-            raise ToolRefused("unknown_skill", f"There is no skill {name!r}.", known)
-        given = cast(JsonObject, arguments.get("input", {}))
+            details: JsonObject = {"available_skills": [*self._skills.names()]}
+            raise ToolRefused("unknown_skill", f"There is no skill {name!r}.", details)
+        skill_input = cast(JsonObject, arguments.get("input", {}))
         caller = TransitionCaller(context.turn_id, context.call_id)
         state = self._session.state
-        present = state.skill_of(context.lane)
-        if present is None and context.lane == EDGE_LANE:
+        active_skill = state.skill_of(context.lane)
+        if active_skill is None and context.lane == EDGE_LANE:
             # A skill of a parked turn becomes active again when the turn resumes.
-            present = state.parked_skill
-        return tool_output_of(start_skill(spec, present, given, caller))
+            active_skill = state.parked_skill
+        return tool_output_of(start_skill(spec, active_skill, skill_input, caller))
 
 
 def tool_output_of(ruling: TransitionRuling) -> ToolOutput:
@@ -84,8 +84,8 @@ def tool_output_of(ruling: TransitionRuling) -> ToolOutput:
         kind, message = str(details.pop("code")), str(details.pop("message"))
         raise ToolRefused(kind, message, details)
     state = ruling.output.get("state")
-    ended = ruling.output.get("ended") is True
-    summary = f"the skill has ended in {state}" if ended else f"the skill is in {state}"
+    has_ended = ruling.output.get("ended") is True
+    summary = f"the skill has ended in {state}" if has_ended else f"the skill is in {state}"
     return ToolOutput(ruling.output, summary, ruling.events)
 
 

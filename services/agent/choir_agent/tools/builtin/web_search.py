@@ -134,10 +134,10 @@ def _failed(service: ApiService, answer: ApiResponse) -> ToolFailed:
 
 def _render_results(answer: JsonObject, query: str) -> JsonObject:
     web, about = answer.get("web"), answer.get("query")
-    listed = web.get("results") if isinstance(web, dict) else None
-    items = listed if isinstance(listed, list) else []
-    rendered = [_result(item) for item in items if isinstance(item, dict)]
-    results: list[JsonValue] = [item for item in rendered if item.get("url")]
+    entries = web.get("results") if isinstance(web, dict) else None
+    items = entries if isinstance(entries, list) else []
+    records = [_result(item) for item in items if isinstance(item, dict)]
+    results: list[JsonValue] = [item for item in records if item.get("url")]
     output: JsonObject = {"summary": f"{len(results)} results for {query!r}", "results": results}
     if isinstance(about, dict):
         output["more"] = about.get("more_results_available") is True

@@ -66,14 +66,14 @@ def mail_account(context: CallContext) -> MailAccount:
 
 
 def _server(host: str, port: int, security: MailSecurity | None, tls_port: int) -> MailServer:
-    chosen = security or ("tls" if port == tls_port else "starttls")
-    if chosen == "none" and not _is_here(host):
+    security_mode = security or ("tls" if port == tls_port else "starttls")
+    if security_mode == "none" and not _is_here(host):
         raise ToolFailed(
             "not_configured",
             f"The mail account requires an unencrypted connection to {host}. Password and mail would be readable "
             "in transit: security `none` is allowed only for a server on this machine.",
         )
-    return MailServer(host, port, chosen)
+    return MailServer(host, port, security_mode)
 
 
 def _is_here(host: str) -> bool:

@@ -105,14 +105,14 @@ def _addresses(arguments: JsonObject, kind: str) -> tuple[Address, ...]:
 
 def _address(text: str) -> Address:
     _header("an address", text)
-    named = _NAMED.fullmatch(text)
-    name, bare = (named["name"], named["address"].strip()) if named else ("", text.strip())
-    if not _ADDRESS.fullmatch(bare):
+    match = _NAMED.fullmatch(text)
+    name, address = (match["name"], match["address"].strip()) if match else ("", text.strip())
+    if not _ADDRESS.fullmatch(address):
         raise ToolFailed(
             "bad_input",
             f"{text[:200]!r} is not a valid mail address. Write `name@example.org` or `Name <name@example.org>`.",
         )
-    local, _, domain = bare.rpartition("@")
+    local, _, domain = address.rpartition("@")
     try:
         return Address(name, local, domain.encode("idna").decode())
     except (ValueError, UnicodeError, MessageError) as error:

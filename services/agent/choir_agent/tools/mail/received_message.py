@@ -38,22 +38,24 @@ def save_attachment(workspace: Workspace, prefix: str, name: str, content: bytes
 
     Raises ToolFailed if the folder is a symlink or cannot be written.
     """
-    whole = f"{prefix}-{safe_file_name(name)}"
+    file_name = f"{prefix}-{safe_file_name(name)}"
     for number in range(1, TRIES):
-        stem, dot, ending = whole.rpartition(".")
-        counted = (
-            whole if number == 1 else f"{stem or ending}-{number}{dot}{ending if stem else ''}"
+        stem, dot, ending = file_name.rpartition(".")
+        numbered_name = (
+            file_name if number == 1 else f"{stem or ending}-{number}{dot}{ending if stem else ''}"
         )
-        path = f"{FOLDER}/{counted}"
+        path = f"{FOLDER}/{numbered_name}"
         if workspace.canonical(path) != path:
             raise ToolFailed("outside_workspace", f"{FOLDER} is a symlink; remove it.")
-        present = _present(workspace, path, len(content) + 1)
-        if present is None:
+        existing_content = _present(workspace, path, len(content) + 1)
+        if existing_content is None:
             workspace.replace_file(path, content)
             return path
-        if present == content:
+        if existing_content == content:
             return path
-    raise ToolFailed("conflict", f"{FOLDER} has too many files named like {whole!r}; delete some.")
+    raise ToolFailed(
+        "conflict", f"{FOLDER} has too many files named like {file_name!r}; delete some."
+    )
 
 
 def _present(workspace: Workspace, path: str, at_most: int) -> bytes | None:

@@ -64,7 +64,7 @@ def validate_tool_proposal(
             "bad_input", f"manifest.llm.name: names that begin with {RESERVED_PREFIX} are Choir's."
         )
     _check_form(manifest)
-    if model_name(name) in {model_name(taken) for taken in known_tools}:
+    if model_name(name) in {model_name(tool) for tool in known_tools}:
         raise ToolFailed("conflict", f"manifest.llm.name: a tool {name!r} already exists.")
     _check_parameters(llm["parameters"], runtime)
     reject_code("manifest", manifest)
