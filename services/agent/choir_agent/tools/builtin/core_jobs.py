@@ -110,8 +110,8 @@ class CoreInjectTool:
         limit = (context.settings.budgets if context.settings else Budgets()).max_injections_per_job
         if job.injections >= limit:
             message = (
-                f"The core job {job.name!r} has reached its limit of {limit} instructions (max_injections_per_job). "
-                "Wait for its result, or cancel it and start another."
+                f"The core job {job.name!r} has reached its limit of {limit} instructions "
+                "(max_injections_per_job). Wait for its result, or cancel it and start another."
             )
             raise ToolFailed("too_many_injections", message)
         injected = InjectedInstruction(

@@ -22,8 +22,8 @@ MANIFEST = ToolManifest(
             "Report the status of your task. kind `progress`: body {phase, percent, focus}; `plan`: body "
             "{steps}; `thought_summary`: body {summary}, one or two sentences, never raw thoughts; "
             "`partial_result`: body with what is ready; `need_info`: body {missing}, what only the user "
-            "can answer: you pause until the answer comes as an instruction. Do not report your result: it is your "
-            "last message."
+            "can answer: you pause until the answer comes as an instruction. Do not report your result: it "
+            "is your last message."
         ),
         parameters={
             "type": "object",

@@ -21,7 +21,8 @@ MANIFEST = ToolManifest(
             "Change lasting knowledge. operation `insert`: add text; `update`: replace or make the "
             "document of `key`; `delete`: remove the document of `key` or `document_id`. Use a short "
             "stable key for facts that may change, such as user.timezone. With expected_version (the "
-            "`version` of a hit or an earlier result) nothing is changed if another write happened in between."
+            "`version` of a hit or an earlier result) nothing is changed if another write happened in "
+            "between."
         ),
         parameters={
             "type": "object",

@@ -70,8 +70,8 @@ def _server(host: str, port: int, security: MailSecurity | None, tls_port: int) 
     if security_mode == "none" and not _is_here(host):
         raise ToolFailed(
             "not_configured",
-            f"The mail account requires an unencrypted connection to {host}. Password and mail would be readable "
-            "in transit: security `none` is allowed only for a server on this machine.",
+            f"The mail account requires an unencrypted connection to {host}. Password and mail "
+            "would be readable in transit: security `none` is allowed only for a server on this machine.",
         )
     return MailServer(host, port, security_mode)
 

@@ -110,7 +110,8 @@ def _address(text: str) -> Address:
     if not _ADDRESS.fullmatch(address):
         raise ToolFailed(
             "bad_input",
-            f"{text[:200]!r} is not a valid mail address. Write `name@example.org` or `Name <name@example.org>`.",
+            f"{text[:200]!r} is not a valid mail address. Write `name@example.org` or "
+            "`Name <name@example.org>`.",
         )
     local, _, domain = address.rpartition("@")
     try:

@@ -113,8 +113,8 @@ async def _hand_over(
     except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
         raise ToolFailed(
             "outcome_unknown",
-            f"The connection to {_name(server)} was lost while the mail was being transferred: it may have been "
-            "sent. Check before you send it again; a duplicate has the same message_id.",
+            f"The connection to {_name(server)} was lost while the mail was being transferred: it may have "
+            "been sent. Check before you send it again; a duplicate has the same message_id.",
             {"message_id": outgoing.message_id},
         ) from error
 
