@@ -28,14 +28,14 @@ class Redactor:
 
         For `user:password` the password is added as well, for a private key each of its lines.
         """
-        known = set(self._values)
+        all_values = set(self._values)
         for value in values:
             if len(value) >= MIN_SECRET_LENGTH:
-                known |= _encodings(value)
+                all_values |= _encodings(value)
                 for part in _parts(value):
-                    known |= _encodings(part)
+                    all_values |= _encodings(part)
         # Longest first, so that masking a secret inside another one leaves no remainder.
-        self._values = tuple(sorted(known, key=len, reverse=True))
+        self._values = tuple(sorted(all_values, key=len, reverse=True))
 
     def redact(self, text: str) -> str:
         """Return `text` with every known secret masked."""

@@ -104,15 +104,15 @@ class TokenBucket:
     def __init__(self, rate: float = BYTES_PER_SECOND, burst: float = BURST_BYTES) -> None:
         self._rate = rate
         self._burst = burst
-        self._left = burst
+        self._tokens = burst
         self._at = time.monotonic()
 
     def spend(self, size: int) -> float:
         """Take `size` bytes; return the seconds to wait before the next read."""
         now = time.monotonic()
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate) - size
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - size
         self._at = now
-        return max(0.0, -self._left / self._rate)
+        return max(0.0, -self._tokens / self._rate)
 
 
 class PipeReader(asyncio.Protocol):
@@ -122,7 +122,7 @@ class PipeReader(asyncio.Protocol):
         self._writer = writer
         self._allowance = TokenBucket()
         self._transport: asyncio.ReadTransport | None = None
-        self._ended = asyncio.Event()
+        self._eof = asyncio.Event()
 
     @classmethod
     async def open(cls, writer: LineWriter) -> tuple[Self, int]:
@@ -141,7 +141,7 @@ class PipeReader(asyncio.Protocol):
         """Wait until all output is in the file, for at most `within_s` seconds."""
         try:
             async with asyncio.timeout(within_s):
-                await self._ended.wait()
+                await self._eof.wait()
         except TimeoutError:
             return  # a process the child started still has the pipe open; reading continues
 
@@ -166,7 +166,7 @@ class PipeReader(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Write the unfinished line."""
         self._writer.finish()
-        self._ended.set()
+        self._eof.set()
 
     def _resume(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -80,11 +80,11 @@ class _Archive:
 
     def __init__(self, path: Path) -> None:
         self._directory = path.parent / "archive" / path.stem
-        self._known = set(self._names())
+        self._seen_names = set(self._names())
 
     def skip_oldest(self) -> None:
         """Mark the oldest new file as known: it was read while it was still the log."""
-        self._known |= set(self._new()[:1])
+        self._seen_names |= set(self._new()[:1])
 
     def has_grown(self) -> bool:
         """Return whether there is a new file."""
@@ -93,7 +93,7 @@ class _Archive:
     def read_new(self) -> Generator[bytes, None, None]:
         """Yield the lines of the new files and mark them as known."""
         for name in self._new():
-            self._known.add(name)
+            self._seen_names.add(name)
             with contextlib.suppress(FileNotFoundError), self._open(name) as file:
                 yield from file
 
@@ -104,7 +104,7 @@ class _Archive:
             return cast(BinaryIO, gzip.open(self._directory / f"{name}.gz", "rb"))
 
     def _new(self) -> list[str]:
-        return sorted(set(self._names()) - self._known)
+        return sorted(set(self._names()) - self._seen_names)
 
     def _names(self) -> Generator[str, None, None]:
         """Yield the names, which are times, without the suffix of compression."""

@@ -319,7 +319,8 @@ def _broken(error: BaseException) -> OutcomeUnknown:
     else:
         why = "the connection broke"
     return OutcomeUnknown(
-        f"The outcome of the database operation is unknown: {why}. It is safe to repeat it with the same key.",
+        f"The outcome of the database operation is unknown: {why}. "
+        "It is safe to repeat it with the same key.",
         retry_after_s=RETRY_AFTER_S,
     )
 

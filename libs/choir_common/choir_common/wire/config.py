@@ -15,7 +15,7 @@ from choir_common.wire.request_templates import AgentBudgets, FeatureFlags, Requ
 from choir_common.wire.request_templates import Budgets as Budgets
 from choir_common.wire.time_zones import TimeZone
 
-OptionalName = Annotated[Name | None, BeforeValidator(lambda given: None if given == "" else given)]
+OptionalName = Annotated[Name | None, BeforeValidator(lambda value: None if value == "" else value)]
 """A name or None; an empty string counts as None."""
 
 

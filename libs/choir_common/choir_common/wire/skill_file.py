@@ -48,7 +48,9 @@ class SkillFile(WireModel):
         if self.initial_state not in self.states:
             raise ValueError(f"initial_state: there is no state {self.initial_state!r}")
         for name, state in self.states.items():
-            for known in state.transitions:
-                if known.to not in self.states:
-                    raise ValueError(f"states.{name}: leads to {known.to!r}, which is no state")
+            for transition in state.transitions:
+                if transition.to not in self.states:
+                    raise ValueError(
+                        f"states.{name}: leads to {transition.to!r}, which is no state"
+                    )
         return self

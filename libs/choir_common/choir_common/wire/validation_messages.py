@@ -15,7 +15,8 @@ _RULES = {
     **ADDRESS_RULES,
     NAME_PATTERN: AGENT_ID_RULE,
     RESOURCE_NAME_PATTERN: (
-        "a name starts with a letter or digit and contains only letters, digits, `_`, `.` and `-`, at most 64 characters"
+        "a name starts with a letter or digit and contains only letters, digits, `_`, `.` and `-`, "
+        "at most 64 characters"
     ),
     SKILL_NAME_PATTERN: (
         "a skill's name begins with a lower-case letter or digit and holds lower-case letters, digits, "
