@@ -16,17 +16,17 @@ class _Progress:
     """Printer of a line for every change of a child's phase."""
 
     def __init__(self) -> None:
-        self._shown: dict[str, tuple[str, int]] = {}
+        self._phases: dict[str, tuple[str, int]] = {}
 
     def show(self, state: StackState) -> None:
         for name, child in state.children.items():
             now = (child.phase, child.restarts)
-            if self._shown.get(name) != now and child.phase != "waiting":
-                self._shown[name] = now
+            if self._phases.get(name) != now and child.phase != "waiting":
+                self._phases[name] = now
                 note = f": {child.note}" if child.note else ""
                 sys.stderr.write(f"{name} {child.phase}{note}\n")
-        if self._shown.get("") != (state.phase, 0):
-            self._shown[""] = (state.phase, 0)
+        if self._phases.get("") != (state.phase, 0):
+            self._phases[""] = (state.phase, 0)
             sys.stderr.write(f"stack {state.phase}; model: {state.model}\n")
 
 

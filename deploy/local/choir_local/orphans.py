@@ -41,7 +41,7 @@ class OrphanReaper:
     """The processes that this process adopted."""
 
     def __init__(self) -> None:
-        self._ended: set[int] = set()
+        self._zombies: set[int] = set()
 
     async def end_strays(self, launched: Collection[int]) -> int:
         """Kill and reap the processes that agents and control left running; return their number.
@@ -69,9 +69,9 @@ class OrphanReaper:
         The delay gives other code of this process the chance to wait for its own children.
         """
         zombies = {pid for pid in _adopted(launched) if _is_zombie(pid)}
-        for pid in zombies & self._ended:
+        for pid in zombies & self._zombies:
             _reap(pid)
-        self._ended = zombies
+        self._zombies = zombies
 
 
 def _adopted(launched: Collection[int]) -> set[int]:

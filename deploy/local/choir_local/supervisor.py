@@ -174,7 +174,7 @@ class Supervisor:
         """Wait until all children that depend on `child` have ended."""
         for runner in self._runners.values():
             if child.name in (*runner.child.depends_on, *runner.child.stops_before):
-                await runner.ended.wait()
+                await runner.has_ended.wait()
 
 
 class _ChildRunner:
@@ -183,7 +183,7 @@ class _ChildRunner:
     def __init__(self, child: ChildSpec, log: ChildLog, supervisor: Supervisor) -> None:
         self.child = child
         self.was_ready = asyncio.Event()
-        self.ended = asyncio.Event()
+        self.has_ended = asyncio.Event()
         self._log = log
         self._supervisor = supervisor
         self._backoff = Backoff(FIRST_PAUSE_S, MAX_PAUSE_S, jitter=0.0)
@@ -204,7 +204,7 @@ class _ChildRunner:
                     )
             self._set("stopped", note="", pid=None)
         finally:
-            self.ended.set()
+            self.has_ended.set()
             await self._log.close()
 
     async def _run_once(self) -> None:

@@ -40,7 +40,7 @@ class RestoreResult:
 
     manifest: Manifest
     chains: list[LogVerification]
-    kept: list[Path]
+    previous_files: list[Path]
     """Files that were there before, under their new names."""
 
 
@@ -67,12 +67,12 @@ async def restore(
             # files are replaced only after the new database was verified, and the database is
             # renamed last
             chains = await _restore_dump(access, manifest, directory, show_progress)
-            kept_files = [*_put_config(home, directory), *_put_secrets(home, directory)]
+            previous_files = [*_put_config(home, directory), *_put_secrets(home, directory)]
             async with access.database(MAINTENANCE) as maintenance:
                 store = DatabaseStore(maintenance)
                 await store.rename_into_place(DATABASE, NEW_DATABASE, OLD_DATABASE)
                 await store.drop_database(OLD_DATABASE)
-    return RestoreResult(manifest, chains, kept_files)
+    return RestoreResult(manifest, chains, previous_files)
 
 
 async def _reject_replacement(access: DatabaseAccess, directory: Path) -> None:
@@ -124,13 +124,13 @@ def _put_config(home: Home, directory: Path) -> list[Path]:
     incoming = directory / CONFIG
     if not incoming.exists():
         return []
-    kept_files = []
+    previous_files = []
     if home.config_file.exists() and home.config_file.read_bytes() != incoming.read_bytes():
         aside = home.config_file.with_name("config.json.before-restore")
         shutil.copyfile(home.config_file, aside)
-        kept_files.append(aside)
+        previous_files.append(aside)
     write_private(home.config_file, incoming.read_text(), durable=True)
-    return kept_files
+    return previous_files
 
 
 def _put_secrets(home: Home, directory: Path) -> list[Path]:
