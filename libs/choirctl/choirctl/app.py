@@ -91,8 +91,8 @@ def add_group(app: typer.Typer, name: str, *commands: tuple[str, Callable[..., N
     app.add_typer(group, name=name, help=help_)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         import_module("choirctl.commands.version").version()
         raise typer.Exit
 

@@ -53,8 +53,8 @@ def _configured(section: str) -> NameSource:
 
     async def names(api: ControlClient) -> Iterable[str]:
         view = parse_response(await api.send("GET", "/v1/config"), ConfigView)
-        found = view.config.get(section)
-        return found if isinstance(found, dict) else ()
+        entries = view.config.get(section)
+        return entries if isinstance(entries, dict) else ()
 
     return names
 
@@ -72,11 +72,11 @@ def complete_with(names: NameSource) -> Callable[[typer.Context, str], list[str]
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
-            found = asyncio.run(_ask(_target(ctx), names))
+            candidates = asyncio.run(_ask(_target(ctx), names))
         except (ChoirError, OSError, TimeoutError):
             # an error message would appear in the middle of the user's command line
             return []
-        return sorted(name for name in found if name.startswith(incomplete))
+        return sorted(name for name in candidates if name.startswith(incomplete))
 
     return complete
 
@@ -88,8 +88,8 @@ async def _ask(place: Target, names: NameSource) -> Iterable[str]:
 
 def _target(ctx: typer.Context) -> Target:
     """Return the selected Choir; during completion the callback for global options has not run."""
-    given = ctx.find_root().params | {k: v for k, v in ctx.params.items() if v is not None}
-    home, url = given.get("home"), given.get("url")
+    params = ctx.find_root().params | {k: v for k, v in ctx.params.items() if v is not None}
+    home, url = params.get("home"), params.get("url")
     return find_target(ctx, Path(home) if home else None, url)
 
 
@@ -149,10 +149,10 @@ JobName = Annotated[
 
 def config_name_option(option: str, help_: str, section: str) -> OptionInfo:
     """Return an option that takes a name from a section of config.json, with completion."""
-    found: OptionInfo = typer.Option(
+    info: OptionInfo = typer.Option(
         option, help=help_, autocompletion=complete_with(_configured(section))
     )
-    return found
+    return info
 
 
 VoiceName = Annotated[

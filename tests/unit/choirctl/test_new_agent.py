@@ -17,9 +17,9 @@ def a_config(**sections: Any) -> Config:
 
 
 def added(
-    config: Config, agent: str = "helper", wishes: AgentOptions | None = None
+    config: Config, agent: str = "helper", options: AgentOptions | None = None
 ) -> dict[str, Any]:
-    entries = entries_to_add(config, HOME, agent, wishes or AgentOptions())
+    entries = entries_to_add(config, HOME, agent, options or AgentOptions())
     return {f"{section}.{name}": entry for section, name, entry in entries}
 
 
@@ -58,7 +58,7 @@ def test_the_model_is_the_one_that_the_others_think_with() -> None:
     config = a_config(models={"mine": model}, agents={"main": other})
     assert added(config)["agents.helper"]["defaults"]["llm"] == "mine"
     with pytest.raises(InvalidRequest, match="no model 'x'"):
-        added(config, wishes=AgentOptions(llm="x"))
+        added(config, options=AgentOptions(llm="x"))
 
 
 def test_what_another_agent_uses_too_stays() -> None:

@@ -182,12 +182,12 @@ class ControlClient:
     async def sessions(self, agent_id: str | None, limit: int) -> list[SessionView]:
         """Return up to `limit` sessions, newest first."""
         params = {"agent_id": agent_id} if agent_id else {}
-        found: list[SessionView] = []
+        views: list[SessionView] = []
         async for view in self._pages("/v1/sessions", Page[SessionView], params):
-            found.append(view)
-            if len(found) >= limit:
+            views.append(view)
+            if len(views) >= limit:
                 break
-        return found
+        return views
 
     async def events(self, session_id: str, after: int) -> EventPage:
         """Return the events that follow revision `after`."""

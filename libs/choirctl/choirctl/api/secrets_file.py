@@ -41,8 +41,8 @@ def salvage_secrets(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    found = {}
+    secrets = {}
     for name, value in _PAIR.findall(text):
         with contextlib.suppress(ValueError):
-            found[str(json.loads(name))] = str(json.loads(value))
-    return found
+            secrets[str(json.loads(name))] = str(json.loads(value))
+    return secrets

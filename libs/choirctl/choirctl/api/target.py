@@ -71,15 +71,15 @@ class Target:
         place = urlsplit(self.url or "")
         if place.scheme != "https":
             return None
-        named = read_env("CHOIR_CA_FILE")
+        env_path = read_env("CHOIR_CA_FILE")
         # the CA of this state directory only signs the certificate of the Choir on this machine
-        if named is None and place.hostname not in LOOPBACK:
+        if env_path is None and place.hostname not in LOOPBACK:
             return None
-        file = Path(named).expanduser() if named else self.ca_file
+        file = Path(env_path).expanduser() if env_path else self.ca_file
         try:
             return file.read_text("ascii")
         except (OSError, UnicodeDecodeError) as error:
-            if named is None:
+            if env_path is None:
                 return None
             raise NotFound(f"CHOIR_CA_FILE names {file}, which cannot be read: {error}.") from error
 
@@ -90,8 +90,8 @@ class Target:
         """
         if self.url is None:
             return None
-        stored = self.home / "secrets.json"
-        return read_env("CHOIR_TOKEN") or salvage_secrets(stored).get(TOKEN_SECRET)
+        secrets_file = self.home / "secrets.json"
+        return read_env("CHOIR_TOKEN") or salvage_secrets(secrets_file).get(TOKEN_SECRET)
 
 
 def find_target(ctx: typer.Context, home: Path | None = None, url: str | None = None) -> Target:
@@ -110,14 +110,14 @@ def find_target(ctx: typer.Context, home: Path | None = None, url: str | None = 
     return place
 
 
-def find_home(chosen: Path | None) -> Path:
-    """Return the absolute state directory: `config_name_option`, CHOIR_HOME or ~/.choir.d.
+def find_home(option: Path | None) -> Path:
+    """Return the absolute state directory: `option`, CHOIR_HOME or ~/.choir.d.
 
     Raises NotFound if the user has no home directory.
     """
-    named = chosen or read_env("CHOIR_HOME")
+    directory = option or read_env("CHOIR_HOME")
     try:
-        home = Path(named).expanduser() if named else Path.home() / HOME_NAME
+        home = Path(directory).expanduser() if directory else Path.home() / HOME_NAME
     except RuntimeError as error:
         raise NotFound(
             "There is no home directory to keep Choir's state in. Name a directory with --home or "

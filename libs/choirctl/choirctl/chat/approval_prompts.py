@@ -43,13 +43,13 @@ class PendingApprovals:
     def add_message(self, message: OutboundMessage, now: float) -> PendingApproval | None:
         """Register a received message.
 
-        Returns a new Question if the message asks for a decision. An edit closes the request it edits.
+        Returns a new PendingApproval if the message asks for a decision. An edit closes the request it edits.
         """
         if message.edits is not None:
             self.pending.pop(message.edits.outbox_id, None)
         data = [button.data for button in message.buttons]
-        yes = next((each for each in data if each.endswith(":y")), None)
-        no = next((each for each in data if each.endswith(":n")), None)
+        yes = next((value for value in data if value.endswith(":y")), None)
+        no = next((value for value in data if value.endswith(":n")), None)
         if yes is None or no is None or message.outbox_id in self.pending:
             return None
         self.last_number += 1
@@ -61,45 +61,45 @@ class PendingApprovals:
         """Remove a request that was decided."""
         self.pending.pop(question.message.outbox_id, None)
 
-    def parse_answer(self, text: str, begun_at: float) -> ButtonChoice | None:
+    def parse_answer(self, text: str, started_at: float) -> ButtonChoice | None:
         """Return the decision in a line; None if it has none and is a message to the agent.
 
         Raises InvalidRequest if it is not clear which request is meant, or if one arrived during typing.
         """
-        found = ANSWER.fullmatch(text.strip())
-        if found is None or not self.pending:
+        match = ANSWER.fullmatch(text.strip())
+        if match is None or not self.pending:
             return None
-        question = self._meant(found[2])
-        if question.shown_at > begun_at:
+        question = self._select(match[2])
+        if question.shown_at > started_at:
             raise InvalidRequest(
                 "A request arrived while you were typing. Nothing was decided; read it first."
             )
         return ButtonChoice(
             question,
-            question.approve_data if found[1].lower().startswith("y") else question.reject_data,
+            question.approve_data if match[1].lower().startswith("y") else question.reject_data,
         )
 
     def prompt_prefix(self) -> str:
         """Return the prefix of the prompt: how to answer the pending requests."""
         return f"{'y/n' if len(self.pending) == 1 else 'y/n NUMBER'} " if self.pending else ""
 
-    def _meant(self, number: str | None) -> PendingApproval:
-        standing = list(self.pending.values())
-        if number is None and len(standing) == 1:
-            return standing[0]
-        for question in standing:
-            if number is not None and question.number == int(number):
-                return question
-        numbers = ", ".join(f"`y {question.number}`" for question in standing)
+    def _select(self, number: str | None) -> PendingApproval:
+        approvals = list(self.pending.values())
+        if number is None and len(approvals) == 1:
+            return approvals[0]
+        for approval in approvals:
+            if number is not None and approval.number == int(number):
+                return approval
+        numbers = ", ".join(f"`y {approval.number}`" for approval in approvals)
         raise InvalidRequest(f"Which of the requests? {numbers}, or n.")
 
 
 def without_edited(messages: Iterable[OutboundMessage]) -> list[OutboundMessage]:
     """Return the messages with buttons that no later message has edited, oldest first."""
-    found: dict[int, OutboundMessage] = {}
+    by_id: dict[int, OutboundMessage] = {}
     for message in messages:
         if message.edits is not None:
-            found.pop(message.edits.outbox_id, None)
+            by_id.pop(message.edits.outbox_id, None)
         elif message.buttons:
-            found[message.outbox_id] = message
-    return list(found.values())
+            by_id[message.outbox_id] = message
+    return list(by_id.values())

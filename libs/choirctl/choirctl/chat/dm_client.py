@@ -143,11 +143,11 @@ class DmClient:
         after = max(0, (self._stream_state.last_id or 0) - RECENT)
         path = f"/v1/dms/{self._dm}/messages"
         params = {"after": str(after), "limit": str(RECENT)}
-        said = parse_response(
+        messages = parse_response(
             await self._api.send("GET", path, params=params), OutboundHistory
         ).messages
         # newer messages arrive through the stream
-        return tuple(it for it in said if it.outbox_id <= (self._stream_state.last_id or 0))
+        return tuple(it for it in messages if it.outbox_id <= (self._stream_state.last_id or 0))
 
     async def follow_stream(self, opened: asyncio.Event) -> None:
         """Follow the stream and reconnect until cancelled; sets `opened` when it is open the first time.

@@ -29,9 +29,9 @@ async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None
             f"Agent {agent} is {view.state}, so it has no DM to talk in. Start it with `choirctl "
             f"agent start {agent}`."
         )
-    held = _find(dms, view.bindings.dm)
-    if held is not None and not held.channel.uses_choir_api:
-        raise Conflict(f"{agent_channel(held)}, not here. {_console_advice(dms, agent)}")
+    agent_dm = _find(dms, view.bindings.dm)
+    if agent_dm is not None and not agent_dm.channel.uses_choir_api:
+        raise Conflict(f"{agent_channel(agent_dm)}, not here. {_console_advice(dms, agent)}")
     return view.bindings.dm
 
 
@@ -41,31 +41,31 @@ def default_dm(dms: Sequence[DmView]) -> str:
     Prefers a DM with a running agent, then one whose agent is stopped; among equals `console`, then by name.
     Raises Conflict if there is none; the message lists where agents can be reached.
     """
-    here = [it for it in dms if it.channel.uses_choir_api and it.agent_id is not None]
-    here.sort(key=lambda it: (not it.bound, it.name != DEFAULT_DM, it.name))
-    if here:
-        return here[0].name
+    candidates = [it for it in dms if it.channel.uses_choir_api and it.agent_id is not None]
+    candidates.sort(key=lambda it: (not it.bound, it.name != DEFAULT_DM, it.name))
+    if candidates:
+        return candidates[0].name
     elsewhere = [it for it in dms if it.agent_id is not None]
     if not elsewhere:
         raise Conflict(
             "No agent has a DM to talk in. `choirctl agent list` shows the agents there are, and "
             "`choirctl agent init NAME` adds one."
         )
-    told = "; ".join(agent_channel(it) for it in elsewhere)
+    channels = "; ".join(agent_channel(it) for it in elsewhere)
     raise Conflict(
-        f"No agent talks on this terminal: {told}. {_console_advice(dms, str(elsewhere[0].agent_id))}"
+        f"No agent talks on this terminal: {channels}. {_console_advice(dms, str(elsewhere[0].agent_id))}"
     )
 
 
 def _check_named(dms: Sequence[DmView], name: str) -> str:
-    found = _find(dms, name)
-    here = ", ".join(it.name for it in dms if it.channel.uses_choir_api) or "none"
-    if found is None:
-        raise NotFound(f"There is no DM {name!r} in config.json. On the console: {here}.")
-    if not found.channel.uses_choir_api:
+    view = _find(dms, name)
+    console_names = ", ".join(it.name for it in dms if it.channel.uses_choir_api) or "none"
+    if view is None:
+        raise NotFound(f"There is no DM {name!r} in config.json. On the console: {console_names}.")
+    if not view.channel.uses_choir_api:
         raise Conflict(
-            f"The DM {name} is on {found.channel.label}, so one cannot talk in it from here. "
-            f"On the console: {here}."
+            f"The DM {name} is on {view.channel.label}, so one cannot talk in it from here. "
+            f"On the console: {console_names}."
         )
     return name
 

@@ -47,18 +47,18 @@ async def save_files(
     api: ControlClient, dm: str, message: OutboundMessage, folder: Path
 ) -> list[str]:
     """Save a message's files; return a line for each: its path, or why it was not saved."""
-    return [await _save(api, dm, message, each, folder) for each in message.attachments]
+    return [await _save(api, dm, message, attachment, folder) for attachment in message.attachments]
 
 
 async def _save(
-    api: ControlClient, dm: str, message: OutboundMessage, each: Attachment, folder: Path
+    api: ControlClient, dm: str, message: OutboundMessage, attachment: Attachment, folder: Path
 ) -> str:
-    path = f"/v1/dms/{dm}/messages/{message.outbox_id}/files/{each.ref}"
+    path = f"/v1/dms/{dm}/messages/{message.outbox_id}/files/{attachment.ref}"
     try:
-        saved = await _write(folder, each.name, api.download(path, TIMEOUT))
+        saved_path = await _write(folder, attachment.name, api.download(path, TIMEOUT))
     except (ChoirError, OSError) as error:
-        return f"{escape_hidden(each.name)} could not be saved: {error}"
-    return f"{each.kind} saved as {saved}"
+        return f"{escape_hidden(attachment.name)} could not be saved: {error}"
+    return f"{attachment.kind} saved as {saved_path}"
 
 
 async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
@@ -67,11 +67,11 @@ async def _write(folder: Path, name: str, pieces: AsyncIterator[bytes]) -> Path:
     for free in _names(name):
         try:
             # O_EXCL: fails for an existing file, and does not follow a symbolic link
-            opened = os.open(folder / free, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(folder / free, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             continue
         try:
-            with os.fdopen(opened, "wb") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 async for piece in pieces:
                     await asyncio.to_thread(file.write, piece)
         except BaseException:  # also when the chat is cancelled
@@ -98,13 +98,13 @@ def _names(name: str) -> Iterator[str]:
 def _size_of(path: Path) -> int:
     try:
         with path.open("rb") as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
     except OSError as error:
         raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
     # a pipe or device has no size, and may never end
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise InvalidRequest(f"{path} is not a regular file.")
-    return found.st_size
+    return status.st_size
 
 
 async def _chunks(path: Path) -> AsyncIterator[bytes]:

@@ -33,33 +33,35 @@ class History:
 async def read_history(api: ControlClient, agent_id: str, dm: str, most: int) -> History:
     """Return up to `most` of the newest messages in a DM. Raises NotFound for an unknown agent."""
     sessions = await api.sessions(agent_id, MAX_SESSIONS)
-    said: list[Event] = []
+    messages: list[Event] = []
     for session in sessions:
-        said = [*await _said(api, session, dm, most - len(said)), *said]
-        if len(said) >= most:
+        messages = [*await _read_messages(api, session, dm, most - len(messages)), *messages]
+        if len(messages) >= most:
             break
-    return History(tuple(said), tuple((s.session_id, s.head_rev) for s in sessions))
+    return History(tuple(messages), tuple((s.session_id, s.head_rev) for s in sessions))
 
 
-async def _said(api: ControlClient, session: SessionView, dm: str, most: int) -> list[Event]:
+async def _read_messages(
+    api: ControlClient, session: SessionView, dm: str, most: int
+) -> list[Event]:
     """Return up to `most` of a session's newest messages, reading the log backwards page by page."""
-    found: list[Event] = []
+    messages: list[Event] = []
     upper, lowest = session.head_rev, max(0, session.head_rev - MAX_EVENTS)
-    while upper > lowest and len(found) < most:
+    while upper > lowest and len(messages) < most:
         lower = max(lowest, upper - PAGE_SIZE)
         page = await api.events(session.session_id, lower)
-        of_dm = [e for e in page.items if e.rev <= upper and _is_said(e, dm)]
-        found = [*of_dm, *found]
+        of_dm = [e for e in page.items if e.rev <= upper and _is_message(e, dm)]
+        messages = [*of_dm, *messages]
         upper = lower
-    return found[-most:]
+    return messages[-most:]
 
 
-def _is_said(event: Event, dm: str) -> bool:
+def _is_message(event: Event, dm: str) -> bool:
     return event.type in ("user_msg", "reply") and event.payload.get("dm") == dm
 
 
 def history_line(event: Event, agent_id: str, *, full: bool) -> str:
-    """Return a message with its local time as markup, truncated to a few lines unless `whole`."""
+    """Return a message with its local time as markup, truncated to a few lines unless `full`."""
     who = "you" if event.type == "user_msg" else agent_id
     lines = escape_hidden(str(event.payload.get("text", ""))).strip().split("\n")
     if not full and len(lines) > SHOWN_LINES:

@@ -103,10 +103,10 @@ class LaneTracker:
 
     def lines(self, now: float, width: int) -> list[str]:
         """Return a line for each busy lane, truncated to `width` columns."""
-        told = [_line(name, lane, now) for name, lane in self.busy.items()]
-        if len(told) > MAX_LINES:
-            told = [*told[: MAX_LINES - 1], f"and {len(told) - MAX_LINES + 1} more"]
-        return [truncate_to_width(line, width) for line in told]
+        rows = [_line(name, lane, now) for name, lane in self.busy.items()]
+        if len(rows) > MAX_LINES:
+            rows = [*rows[: MAX_LINES - 1], f"and {len(rows) - MAX_LINES + 1} more"]
+        return [truncate_to_width(row, width) for row in rows]
 
     def _of_job(self, payload: CoreStarted | CoreReported | CoreStopped, now: float) -> str:
         lane = f"{CORE}{payload.job_name}"
@@ -117,7 +117,7 @@ class LaneTracker:
                 self.busy[lane] = LaneActivity(now)
                 return f"job {name} begins: {one_line(payload.task_spec, MAX_TEXT)}"
             case CoreReported():
-                return f"job {name}, {payload.kind.replace('_', ' ')}: {_said(payload)}"
+                return f"job {name}, {payload.kind.replace('_', ' ')}: {_report_text(payload)}"
             case CoreStopped():
                 self.busy.pop(lane, None)
                 how = payload.outcome.replace("_", " ")
@@ -135,7 +135,7 @@ def _line(name: str, lane: LaneActivity, now: float) -> str:
     return f"{who}: {one_line(lane.current_activity, 60)}, {max(0.0, now - lane.since):.0f} s"
 
 
-def _said(report: CoreReported) -> str:
+def _report_text(report: CoreReported) -> str:
     for name in REPORT_TEXT_FIELDS:
         if report.body.get(name):
             return one_line(str(report.body[name]), MAX_TEXT)

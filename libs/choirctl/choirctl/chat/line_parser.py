@@ -76,18 +76,18 @@ def parse_line(text: str) -> ChatLine:
             return ChatMessage(text)
 
 
-def unquote_partial_name(typed: str) -> str | None:
+def unquote_partial_name(text: str) -> str | None:
     """Return the unquoted beginning of a file name; None if the name is complete and text follows it."""
-    if len(typed) - len(typed.rstrip("\\")) & 1:
-        typed = typed[:-1]  # the character that this backslash escapes is not typed yet
+    if len(text) - len(text.rstrip("\\")) & 1:
+        text = text[:-1]  # the character that this backslash escapes is not typed yet
     for closing in ("", "'", '"'):
         try:
-            names = shlex.split(typed + closing, comments=False)
+            names = shlex.split(text + closing, comments=False)
         except ValueError:
             continue
         # a trailing space outside of quotes ends the name
-        ended = not closing and typed != typed.rstrip() and not typed.endswith("\\ ")
-        return None if len(names) > 1 or ended else "".join(names)
+        is_complete = not closing and text != text.rstrip() and not text.endswith("\\ ")
+        return None if len(names) > 1 or is_complete else "".join(names)
     return None
 
 
@@ -100,8 +100,8 @@ def quote_name(name: str) -> str:
 
 
 def _parse_send(rest: str) -> FileMessage:
-    typed = io.StringIO(rest)
-    words = shlex.shlex(typed, posix=True)
+    stream = io.StringIO(rest)
+    words = shlex.shlex(stream, posix=True)
     words.whitespace_split, words.commenters = True, ""
     try:
         name = words.get_token()
@@ -112,7 +112,7 @@ def _parse_send(rest: str) -> FileMessage:
             f"Which file? {LOCAL_COMMANDS['/send'][0]}; quote a name with blanks in it."
         )
     # the text after the name is sent unchanged
-    return FileMessage(Path(name).expanduser(), typed.read().strip())
+    return FileMessage(Path(name).expanduser(), stream.read().strip())
 
 
 def _parse_history(rest: str) -> ShowHistory:

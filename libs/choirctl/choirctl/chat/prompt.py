@@ -153,14 +153,14 @@ class ChatPrompt:
 
         Redrawing at fixed intervals would make the cursor flicker and send bytes while nothing changes.
         """
-        shown: tuple[str, str] | None = None
+        previous: tuple[str, str] | None = None
         while True:
             await asyncio.sleep(REDRAW_INTERVAL_S)
             app = self._session.app
             if app.is_running:
-                around = (self._chat.prompt_text(), self._lines(app.output.get_size().columns))
-                if around != shown:
-                    shown = around
+                current = (self._chat.prompt_text(), self._lines(app.output.get_size().columns))
+                if current != previous:
+                    previous = current
                     app.invalidate()
 
     async def read_line(self, prefill: str = "") -> TypedLine | None:

@@ -57,7 +57,7 @@ class ChannelActivity:
     ) -> str | None:
         """Apply an activity event; return the text of a finished card, to be printed permanently.
 
-        `told` contains the ids of cards that are shown elsewhere; their text is not returned.
+        `shown_elsewhere` contains the ids of cards that are shown elsewhere; their text is not returned.
         """
         match what:
             case Typing(lasts_s=lasts):
@@ -71,9 +71,9 @@ class ChannelActivity:
                 return None if card.card_id in shown_elsewhere else escape_hidden(card.text)
         return None
 
-    def lines(self, now: float, told: Collection[str]) -> list[str]:
-        """Return a line for each open card that is not in `told`; without any, the typing
+    def lines(self, now: float, shown_elsewhere: Collection[str]) -> list[str]:
+        """Return a line for each open card not in `shown_elsewhere`; without any, the typing
         indicator."""
-        open_ones = [card for card in self.cards.values() if card.card_id not in told]
-        cards = [one_line(card.text, LONGEST_CARD) for card in open_ones]
+        open_cards = [card for card in self.cards.values() if card.card_id not in shown_elsewhere]
+        cards = [one_line(card.text, LONGEST_CARD) for card in open_cards]
         return cards or (["typing"] if now < self.typing_until else [])

@@ -143,7 +143,7 @@ class _TerminalChat:
             for task in (sending, *ending):
                 task.cancel()
 
-    async def show_history(self, most: int, *, whole: bool = False) -> None:
+    async def show_history(self, most: int, *, full: bool = False) -> None:
         """Print up to `most` messages of the history, or nothing if it cannot be read in time."""
         with contextlib.suppress(ChoirError, TimeoutError):
             async with asyncio.timeout(HISTORY_TIMEOUT_S):
@@ -155,7 +155,7 @@ class _TerminalChat:
                 for name, head in self._history.heads:
                     self._follower.shown_revs.setdefault(name, head)
                 for event in self._history.messages:
-                    self._console.print(history_line(event, agent.agent_id, full=whole))
+                    self._console.print(history_line(event, agent.agent_id, full=full))
 
     async def show_pending_approvals(self) -> None:
         """Print the approval requests that are still pending, or nothing if they cannot be read."""
@@ -179,12 +179,12 @@ class _TerminalChat:
             return [truncate_to_width(f"connection lost, trying again{waiting}", width)]
         now = time.monotonic()
         lanes = self._follower.lanes
-        shown = [*lanes.lines(now, width)]
+        lines = [*lanes.lines(now, width)]
         # lanes from the log are more precise than the channel's typing indicator
-        if not shown or self._channel_activity.cards:
+        if not lines or self._channel_activity.cards:
             activity = self._channel_activity.lines(now, lanes.jobs)
-            shown += [truncate_to_width(line, width) for line in activity]
-        return shown or [self._unanswered.spinner()]
+            lines += [truncate_to_width(line, width) for line in activity]
+        return lines or [self._unanswered.spinner()]
 
     async def _read_lines(self, prompt: ChatPrompt) -> None:
         with prompt.raw_mode():
@@ -216,7 +216,7 @@ class _TerminalChat:
             case LeaveChat():
                 return False
             case ShowHistory(most):
-                await self.show_history(most, whole=True)
+                await self.show_history(most, full=True)
             case ChatMessage(text) if not text.strip():
                 pass
             case Correction("") if self._unsent:

@@ -176,8 +176,8 @@ def inject(
     """
     if not text.strip():
         raise InvalidRequest("TEXT is empty.")
-    told = _call(find_target(ctx, home, url), lambda api: api.inject(agent, text))
-    _tell_note(told, as_json)
+    queued_signal = _call(find_target(ctx, home, url), lambda api: api.inject(agent, text))
+    _tell_note(queued_signal, as_json)
 
 
 def cancel(
@@ -192,15 +192,15 @@ def cancel(
 
     Everything else continues.
     """
-    told = _call(find_target(ctx, home, url), lambda api: api.cancel(agent, job))
-    _tell_note(told, as_json)
+    queued_signal = _call(find_target(ctx, home, url), lambda api: api.cancel(agent, job))
+    _tell_note(queued_signal, as_json)
 
 
-def _tell_note(told: SignalQueued, as_json: bool) -> None:
+def _tell_note(queued_signal: SignalQueued, as_json: bool) -> None:
     if as_json:
-        print_json(told)
+        print_json(queued_signal)
     else:
-        stderr_console().print(told.note, markup=False)
+        stderr_console().print(queued_signal.note, markup=False)
 
 
 async def _read_status(api: ControlClient, agent: str) -> tuple[AgentView, str]:
@@ -220,7 +220,7 @@ async def _show_until_done(
     api: ControlClient, agent: str, does: str, request: Coroutine[None, None, AgentView]
 ) -> AgentView:
     """Wait for a stop or restart request and show what the agent still does; `does` is the verb."""
-    began = time.monotonic()
+    started_at = time.monotonic()
     with stderr_console().status(f"{agent} {does}…") as line:
         stopping = asyncio.ensure_future(request)
         try:
@@ -228,7 +228,7 @@ async def _show_until_done(
                 # a failed status query does not affect the stop
                 with contextlib.suppress(ChoirError):
                     at = "; ".join(lane_state(lane) for lane in (await api.agent(agent)).lanes)
-                    line.update(f"{agent} {does}, {time.monotonic() - began:.0f} s… {at}")
+                    line.update(f"{agent} {does}, {time.monotonic() - started_at:.0f} s… {at}")
             return await stopping
         except asyncio.CancelledError:
             stderr_console().print(

@@ -55,8 +55,8 @@ def _carry_out(place: Target, path: str, as_json: bool) -> None:
     if as_json:
         print_json(view)
     elif report is not None:
-        for one in report.agents:
-            for warning in one.warnings:
+        for agent in report.agents:
+            for warning in agent.warnings:
                 stderr_console().print(f"Warning: {warning}", markup=False)
         print_rows(_rows(report), "No agent is configured.")
     raise_failure(view)
@@ -69,14 +69,14 @@ async def _ask(place: Target, path: str, as_json: bool) -> OperationView:
 
 def _rows(report: RolloutReport) -> Table:
     rows = table("AGENT", "OUTCOME", "IMAGE", "GLOBAL", "OWN", "WHY")
-    for one in report.agents:
-        colour = COLOURS.get(one.outcome)
+    for agent in report.agents:
+        colour = COLOURS.get(agent.outcome)
         rows.add_row(
-            one.agent_id,
-            f"[{colour}]{one.outcome}[/]" if colour else one.outcome,
-            one.image_version or "-",
-            one.global_repo_commit[:SHORT] or "-",
-            one.agent_repo_commit[:SHORT] or "-",
-            escape(one.reason),
+            agent.agent_id,
+            f"[{colour}]{agent.outcome}[/]" if colour else agent.outcome,
+            agent.image_version or "-",
+            agent.global_repo_commit[:SHORT] or "-",
+            agent.agent_repo_commit[:SHORT] or "-",
+            escape(agent.reason),
         )
     return rows

@@ -64,10 +64,10 @@ def delete(
 
 def _refuse_running(views: Sequence[AgentView], agent: str) -> None:
     """Raise Conflict if the agent has a session: it runs, or will be resumed."""
-    found = {view.agent_id: view for view in views}
-    if agent in found and found[agent].session_id is not None:
+    by_id = {view.agent_id: view for view in views}
+    if agent in by_id and by_id[agent].session_id is not None:
         raise Conflict(
-            f"{agent} is {found[agent].state}; nothing was changed. Stop it first: `choirctl agent stop "
+            f"{agent} is {by_id[agent].state}; nothing was changed. Stop it first: `choirctl agent stop "
             f"{agent}`."
         )
 

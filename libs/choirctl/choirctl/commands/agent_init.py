@@ -73,14 +73,14 @@ def init(
     others = {"voice_profile": voice_profile, "git_identity": git_identity}
     others |= {"notion": notion, "email": email}
     address = str(local) if local else repo
-    wishes = AgentOptions(address, ref, workspace=workspace, llm=llm, dm=dm, others=others)
-    entries = entries_to_add(read_config(file), place.home, agent, wishes)
+    options = AgentOptions(address, ref, workspace=workspace, llm=llm, dm=dm, others=others)
+    entries = entries_to_add(read_config(file), place.home, agent, options)
     insert_entries(file, entries)
     if local is not None:
         _create_repository(local, agent, ref)
     if as_json:
-        made = [f"{section}.{name}" for section, name, _ in entries]
-        print_json({"agent_id": agent, "config": str(file), "made": made, "entry": entries[-1][2]})
+        keys = [f"{section}.{name}" for section, name, _ in entries]
+        print_json({"agent_id": agent, "config": str(file), "made": keys, "entry": entries[-1][2]})
     else:
         _tell(place, agent, file, entries, local, repo)
 
@@ -89,14 +89,14 @@ def _tell(
     place: Target, agent: str, file: Path, entries: list[ConfigEntry], local: Path | None, repo: str
 ) -> None:
     added = ", ".join(f"{section}.{name}" for section, name, _ in reversed(entries))
-    say = [f"Added to {file}: {added}."]
+    lines = [f"Added to {file}: {added}."]
     if local:
-        say.append(f"Created {local} with a first commit: clone it, edit identity/SOUL.md, push.")
+        lines.append(f"Created {local} with a first commit: clone it, edit identity/SOUL.md, push.")
     elif repo:
-        say.append(f"Create {repo} with these files:")
-        say += [f"  {name:22} {_purpose(name)}" for name in SKELETON]
+        lines.append(f"Create {repo} with these files:")
+        lines += [f"  {name:22} {_purpose(name)}" for name in SKELETON]
     else:
-        say.append(
+        lines.append(
             f"Tools, skills and who it is may stand in {agent_folder(place.home, agent)}: tools/, skills/, "
             f"identity/SOUL.md. `choirctl agent update {agent}` then checks and takes them."
         )
@@ -104,8 +104,8 @@ def _tell(
     first = ["choirctl config load", "choirctl config apply"] if runs else ["choirctl up --detach"]
     build = [f"choirctl agent build {agent}"] if repo else []
     start = [f"choirctl agent start {agent}", f"choirctl chat --agent {agent}"]
-    say.append(f"Then: {', '.join([*first, *build, *start])}.")
-    for line in say:
+    lines.append(f"Then: {', '.join([*first, *build, *start])}.")
+    for line in lines:
         stderr_console().print(line, markup=False, highlight=False)
 
 
@@ -131,24 +131,24 @@ def _create_repository(path: Path, agent: str, ref: str) -> None:
     _git(path, "init", "--quiet", "--bare", "--template=", f"--initial-branch={ref}")
     lines = ""
     for name, text in SKELETON.items():
-        blob = _git(path, "hash-object", "-w", "--stdin", given=text.replace("{agent}", agent))
+        blob = _git(path, "hash-object", "-w", "--stdin", stdin=text.replace("{agent}", agent))
         lines += f"100644 {blob}\t{name}\n"
-    _git(path, "update-index", "--add", "--index-info", given=lines)
+    _git(path, "update-index", "--add", "--index-info", stdin=lines)
     tree = _git(path, "write-tree")
     commit = _git(path, "commit-tree", tree, "-m", f"Begin {agent}")
     _git(path, "update-ref", f"refs/heads/{ref}", commit)
     (path / "index").unlink(missing_ok=True)
 
 
-def _git(path: Path, *words: str, given: str = "") -> str:
+def _git(path: Path, *words: str, stdin: str = "") -> str:
     names = ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL")
     identity = {name: "choirctl" if "NAME" in name else "choirctl@localhost" for name in names}
     # the user's git configuration must not affect the result (signing, hooks, templates)
     clean = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": "/nonexistent"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", f"--git-dir={path}", *words],
-            input=given,
+            input=stdin,
             capture_output=True,
             text=True,
             check=True,
@@ -158,4 +158,4 @@ def _git(path: Path, *words: str, given: str = "") -> str:
     except (OSError, subprocess.SubprocessError) as error:
         detail = str(getattr(error, "stderr", None) or error).strip()
         raise ChoirError(f"Cannot make the repository {path}: {detail}") from error
-    return done.stdout.strip()
+    return process.stdout.strip()

@@ -45,12 +45,12 @@ def list_approvals(
     as_json: AsJson = False,
 ) -> None:
     """List the requests that wait for a decision."""
-    found = asyncio.run(_list(find_target(ctx, home, url)))
-    wanted = [view for view in found if everything or view.status == "pending"]
+    views = asyncio.run(_list(find_target(ctx, home, url)))
+    requests = [view for view in views if everything or view.status == "pending"]
     if as_json:
-        print_json(wanted)
+        print_json(requests)
     else:
-        print_rows(_rows(wanted), "Nothing waits for a decision.")
+        print_rows(_rows(requests), "Nothing waits for a decision.")
 
 
 def show(
@@ -78,13 +78,13 @@ def _decision_command(verdict: ApprovalVerdict, help_: str) -> Callable[..., Non
         url: Url = None,
         as_json: AsJson = False,
     ) -> None:
-        decided = asyncio.run(_send(find_target(ctx, home, url), approval, verdict, as_json))
+        view = asyncio.run(_send(find_target(ctx, home, url), approval, verdict, as_json))
         if as_json:
-            print_json(decided)
+            print_json(view)
         else:
-            stdout_console().print(f"{decided.approval_id}: {decided.status}.")
-            if decided.detail:
-                stdout_console().print(escape_lines(decided.detail), markup=False, highlight=False)
+            stdout_console().print(f"{view.approval_id}: {view.status}.")
+            if view.detail:
+                stdout_console().print(escape_lines(view.detail), markup=False, highlight=False)
 
     # typer takes the help text from the docstring
     decide.__doc__ = help_
@@ -128,13 +128,13 @@ async def _send(
     place: Target, approval: str, verdict: ApprovalVerdict, as_json: bool
 ) -> ApprovalView:
     async with connect(place) as api:
-        shown = _verify_digest(await api.approval(approval))
-        if shown.status != "pending":
-            raise Conflict(_already(shown))
+        view = _verify_digest(await api.approval(approval))
+        if view.status != "pending":
+            raise Conflict(_already(view))
         if not as_json:
-            _print_request(shown)
+            _print_request(view)
         # the digest of what was just shown: control refuses the decision if it has changed since
-        return await api.decide_approval(approval, verdict, shown.digest)
+        return await api.decide_approval(approval, verdict, view.digest)
 
 
 def _already(view: ApprovalView) -> str:

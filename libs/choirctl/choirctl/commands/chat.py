@@ -103,15 +103,15 @@ class _OneMessage:
 
 async def _chat(place: Target, agent: str | None, dm: str | None, folder: Path) -> None:
     async with connect(place) as api:
-        chosen = await select_dm(api, agent, dm)
+        dm_name = await select_dm(api, agent, dm)
     # prompt_toolkit is slow to import, and `chat -m` needs no prompt
     from choirctl.chat.terminal_chat import run_terminal_chat  # noqa: PLC0415
 
-    await run_terminal_chat(place, chosen, folder)
+    await run_terminal_chat(place, dm_name, folder)
 
 
 async def _send_and_wait(
-    place: Target, agent: str | None, dm: str | None, asking: _OneMessage
+    place: Target, agent: str | None, dm: str | None, message: _OneMessage
 ) -> OutboundMessage | InboundAccepted:
     """Send a message and return the answer; for a command, return the acknowledgement.
 
@@ -120,27 +120,27 @@ async def _send_and_wait(
     """
     accepted: InboundAccepted | None = None
     try:
-        async with asyncio.timeout(asking.timeout_s), connect(place) as api:
-            chosen = await select_dm(api, agent, dm)
-            async with open_dm(api, chosen) as conversation:
-                refs = [(await upload_file(api, chosen, path)).ref for path in asking.send]
-                accepted = await conversation.send_message(asking.text, refs)
+        async with asyncio.timeout(message.timeout_s), connect(place) as api:
+            dm_name = await select_dm(api, agent, dm)
+            async with open_dm(api, dm_name) as conversation:
+                refs = [(await upload_file(api, dm_name, path)).ref for path in message.send]
+                accepted = await conversation.send_message(message.text, refs)
                 if accepted.command is not None:
                     return accepted
                 _refuse_to_wait(accepted)
-                answer = _await_answer(api, chosen, conversation, accepted, asking.folder)
+                answer = _await_answer(api, dm_name, conversation, accepted, message.folder)
                 agent_id = accepted.agent_id or "the agent"
                 return await _answer_or_stop(
                     answer, wait_until_stopped(api, place, conversation, agent_id)
                 )
     except TimeoutError as error:
-        stored = (
+        outcome = (
             "The message is stored and will be answered; `choirctl chat` shows the answer"
             if accepted
             else "The message was not accepted"
         )
         raise DeadlineExceeded(
-            f"No answer within {asking.timeout_s:g} s. {stored}; `choirctl status` shows what is down."
+            f"No answer within {message.timeout_s:g} s. {outcome}; `choirctl status` shows what is down."
         ) from error
 
 

@@ -61,13 +61,14 @@ def add(
     Each replaces the document with the same file name in the collection; unchanged text changes nothing.
     """
     documents = [_read(file) for file in files]
-    done = asyncio.run(_add(find_target(ctx, home, url), agent, collection, documents))
+    results = asyncio.run(_add(find_target(ctx, home, url), agent, collection, documents))
     if as_json:
-        print_json(done)
+        print_json(results)
         return
-    for document, one in zip(documents, done, strict=True):
+    for document, result in zip(documents, results, strict=True):
         stderr_console().print(
-            f"{document.name}: {one.operation}, {format_count(one.chunks, 'piece')}", markup=False
+            f"{document.name}: {result.operation}, {format_count(result.chunks, 'piece')}",
+            markup=False,
         )
 
 
@@ -80,11 +81,11 @@ def list_documents(
     as_json: AsJson = False,
 ) -> None:
     """List the documents in an agent's collections."""
-    found = asyncio.run(_list(find_target(ctx, home, url), agent, collection))
+    documents = asyncio.run(_list(find_target(ctx, home, url), agent, collection))
     if as_json:
-        print_json(found)
+        print_json(documents)
     else:
-        print_rows(_rows(found), "That agent has no collections.")
+        print_rows(_rows(documents), "That agent has no collections.")
 
 
 def remove(
@@ -108,11 +109,13 @@ def remove(
         if not sys.stdin.isatty():
             raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
         typer.confirm(f"Erase {what} permanently?", abort=True, err=True)
-    gone = asyncio.run(_remove(find_target(ctx, home, url), agent, collection, document))
+    result = asyncio.run(_remove(find_target(ctx, home, url), agent, collection, document))
     if as_json:
-        print_json(gone)
+        print_json(result)
     else:
-        stderr_console().print(f"Erased: {format_count(gone.documents, 'document')}.", markup=False)
+        stderr_console().print(
+            f"Erased: {format_count(result.documents, 'document')}.", markup=False
+        )
 
 
 def _read(file: Path) -> NewDocument:
@@ -132,9 +135,11 @@ def _read(file: Path) -> NewDocument:
 
 def _rows(documents: Sequence[CollectionDocument]) -> Table:
     rows = table("COLLECTION", "DOCUMENT", "CHARACTERS", "PIECES", "ADDED")
-    for one in documents:
-        names = (escape(one.collection), escape(one.name))
-        rows.add_row(*names, f"{one.characters:,}", str(one.chunks), format_age(one.added_at))
+    for document in documents:
+        names = (escape(document.collection), escape(document.name))
+        rows.add_row(
+            *names, f"{document.characters:,}", str(document.chunks), format_age(document.added_at)
+        )
     return rows
 
 
@@ -146,13 +151,13 @@ def _path(agent: str, collection: str | None = None) -> str:
 async def _add(
     place: Target, agent: str, collection: str, documents: Sequence[NewDocument]
 ) -> list[DocumentAdded]:
-    done: list[DocumentAdded] = []
+    results: list[DocumentAdded] = []
     async with connect(place) as api:
-        for one in documents:
+        for document in documents:
             path = _path(agent, collection)
-            answer = await api.send("POST", path, body=one, timeout_s=LONG_S)
-            done.append(parse_response(answer, DocumentAdded))
-    return done
+            answer = await api.send("POST", path, body=document, timeout_s=LONG_S)
+            results.append(parse_response(answer, DocumentAdded))
+    return results
 
 
 async def _list(place: Target, agent: str, collection: str | None) -> list[CollectionDocument]:

@@ -83,8 +83,8 @@ def load(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson
     """
     place = find_target(ctx, home, url)
     with stderr_console().status("Fetching the repositories…"):
-        found = asyncio.run(_diff(place, "POST", "/v1/config/load", LOAD_TIMEOUT_S))
-    _print_diff(found, as_json)
+        config_diff = asyncio.run(_diff(place, "POST", "/v1/config/load", LOAD_TIMEOUT_S))
+    _print_diff(config_diff, as_json)
 
 
 def diff(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
@@ -112,11 +112,11 @@ def apply(
 
 def report(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
     """Show which agents have applied the active version."""
-    found = asyncio.run(_report(find_target(ctx, home, url)))
+    progress = asyncio.run(_report(find_target(ctx, home, url)))
     if as_json:
-        print_json(found)
+        print_json(progress)
     else:
-        print_rows(_rows(found))
+        print_rows(_rows(progress))
 
 
 def schema(
@@ -144,23 +144,23 @@ def set_(
     it.
     """
     file = find_target(ctx, home).home / "config.json"
-    given = _value(value)
-    before = set_value(file, key, given)
+    new_value = _value(value)
+    before = set_value(file, key, new_value)
     if as_json:
-        print_json({"file": str(file), "key": key, "before": before, "after": given})
+        print_json({"file": str(file), "key": key, "before": before, "after": new_value})
         return
     stderr_console().print(
-        f"{key}: {_brief(before)} -> {_brief(given)}", markup=False, highlight=False
+        f"{key}: {_brief(before)} -> {_brief(new_value)}", markup=False, highlight=False
     )
     stderr_console().print("Apply it with `choirctl config load`, then `choirctl config apply`.")
 
 
 def _value(text: str) -> JsonValue:
     try:
-        found: JsonValue = json.loads(text)
+        value: JsonValue = json.loads(text)
     except ValueError:
         return text
-    return found
+    return value
 
 
 async def follow_report(
@@ -170,30 +170,30 @@ async def follow_report(
 
     Returns the last report. Also used by `secret apply`.
     """
-    found, shown, give_up = first, set[tuple[str, str]](), time.monotonic() + wait_s
+    progress, printed_states, deadline = first, set[tuple[str, str]](), time.monotonic() + wait_s
     while True:
-        for part in (*found.agents, found.gateway):
-            if not quiet and (part.name, part.state) not in shown:
-                shown.add((part.name, part.state))
+        for part in (*progress.agents, progress.gateway):
+            if not quiet and (part.name, part.state) not in printed_states:
+                printed_states.add((part.name, part.state))
                 stderr_console().print(_progress(part))
-        if found.settled or time.monotonic() >= give_up:
-            return found
+        if progress.settled or time.monotonic() >= deadline:
+            return progress
         await asyncio.sleep(LOOK_S)
-        found = parse_response(await api.send("GET", "/v1/config/report"), ConfigProgress)
+        progress = parse_response(await api.send("GET", "/v1/config/report"), ConfigProgress)
 
 
-def raise_unless_applied(found: ConfigProgress, wait_s: float) -> None:
+def raise_unless_applied(progress: ConfigProgress, wait_s: float) -> None:
     """Raise ChoirError if an agent failed to apply the version, DeadlineExceeded if one is still waiting."""
-    failed = [part.name for part in found.agents if part.state == "failed"]
+    failed = [part.name for part in progress.agents if part.state == "failed"]
     if failed:
         raise ChoirError(
-            f"Version {found.version} is in force, but {', '.join(failed)} cannot take it: see "
+            f"Version {progress.version} is in force, but {', '.join(failed)} cannot take it: see "
             "`choirctl config report`."
         )
-    late = [part.name for part in found.agents if part.state == "waiting"]
+    late = [part.name for part in progress.agents if part.state == "waiting"]
     if late and wait_s > 0:
         raise DeadlineExceeded(
-            f"Version {found.version} is in force, but {', '.join(late)} did not say within "
+            f"Version {progress.version} is in force, but {', '.join(late)} did not say within "
             f"{wait_s:g} s that it has it: see `choirctl config report`."
         )
 
@@ -215,57 +215,61 @@ async def _report(place: Target) -> ConfigProgress:
 
 async def _apply(place: Target, wait_s: float, quiet: bool) -> ConfigApplied:
     async with connect(place) as api:
-        staged = parse_response(await api.send("GET", "/v1/config/diff"), ConfigDiff)
+        config_diff = parse_response(await api.send("GET", "/v1/config/diff"), ConfigDiff)
         if not quiet:
-            _print_changes(staged)
+            _print_changes(config_diff)
         # the digest of what was just shown: control refuses if something else is staged by now
-        body = ApplyConfig(digest=staged.digest)
-        done = parse_response(await api.send("POST", "/v1/config/apply", body=body), ConfigApplied)
+        body = ApplyConfig(digest=config_diff.digest)
+        result = parse_response(
+            await api.send("POST", "/v1/config/apply", body=body), ConfigApplied
+        )
         if not quiet:
-            stderr_console().print(f"Version {done.version} is active.")
-        reached = await follow_report(api, done.report, wait_s, quiet)
-        return done.model_copy(update={"report": reached})
+            stderr_console().print(f"Version {result.version} is active.")
+        progress = await follow_report(api, result.report, wait_s, quiet)
+        return result.model_copy(update={"report": progress})
 
 
-def _print_diff(found: ConfigDiff, as_json: bool) -> None:
+def _print_diff(config_diff: ConfigDiff, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json(config_diff)
         return
-    _print_changes(found)
-    if found.changes:
+    _print_changes(config_diff)
+    if config_diff.changes:
         stderr_console().print("Activate it with `choirctl config apply`.")
 
 
-def _print_changes(found: ConfigDiff) -> None:
-    if not found.changes:
-        more = "" if found.repos else ", and no repository has new commits"
+def _print_changes(config_diff: ConfigDiff) -> None:
+    if not config_diff.changes:
+        more = "" if config_diff.repos else ", and no repository has new commits"
         stderr_console().print(
-            f"The staged configuration is already active (version {found.running_version}){more}.",
+            f"The staged configuration is already active (version {config_diff.running_version}){more}.",
             highlight=False,
         )
-    for line in diff_lines(found):
+    for line in diff_lines(config_diff):
         stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)
-    for warning in found.warnings:
+    for warning in config_diff.warnings:
         stderr_console().print(f"[yellow]Warning:[/] {escape(warning)}")
 
 
-def diff_lines(found: ConfigDiff) -> list[str]:
+def diff_lines(config_diff: ConfigDiff) -> list[str]:
     """Return one line per difference: a mark, the path, its category and what to do.
 
     See docs/design/configuration.md for the categories.
     """
     files = [
         (f"{MARKS[file.kind]} {repo.owner}:{file.path}", repo.category, repo.note)
-        for repo in found.repos
+        for repo in config_diff.repos
         for file in repo.files
     ]
     more = [
         (f"  {repo.owner}: {repo.more} more files", repo.category, repo.note)
-        for repo in found.repos
+        for repo in config_diff.repos
         if repo.more
     ]
-    keys = [(_place(change), change.category, _what_to_do(change)) for change in found.changes]
-    repos = [(_repo(repo), repo.category, repo.note) for repo in found.repos]
+    keys = [
+        (_place(change), change.category, _what_to_do(change)) for change in config_diff.changes
+    ]
+    repos = [(_repo(repo), repo.category, repo.note) for repo in config_diff.repos]
     rows = [*files, *more, *keys, *repos]
     width = min(max((len(place) for place, _, _ in rows), default=0), MAX_WIDTH)
     return [f"{place:<{width}}  {f'[{category}]':<18} → {what}" for place, category, what in rows]
@@ -294,9 +298,9 @@ def _brief(value: JsonValue) -> str:
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}…"
 
 
-def _rows(found: ConfigProgress) -> Table:
+def _rows(progress: ConfigProgress) -> Table:
     rows = table("WHO", "STATE", "VERSION", "DETAIL")
-    for part in (*found.agents, found.gateway):
+    for part in (*progress.agents, progress.gateway):
         version = "-" if part.version is None else str(part.version)
         rows.add_row(part.name, part.state, version, escape(part.detail))
     return rows

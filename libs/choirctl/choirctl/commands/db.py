@@ -34,13 +34,13 @@ def register(app: typer.Typer) -> None:
 
 def status(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """Show the migration state of each database schema."""
-    found = asyncio.run(_schema_states(_settings(ctx, home)))
+    states = asyncio.run(_schema_states(_settings(ctx, home)))
     if as_json:
-        print_json({"schemas": [_plain(each) for each in found]})
+        print_json({"schemas": [_plain(state) for state in states]})
         return
     rows = table("SCHEMA", "REVISION", "NEWEST", "MISSING")
-    for each in found:
-        rows.add_row(each.schema, each.revision, each.newest, ", ".join(each.missing) or "-")
+    for state in states:
+        rows.add_row(state.schema, state.revision, state.newest, ", ".join(state.missing) or "-")
     print_rows(rows)
 
 
@@ -86,8 +86,8 @@ def backup(
         print_json(manifest)
     else:
         size = file.stat().st_size / 1e6
-        held = ", ".join(manifest.parts)
-        stderr_console().print(f"Wrote {file} ({size:.1f} MB): {held}.", markup=False)
+        parts = ", ".join(manifest.parts)
+        stderr_console().print(f"Wrote {file} ({size:.1f} MB): {parts}.", markup=False)
 
 
 def restore(
@@ -107,23 +107,23 @@ def restore(
     settings = _settings(ctx, home)
     # without `force` it refuses to replace data, and its message says what would be replaced
     try:
-        done = _restore(settings, file, force=yes)
-    except Conflict as found:
+        result = _restore(settings, file, force=yes)
+    except Conflict as conflict:
         if yes or not sys.stdin.isatty() or is_running(LocalHome(settings.home)):
             raise
-        stderr_console().print(found.message, markup=False)
+        stderr_console().print(conflict.message, markup=False)
         if not typer.confirm("Replace it with the backup?", err=True):
             raise InvalidRequest("Nothing was changed.") from None
-        done = _restore(settings, file, force=True)
-    events = sum(chain.events for chain in done.chains)
+        result = _restore(settings, file, force=True)
+    events = sum(chain.events for chain in result.chains)
     if as_json:
-        kept = [str(path) for path in done.kept]
-        print_json({"sessions": len(done.chains), "events": events, "kept": kept})
+        paths = [str(path) for path in result.previous_files]
+        print_json({"sessions": len(result.chains), "events": events, "kept": paths})
         return
     stderr_console().print(
-        f"Restored {len(done.chains)} sessions with {events} events; all of them are verified."
+        f"Restored {len(result.chains)} sessions with {events} events; all of them are verified."
     )
-    for path in done.kept:
+    for path in result.previous_files:
         stderr_console().print(f"The previous data are in {path}.", markup=False)
 
 
@@ -137,13 +137,13 @@ def _restore(settings: LocalSettings, file: Path, *, force: bool) -> RestoreResu
 
 async def _schema_states(settings: LocalSettings) -> list[schemas.SchemaStatus]:
     require_embedded_database(settings)
-    async with open_database(settings) as reached, reached.database() as database:
+    async with open_database(settings) as access, access.database() as database:
         return await schemas.schema_statuses(database)
 
 
 async def _migrate(settings: LocalSettings) -> dict[str, list[str]]:
     require_embedded_database(settings)
-    async with open_database(settings) as reached, reached.database() as database:
+    async with open_database(settings) as access, access.database() as database:
         return await schemas.migrate_all(database)
 
 
@@ -151,12 +151,12 @@ def _settings(ctx: typer.Context, home: Path | None) -> LocalSettings:
     return LocalSettings.load().model_copy(update={"home": find_target(ctx, home).home})
 
 
-def _plain(each: schemas.SchemaStatus) -> dict[str, object]:
+def _plain(state: schemas.SchemaStatus) -> dict[str, object]:
     return {
-        "schema": each.schema,
-        "revision": each.revision,
-        "newest": each.newest,
-        "missing": list(each.missing),
+        "schema": state.schema,
+        "revision": state.revision,
+        "newest": state.newest,
+        "missing": list(state.missing),
     }
 
 

@@ -17,21 +17,21 @@ def init(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
 
     Existing files are never changed.
     """
-    made = create_state_directory(find_target(ctx, home).home)
+    result = create_state_directory(find_target(ctx, home).home)
     if as_json:
-        print_json({"home": str(made.home), "made": [str(path) for path in made.paths]})
+        print_json({"home": str(result.home), "made": [str(path) for path in result.paths]})
         return
     console = stderr_console()
-    if not made.paths:
-        console.print(f"{made.home} is complete already; nothing was changed.")
+    if not result.paths:
+        console.print(f"{result.home} is complete already; nothing was changed.")
         return
-    console.print(f"Created the state directory [bold]{made.home}[/]:")
-    for path in made.paths:
+    console.print(f"Created the state directory [bold]{result.home}[/]:")
+    for path in result.paths:
         console.print(f"  {path}")
     console.print(
         "\nIt has one agent, `main`, on this terminal. Next:\n"
         "  choirctl up       start it\n"
         "  choirctl doctor   check for problems\n"
         f"To give it a model, set OPENROUTER_API_KEY or OPENAI_API_KEY, run Ollama, or name one in "
-        f"{made.home / 'config.json'}."
+        f"{result.home / 'config.json'}."
     )

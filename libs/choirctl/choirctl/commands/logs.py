@@ -26,8 +26,8 @@ def existing_sources(ctx: typer.Context, incomplete: str) -> list[str]:
         directory = find_target(ctx).home / "logs"
     except NotFound:
         return []
-    found = {path.stem for path in directory.glob("*.log")} | _archived(directory)
-    return sorted(name for name in found if name.startswith(incomplete))
+    sources = {path.stem for path in directory.glob("*.log")} | _archived_sources(directory)
+    return sorted(name for name in sources if name.startswith(incomplete))
 
 
 def register(app: typer.Typer) -> None:
@@ -87,10 +87,10 @@ def log_path(directory: Path, source: str) -> Path:
     plain = source in SERVICES or is_agent_id(source)
     if plain and (path.exists() or (directory / "archive" / source).is_dir()):
         return path
-    found = sorted({p.stem for p in directory.glob("*.log")} | _archived(directory))
-    there = f"There are {', '.join(found)}" if found else f"There is none yet in {directory}"
+    sources = sorted({p.stem for p in directory.glob("*.log")} | _archived_sources(directory))
+    listing = f"There are {', '.join(sources)}" if sources else f"There is none yet in {directory}"
     raise NotFound(
-        f"There is no log of {source!r}. {there}. What runs in a container of docker compose is read "
+        f"There is no log of {source!r}. {listing}. What runs in a container of docker compose is read "
         "with `docker compose logs SERVICE`."
     )
 
@@ -99,27 +99,27 @@ def format_line(line: bytes) -> str:
     """Return a JSON log line as readable text: time, level, message and the other fields."""
     text = line.decode(errors="replace")
     try:
-        found = json.loads(text)
+        fields = json.loads(text)
     except ValueError:
         return text
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         return text
     rest = "".join(
         f" {name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in found.items()
+        for name, value in fields.items()
         if name not in SHOWN_FIRST or name in ("session", "lane")
     )
-    when = str(found.get("timestamp", ""))[:19].replace("T", " ")
-    return f"{when} {found.get('level', '')!s:<7} {found.get('message', '')}{rest}\n"
+    when = str(fields.get("timestamp", ""))[:19].replace("T", " ")
+    return f"{when} {fields.get('level', '')!s:<7} {fields.get('message', '')}{rest}\n"
 
 
-def _archived(directory: Path) -> set[str]:
+def _archived_sources(directory: Path) -> set[str]:
     return {path.name for path in (directory / "archive").glob("*") if path.is_dir()}
 
 
 def _print_archive_path(path: Path, source: str) -> None:
-    kept = sorted((path.parent / "archive" / source).glob("*.log*"))
-    if kept:
+    files = sorted((path.parent / "archive" / source).glob("*.log*"))
+    if files:
         stderr_console().print(
-            f"{source} has no current log. The last one was archived as {kept[-1]}.", markup=False
+            f"{source} has no current log. The last one was archived as {files[-1]}.", markup=False
         )

@@ -88,12 +88,12 @@ def status(
     ctx: typer.Context, agent: AgentId, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """Show the size of an agent's memory, and its queue."""
-    found = _ask(find_target(ctx, home, url), agent, lambda memory: memory.status())
+    state = _ask(find_target(ctx, home, url), agent, lambda memory: memory.status())
     if as_json:
-        print_json(found)
+        print_json(state)
     else:
-        print_rows(memory_facts(found), NOTHING)
-        stderr_console().print(memory_notes(found), markup=False)
+        print_rows(memory_facts(state), NOTHING)
+        stderr_console().print(memory_notes(state), markup=False)
 
 
 def list_documents(
@@ -118,14 +118,16 @@ def list_documents(
 
     Lists knowledge; with --store session, the documents of its sessions.
     """
-    chosen = {"kind": kind, "session_id": session, "key_prefix": prefix}
-    params = {name: value for name, value in chosen.items() if value is not None}
+    filters = {"kind": kind, "session_id": session, "key_prefix": prefix}
+    params = {name: value for name, value in filters.items() if value is not None}
     params |= {"store": "session" if session else store, "hidden": str(hidden).lower()}
-    found = _ask(find_target(ctx, home, url), agent, lambda memory: _pages(memory, params, limit))
+    documents = _ask(
+        find_target(ctx, home, url), agent, lambda memory: _pages(memory, params, limit)
+    )
     if as_json:
-        print_json(found)
+        print_json(documents)
     else:
-        print_rows(document_rows(found), NOTHING)
+        print_rows(document_rows(documents), NOTHING)
 
 
 def show(
@@ -140,12 +142,12 @@ def show(
 
     Prints its text, its origin, its sources and the documents derived from it.
     """
-    found = _ask(find_target(ctx, home, url), agent, lambda memory: memory.document(document))
+    detail = _ask(find_target(ctx, home, url), agent, lambda memory: memory.document(document))
     if as_json:
-        print_json(found)
+        print_json(detail)
         return
-    stdout_console().print(document_facts(found))
-    stdout_console().print(f"\n{getattr(found.record, 'text', '')}", markup=False, highlight=False)
+    stdout_console().print(document_facts(detail))
+    stdout_console().print(f"\n{getattr(detail.record, 'text', '')}", markup=False, highlight=False)
 
 
 def search(
@@ -170,14 +172,14 @@ def search(
 
     Shows the score of each hit from each arm of the search, and the id of the receipt.
     """
-    asked: JsonObject = {"query": query, "mode": mode, "limit": limit}
-    asked |= {"store": store} if session is None else {"store": "session", "session_id": session}
-    found = _ask(find_target(ctx, home, url), agent, lambda memory: memory.search(asked))
+    request: JsonObject = {"query": query, "mode": mode, "limit": limit}
+    request |= {"store": store} if session is None else {"store": "session", "session_id": session}
+    results = _ask(find_target(ctx, home, url), agent, lambda memory: memory.search(request))
     if as_json:
-        print_json(found)
+        print_json(results)
         return
-    print_rows(hit_rows(found.hits), "Nothing was found.")
-    for words in (found.degraded, found.receipt_id and f"Receipt: {found.receipt_id}"):
+    print_rows(hit_rows(results.hits), "Nothing was found.")
+    for words in (results.degraded, results.receipt_id and f"Receipt: {results.receipt_id}"):
         if words:
             stderr_console().print(words, markup=False)
 
@@ -206,12 +208,12 @@ def put(
     """
     place = find_target(ctx, home, url)
     body = _document(text if text is not None else _read_stdin(), key, document, metadata, expected)
-    done = _ask(place, agent, lambda memory: memory.write(body))
+    result = _ask(place, agent, lambda memory: memory.write(body))
     if as_json:
-        print_json(done)
+        print_json(result)
     else:
-        version = f", version {done.version}" if done.version else ""
-        stderr_console().print(f"{done.operation}: {done.document_id}{version}", markup=False)
+        version = f", version {result.version}" if result.version else ""
+        stderr_console().print(f"{result.operation}: {result.document_id}{version}", markup=False)
 
 
 def delete(
@@ -244,18 +246,21 @@ def delete(
     if not yes:
         _confirm(place, agent, document, session)
     if session is not None:
-        erased = _ask(place, agent, lambda memory: memory.erase_session(session))
-        said, words = erased.model_dump(), format_count(erased.documents, "document")
+        erasure = _ask(place, agent, lambda memory: memory.erase_session(session))
+        counts, words = erasure.model_dump(), format_count(erasure.documents, "document")
     else:
-        gone = _ask(place, agent, lambda memory: memory.delete(document or "", expected))
+        deletion = _ask(place, agent, lambda memory: memory.delete(document or "", expected))
         rest = (
-            f" and {format_count(gone.derived, 'document')} that stood on it"
-            if gone.derived
+            f" and {format_count(deletion.derived, 'document')} that stood on it"
+            if deletion.derived
             else ""
         )
-        said, words = gone.model_dump(), f"{format_count(gone.documents, 'document')}{rest}"
+        counts, words = (
+            deletion.model_dump(),
+            f"{format_count(deletion.documents, 'document')}{rest}",
+        )
     if as_json:
-        print_json(said)
+        print_json(counts)
     else:
         stderr_console().print(f"Erased: {words}.", markup=False)
 
@@ -275,11 +280,11 @@ def audit(
 
     It records writes, reads by operators, and reads by other agents; of documents only the ids.
     """
-    found = _ask(find_target(ctx, home, url), agent, lambda memory: _audit(memory, before, limit))
+    entries = _ask(find_target(ctx, home, url), agent, lambda memory: _audit(memory, before, limit))
     if as_json:
-        print_json(found)
+        print_json(entries)
     else:
-        print_rows(audit_rows(found), "The audit log of that memory is empty.")
+        print_rows(audit_rows(entries), "The audit log of that memory is empty.")
 
 
 def receipt(
@@ -294,43 +299,43 @@ def receipt(
 
     It contains arms, scores, times and ids, but no text and not the question.
     """
-    found = _ask(find_target(ctx, home, url), agent, lambda memory: memory.receipt(name))
+    view = _ask(find_target(ctx, home, url), agent, lambda memory: memory.receipt(name))
     if not as_json:
         stderr_console().print(
-            f"{found.at:%Y-%m-%d %H:%M:%S}, asked by {found.asked_by}", markup=False
+            f"{view.at:%Y-%m-%d %H:%M:%S}, asked by {view.asked_by}", markup=False
         )
-    print_json(found if as_json else dict(found.receipt))
+    print_json(view if as_json else dict(view.receipt))
 
 
-def _ask(place: Target, agent: str, ask: Callable[[MemoryClient], Awaitable[T]]) -> T:
-    async def asked() -> T:
+def _ask(place: Target, agent: str, request: Callable[[MemoryClient], Awaitable[T]]) -> T:
+    async def send() -> T:
         async with connect(place) as api:
-            return await ask(MemoryClient(api, place, agent))
+            return await request(MemoryClient(api, place, agent))
 
-    return asyncio.run(asked())
+    return asyncio.run(send())
 
 
 async def _pages(memory: MemoryClient, params: dict[str, str], limit: int) -> list[DocumentView]:
-    found: list[DocumentView] = []
-    while len(found) < limit:
-        page = await memory.documents({**params, "limit": str(min(PAGE, limit - len(found)))})
-        found += page.items
+    documents: list[DocumentView] = []
+    while len(documents) < limit:
+        page = await memory.documents({**params, "limit": str(min(PAGE, limit - len(documents)))})
+        documents += page.items
         if page.next is None:
             break
         params = {**params, "cursor": page.next}
-    return found
+    return documents
 
 
 async def _audit(memory: MemoryClient, before: int | None, limit: int) -> list[AuditEntry]:
-    found: list[AuditEntry] = []
-    while len(found) < limit:
-        wanted = min(PAGE, limit - len(found))
-        page = await memory.audit(before, wanted)
-        found += page.items
-        if len(page.items) < wanted:
+    entries: list[AuditEntry] = []
+    while len(entries) < limit:
+        size = min(PAGE, limit - len(entries))
+        page = await memory.audit(before, size)
+        entries += page.items
+        if len(page.items) < size:
             break
         before = page.items[-1].number
-    return found
+    return entries
 
 
 def _document(
@@ -342,8 +347,8 @@ def _document(
             text=text, key=key, document_id=document, metadata=about, expected_version=expected
         )
     except ValidationError as error:
-        told = "; ".join(error_messages(error, "metadata"))
-        raise InvalidRequest(f"That cannot be written: {told}.") from None
+        faults = "; ".join(error_messages(error, "metadata"))
+        raise InvalidRequest(f"That cannot be written: {faults}.") from None
 
 
 def _read_stdin() -> str:
@@ -357,7 +362,7 @@ def _confirm(place: Target, agent: str, document: str | None, session: str | Non
     if not sys.stdin.isatty():
         raise InvalidRequest(f"Nobody can be asked whether to erase {what}. Say --yes.")
     if document is not None:
-        found = _ask(place, agent, lambda memory: memory.document(document))
-        stdout_console().print(document_facts(found))
+        detail = _ask(place, agent, lambda memory: memory.document(document))
+        stdout_console().print(document_facts(detail))
     if not typer.confirm(f"Erase {what}, for good?", err=True):
         raise InvalidRequest("Nothing was erased.")

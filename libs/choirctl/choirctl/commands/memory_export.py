@@ -79,19 +79,19 @@ def import_(
     """
     place = find_target(ctx, home, url)
     total, import_id = _validate(file)
-    done = asyncio.run(_import(place, agent, file, total, import_id))
+    counts = asyncio.run(_import(place, agent, file, total, import_id))
     if as_json:
-        print_json({"records": total, **done.figures})
+        print_json({"records": total, **counts.figures})
     else:
         stderr_console().print(
-            f"{format_count(total, 'record')}: {done.written:,} written, {done.unchanged:,} were there, "
-            f"{len(done.refused):,} refused.",
+            f"{format_count(total, 'record')}: {counts.new_records:,} written, "
+            f"{counts.unchanged:,} were there, {len(counts.refused):,} refused.",
             markup=False,
         )
-    if done.refused:
-        some = ", ".join(done.refused[:SHOWN]) + (", …" if len(done.refused) > SHOWN else "")
+    if counts.refused:
+        some = ", ".join(counts.refused[:SHOWN]) + (", …" if len(counts.refused) > SHOWN else "")
         raise Conflict(
-            f"{format_count(len(done.refused), 'record')} of the file were left out, because {agent} has "
+            f"{format_count(len(counts.refused), 'record')} of the file were left out, because {agent} has "
             f"something else in their place, or their session was erased: {some}. All others are there."
         )
 
@@ -100,7 +100,7 @@ class _ImportCounts:
     """Counts of the imported records by result."""
 
     def __init__(self) -> None:
-        self.written = 0
+        self.new_records = 0
         self.unchanged = 0
         self.refused: list[str] = []
 
@@ -108,7 +108,7 @@ class _ImportCounts:
     def figures(self) -> dict[str, object]:
         """Return the counts for --json."""
         return {
-            "written": self.written,
+            "written": self.new_records,
             "unchanged": self.unchanged,
             "refused": self.refused,
         }
@@ -203,8 +203,8 @@ def _read(file: Path, number: int, line: bytes) -> Record:
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
     try:
-        with file.open("rb") as found:
-            for number, line in enumerate(found, 1):
+        with file.open("rb") as source:
+            for number, line in enumerate(source, 1):
                 if line.strip():
                     yield number, line.rstrip(b"\r\n")
     except OSError as error:
@@ -228,7 +228,7 @@ def _pieces(file: Path, total: int) -> Iterator[list[Record]]:
 async def _import(
     place: Target, agent: str, file: Path, total: int, import_id: str
 ) -> _ImportCounts:
-    tally, first = _ImportCounts(), 0
+    counts, first = _ImportCounts(), 0
     async with connect(place) as api:
         memory = MemoryClient(api, place, agent)
         for records in _pieces(file, total):
@@ -236,23 +236,23 @@ async def _import(
                 import_id=import_id, first=first, total=total, records=tuple(records)
             )
             try:
-                done = await memory.import_records(piece)
+                result = await memory.import_records(piece)
             except ChoirError as error:
-                there = f"{first:,} of {format_count(total, 'record')} are there"
+                progress = f"{first:,} of {format_count(total, 'record')} are there"
                 # invalid records would be refused again, so a retry is no advice
                 advice = (
                     ""
                     if isinstance(error, InvalidRequest)
                     else "; import the same file again to resume"
                 )
-                raise type(error)(f"{error.message} {there}{advice}.") from error
+                raise type(error)(f"{error.message} {progress}{advice}.") from error
             first += len(records)
-            tally.written += done.written
-            tally.unchanged += done.unchanged
-            tally.refused += done.refused
+            counts.new_records += result.written
+            counts.unchanged += result.unchanged
+            counts.refused += result.refused
             if total > BATCH_RECORDS:
                 _tell(f"{first:,} of {total:,} records")
-    return tally
+    return counts
 
 
 def _tell(words: str) -> None:

@@ -44,11 +44,11 @@ def get(
     as_json: AsJson = False,
 ) -> None:
     """Show the model and the voice of an agent."""
-    found = asyncio.run(_get(find_target(ctx, home, url), agent))
+    choices = asyncio.run(_get(find_target(ctx, home, url), agent))
     if as_json:
-        print_json(found)
+        print_json(choices)
     else:
-        stdout_console().print(choice_facts(found))
+        stdout_console().print(choice_facts(choices))
 
 
 def set_model(
@@ -65,11 +65,11 @@ def set_model(
     """
     if not llm:
         raise InvalidRequest("--llm needs the name of a model; `choirctl model list` has them.")
-    found = asyncio.run(_set(find_target(ctx, home, url), agent, llm))
+    choices = asyncio.run(_set(find_target(ctx, home, url), agent, llm))
     if as_json:
-        print_json(found)
+        print_json(choices)
     else:
-        stderr_console().print(f"{agent} uses {found.llm} until its next restart.", markup=False)
+        stderr_console().print(f"{agent} uses {choices.llm} until its next restart.", markup=False)
 
 
 async def _list(place: Target) -> list[ModelView]:

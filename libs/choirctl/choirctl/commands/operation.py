@@ -28,11 +28,11 @@ def list_operations(
     as_json: AsJson = False,
 ) -> None:
     """List builds, updates and resets, newest first."""
-    found = asyncio.run(_list(find_target(ctx, home, url), limit))
+    operations = asyncio.run(_list(find_target(ctx, home, url), limit))
     if as_json:
-        print_json(found)
+        print_json(operations)
     else:
-        print_rows(operation_rows(found), "Nothing has been built, updated or reset yet.")
+        print_rows(operation_rows(operations), "Nothing has been built, updated or reset yet.")
 
 
 def show(

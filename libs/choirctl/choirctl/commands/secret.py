@@ -42,12 +42,12 @@ def register(app: typer.Typer) -> None:
 
 def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
     """List the names of secrets, and what uses each; never a value."""
-    found = _names(find_target(ctx, home).home)
+    secrets = _names(find_target(ctx, home).home)
     if as_json:
-        print_json(found)
+        print_json(secrets)
         return
     rows = table("SECRET", "", "USED BY")
-    for secret in found:
+    for secret in secrets:
         rows.add_row(
             secret.name,
             "[green]set[/]" if secret.set else "[red]not set[/]",
@@ -82,11 +82,11 @@ def set_secret(
             "[yellow]Warning:[/] a value on the command line stays in the shell's history, and others could "
             "see it in the list of processes. Leave it out next time: it is then asked for."
         )
-    found = _check_value(value if value is not None else _ask(name))
+    new_value = _check_value(value if value is not None else _ask(name))
     place = find_target(ctx, home)
     with edit_secret_file(place.home / "secrets.json") as values:
         replaced = name in values
-        values[name] = found
+        values[name] = new_value
     if as_json:
         print_json({"name": name, "replaced": replaced})
     stderr_console().print(
@@ -111,11 +111,13 @@ def delete(
     with edit_secret_file(place.home / "secrets.json") as values:
         if values.pop(name, None) is None:
             raise NotFound(f"There is no secret {name[:64]!r}. See `choirctl secret list`.")
-    used = next((s.used_by for s in _names(place.home) if s.name == name), ())
-    if used:
-        stderr_console().print(f"[yellow]Warning:[/] config.json still uses it: {', '.join(used)}.")
+    used_by = next((s.used_by for s in _names(place.home) if s.name == name), ())
+    if used_by:
+        stderr_console().print(
+            f"[yellow]Warning:[/] config.json still uses it: {', '.join(used_by)}."
+        )
     if as_json:
-        print_json({"name": name, "used_by": list(used)})
+        print_json({"name": name, "used_by": list(used_by)})
     stderr_console().print(f"{name} is deleted.{_next_step(place, name)}")
 
 
@@ -139,39 +141,41 @@ def apply(
 
 async def _apply(place: Target, wait_s: float, quiet: bool) -> SecretsApplied:
     async with connect(place) as api:
-        done = parse_response(await api.send("POST", "/v1/secrets/apply"), SecretsApplied)
+        result = parse_response(await api.send("POST", "/v1/secrets/apply"), SecretsApplied)
         if not quiet:
-            _print_changes(done)
-        reached = await follow_report(api, done.report, wait_s, quiet)
-        return done.model_copy(update={"report": reached})
+            _print_changes(result)
+        progress = await follow_report(api, result.report, wait_s, quiet)
+        return result.model_copy(update={"report": progress})
 
 
-def _print_changes(done: SecretsApplied) -> None:
+def _print_changes(result: SecretsApplied) -> None:
     console = stdout_console()
-    for mark, names in (("+", done.added), ("~", done.changed), ("-", done.removed)):
+    for mark, names in (("+", result.added), ("~", result.changed), ("-", result.removed)):
         for name in names:
             console.print(f"{mark} {name}", markup=False)
     words = (
-        (done.overridden, "from the environment of `choirctl up`, which overrides the file"),
-        (done.at_restart, "applied at the next start: choirctl down, then up"),
-        (done.missing, "used in the configuration but not set: choirctl secret set"),
+        (result.overridden, "from the environment of `choirctl up`, which overrides the file"),
+        (result.at_restart, "applied at the next start: choirctl down, then up"),
+        (result.missing, "used in the configuration but not set: choirctl secret set"),
     )
     for names, meaning in words:
         if names:
             stderr_console().print(f"[yellow]{', '.join(names)}[/]: {meaning}.")
-    if not (done.added or done.changed or done.removed):
+    if not (result.added or result.changed or result.removed):
         stderr_console().print("No value has changed; running agents fetch the values again.")
 
 
 def _names(home: Path) -> list[SecretName]:
     try:
-        known = read_secret_file(home / "secrets.json").keys()
+        existing_names = read_secret_file(home / "secrets.json").keys()
     except NotFound:
-        known = {}.keys()
+        existing_names = {}.keys()
     uses = _uses(home / "config.json")
     return [
-        SecretName(name=name, set=name in known, used_by=uses.get(name, ()) or _reserved_use(name))
-        for name in sorted(known | uses.keys())
+        SecretName(
+            name=name, set=name in existing_names, used_by=uses.get(name, ()) or _reserved_use(name)
+        )
+        for name in sorted(existing_names | uses.keys())
     ]
 
 
@@ -185,18 +189,18 @@ def _uses(path: Path) -> dict[str, tuple[str, ...]]:
         document: JsonValue = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    found: dict[str, list[str]] = {}
-    _collect((), document, found)
-    return {name: tuple(places) for name, places in found.items()}
+    uses: dict[str, list[str]] = {}
+    _collect((), document, uses)
+    return {name: tuple(places) for name, places in uses.items()}
 
 
-def _collect(path: tuple[str, ...], value: JsonValue, found: dict[str, list[str]]) -> None:
+def _collect(path: tuple[str, ...], value: JsonValue, uses: dict[str, list[str]]) -> None:
     if not isinstance(value, dict):
         return
     for key, inner in value.items():
         if key == "secret" and isinstance(inner, str) and inner:
-            found.setdefault(inner, []).append(".".join(path))
-        _collect((*path, key), inner, found)
+            uses.setdefault(inner, []).append(".".join(path))
+        _collect((*path, key), inner, uses)
 
 
 def _check_name(name: str) -> None:

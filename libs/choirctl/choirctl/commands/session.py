@@ -77,11 +77,11 @@ def list_sessions(
     if follow:
         asyncio.run(_follow_list(place, agent, limit, as_json))
         return
-    found = asyncio.run(_list(place, agent, limit))
+    sessions = asyncio.run(_list(place, agent, limit))
     if as_json:
-        print_json(found)
+        print_json(sessions)
     else:
-        print_rows(session_rows(found), NO_SESSION)
+        print_rows(session_rows(sessions), NO_SESSION)
 
 
 def events(
@@ -112,11 +112,11 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one session: its agent, status and log head."""
-    found = asyncio.run(_show(find_target(ctx, home, url), session))
+    view = asyncio.run(_show(find_target(ctx, home, url), session))
     if as_json:
-        print_json(found)
+        print_json(view)
     else:
-        stdout_console().print(session_facts(found))
+        stdout_console().print(session_facts(view))
 
 
 def cores(
@@ -150,11 +150,11 @@ def cancel(
 
     Everything else continues. Exits 5 if the session does not run.
     """
-    told = asyncio.run(_cancel(find_target(ctx, home, url), session, job))
+    queued_signal = asyncio.run(_cancel(find_target(ctx, home, url), session, job))
     if as_json:
-        print_json(told)
+        print_json(queued_signal)
     else:
-        stderr_console().print(told.note, markup=False)
+        stderr_console().print(queued_signal.note, markup=False)
 
 
 def verify(
@@ -168,21 +168,22 @@ def verify(
 
     Verifies every hash of the chain. Exits 1 if one does not match.
     """
-    found = asyncio.run(_verify(find_target(ctx, home, url), session))
+    verification = asyncio.run(_verify(find_target(ctx, home, url), session))
     if as_json:
-        print_json(found)
-    elif found.ok and found.erased_at is not None:
+        print_json(verification)
+    elif verification.ok and verification.erased_at is not None:
         stdout_console().print(
-            f"{session}: erased on {found.erased_at:%Y-%m-%d}, as agents.NAME.retention.log says. The hashes "
-            f"of its {found.events} events are kept and end at the session's head."
+            f"{session}: erased on {verification.erased_at:%Y-%m-%d}, as agents.NAME.retention.log says. "
+            f"The hashes of its {verification.events} events are kept and end at the session's head."
         )
-    elif found.ok:
+    elif verification.ok:
         stdout_console().print(
-            f"{session}: {found.events} events, chain intact up to revision {found.head_rev}."
+            f"{session}: {verification.events} events, chain intact up to revision {verification.head_rev}."
         )
-    if not found.ok:
+    if not verification.ok:
         stderr_console().print(
-            f"[red]{session}: the log is broken at revision {found.broken_at}[/]: {found.reason}"
+            f"[red]{session}: the log is broken at revision {verification.broken_at}[/]: "
+            f"{verification.reason}"
         )
         raise typer.Exit(ChoirError.exit_code)
 
@@ -201,18 +202,18 @@ def compact(
 
     The log keeps every event; only the model's context gets shorter. Exits 5 if the session does not run.
     """
-    told = asyncio.run(_compact(find_target(ctx, home, url), session, lane))
+    queued_signal = asyncio.run(_compact(find_target(ctx, home, url), session, lane))
     if as_json:
-        print_json(told)
+        print_json(queued_signal)
     else:
-        stderr_console().print(told.note, markup=False)
+        stderr_console().print(queued_signal.note, markup=False)
 
 
 async def _compact(place: Target, session: str, lane: str | None) -> SignalQueued:
     async with connect(place) as api:
-        found = await _require_running(api, session)
+        view = await _require_running(api, session)
         return await api.compact(
-            found.agent_id, CompactMemory(lane=lane, session_id=found.session_id)
+            view.agent_id, CompactMemory(lane=lane, session_id=view.session_id)
         )
 
 
@@ -234,10 +235,10 @@ async def _cancel(place: Target, session: str, job: str) -> SignalQueued:
 
 async def _require_running(api: ControlClient, session: str) -> SessionView:
     """Return a session. Raises NotFound if it does not exist, Conflict if it has ended."""
-    found = await api.session(session)
-    if found.ended_at is not None:
-        raise Conflict(f"Session {session} has ended ({found.status}).")
-    return found
+    view = await api.session(session)
+    if view.ended_at is not None:
+        raise Conflict(f"Session {session} has ended ({view.status}).")
+    return view
 
 
 async def _list(place: Target, agent: str | None, limit: int) -> list[SessionView]:
@@ -247,13 +248,13 @@ async def _list(place: Target, agent: str | None, limit: int) -> list[SessionVie
 
 async def _follow_list(place: Target, agent: str | None, limit: int, as_json: bool) -> None:
     async with connect(place) as api:
-        found = await api.sessions(agent, limit)
+        sessions = await api.sessions(agent, limit)
         if as_json:
-            for view in reversed(found):
+            for view in reversed(sessions):
                 print_json_line(view)
         else:
-            print_rows(session_rows(found), NO_SESSION)
-        async with contextlib.aclosing(_changes(api, found, agent, limit)) as news:
+            print_rows(session_rows(sessions), NO_SESSION)
+        async with contextlib.aclosing(_changes(api, sessions, agent, limit)) as news:
             async for view in news:
                 if as_json:
                     print_json_line(view)
@@ -262,24 +263,24 @@ async def _follow_list(place: Target, agent: str | None, limit: int, as_json: bo
 
 
 async def _changes(
-    api: ControlClient, found: list[SessionView], agent: str | None, limit: int
+    api: ControlClient, sessions: list[SessionView], agent: str | None, limit: int
 ) -> AsyncGenerator[SessionView]:
     """Yield each session that starts, changes state or ends; tolerate a restart of choird."""
-    known = {view.session_id: (view.status, view.epoch) for view in found}
+    states = {view.session_id: (view.status, view.epoch) for view in sessions}
     answered_at = time.monotonic()
     while True:
         await asyncio.sleep(LOOK_S)
         try:
-            found = await api.sessions(agent, limit)
+            sessions = await api.sessions(agent, limit)
         except (Unavailable, OutcomeUnknown, DeadlineExceeded):
             # choird may be restarting
             if time.monotonic() - answered_at > RECONNECT_TIMEOUT_S:
                 raise
             continue
         answered_at = time.monotonic()
-        for view in reversed(found):
-            if known.get(view.session_id) != (view.status, view.epoch):
-                known[view.session_id] = (view.status, view.epoch)
+        for view in reversed(sessions):
+            if states.get(view.session_id) != (view.status, view.epoch):
+                states[view.session_id] = (view.status, view.epoch)
                 yield view
 
 

@@ -37,20 +37,20 @@ def status(
 
     Exits 6 if Choir does not run, or a part of it is down.
     """
-    found, waits = asyncio.run(_read(find_target(ctx, home, url), as_json))
+    system_status, waiting_lines = asyncio.run(_read(find_target(ctx, home, url), as_json))
     if as_json:
-        print_json(found)
+        print_json(system_status)
     else:
-        (_print_tables if verbose else _print_text)(found)
-        _show_waiting(waits)
-    if not found.ready:
+        (_print_tables if verbose else _print_text)(system_status)
+        _show_waiting(waiting_lines)
+    if not system_status.ready:
         raise typer.Exit(Unavailable.exit_code)
 
 
 async def _read(place: Target, quiet: bool) -> tuple[SystemStatus, list[str]]:
     async with connect(place) as api:
-        found = await api.status()
-        return found, [] if quiet else await _waiting(api)
+        system_status = await api.status()
+        return system_status, [] if quiet else await _waiting(api)
 
 
 async def _waiting(api: ControlClient) -> list[str]:
@@ -75,30 +75,32 @@ async def _waiting(api: ControlClient) -> list[str]:
     return lines
 
 
-def _print_text(found: SystemStatus) -> None:
+def _print_text(system_status: SystemStatus) -> None:
     console = stdout_console()
     for line in [
-        *system_lines(found),
-        *(it for agent in found.agents for it in agent_lines(agent)),
+        *system_lines(system_status),
+        *(it for agent in system_status.agents for it in agent_lines(agent)),
     ]:
         console.print(line, markup=False, highlight=False)
 
 
-def _print_tables(found: SystemStatus) -> None:
+def _print_tables(system_status: SystemStatus) -> None:
     console = stdout_console()
-    word = "[green]ready[/]" if found.ready else "[red]not ready[/]"
-    console.print(f"Choir {found.version} is {word}. State: {found.home}. Model: {found.model}.")
+    word = "[green]ready[/]" if system_status.ready else "[red]not ready[/]"
+    console.print(
+        f"Choir {system_status.version} is {word}. State: {system_status.home}. Model: {system_status.model}."
+    )
     parts = table("PART", "", "DETAIL")
-    for part in found.parts:
+    for part in system_status.parts:
         parts.add_row(part.name, "[green]up[/]" if part.ok else "[red]down[/]", part.detail)
     console.print(parts)
-    if found.agents:
+    if system_status.agents:
         console.print()
-        print_rows(agent_rows(found.agents))
-    for agent in found.agents:
+        print_rows(agent_rows(system_status.agents))
+    for agent in system_status.agents:
         for line in model_lines(agent):
             console.print(f"{agent.agent_id}: {line.strip()}", markup=False, highlight=False)
-    at_work = work_tree(found.agents)
+    at_work = work_tree(system_status.agents)
     if at_work is not None:
         console.print()
         console.print(at_work, soft_wrap=False)

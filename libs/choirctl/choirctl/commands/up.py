@@ -70,20 +70,20 @@ def up(
 
 
 def _settings(place: Target, score: Path | None, port: int | None) -> LocalSettings:
-    read = LocalSettings.load()
-    if read.postgres_dsn:
+    settings = LocalSettings.load()
+    if settings.postgres_dsn:
         raise Conflict(
             "Choir runs in containers here: `docker compose up --wait` starts it, and `docker compose down` "
             "stops it."
         )
-    chosen = score or read.score
-    if chosen is not None and not chosen.is_file():
-        raise InvalidRequest(f"There is no score at {chosen}. Give --score the path of a file.")
-    return read.model_copy(
+    score_file = score or settings.score
+    if score_file is not None and not score_file.is_file():
+        raise InvalidRequest(f"There is no score at {score_file}. Give --score the path of a file.")
+    return settings.model_copy(
         update={
             "home": place.home,
-            "score": chosen.absolute() if chosen else None,
-            "http_port": read.http_port if port is None else port,
+            "score": score_file.absolute() if score_file else None,
+            "http_port": settings.http_port if port is None else port,
         }
     )
 
@@ -99,8 +99,8 @@ class DmChoice:
 def _default_dm(dms: Sequence[DmView]) -> DmChoice:
     try:
         return DmChoice(default_dm(dms))
-    except Conflict as nobody:
-        return DmChoice(why_none=nobody.message)
+    except Conflict as error:
+        return DmChoice(why_none=error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +164,17 @@ class UpCommand:
 
         Choir keeps running after a failed chat, because others may be using its agents.
         """
-        left = False
+        has_left = False
         try:
             # prompt_toolkit is slow to import, and `up --detach` opens no chat
             from choirctl.chat.terminal_chat import run_terminal_chat  # noqa: PLC0415
 
             await run_terminal_chat(self.place, dm, self.place.download_dir, stops_all=True)
-            left = True
-        except* ChoirError as failed:
-            report_error(failed)
+            has_left = True
+        except* ChoirError as errors:
+            report_error(errors)
             console.print("Choir keeps running without this chat; Ctrl-C stops it.")
-        return left
+        return has_left
 
     async def _dms(self) -> tuple[DmView, ...]:
         """Return the conversations; none if they cannot be read at the moment."""
@@ -186,8 +186,8 @@ class UpCommand:
 
     def _prepare(self, console: Console, *, starts: bool) -> Config:
         """Create missing files and validate existing ones before anything is started."""
-        made = create_state_directory(self.place.home)
-        if self.place.home in made.paths:
+        result = create_state_directory(self.place.home)
+        if self.place.home in result.paths:
             console.print(f"Made the state directory {self.place.home}.")
         file = self.place.home / "config.json"
         config = read_config(file)

@@ -44,11 +44,11 @@ def get(
     as_json: AsJson = False,
 ) -> None:
     """Show the voice and the model of an agent."""
-    found = asyncio.run(_get(find_target(ctx, home, url), agent))
+    choices = asyncio.run(_get(find_target(ctx, home, url), agent))
     if as_json:
-        print_json(found)
+        print_json(choices)
     else:
-        stdout_console().print(choice_facts(found))
+        stdout_console().print(choice_facts(choices))
 
 
 def set_voice(
@@ -65,12 +65,12 @@ def set_voice(
     """
     if not voice:
         raise InvalidRequest("VOICE is empty; `choirctl voice list` has the names.")
-    found = asyncio.run(_set(find_target(ctx, home, url), agent, voice))
+    choices = asyncio.run(_set(find_target(ctx, home, url), agent, voice))
     if as_json:
-        print_json(found)
+        print_json(choices)
     else:
-        said = f"{agent} uses voice {found.voice_profile} until its next restart."
-        stderr_console().print(said, markup=False)
+        sentence = f"{agent} uses voice {choices.voice_profile} until its next restart."
+        stderr_console().print(sentence, markup=False)
 
 
 async def _list(place: Target) -> list[VoiceView]:

@@ -34,11 +34,11 @@ def list_workspaces(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
     """List the workspaces with their paths, agents and sizes."""
-    found = asyncio.run(_list(find_target(ctx, home, url)))
+    workspaces = asyncio.run(_list(find_target(ctx, home, url)))
     if as_json:
-        print_json(found)
+        print_json(workspaces)
     else:
-        print_rows(workspace_rows(found), "No workspace is configured.")
+        print_rows(workspace_rows(workspaces), "No workspace is configured.")
 
 
 def reset(
@@ -61,12 +61,12 @@ def reset(
     if not yes:
         _confirm(asyncio.run(_find(place, workspace)))
     request = ResetWorkspace(confirm=workspace, restart=restart)
-    ended = asyncio.run(_reset(place, workspace, request, as_json))
+    operation = asyncio.run(_reset(place, workspace, request, as_json))
     if as_json:
-        print_json(ended)
-    elif ended.result is not None:
-        _print_result(WorkspaceReset.model_validate(ended.result, strict=False))
-    raise_failure(ended)
+        print_json(operation)
+    elif operation.result is not None:
+        _print_result(WorkspaceReset.model_validate(operation.result, strict=False))
+    raise_failure(operation)
 
 
 def _confirm(workspace: WorkspaceView) -> None:
@@ -83,14 +83,14 @@ def _confirm(workspace: WorkspaceView) -> None:
         raise InvalidRequest("The name does not match; nothing was deleted.")
 
 
-def _print_result(done: WorkspaceReset) -> None:
-    if not done.left:
+def _print_result(result: WorkspaceReset) -> None:
+    if not result.left:
         stderr_console().print(
-            f"{done.path} is empty: {done.removed:,} entries deleted.", markup=False
+            f"{result.path} is empty: {result.removed:,} entries deleted.", markup=False
         )
-    if done.stopped:
-        how = "started again" if done.restarted else "stopped, and not started again"
-        stderr_console().print(f"Agent {done.stopped} was {how}.", markup=False)
+    if result.stopped:
+        how = "started again" if result.restarted else "stopped, and not started again"
+        stderr_console().print(f"Agent {result.stopped} was {how}.", markup=False)
 
 
 async def _list(place: Target) -> list[WorkspaceView]:
@@ -99,11 +99,11 @@ async def _list(place: Target) -> list[WorkspaceView]:
 
 
 async def _find(place: Target, name: str) -> WorkspaceView:
-    found = await _list(place)
-    for workspace in found:
+    workspaces = await _list(place)
+    for workspace in workspaces:
         if workspace.name == name:
             return workspace
-    names = ", ".join(workspace.name for workspace in found)
+    names = ", ".join(workspace.name for workspace in workspaces)
     raise NotFound(f"There is no workspace {name!r} (there are {names}).")
 
 

@@ -34,12 +34,12 @@ def report_error(error: BaseException, *, as_json: bool = False) -> int:
     """Print `error` as a paragraph, or with `as_json` as JSON; return its exit code."""
     failure = failure_of(error)
     if as_json:
-        told = {
+        fields = {
             "code": failure.code,
             "message": failure.message,
             "exit_code": failure.exit_code,
         }
-        text = json.dumps({"error": told}, indent=2, ensure_ascii=False)
+        text = json.dumps({"error": fields}, indent=2, ensure_ascii=False)
         sys.stderr.write(f"{escape_json(text)}\n")
     else:
         _write_paragraph(failure.message)

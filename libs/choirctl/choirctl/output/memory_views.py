@@ -24,16 +24,16 @@ HIDDEN_FIELDS = ("type", "id", "text", "metadata")
 def document_rows(documents: Sequence[DocumentView]) -> Table:
     """Return a table with one row per document."""
     rows = table("DOCUMENT", "KIND", "KEY OR SESSION", "VERSION", "FROM", "AGE", "TEXT")
-    for each in documents:
-        status = "" if each.status == "active" else f" ({each.status})"
+    for document in documents:
+        status = "" if document.status == "active" else f" ({document.status})"
         rows.add_row(
-            each.document_id,
-            f"{each.tier or each.kind}{status}",
-            escape(each.key or each.session_id or "-"),
-            str(each.version),
-            escape(f"{each.origin} {each.trust}"),
-            format_age(each.at),
-            escape(truncate(each.text, each.length)),
+            document.document_id,
+            f"{document.tier or document.kind}{status}",
+            escape(document.key or document.session_id or "-"),
+            str(document.version),
+            escape(f"{document.origin} {document.trust}"),
+            format_age(document.at),
+            escape(truncate(document.text, document.length)),
         )
     return rows
 
@@ -42,7 +42,7 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
     """Return a table with one row per hit, best first, with the score from each arm."""
     rows = table("SCORE", "ARMS", "DOCUMENT", "KIND", "FROM", "AGE", "TEXT")
     for hit in hits:
-        arms = ", ".join(f"{one.arm} {one.score:.2f}" for one in hit.arms)
+        arms = ", ".join(f"{arm.arm} {arm.score:.2f}" for arm in hit.arms)
         rows.add_row(
             f"{hit.score:.3f}",
             arms or "-",
@@ -76,16 +76,16 @@ def document_facts(document: DocumentDetail) -> Table:
 def audit_rows(entries: Sequence[AuditEntry]) -> Table:
     """Return a table with one row per audit log entry."""
     rows = table("NO", "WHEN", "WHO", "WHAT", "DOCUMENTS")
-    for each in entries:
-        ids = each.document_ids[:SHOWN_IDS]
-        more = len(each.document_ids) - len(ids)
+    for entry in entries:
+        ids = entry.document_ids[:SHOWN_IDS]
+        more = len(entry.document_ids) - len(ids)
         rest = f" and {more:,} more" if more else ""
-        told = ", ".join(f"{name} {value}" for name, value in each.detail.items())
+        details = ", ".join(f"{name} {value}" for name, value in entry.detail.items())
         rows.add_row(
-            str(each.number),
-            f"{each.at:%Y-%m-%d %H:%M:%S}",
-            each.actor,
-            escape(f"{each.operation} ({told})" if told else each.operation),
+            str(entry.number),
+            f"{entry.at:%Y-%m-%d %H:%M:%S}",
+            entry.actor,
+            escape(f"{entry.operation} ({details})" if details else entry.operation),
             f"{', '.join(ids)}{rest}" or "-",
         )
     return rows
@@ -94,9 +94,9 @@ def audit_rows(entries: Sequence[AuditEntry]) -> Table:
 def memory_facts(state: AgentMemory) -> Table:
     """Return a table with the number of documents, one row per store and kind."""
     rows = table("STORE", "KIND", "DOCUMENTS", "WITHOUT VECTOR")
-    for each in state.counts:
-        kind = f"{each.tier} {each.kind}" if each.tier else each.kind
-        rows.add_row(each.store, kind, f"{each.documents:,}", f"{each.without_vector:,}")
+    for count in state.counts:
+        kind = f"{count.tier} {count.kind}" if count.tier else count.kind
+        rows.add_row(count.store, kind, f"{count.documents:,}", f"{count.without_vector:,}")
     return rows
 
 
@@ -105,10 +105,10 @@ def memory_notes(state: AgentMemory) -> str:
     words = (
         f"{decimal(state.bytes)} on disk, {format_count(state.queued, 'document')} in the queue."
     )
-    for each in state.unfinished_imports:
+    for unfinished_import in state.unfinished_imports:
         words += (
-            f"\nAn import ended at {each.done:,} of {each.total:,} records. Import the same file again to "
-            "go on; what is there already is left alone."
+            f"\nAn import ended at {unfinished_import.done:,} of {unfinished_import.total:,} records. "
+            "Import the same file again to go on; what is there already is left alone."
         )
     return words
 

@@ -32,12 +32,13 @@ async def run_operation(
 
     With `quiet`, nothing is shown. Raises the errors of `follow_report` and `ControlClient.send`.
     """
-    begun = parse_response(await api.send("POST", path, body=body), OperationStarted)
+    operation = parse_response(await api.send("POST", path, body=body), OperationStarted)
     try:
-        return await show_progress(api, place, begun.operation_id, quiet)
+        return await show_progress(api, place, operation.operation_id, quiet)
     except asyncio.CancelledError:
         stderr_console().print(
-            f"The operation continues in the background: `choirctl operation show {begun.operation_id} --follow`.",
+            "The operation continues in the background: `choirctl operation show "
+            f"{operation.operation_id} --follow`.",
             markup=False,
         )
         raise
@@ -54,8 +55,8 @@ async def show_progress(
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        shown = ProgressDisplay(bar, bar.add_task("", total=1.0))
-        return await follow_operation(api, place, operation_id, shown.show_event)
+        display = ProgressDisplay(bar, bar.add_task("", total=1.0))
+        return await follow_operation(api, place, operation_id, display.show_event)
 
 
 class ProgressDisplay:
@@ -79,17 +80,17 @@ class ProgressDisplay:
 async def follow_operation(
     api: ControlClient, place: Target, operation_id: str, on_event: OnEvent
 ) -> OperationView:
-    """Pass each event of an operation to `hear`; return its final state.
+    """Pass each event of an operation to `on_event`; return its final state.
 
     Raises Unavailable if control cannot be reached after a lost stream, or if the stream breaks
     `MAX_RECONNECTS`
     times.
     """
-    heard = 0
+    last_seq = 0
     for _ in range(MAX_RECONNECTS):
         try:
             with convert_transport_errors(place):
-                headers = {"Last-Event-ID": str(heard)}
+                headers = {"Last-Event-ID": str(last_seq)}
                 timeout = httpx2.Timeout(30, read=SILENCE_S)
                 path = f"/v1/operations/{operation_id}/events"
                 async with api.client.stream(
@@ -100,9 +101,9 @@ async def follow_operation(
                     async for event in sse_read.parse_events(answer.aiter_bytes()):
                         if event.event == "end":
                             return OperationView.model_validate_json(event.data)
-                        said = OperationEvent.model_validate_json(event.data)
-                        heard = said.seq
-                        on_event(said)
+                        progress = OperationEvent.model_validate_json(event.data)
+                        last_seq = progress.seq
+                        on_event(progress)
         except Unavailable:
             await asyncio.sleep(RETRY_INTERVAL_S)
         # the stream may have been lost after the operation ended

@@ -77,10 +77,10 @@ def _fit_widths(rows: Table, width: int) -> list[int] | None:
     words = [max(cell_len(word) for text in it for word in (text.split() or [""])) for it in cells]
     room = width - GAP * (len(cells) - 1)
     # prefer widths without folding, then those of the longest word in each column
-    for chosen in (natural, words):
-        rest = room - sum(chosen[:-1])
+    for widths in (natural, words):
+        rest = room - sum(widths[:-1])
         if rest >= min(natural[-1], LAST_MAY_FOLD):
-            return [*chosen[:-1], min(rest, natural[-1])]
+            return [*widths[:-1], min(rest, natural[-1])]
     return None
 
 
@@ -131,10 +131,10 @@ def _indented(value: BaseModel | Sequence[BaseModel] | Mapping[str, object]) -> 
 
 def table(*columns: str) -> Table:
     """Return an empty table with these column headers and no borders."""
-    made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    rows = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
-        made.add_column(column, overflow="fold")
-    return made
+        rows.add_column(column, overflow="fold")
+    return rows
 
 
 def format_count(number: int, noun: str) -> str:

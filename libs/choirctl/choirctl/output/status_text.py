@@ -8,11 +8,11 @@ IDLE = "idle"
 JOB = "core:"
 
 
-def system_lines(found: SystemStatus) -> list[str]:
+def system_lines(status: SystemStatus) -> list[str]:
     """Return lines about the system: whether it is ready, its model, and which parts are down and why."""
-    down = [part for part in found.parts if not part.ok]
-    if found.ready:
-        first = f"Choir is ready. Model: {found.model}."
+    down = [part for part in status.parts if not part.ok]
+    if status.ready:
+        first = f"Choir is ready. Model: {status.model}."
     else:
         first = f"Choir is not ready: {', '.join(part.name for part in down) or 'a part'} is down."
     return [first, *(f"  {part.name}: {part.detail or 'it does not answer'}" for part in down)]

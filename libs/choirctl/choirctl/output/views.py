@@ -100,8 +100,8 @@ def lane_skill(lane: StatusReport) -> str:
 
 
 def _budget(lane: StatusReport) -> str:
-    left = lane.budget_remaining.items()
-    return escape(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in left))
+    remaining = lane.budget_remaining.items()
+    return escape(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in remaining))
 
 
 def session_rows(sessions: Sequence[SessionView]) -> Table:
@@ -148,14 +148,18 @@ def voice_rows(voices: Sequence[VoiceView]) -> Table:
 def operation_rows(operations: Sequence[OperationView]) -> Table:
     """Return a table with one row per operation."""
     rows = table("OPERATION", "WHAT", "STATUS", "BEGAN", "AT")
-    for each in operations:
-        share = f" {each.share:.0%}" if each.status == "running" and each.share is not None else ""
+    for operation in operations:
+        share = (
+            f" {operation.share:.0%}"
+            if operation.status == "running" and operation.share is not None
+            else ""
+        )
         rows.add_row(
-            each.operation_id,
-            escape(f"{each.kind} {each.subject}"),
-            f"{_state(each.status)}{share}",
-            format_age(each.began_at),
-            escape(_short(each.error or each.step, SHORT_REASON)),
+            operation.operation_id,
+            escape(f"{operation.kind} {operation.subject}"),
+            f"{_state(operation.status)}{share}",
+            format_age(operation.began_at),
+            escape(_short(operation.error or operation.step, SHORT_REASON)),
         )
     return rows
 
@@ -172,22 +176,22 @@ def operation_facts(operation: OperationView) -> Table:
     if operation.error:
         facts.add_row("error", f"[red]{escape(operation.error)}[/]")
     facts.add_row("began", f"{operation.began_at:%Y-%m-%d %H:%M:%S %Z}")
-    ended = operation.ended_at
-    facts.add_row("ended", f"{ended:%Y-%m-%d %H:%M:%S %Z}" if ended else "-")
+    ended_at = operation.ended_at
+    facts.add_row("ended", f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
     return facts
 
 
 def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
     """Return a table with one row per workspace."""
     rows = table("WORKSPACE", "AGENT", "FILES", "SIZE", "PATH")
-    for each in workspaces:
-        more = "" if each.complete else "+"
+    for workspace in workspaces:
+        more = "" if workspace.complete else "+"
         rows.add_row(
-            each.name,
-            each.agent_id or "-",
-            f"{each.files:,}{more}" if each.exists else "-",
-            f"{decimal(each.size)}{more}" if each.exists else "-",
-            escape(each.path),
+            workspace.name,
+            workspace.agent_id or "-",
+            f"{workspace.files:,}{more}" if workspace.exists else "-",
+            f"{decimal(workspace.size)}{more}" if workspace.exists else "-",
+            escape(workspace.path),
         )
     return rows
 
@@ -196,14 +200,14 @@ def choice_facts(choices: AgentModelAndVoice) -> Table:
     """Return a table with an agent's models and voice; changed ones are marked."""
     facts = table("", "", "")
     facts.show_header = False
-    for field, shown in (
+    for field, label in (
         ("llm", "model"),
         ("core_llm", "model of core jobs"),
         ("voice_profile", "voice"),
     ):
         name = getattr(choices, field)
-        said = "until it is restarted" if field in choices.changed else ""
-        facts.add_row(shown, name or "-", said)
+        note = "until it is restarted" if field in choices.changed else ""
+        facts.add_row(label, name or "-", note)
     return facts
 
 
@@ -217,8 +221,8 @@ def session_facts(session: SessionView) -> Table:
     facts.add_row("log", f"{session.head_rev} events, up to {session.head_hash[:SHORT_HASH]}…")
     facts.add_row("continues", session.continues or "-")
     facts.add_row("started", f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
-    ended = session.ended_at
-    facts.add_row("ended", f"{ended:%Y-%m-%d %H:%M:%S %Z}" if ended else "-")
+    ended_at = session.ended_at
+    facts.add_row("ended", f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")
     return facts
 
 
@@ -245,20 +249,20 @@ def work_tree(agents: Sequence[AgentView]) -> Tree | None:
             continue
         branch = trees.add(f"[bold]{agent.agent_id}[/]")
         for lane in agent.lanes:
-            left = f"\n[dim]left: {_budget(lane)}[/]" if lane.budget_remaining else ""
+            budget = f"\n[dim]left: {_budget(lane)}[/]" if lane.budget_remaining else ""
             job = lane.lane.removeprefix(CORE)
             what = f"job {escape(job)}" if job != lane.lane else f"lane {escape(job)}"
-            branch.add(f"{what}: {lane_state(lane)}{left}")
+            branch.add(f"{what}: {lane_state(lane)}{budget}")
     return trees if trees.children else None
 
 
 def event_line(event: Event) -> str:
     """Return an event on one line: revision, time, lane, type and the payload's main fields."""
-    known = {name: value for name, value in event.payload.items() if value not in _NOTHING}
-    first = [_short(known.pop(name)) for name in MAIN_FIELDS if name in known]
+    fields = {name: value for name, value in event.payload.items() if value not in _NOTHING}
+    first = [_short(fields.pop(name)) for name in MAIN_FIELDS if name in fields]
     rest = [
         f"[dim]{name}={escape(_short(value))}[/]"
-        for name, value in known.items()
+        for name, value in fields.items()
         if not name.endswith(HIDDEN_SUFFIXES)
     ]
     colour = "cyan" if event.lane == "edge" else "magenta" if event.lane.startswith(CORE) else "dim"

@@ -30,7 +30,7 @@ class AgentOptions:
 
 
 def entries_to_add(
-    config: Config, home: Path, agent: str, wishes: AgentOptions
+    config: Config, home: Path, agent: str, options: AgentOptions
 ) -> list[ConfigEntry]:
     """Return the entries to add for an agent that can be started, its own entry last.
 
@@ -42,22 +42,24 @@ def entries_to_add(
     if agent in config.agents:
         raise Conflict(f"config.json has agents.{agent} already; nothing was changed.")
     entries: list[ConfigEntry] = []
-    if wishes.workspace:
-        workspace = _known("workspace", wishes.workspace, config.workspaces)
+    if options.workspace:
+        workspace = _check_exists("workspace", options.workspace, config.workspaces)
     else:
         workspace = _free_name(agent, config.workspaces)
         entries.append(("workspaces", workspace, {"path": str(home / "workspaces" / workspace)}))
-    if wishes.dm:
-        dm = _known("DM", wishes.dm, config.dms)
+    if options.dm:
+        dm = _check_exists("DM", options.dm, config.dms)
     else:
         dm = _free_name(agent, config.dms)
         entries += _console_dm(config, agent, dm)
-    llm = _known("model", wishes.llm, {DEFAULT_MODEL, *config.models}) if wishes.llm else ""
-    named = {name: value for name, value in (wishes.others or {}).items() if value}
+    llm = (
+        _check_exists("model", options.llm, {DEFAULT_MODEL, *config.models}) if options.llm else ""
+    )
+    other_defaults = {name: value for name, value in (options.others or {}).items() if value}
     defaults = {"workspace": workspace, "llm": llm or _usual_model(config), "dm": dm}
-    own: dict[str, object] = {"defaults": defaults | named}
-    if wishes.repo:
-        own["repo"] = {"url": wishes.repo, "ref": wishes.ref}
+    own: dict[str, object] = {"defaults": defaults | other_defaults}
+    if options.repo:
+        own["repo"] = {"url": options.repo, "ref": options.ref}
     return [*entries, ("agents", agent, own)]
 
 
@@ -78,30 +80,30 @@ def entries_to_remove(config: Config, agent: str) -> list[tuple[str, str]]:
     """
     own = config.agents[agent].defaults
     others = [it.defaults for name, it in config.agents.items() if name != agent]
-    gone = []
+    removable = []
     if own.workspace == agent and all(it.workspace != agent for it in others):
-        gone.append(("workspaces", agent))
+        removable.append(("workspaces", agent))
     if own.dm == agent and all(it.dm != agent for it in others):
-        gone.append(("dms", agent))
-    return [it for it in gone if it[1] in getattr(config, it[0])] + [("agents", agent)]
+        removable.append(("dms", agent))
+    return [it for it in removable if it[1] in getattr(config, it[0])] + [("agents", agent)]
 
 
 def _usual_model(config: Config) -> str:
     """Return the model for a new agent: `default` if possible, else the one that another agent uses."""
-    used = [it.defaults.llm for it in config.agents.values()]
-    if DEFAULT_MODEL in config.models or DEFAULT_MODEL in used or not config.models:
+    llms = [it.defaults.llm for it in config.agents.values()]
+    if DEFAULT_MODEL in config.models or DEFAULT_MODEL in llms or not config.models:
         return DEFAULT_MODEL
-    return used[0] if used else next(iter(config.models))
+    return llms[0] if llms else next(iter(config.models))
 
 
-def _known(kind: str, name: str, known: Collection[str]) -> str:
-    if name not in known:
-        names = ", ".join(sorted(known)) or "none"
+def _check_exists(kind: str, name: str, existing_names: Collection[str]) -> str:
+    if name not in existing_names:
+        names = ", ".join(sorted(existing_names)) or "none"
         raise InvalidRequest(f"There is no {kind} {name!r} in config.json (it has {names}).")
     return name
 
 
-def _free_name(wanted: str, taken: Collection[str]) -> str:
-    """Return the wanted name, with a number appended if it is taken."""
-    names = [wanted, *(f"{wanted}_{number}" for number in range(2, len(taken) + 3))]
-    return next(name for name in names if name not in taken)
+def _free_name(preferred: str, existing_names: Collection[str]) -> str:
+    """Return the preferred name, with a number appended if it is taken."""
+    names = [preferred, *(f"{preferred}_{number}" for number in range(2, len(existing_names) + 3))]
+    return next(name for name in names if name not in existing_names)

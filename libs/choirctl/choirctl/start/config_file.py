@@ -47,10 +47,10 @@ def offset_of(text: str, path: Sequence[str | int]) -> int | None:
     at = _skip(text, 0)
     try:
         for step in path:
-            found = _child(decoder, text, at, step)
-            if found is None:
+            child = _child(decoder, text, at, step)
+            if child is None:
                 break
-            at = found
+            at = child
     except (ValueError, IndexError):
         return None
     return at
@@ -70,14 +70,14 @@ def _read(path: Path) -> str:
 def _faults(path: Path, text: str, error: ValidationError) -> str:
     try:
         json.loads(text)
-    except json.JSONDecodeError as broken:
-        place = f"{path}, line {broken.lineno}, column {broken.colno}"
-        return f"{place}: not JSON ({broken.msg}). {REMEDY}"
-    found = []
+    except json.JSONDecodeError as syntax_error:
+        place = f"{path}, line {syntax_error.lineno}, column {syntax_error.colno}"
+        return f"{place}: not JSON ({syntax_error.msg}). {REMEDY}"
+    faults = []
     for fault in error.errors(include_url=False):
         line, field = line_of(text, fault["loc"]), error_path(fault, "the file")
-        found.append(f"line {line}, field `{field}`: {setting_error_message(fault)}")
-    return format_errors(f"{path} does not fit", found, REMEDY, MAX_FAULTS)
+        faults.append(f"line {line}, field `{field}`: {setting_error_message(fault)}")
+    return format_errors(f"{path} does not fit", faults, REMEDY, MAX_FAULTS)
 
 
 def _skip(text: str, at: int) -> int:

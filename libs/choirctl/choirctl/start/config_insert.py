@@ -40,11 +40,11 @@ def remove_entries(path: Path, entries: Sequence[tuple[str, str]]) -> None:
     replace_file(path, text)
 
 
-def without_entry(text: str, spoken: str, section: str, name: str) -> str:
-    """Return the text without an entry of a section; `render` names the file in errors. Pure."""
+def without_entry(text: str, file_name: str, section: str, name: str) -> str:
+    """Return the text without an entry of a section; `file_name` is for errors. Pure."""
     before = json.loads(text)
     if name not in before.get(section, {}):
-        raise NotFound(f"{spoken} has no {section}.{name}; nothing was changed.")
+        raise NotFound(f"{file_name} has no {section}.{name}; nothing was changed.")
     decoder = json.JSONDecoder()
     value = offset_of(text, [section, name])
     begin = offset_of(text, [section])
@@ -52,17 +52,19 @@ def without_entry(text: str, spoken: str, section: str, name: str) -> str:
     _, end = decoder.raw_decode(text, value)
     start = _end_before(text, begin, value)
     if text[start] == ",":
-        made = text[:start] + text[end:]
+        result = text[:start] + text[end:]
     else:
         # the first entry: remove the comma after it as well
         rest = text[end:].lstrip()
-        made = text[: start + 1] + (rest.removeprefix(",") if rest.startswith(",") else text[end:])
-    left = {key: value for key, value in before[section].items() if key != name}
+        result = text[: start + 1] + (
+            rest.removeprefix(",") if rest.startswith(",") else text[end:]
+        )
+    remaining = {key: value for key, value in before[section].items() if key != name}
     # parse the result again: nothing else may have changed
-    assert json.loads(made) == {**before, section: left}, (
+    assert json.loads(result) == {**before, section: remaining}, (
         "the edit changed another part of the file"
     )
-    return made
+    return result
 
 
 def _end_before(text: str, begin: int, value: int) -> int:
@@ -93,29 +95,29 @@ def with_entry(text: str, file_name: str, section: str, name: str, entry: dict[s
         before = json.loads(text)
         text = text if section in before else _with_section(text, section)
         before = json.loads(text)
-        there = before[section]
+        entries = before[section]
     except (ValueError, TypeError, KeyError):
         raise InvalidRequest(
             f"{file_name} is no JSON object of sections; correct it first."
         ) from None
-    if not isinstance(there, dict):
+    if not isinstance(entries, dict):
         raise InvalidRequest(f"{section!r} in {file_name} is not an object; correct it first.")
-    if name in there:
+    if name in entries:
         raise Conflict(f"{file_name} has {section}.{name} already; nothing was changed.")
     begin = offset_of(text, [section])
     assert begin is not None, "the section was just parsed"
     _, end = json.JSONDecoder().raw_decode(text, begin)
     indent = detect_indent(text)
-    written = json.dumps({name: entry}, indent=indent or None, ensure_ascii=False)
-    body = "\n".join(f"{indent}{line}" for line in written.splitlines()[1:-1])
+    entry_json = json.dumps({name: entry}, indent=indent or None, ensure_ascii=False)
+    body = "\n".join(f"{indent}{line}" for line in entry_json.splitlines()[1:-1])
     inner = text[begin + 1 : end - 1].rstrip()
-    comma = "," if there else ""
-    made = f"{text[: begin + 1]}{inner}{comma}\n{body}\n{indent}{text[end - 1 :]}"
+    comma = "," if entries else ""
+    result = f"{text[: begin + 1]}{inner}{comma}\n{body}\n{indent}{text[end - 1 :]}"
     # parse the result again: nothing else may have changed
-    assert json.loads(made) == {**before, section: {**there, name: entry}}, (
+    assert json.loads(result) == {**before, section: {**entries, name: entry}}, (
         "the edit changed another part of the file"
     )
-    return made
+    return result
 
 
 def _with_section(text: str, section: str) -> str:
@@ -129,8 +131,8 @@ def _with_section(text: str, section: str) -> str:
 
 def detect_indent(text: str) -> str:
     """Return the indentation of a JSON text; two spaces if it has none."""
-    found = re.search(r"\n([ \t]+)\"", text)
-    return found.group(1) if found else "  "
+    match = re.search(r"\n([ \t]+)\"", text)
+    return match.group(1) if match else "  "
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -30,54 +30,56 @@ def set_value(path: Path, key: str, value: JsonValue) -> JsonValue:
         raise InvalidRequest(
             f"{key!r} names no setting: give its path, such as agents.main.timezone."
         )
-    made, before = with_value(text, str(path), steps, value)
+    new_text, before = with_value(text, str(path), steps, value)
     # validate before writing: an invalid file would stop the next start of Choir
     try:
-        Config.model_validate_json(made)
+        Config.model_validate_json(new_text)
     except ValidationError as error:
-        found = [
+        faults = [
             f"{error_path(it, 'the file')}: {setting_error_message(it)}" for it in error.errors()
         ]
         head, tail = f"{path} would be invalid", "Nothing was changed."
-        raise InvalidRequest(format_errors(head, found, tail, MAX_FAULTS)) from None
-    replace_file(path, made)
+        raise InvalidRequest(format_errors(head, faults, tail, MAX_FAULTS)) from None
+    replace_file(path, new_text)
     return before
 
 
 def with_value(
-    text: str, spoken: str, steps: Sequence[str], value: JsonValue
+    text: str, file_name: str, steps: Sequence[str], value: JsonValue
 ) -> tuple[str, JsonValue]:
     """Return the text with `value` at the path `steps`, and the previous value. Pure."""
     try:
         document: JsonValue = json.loads(text)
     except ValueError as error:
-        raise InvalidRequest(f"{spoken} is not JSON ({error}); correct it first.") from None
-    here, there = document, 0
-    while there < len(steps) and isinstance(here, dict) and steps[there] in here:
-        here, there = here[steps[there]], there + 1
-    if there == len(steps):
+        raise InvalidRequest(f"{file_name} is not JSON ({error}); correct it first.") from None
+    node, depth = document, 0
+    while depth < len(steps) and isinstance(node, dict) and steps[depth] in node:
+        node, depth = node[steps[depth]], depth + 1
+    if depth == len(steps):
         begin, end = _span(text, steps)
-        written = _written(text, value, len(steps))
-        return f"{text[:begin]}{written}{text[end:]}", here
-    if not isinstance(here, dict):
+        value_json = _format_value(text, value, len(steps))
+        return f"{text[:begin]}{value_json}{text[end:]}", node
+    if not isinstance(node, dict):
         raise InvalidRequest(
-            f"{'.'.join(steps[:there])} is not a section; its value is {json.dumps(here)}."
+            f"{'.'.join(steps[:depth])} is not a section; its value is {json.dumps(node)}."
         )
-    for name in reversed(steps[there + 1 :]):
+    for name in reversed(steps[depth + 1 :]):
         value = {name: value}
-    return _added(text, steps[:there], steps[there], value, bool(here)), None
+    return _append_entry(text, steps[:depth], steps[depth], value, bool(node)), None
 
 
-def _added(text: str, section: Sequence[str], name: str, value: JsonValue, more: bool) -> str:
+def _append_entry(
+    text: str, section: Sequence[str], name: str, value: JsonValue, more: bool
+) -> str:
     """Return the text with a new name at the end of a section; `more` if the section is not empty."""
     begin, end = _span(text, section)
     indent = detect_indent(text)
-    written = f"{json.dumps(name)}: {_written(text, value, len(section) + 1)}"
+    entry_json = f"{json.dumps(name)}: {_format_value(text, value, len(section) + 1)}"
     inner = text[begin + 1 : end - 1].rstrip()
     comma = "," if more else ""
     depth = len(section)
     return (
-        f"{text[: begin + 1]}{inner}{comma}\n{indent * (depth + 1)}{written}\n{indent * depth}"
+        f"{text[: begin + 1]}{inner}{comma}\n{indent * (depth + 1)}{entry_json}\n{indent * depth}"
         f"{text[end - 1 :]}"
     )
 
@@ -88,7 +90,7 @@ def _span(text: str, steps: Sequence[str]) -> tuple[int, int]:
     return begin, json.JSONDecoder().raw_decode(text, begin)[1]
 
 
-def _written(text: str, value: JsonValue, depth: int) -> str:
+def _format_value(text: str, value: JsonValue, depth: int) -> str:
     indent = detect_indent(text)
     first, *more = json.dumps(value, indent=indent, ensure_ascii=False).split("\n")
     return "\n".join([first, *(f"{indent * depth}{line}" for line in more)])

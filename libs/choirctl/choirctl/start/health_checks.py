@@ -73,9 +73,11 @@ class RunningChoir:
 
     def models(self) -> dict[str, ModelConfig]:
         """Return the configured language models, by name."""
-        found = self.config.config.get("models")
-        named = found if isinstance(found, dict) else {}
-        return {name: ModelConfig.model_validate_json(json.dumps(it)) for name, it in named.items()}
+        section = self.config.config.get("models")
+        entries = section if isinstance(section, dict) else {}
+        return {
+            name: ModelConfig.model_validate_json(json.dumps(it)) for name, it in entries.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +103,16 @@ CheckResult = tuple[Outcome, str]
 HealthCheck = Callable[[Installation], Awaitable[CheckResult]]
 
 
-async def run_checks(patient: Installation) -> list[Finding]:
+async def run_checks(installation: Installation) -> list[Finding]:
     """Run every check; an error raised by a check becomes a failed finding."""
     findings = []
     outcome: Outcome
     for name, check in CHECKS.items():
         try:
-            if name in HOST_ONLY_CHECKS and patient.in_containers:
+            if name in HOST_ONLY_CHECKS and installation.in_containers:
                 outcome, detail = "ok", "part of the container image"
             else:
-                outcome, detail = await check(patient)
+                outcome, detail = await check(installation)
         except (ChoirError, OSError) as error:
             outcome, detail = "fail", str(error)
         findings.append(Finding(id=name, outcome=outcome, detail=detail))
@@ -118,10 +120,10 @@ async def run_checks(patient: Installation) -> list[Finding]:
 
 
 async def _python(_: Installation) -> CheckResult:
-    found = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
+    version = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
     if sys.version_info < OLDEST_PYTHON:
-        return "fail", f"{found}: Choir needs 3.11 or newer."
-    return "ok", found
+        return "fail", f"{version}: Choir needs 3.11 or newer."
+    return "ok", version
 
 
 async def _landlock(_: Installation) -> CheckResult:
@@ -139,21 +141,21 @@ async def _landlock(_: Installation) -> CheckResult:
     return "ok", f"Landlock version {version}"
 
 
-async def _socket_path(patient: Installation) -> CheckResult:
-    check_path_length(patient.home.root)
-    return "ok", f"sockets fit below {patient.home.root}"
+async def _socket_path(installation: Installation) -> CheckResult:
+    check_path_length(installation.home.root)
+    return "ok", f"sockets fit below {installation.home.root}"
 
 
-async def _port(patient: Installation) -> CheckResult:
-    port = patient.settings.http_port
-    if is_running(patient.home):
+async def _port(installation: Installation) -> CheckResult:
+    port = installation.settings.http_port
+    if is_running(installation.home):
         return "ok", "in use by the Choir that runs here"
     check_port_free("127.0.0.1", port, "CHOIR_HTTP_PORT or `choirctl up --port`")
     return "ok", f"127.0.0.1:{port} is free"
 
 
-async def _home(patient: Installation) -> CheckResult:
-    root = patient.home.root
+async def _home(installation: Installation) -> CheckResult:
+    root = installation.home.root
     if not root.exists():
         return "ok", f"{root} does not exist yet; `choirctl up` makes it"
     mode = stat.S_IMODE(root.stat().st_mode)
@@ -175,8 +177,8 @@ async def _home(patient: Installation) -> CheckResult:
     return "ok", f"{root}, mode {mode:04o}"
 
 
-async def _secrets(patient: Installation) -> CheckResult:
-    path = patient.home.secrets_file
+async def _secrets(installation: Installation) -> CheckResult:
+    path = installation.home.secrets_file
     if not path.exists():
         return "ok", f"{path} does not exist yet; `choirctl up` makes it"
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -185,7 +187,7 @@ async def _secrets(patient: Installation) -> CheckResult:
     try:
         return "ok", f"{path}, mode {mode:04o}, {format_count(len(read_secrets(path)), 'secret')}"
     except StartupError as error:
-        if not is_running(patient.home):
+        if not is_running(installation.home):
             raise
         return "warn", (
             f"{error.message} The Choir that runs goes on with what it read; its next start, and "
@@ -193,40 +195,40 @@ async def _secrets(patient: Installation) -> CheckResult:
         )
 
 
-async def _config(patient: Installation) -> CheckResult:
-    if not patient.config.exists():
-        return "ok", f"{patient.config} does not exist yet; `choirctl up` makes it"
-    config = read_config(patient.config)
-    return "ok", f"{patient.config}: {format_count(len(config.agents), 'agent')}"
+async def _config(installation: Installation) -> CheckResult:
+    if not installation.config.exists():
+        return "ok", f"{installation.config} does not exist yet; `choirctl up` makes it"
+    config = read_config(installation.config)
+    return "ok", f"{installation.config}: {format_count(len(config.agents), 'agent')}"
 
 
 async def _chromium(_: Installation) -> CheckResult:
-    chosen = read_env("CHOIR_CHROMIUM")
-    if chosen is not None and not os.access(chosen, os.X_OK):
-        return "fail", f"CHOIR_CHROMIUM is {chosen}, which is not an executable program."
-    found = (
-        chosen or next(filter(None, map(shutil.which, CHROMIUMS)), None) or _playwright_chromium()
+    env_path = read_env("CHOIR_CHROMIUM")
+    if env_path is not None and not os.access(env_path, os.X_OK):
+        return "fail", f"CHOIR_CHROMIUM is {env_path}, which is not an executable program."
+    path = (
+        env_path or next(filter(None, map(shutil.which, CHROMIUMS)), None) or _playwright_chromium()
     )
-    if found is None:
+    if path is None:
         return "warn", (
             "no Chromium: agents cannot browse. `apt install chromium`, `playwright install "
             "chromium`, or set CHOIR_CHROMIUM."
         )
-    return "ok", found
+    return "ok", path
 
 
 def _playwright_chromium() -> str | None:
     """Return the newest Chromium that `playwright install` downloaded to the user's cache, if
     any."""
     cache = Path(read_env("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
-    found = sorted(cache.glob("chromium-*/chrome-linux*/chrome"))
-    return str(found[-1]) if found else None
+    paths = sorted(cache.glob("chromium-*/chrome-linux*/chrome"))
+    return str(paths[-1]) if paths else None
 
 
-async def _postgres(patient: Installation) -> CheckResult:
-    data = patient.home.data / "postgres"
+async def _postgres(installation: Installation) -> CheckResult:
+    data = installation.home.data / "postgres"
     major = read_major_version(data)
-    binaries = find_postgres_binaries(patient.settings.pg_bin, major)
+    binaries = find_postgres_binaries(installation.settings.pg_bin, major)
     if major is not None:
         check_major_version(data, major, binaries)
     return "ok", f"PostgreSQL {binaries.version} ({binaries.source}), {binaries.directory}"
@@ -242,8 +244,8 @@ async def _postgres_user(_: Installation) -> CheckResult:
     return "ok", words.get(kind, kind)
 
 
-async def _nats(patient: Installation) -> CheckResult:
-    return "ok", find_nats_server(patient.settings.nats_bin)
+async def _nats(installation: Installation) -> CheckResult:
+    return "ok", find_nats_server(installation.settings.nats_bin)
 
 
 async def _docker(_: Installation) -> CheckResult:
@@ -251,7 +253,7 @@ async def _docker(_: Installation) -> CheckResult:
     if program is None:
         return "ok", "not installed and not needed: agents run as confined processes"
     try:
-        asked = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
+        process = subprocess.run(  # noqa: ASYNC221 - nothing else runs meanwhile
             [program, "version", "--format", "{{.Server.Version}}"],
             capture_output=True,
             text=True,
@@ -260,9 +262,9 @@ async def _docker(_: Installation) -> CheckResult:
         )
     except subprocess.TimeoutExpired:
         return "warn", f"{program} is here, but its engine does not answer (only compose needs it)."
-    if asked.returncode != 0:
+    if process.returncode != 0:
         return "warn", f"{program} is installed, but no engine responds (only compose needs it)."
-    return "ok", f"engine {asked.stdout.strip()}"
+    return "ok", f"engine {process.stdout.strip()}"
 
 
 class _SuppliedSecrets(BaseModel):
@@ -274,29 +276,29 @@ class _SuppliedSecrets(BaseModel):
 
 
 async def query_running(place: Target) -> RunningChoir | None:
-    """Return status and configuration of the Choir at `target`; None if it does not respond."""
+    """Return status and configuration of the Choir at `place`; None if it does not respond."""
     try:
         async with connect(place) as api:
-            found = parse_response(await api.send("GET", "/v1/config"), ConfigView)
-            return RunningChoir(await api.status(), found)
+            config = parse_response(await api.send("GET", "/v1/config"), ConfigView)
+            return RunningChoir(await api.status(), config)
     except ChoirError:
         return None
 
 
-async def _running(patient: Installation) -> CheckResult:
-    if patient.running is None:
-        if not is_running(patient.home):
+async def _running(installation: Installation) -> CheckResult:
+    if installation.running is None:
+        if not is_running(installation.home):
             return "ok", "Choir does not run here"
         return "fail", "Choir runs here and does not answer: see `choirctl logs choird`."
-    found = patient.running.status
-    how = "in containers" if patient.in_containers else "as processes of this machine"
-    down = [f"{part.name} ({part.detail})" for part in found.parts if not part.ok]
+    status = installation.running.status
+    how = "in containers" if installation.in_containers else "as processes of this machine"
+    down = [f"{part.name} ({part.detail})" for part in status.parts if not part.ok]
     if down:
-        return "fail", f"Choir {found.version} runs {how}; down: {', '.join(down)}."
-    return "ok", f"Choir {found.version} runs {how}; {format_count(len(found.parts), 'part')} up"
+        return "fail", f"Choir {status.version} runs {how}; down: {', '.join(down)}."
+    return "ok", f"Choir {status.version} runs {how}; {format_count(len(status.parts), 'part')} up"
 
 
-async def _model_in_force(patient: Installation, running: RunningChoir) -> CheckResult:
+async def _model_in_force(installation: Installation, running: RunningChoir) -> CheckResult:
     """Check the provider of the model that the running Choir uses."""
     name, model = next(
         (item for item in running.models().items() if item[0] == "default"),
@@ -306,39 +308,43 @@ async def _model_in_force(patient: Installation, running: RunningChoir) -> Check
         return "fail", "no model is configured: add one to `models` in config.json."
     if model.provider_properties.is_rehearsal:
         return "warn", f"the rehearsal model answers (scripted): {_GET_A_MODEL}"
-    supplied = patient.settings.read_secrets(_SuppliedSecrets).supplied
-    given = {**supplied, **environment_keys(patient.settings)}
-    known = {**salvage_secrets(patient.home.secrets_file), **given}
-    key = known.get(model.secret) if model.secret else None
+    supplied = installation.settings.read_secrets(_SuppliedSecrets).supplied
+    external_keys = {**supplied, **environment_keys(installation.settings)}
+    all_keys = {**salvage_secrets(installation.home.secrets_file), **external_keys}
+    key = all_keys.get(model.secret) if model.secret else None
     # an environment variable of another shell or container cannot be read here
     if model.secret and key is None:
         return "warn", (
             f"{model.model} at {model.endpoint} was not asked: its key was given to the running Choir by an "
             f"environment. Keep it with `choirctl secret set {model.secret}`."
         )
-    said = await check_model(model, key)
-    return said.outcome, f"`{name}`: {said.detail}"
+    result = await check_model(model, key)
+    return result.outcome, f"`{name}`: {result.detail}"
 
 
-async def _model(patient: Installation) -> CheckResult:
-    if patient.running is not None:
-        return await _model_in_force(patient, patient.running)
-    path = patient.home.secrets_file
-    own = read_config(patient.config).models.get("default") if patient.config.exists() else None
+async def _model(installation: Installation) -> CheckResult:
+    if installation.running is not None:
+        return await _model_in_force(installation, installation.running)
+    path = installation.home.secrets_file
+    own = (
+        read_config(installation.config).models.get("default")
+        if installation.config.exists()
+        else None
+    )
     if own is not None:
-        said = await check_model(own, salvage_secrets(path).get(own.secret or ""))
-        return said.outcome, said.detail
-    choice = await choose_model(patient.settings, salvage_secrets(path), "http://127.0.0.1/v1")
+        result = await check_model(own, salvage_secrets(path).get(own.secret or ""))
+        return result.outcome, result.detail
+    choice = await choose_model(installation.settings, salvage_secrets(path), "http://127.0.0.1/v1")
     if choice.rehearsal:
         return "warn", f"{choice.description}: {_GET_A_MODEL}"
     secret = choice.config.secret
-    known = {**salvage_secrets(path), **choice.secrets}
-    said = await check_model(choice.config, known.get(secret) if secret else None)
-    return said.outcome, said.detail
+    all_keys = {**salvage_secrets(path), **choice.secrets}
+    result = await check_model(choice.config, all_keys.get(secret) if secret else None)
+    return result.outcome, result.detail
 
 
-async def _disk(patient: Installation) -> CheckResult:
-    place = patient.home.root
+async def _disk(installation: Installation) -> CheckResult:
+    place = installation.home.root
     # the state directory may not exist yet: measure the file system of its nearest parent
     while not place.exists():
         place = place.parent

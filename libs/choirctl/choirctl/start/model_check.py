@@ -57,8 +57,8 @@ class _LoadedModels(BaseModel):
 
 
 async def check_model(model: ModelConfig, key: str | None) -> ModelCheckResult:
-    """Send one request to the provider; any response or transport error becomes a Verdict."""
-    named = f"{model.model} at {model.endpoint}"
+    """Send one request to the provider; any response or transport error becomes a result."""
+    label = f"{model.model} at {model.endpoint}"
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     request = {
         "model": model.model,
@@ -70,20 +70,20 @@ async def check_model(model: ModelConfig, key: str | None) -> ModelCheckResult:
             answer = await client.post("chat/completions", json=request)
     except httpx2.HTTPError as error:
         return ModelCheckResult(
-            "fail", f"{named} does not answer: {error or type(error).__name__}."
+            "fail", f"{label} does not answer: {error or type(error).__name__}."
         )
     if answer.is_error:
-        return ModelCheckResult("fail", f"{named}: {_refusal(answer, model, key)}")
+        return ModelCheckResult("fail", f"{label}: {_refusal(answer, model, key)}")
     if not _is_completion(answer):
-        return ModelCheckResult("fail", f"{named} responds, but not as an OpenAI-compatible model.")
+        return ModelCheckResult("fail", f"{label} responds, but not as an OpenAI-compatible model.")
     if model.provider_properties.lists_loaded_models:
-        return await _check_loaded_context(model, named)
+        return await _check_loaded_context(model, label)
     return ModelCheckResult(
-        "ok", f"{named} responds and supports tools; context {model.context_window:,} tokens"
+        "ok", f"{label} responds and supports tools; context {model.context_window:,} tokens"
     )
 
 
-async def _check_loaded_context(model: ModelConfig, named: str) -> ModelCheckResult:
+async def _check_loaded_context(model: ModelConfig, label: str) -> ModelCheckResult:
     """Check the context length of the model that Ollama has just loaded."""
     place = urlsplit(model.endpoint)
     try:
@@ -98,38 +98,38 @@ async def _check_loaded_context(model: ModelConfig, named: str) -> ModelCheckRes
     )
     if length is None:
         return ModelCheckResult(
-            "warn", f"{named} responds, but does not report its context length. {advice}"
+            "warn", f"{label} responds, but does not report its context length. {advice}"
         )
     if length < min(model.context_window, ADVISED_CONTEXT):
         outcome: Literal["warn", "fail"] = "fail" if length < MIN_CONTEXT else "warn"
         return ModelCheckResult(
-            outcome, f"{named} responds, but its context has only {length:,} tokens. {advice}"
+            outcome, f"{label} responds, but its context has only {length:,} tokens. {advice}"
         )
-    return ModelCheckResult("ok", f"{named} answers and takes tools; context {length:,} tokens")
+    return ModelCheckResult("ok", f"{label} answers and takes tools; context {length:,} tokens")
 
 
 def _refusal(answer: httpx2.Response, model: ModelConfig, key: str | None) -> str:
-    said = " ".join(_error_text(answer).split())[:MAX_QUOTE]
+    text = " ".join(_error_text(answer).split())[:MAX_QUOTE]
     if key:
-        said = said.replace(key, "…")
-    mend = FIXES.get(answer.status_code, "").format(secret=model.secret or "NAME")
-    quoted = f'"{said}"' if said else "nothing more"
-    return f"HTTP {answer.status_code}: {quoted}. {mend}".rstrip()
+        text = text.replace(key, "…")
+    fix = FIXES.get(answer.status_code, "").format(secret=model.secret or "NAME")
+    quote = f'"{text}"' if text else "nothing more"
+    return f"HTTP {answer.status_code}: {quote}. {fix}".rstrip()
 
 
 def _error_text(answer: httpx2.Response) -> str:
     try:
-        found = json.loads(answer.content)
+        body = json.loads(answer.content)
     except ValueError:
         return answer.text
-    error = found.get("error") if isinstance(found, dict) else None
+    error = body.get("error") if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     return str(message) if message else answer.text
 
 
 def _is_completion(answer: httpx2.Response) -> bool:
     try:
-        found = json.loads(answer.content)
+        body = json.loads(answer.content)
     except ValueError:
         return False
-    return isinstance(found, dict) and bool(found.get("choices"))
+    return isinstance(body, dict) and bool(body.get("choices"))

@@ -49,8 +49,8 @@ class ModelKeySetup:
         if own is not None:
             self._offer_to_store(own, ask)
             return
-        known = read_secrets(self.home.secrets_file)
-        choice = asyncio.run(choose_model(self.settings, known, UNUSED_URL))
+        secrets = read_secrets(self.home.secrets_file)
+        choice = asyncio.run(choose_model(self.settings, secrets, UNUSED_URL))
         missing = find_missing_model(self.home.model_file, choice, self.settings)
         if missing is None:
             self._report_change(choice)
@@ -129,7 +129,7 @@ class ModelKeySetup:
         if DEFAULT_MODEL in self.config.models:
             return
         # simulate the next start with the stored secrets only, without keys in the environment
-        known = read_secrets(self.home.secrets_file)
+        secrets = read_secrets(self.home.secrets_file)
         bare = LocalSettings(home=self.settings.home, model="")
         plain = bare.model_copy(
             update={
@@ -141,8 +141,8 @@ class ModelKeySetup:
                 "score": None,
             }
         )
-        found = asyncio.run(choose_model(plain, known, UNUSED_URL))
-        if found.config != choice.config:
+        next_choice = asyncio.run(choose_model(plain, secrets, UNUSED_URL))
+        if next_choice.config != choice.config:
             entry = choice.config.model_dump(mode="json", exclude_defaults=True)
             insert_entry(self.home.config_file, "models", DEFAULT_MODEL, entry)
             self.console.print(

@@ -28,7 +28,7 @@ class StartProgress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._shown: dict[str, tuple[str, int]] = {}
+        self._phases: dict[str, tuple[str, int]] = {}
         self._started_at: dict[str, datetime] = {}
         self._spinner = console.status("Starting…")
         if console.is_terminal:
@@ -45,8 +45,8 @@ class StartProgress:
             self._show_child(name, child)
         waiting = [name for name, child in state.children.items() if child.phase == "starting"]
         self._spinner.update(f"Starting {', '.join(waiting)}…" if waiting else "Starting…")
-        if state.phase == "stopping" and self._shown.get("") is None:
-            self._shown[""] = ("stopping", 0)
+        if state.phase == "stopping" and self._phases.get("") is None:
+            self._phases[""] = ("stopping", 0)
             self._console.print(
                 "Stopping… Agents first finish their turns (45 s at most); Ctrl-C kills them now."
             )
@@ -58,9 +58,9 @@ class StartProgress:
     def _show_child(self, name: str, child: ChildState) -> None:
         if child.phase == "starting":
             self._started_at.setdefault(name, child.since)
-        if self._shown.get(name) == (child.phase, child.restarts):
+        if self._phases.get(name) == (child.phase, child.restarts):
             return
-        self._shown[name] = (child.phase, child.restarts)
+        self._phases[name] = (child.phase, child.restarts)
         match child.phase:
             case "ready":
                 began = self._started_at.pop(name, child.since)

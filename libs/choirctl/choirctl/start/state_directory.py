@@ -39,7 +39,7 @@ LONGEST_SOCKET = f"socks/agents/{'a' * 41}/choir.sock"
 
 @dataclass(frozen=True, slots=True)
 class CreatedPaths:
-    """The files and directories that `short_home` created; none if all existed."""
+    """The files and directories that `create_state_directory` created; none if all existed."""
 
     home: Path
     paths: tuple[Path, ...]
@@ -51,24 +51,24 @@ def create_state_directory(home: Path) -> CreatedPaths:
     Raises StartupError if the path is too long for Unix sockets, or cannot be created.
     """
     check_path_length(home)
-    made: list[Path] = []
+    paths: list[Path] = []
     try:
         for path in (home, *(home / name for name in DIRECTORIES)):
             if not path.is_dir():
                 path.mkdir(mode=0o700, parents=path == home)
-                made.append(path)
+                paths.append(path)
         for name, text in (
             ("config.json", initial_config(home)),
             ("secrets.json", initial_secrets()),
         ):
             if _create(home / name, text):
-                made.append(home / name)
+                paths.append(home / name)
     except OSError as error:
         raise StartupError(
             f"Cannot make the state directory {home}: {error.filename}: {error.strerror}. Choose "
             "another with --home or CHOIR_HOME."
         ) from error
-    return CreatedPaths(home, tuple(made))
+    return CreatedPaths(home, tuple(paths))
 
 
 def check_path_length(home: Path) -> None:

@@ -69,8 +69,8 @@ class SummaryScreen:
 
     def _suggested_commands(self) -> list[str]:
         """Return commands to try that work if copied unchanged."""
-        here = any(it.channel.uses_choir_api and self._answers(it) for it in self.dms)
-        words = [it for it in TRY_NEXT if here or it[0] != "chat"]
+        has_console = any(it.channel.uses_choir_api and self._answers(it) for it in self.dms)
+        words = [it for it in TRY_NEXT if has_console or it[0] != "chat"]
         return [f"{self._command()} {shlex.join(it)}" for it in words]
 
     def _answers(self, dm: DmView) -> bool:
