@@ -18,8 +18,8 @@ PAGE_TIMEOUT_MS = 45_000
 DESCRIPTION = """\
 Use your own web browser: one action a call. A page is returned as Markdown in which every element \
 that can be clicked or filled in has a number: `[3: Prices](/prices)` is a link, `[4: button "Send"]`, \
-`[5: field "Name", empty]`, `[6: list "Size", chosen "S"; of "S", "M"]`, `[7: checkbox "I agree", off]`. Pages stay open, with what was \
-typed and your cookies, between calls.
+`[5: field "Name", empty]`, `[6: list "Size", chosen "S"; of "S", "M"]`, `[7: checkbox "I agree", off]`. \
+Pages stay open, with what was typed and your cookies, between calls.
 - open (url): load an http or https page and read it.
 - read (start, whole): read the page again as it is now; `start` is the `next_start` of a longer page, \
 `whole` also shows menus and footers.
