@@ -13,7 +13,7 @@ def test_rare_words_find_and_common_ones_only_weigh() -> None:
     chosen = select_terms(["the", "violin", "quokka", "work"], LARGE, 16)
     assert chosen.finders == [("quokka",), ("violin",), ("work", "the")]
     assert chosen.terms == ["quokka", "violin", "work", "the"]
-    assert chosen.held == [None, 1_000, 50_000, 900_000]
+    assert chosen.document_counts == [None, 1_000, 50_000, 900_000]
 
 
 def test_no_more_documents_are_looked_at_than_the_budget_allows() -> None:

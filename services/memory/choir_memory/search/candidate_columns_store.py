@@ -64,9 +64,13 @@ class CandidateColumns:
         the
         context of hits. Its placeholders come before those of the narrower scope.
         """
-        scope, told = self.scope, self.scope.context_scope()
+        scope, context_scope = self.scope, self.scope.context_scope()
         session = scope.store == "session"
-        found = "NULL" if scope == told else "array_send(array_agg(coalesce(({scope}), false)))"
+        eligible = (
+            "NULL"
+            if scope == context_scope
+            else "array_send(array_agg(coalesce(({scope}), false)))"
+        )
         parts = {
             "{documents_columns}": _DOCUMENTS,
             "{held_columns}": _HELD,
@@ -78,20 +82,24 @@ class CandidateColumns:
             "{speakers}": "array_agg(d.speaker)" if session else "NULL::text[]",
             "{asking}": "array_send(array_agg(d.asking))" if session else "NULL",
             "{moments}": "array_agg({happened_at})" if self.with_times else "NULL",
-            "{eligible}": found,
+            "{eligible}": eligible,
             "{nowhere}": str(NO_POSITION),
             "{group}": "d.session_id" if session else "d.collection",
-            "{told}": told.condition(first),
+            "{told}": context_scope.condition(first),
         }
         for name, part in parts.items():
             statement = statement.replace(name, part)
-        return scope.sql(statement, first + len(told.arguments))
+        return scope.sql(statement, first + len(context_scope.arguments))
 
     @property
     def scope_arguments(self) -> tuple[object, ...]:
         """Return the values of the scopes' placeholders."""
-        scope, told = self.scope, self.scope.context_scope()
-        return told.arguments if scope == told else (*told.arguments, *scope.arguments)
+        scope, context_scope = self.scope, self.scope.context_scope()
+        return (
+            context_scope.arguments
+            if scope == context_scope
+            else (*context_scope.arguments, *scope.arguments)
+        )
 
 
 def quote_terms(terms: Sequence[str]) -> list[str]:

@@ -59,25 +59,25 @@ class CandidateTable:
         """Return the row of the document `step` positions away for each document; the row count if
         there
         is none."""
-        known, order = self._ordered
-        wanted = np.where(self.sessions >= 0, self._keys + step, -1)
+        sorted_keys, order = self._ordered
+        target_keys = np.where(self.sessions >= 0, self._keys + step, -1)
         # if several have this position, the last one
-        found = np.searchsorted(known, wanted, side="right") - 1
-        there = (found >= 0) & (known[found] == wanted)
-        return np.where(there, order[found], len(self.ids))
+        indexes = np.searchsorted(sorted_keys, target_keys, side="right") - 1
+        is_match = (indexes >= 0) & (sorted_keys[indexes] == target_keys)
+        return np.where(is_match, order[indexes], len(self.ids))
 
-    def top_rows(self, chosen: RowNumbers, scores: Floats, most: int) -> list[int]:
-        """Return up to `most` of the `chosen` rows with the highest scores, best first; ties are
+    def top_rows(self, rows: RowNumbers, scores: Floats, most: int) -> list[int]:
+        """Return up to `most` of the `rows` with the highest scores, best first; ties are
         ordered
         by id."""
-        if len(chosen) > most:
-            least = np.partition(scores[chosen], -most)[-most]
-            chosen = chosen[scores[chosen] >= least]
-        ordered = sorted(
-            zip((-scores[chosen]).tolist(), chosen.tolist(), strict=True),
-            key=lambda one: (one[0], self.ids[one[1]]),
+        if len(rows) > most:
+            least = np.partition(scores[rows], -most)[-most]
+            rows = rows[scores[rows] >= least]
+        ranking = sorted(
+            zip((-scores[rows]).tolist(), rows.tolist(), strict=True),
+            key=lambda entry: (entry[0], self.ids[entry[1]]),
         )
-        return [row for _, row in ordered[:most]]
+        return [row for _, row in ranking[:most]]
 
     def select_rows(self, rows: RowNumbers) -> "CandidateTable":
         """Return only these rows."""
@@ -154,22 +154,22 @@ def decode_columns(row: Record, terms: int) -> tuple[CandidateTable, TermOccurre
         material = replace(material.select_rows(order[firsts]), cosines=cosines)
         keys = keys[order[firsts]]
         order = np.arange(len(keys))
-    held = TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+    occurrences = TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
     if row["held_places"] is not None:
         rows = order[np.searchsorted(keys[order], _places_on_disk(row["held_places"]))]
         numbers = _integers(row["held_terms"], ">i4") - 1
-        held = TermOccurrences(rows, numbers, _floats(row["held_ranks"], ">f4"))
-    return material.with_counts(held.counts(len(material.ids), terms)), held
+        occurrences = TermOccurrences(rows, numbers, _floats(row["held_ranks"], ">f4"))
+    return material.with_counts(occurrences.counts(len(material.ids), terms)), occurrences
 
 
 def _read(row: Record) -> CandidateTable:
     count = len(row["ids"])
-    named = _integers(row["sessions"], ">i8")
-    _, sessions = np.unique(named, return_inverse=True)
+    session_ids = _integers(row["sessions"], ">i8")
+    _, sessions = np.unique(session_ids, return_inverse=True)
     eligible = row["eligible"]
     return CandidateTable(
         row["ids"],
-        np.where(named == 0, -1, sessions),
+        np.where(session_ids == 0, -1, sessions),
         _integers(row["positions"], ">i4"),
         _floats(row["tokens"], ">i4"),
         row["speakers"] or [None] * count,

@@ -40,20 +40,26 @@ async def read_candidates(
     columns: CandidateColumns,
     candidates: Iterable[ArmResult],
     *,
-    beside: bool,
+    with_neighbours: bool,
 ) -> CandidateTable:
-    """Return the candidates and, with `beside`, their neighbours up to two positions away."""
-    listed = {candidate.document_id: candidate for candidate in candidates}
-    if not listed:
+    """Return the candidates and, with `with_neighbours`, their neighbours up to two positions away."""
+    candidates_by_id = {candidate.document_id: candidate for candidate in candidates}
+    if not candidates_by_id:
         return NO_CANDIDATES
     # documents with a position are read together with their neighbours, the others by id
-    placed = [one for one in listed.values() if beside and one.session_id is not None]
-    alone = listed.keys() - {one.document_id for one in placed}
+    session_candidates = [
+        candidate
+        for candidate in candidates_by_id.values()
+        if with_neighbours and candidate.session_id is not None
+    ]
+    other_ids = candidates_by_id.keys() - {
+        candidate.document_id for candidate in session_candidates
+    }
     arguments = (
         *columns.arguments,
-        list(alone),
-        [one.session_id for one in placed],
-        [one.chunk_index for one in placed],
+        list(other_ids),
+        [candidate.session_id for candidate in session_candidates],
+        [candidate.chunk_index for candidate in session_candidates],
         " | ".join(quote_terms(columns.terms)),
     )
     row = await connection.fetchrow(

@@ -68,11 +68,13 @@ async def read_statistics(connection: Connection, scope: SearchScope) -> CorpusS
     indexes = frozenset(row["vector_indexes"] or ())
     sample = _percent(row["vector_pages"])
     table = "memory_documents" if scope.store == "session" else "knowledge_documents"
-    known = await connection.fetchrow(_COMMON, schema_name(scope.agent_id), table)
+    word_row = await connection.fetchrow(_COMMON, schema_name(scope.agent_id), table)
     mean = await connection.fetchval(scope.sql(_MEAN, 2), _percent(row["pages"]))
     # the surplus shares at the end are the minimum, the maximum and the share of NULL
     common = (
-        dict(zip(known["words"], known["shares"], strict=False)) if known and known["words"] else {}
+        dict(zip(word_row["words"], word_row["shares"], strict=False))
+        if word_row and word_row["words"]
+        else {}
     )
     return CorpusStatistics(row["documents"], indexes, sample, max(mean or 1.0, 1.0), common)
 
@@ -91,23 +93,25 @@ class CorpusCache:
     """Cache of statistics per space, read again after a minute."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, Store], tuple[float, CorpusStatistics]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, Store], tuple[float, CorpusStatistics]] = (
+            OrderedDict()
+        )
 
     def is_cached(self, scope: SearchScope) -> bool:
         """Return whether the space of `scope` is cached, which means that it is large."""
-        known = self._known.get((scope.agent_id, scope.store))
-        return known is not None and time.monotonic() - known[0] < CACHE_TTL_S
+        entry = self._entries.get((scope.agent_id, scope.store))
+        return entry is not None and time.monotonic() - entry[0] < CACHE_TTL_S
 
     async def of(self, connection: Connection, scope: SearchScope) -> CorpusStatistics:
         """Return the statistics of the space of `scope`."""
         name = (scope.agent_id, scope.store)
         now = time.monotonic()
-        if (known := self._known.get(name)) is not None and now - known[0] < CACHE_TTL_S:
-            self._known.move_to_end(name)
-            return known[1]
+        if (entry := self._entries.get(name)) is not None and now - entry[0] < CACHE_TTL_S:
+            self._entries.move_to_end(name)
+            return entry[1]
         corpus = await read_statistics(connection, scope)
-        self._known[name] = (now, corpus)
-        self._known.move_to_end(name)
-        if len(self._known) > MAX_CACHED_SPACES:
-            self._known.popitem(last=False)
+        self._entries[name] = (now, corpus)
+        self._entries.move_to_end(name)
+        if len(self._entries) > MAX_CACHED_SPACES:
+            self._entries.popitem(last=False)
         return corpus

@@ -73,7 +73,7 @@ async def read_documents(
     if not document_ids:
         return {}
     rows = await connection.fetch(_sql(_READ, scope, 2), list(document_ids))
-    return {one.document_id: one for one in map(_stored, rows)}
+    return {document.document_id: document for document in map(_stored, rows)}
 
 
 async def read_context(
@@ -84,7 +84,9 @@ async def read_context(
     if not columns:
         return {}
     rows = await connection.fetch(_sql(_BESIDE, scope, 3), *columns, *scope.arguments)
-    return {place: one for one in map(_stored, rows) if (place := one.place) is not None}
+    return {
+        place: document for document in map(_stored, rows) if (place := document.place) is not None
+    }
 
 
 async def read_session_page(

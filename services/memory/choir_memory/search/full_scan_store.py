@@ -53,21 +53,21 @@ class FullScanResult:
     vectors: VectorResult
 
 
-async def scan_space(connection: Connection, wanted: CandidateColumns) -> FullScanResult | None:
-    """Return the documents that match `wanted`, or None if there are too many."""
-    row = await connection.fetchrow(_sql(wanted), *wanted.arguments, *wanted.scope_arguments)
+async def scan_space(connection: Connection, columns: CandidateColumns) -> FullScanResult | None:
+    """Return the documents that match `columns`, or None if there are too many."""
+    row = await connection.fetchrow(_sql(columns), *columns.arguments, *columns.scope_arguments)
     if row is None or not row["small"]:
         return None
-    material, pairs = decode_columns(row, len(wanted.terms))
-    text, material = _text(material, pairs, wanted.terms)
+    material, pairs = decode_columns(row, len(columns.terms))
+    text, material = _text(material, pairs, columns.terms)
     return FullScanResult(material, text, _near(material))
 
 
-def _sql(wanted: CandidateColumns) -> str:
-    small = _FEW_DOCUMENTS if wanted.vector is None else f"{_FEW_DOCUMENTS} AND {_FEW_VECTORS}"
-    if wanted.scope.is_narrow:
+def _sql(columns: CandidateColumns) -> str:
+    small = _FEW_DOCUMENTS if columns.vector is None else f"{_FEW_DOCUMENTS} AND {_FEW_VECTORS}"
+    if columns.scope.is_narrow:
         small = "true"
-    return wanted.sql(_WHOLE.replace("{small}", small), len(wanted.arguments) + 1)
+    return columns.sql(_WHOLE.replace("{small}", small), len(columns.arguments) + 1)
 
 
 def _text(
@@ -75,27 +75,29 @@ def _text(
 ) -> tuple[TextResult, CandidateTable]:
     """Return documents by their share of the rarest terms' information, and the material with these
     terms' counts."""
-    found = material.eligible[pairs.rows]
-    rows, numbers, ranks = pairs.rows[found], pairs.terms[found], pairs.ranks[found]
+    mask = material.eligible[pairs.rows]
+    rows, numbers, ranks = pairs.rows[mask], pairs.terms[mask], pairs.ranks[mask]
     if not len(rows):
         return NO_TEXT_RESULT, material.with_counts(material.counts[:, :0])
-    holding = np.bincount(numbers, minlength=len(terms))
+    document_counts = np.bincount(numbers, minlength=len(terms))
     # terms that no document contains come last
-    order = np.lexsort((holding, holding == 0))
+    order = np.lexsort((document_counts, document_counts == 0))
     rarest = np.sort(order[:MAX_TERMS])
     documents = int(material.eligible.sum())
     information = np.zeros(len(terms))
     for at in rarest.tolist():
-        information[at] = log(1 + (documents - holding[at] + 0.5) / (holding[at] + 0.5))
+        information[at] = log(
+            1 + (documents - document_counts[at] + 0.5) / (document_counts[at] + 0.5)
+        )
     mean_tokens = max(float(material.tokens[material.eligible].mean()), 1.0)
     # longer documents score slightly lower
     length = 0.9 + 0.1 * material.tokens[rows] / mean_tokens
     weights = ranks / TS_RANK_OF_ONE / length * information[numbers]
     shares = np.bincount(rows, weights, len(material.ids)) / information.sum()
     hits = _scored(material, np.flatnonzero(shares), shares)
-    chosen = [terms[at] for at in rarest.tolist()]
-    counts = holding[rarest].tolist()
-    text = TextResult(hits, chosen, counts, documents, mean_tokens)
+    rare_terms = [terms[at] for at in rarest.tolist()]
+    counts = document_counts[rarest].tolist()
+    text = TextResult(hits, rare_terms, counts, documents, mean_tokens)
     return text, material.with_counts(material.counts[:, rarest])
 
 

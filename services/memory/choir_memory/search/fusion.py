@@ -108,12 +108,16 @@ def rank(
         return []
     parts = _Scoring(question, material, arms).parts()
     scores = sum(parts.values()) * (1 - QUESTION_PENALTY * material.question_shares)
-    liked = (parts["text"] > 0) | (parts["vector"] > 0) | (material.cosines > 0)
-    found = material.top_rows(np.flatnonzero(material.eligible & liked), scores, limit)
-    ranks = {arm: {one.document_id: one for one in scored} for arm, scored in lists.items()}
+    is_match = (parts["text"] > 0) | (parts["vector"] > 0) | (material.cosines > 0)
+    rows = material.top_rows(np.flatnonzero(material.eligible & is_match), scores, limit)
+    ranks = {
+        arm: {result.document_id: result for result in results} for arm, results in lists.items()
+    }
     return [
-        RankedDocument(material.ids[at], float(scores[at]), _thoughts(material, at, parts, ranks))
-        for at in found
+        RankedDocument(
+            material.ids[at], float(scores[at]), _arm_contributions(material, at, parts, ranks)
+        )
+        for at in rows
     ]
 
 
@@ -126,7 +130,9 @@ class _Scoring:
         self._question = question
         self._material = material
         self._arms = arms
-        self._named = find_named_speakers(question.words, {one for one in material.speakers if one})
+        self._named_speakers = find_named_speakers(
+            question.words, {speaker for speaker in material.speakers if speaker}
+        )
         self._nearness = self._deviations()
 
     def parts(self) -> dict[Arm, Floats]:
@@ -145,7 +151,11 @@ class _Scoring:
         """Return the information of each term, 0 for terms that are ignored."""
         question = self._question
         # names of speakers are ignored: they occur in all of their turns, and in greetings to them
-        names = frozenset[str]().union(*self._named.values()) if "speaker" in self._arms else ()
+        names = (
+            frozenset[str]().union(*self._named_speakers.values())
+            if "speaker" in self._arms
+            else ()
+        )
         telling = [at for at, term in enumerate(question.terms) if term not in names]
         information = np.zeros(len(question.terms))
         # a query that consists of names only is ranked by them
@@ -218,16 +228,16 @@ class _Scoring:
     def _spoken(self) -> Floats:
         speakers = self._material.speakers
         # if two speakers are named, it is unclear which one is meant
-        if "speaker" not in self._arms or len(self._named) != 1:
+        if "speaker" not in self._arms or len(self._named_speakers) != 1:
             return np.zeros(len(speakers))
-        (named,) = self._named
-        return np.array([float(one == named) for one in speakers])
+        (named_speaker,) = self._named_speakers
+        return np.array([float(speaker == named_speaker) for speaker in speakers])
 
     def _timely(self) -> Floats:
         time, moments = self._question.time, self._material.happened_at
         if "time" not in self._arms or time is None:
             return np.zeros(len(moments))
-        return np.array([float(one is not None and time.holds(one)) for one in moments])
+        return np.array([float(moment is not None and time.holds(moment)) for moment in moments])
 
     def _deviations(self) -> Floats:
         # a document without a vector gets the average similarity
@@ -238,23 +248,23 @@ class _Scoring:
         return np.append(np.where(np.isnan(near), 0.0, near), 0.0)
 
 
-def _thoughts(
+def _arm_contributions(
     material: CandidateTable,
     at: int,
     parts: Mapping[Arm, Floats],
     ranks: Mapping[Arm, Mapping[UUID, ArmResult]],
 ) -> dict[Arm, ArmContribution]:
-    thoughts: dict[Arm, ArmContribution] = {}
+    contributions: dict[Arm, ArmContribution] = {}
     for arm, column in parts.items():
         part = float(column[at])
-        found = ranks.get(arm, {}).get(material.ids[at])
-        if found is not None:
-            thoughts[arm] = ArmContribution(found.rank, found.score, part)
+        result = ranks.get(arm, {}).get(material.ids[at])
+        if result is not None:
+            contributions[arm] = ArmContribution(result.rank, result.score, part)
         elif part:
-            thoughts[arm] = ArmContribution(
+            contributions[arm] = ArmContribution(
                 0, _cosine(material, at) if arm == "vector" else part, part
             )
-    return thoughts
+    return contributions
 
 
 def _cosine(material: CandidateTable, at: int) -> float:

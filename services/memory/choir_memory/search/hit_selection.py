@@ -21,7 +21,7 @@ MIN_EXCERPT_TOKENS = 40
 class SelectedHit:
     """A hit to return, with its context."""
 
-    stored: StoredDocument
+    document: StoredDocument
     text: str
     before: tuple[StoredDocument, ...] = ()
     after: tuple[StoredDocument, ...] = ()
@@ -29,7 +29,9 @@ class SelectedHit:
     @property
     def tokens(self) -> int:
         """Return the estimated number of tokens of all its texts."""
-        context_tokens = sum(estimate_tokens(one.text) for one in (*self.before, *self.after))
+        context_tokens = sum(
+            estimate_tokens(neighbour.text) for neighbour in (*self.before, *self.after)
+        )
         return estimate_tokens(self.text) + context_tokens
 
 
@@ -41,12 +43,12 @@ def estimate_tokens(text: str) -> int:
 def context_positions(hits: Iterable[StoredDocument]) -> set[DocumentPosition]:
     """Return the positions around these hits that are not hits themselves."""
     own = {hit.place for hit in hits if hit.place}
-    around = {
+    nearby = {
         (session, position + step)
         for session, position in own
         for step in range(-CONTEXT_BEFORE, CONTEXT_AFTER + 1)
     }
-    return {place for place in around - own if place[1] >= 0}
+    return {place for place in nearby - own if place[1] >= 0}
 
 
 def fit_to_budget(
@@ -65,41 +67,41 @@ def fit_to_budget(
     used: set[DocumentPosition] = set()
     selected: list[SelectedHit] = []
     remaining = budget
-    for stored in hits:
-        hit = _with_beside(stored, context, used)
+    for document in hits:
+        hit = _with_context(document, context, used)
         fits = _fitting(hit, remaining, first=not selected)
         if fits is None:
             if in_order:
                 break
             continue
-        used.update(one.place for one in (*fits.before, *fits.after) if one.place)
+        used.update(neighbour.place for neighbour in (*fits.before, *fits.after) if neighbour.place)
         selected.append(fits)
         remaining = None if remaining is None else remaining - fits.tokens
     return selected
 
 
-def _with_beside(
-    stored: StoredDocument,
+def _with_context(
+    document: StoredDocument,
     context: Mapping[DocumentPosition, StoredDocument],
     used: set[DocumentPosition],
 ) -> SelectedHit:
-    if stored.place is None:
-        return SelectedHit(stored, stored.text)
-    session, position = stored.place
+    if document.place is None:
+        return SelectedHit(document, document.text)
+    session, position = document.place
 
     def at(steps: Iterable[int]) -> tuple[StoredDocument, ...]:
         places = [(session, position + step) for step in steps]
         return tuple(context[place] for place in places if place in context and place not in used)
 
     return SelectedHit(
-        stored, stored.text, at(range(-CONTEXT_BEFORE, 0)), at(range(1, CONTEXT_AFTER + 1))
+        document, document.text, at(range(-CONTEXT_BEFORE, 0)), at(range(1, CONTEXT_AFTER + 1))
     )
 
 
 def _fitting(hit: SelectedHit, remaining: int | None, *, first: bool) -> SelectedHit | None:
     if remaining is None or hit.tokens <= remaining:
         return hit
-    alone = SelectedHit(hit.stored, hit.text)
+    alone = SelectedHit(hit.document, hit.text)
     if alone.tokens <= remaining:
         return alone
     if not first or remaining < MIN_EXCERPT_TOKENS:
@@ -107,15 +109,15 @@ def _fitting(hit: SelectedHit, remaining: int | None, *, first: bool) -> Selecte
     max_bytes = (remaining - FRAME_TOKENS) * BYTES_PER_TOKEN
     # "…" has three bytes
     excerpt = hit.text.encode()[: max_bytes - 3].decode(errors="ignore")
-    return SelectedHit(hit.stored, f"{excerpt}…")
+    return SelectedHit(hit.document, f"{excerpt}…")
 
 
 @dataclass(frozen=True, slots=True)
 class DistinctHit:
     """A hit, and the number of documents with the same text."""
 
-    fused: RankedDocument
-    stored: StoredDocument
+    ranked_document: RankedDocument
+    document: StoredDocument
     times: int
 
 
@@ -125,23 +127,23 @@ def normalise_text(text: str) -> str:
 
 
 def merge_duplicates(
-    fused: Iterable[RankedDocument], stored: Mapping[UUID, StoredDocument]
+    ranking: Iterable[RankedDocument], documents: Mapping[UUID, StoredDocument]
 ) -> list[DistinctHit]:
     """Return one hit per text and speaker, best first; hits with a deleted document are dropped.
 
     The newest document represents the group, with the rank and score of the best one.
     """
     groups: dict[tuple[str, str | None], list[tuple[RankedDocument, StoredDocument]]] = {}
-    for one in fused:
-        document = stored.get(one.document_id)
+    for ranked_document in ranking:
+        document = documents.get(ranked_document.document_id)
         if document is not None:
             same = (normalise_text(document.text), document.speaker)
-            groups.setdefault(same, []).append((one, document))
+            groups.setdefault(same, []).append((ranked_document, document))
     return [_newest(group) for group in groups.values()]
 
 
 def _newest(group: list[tuple[RankedDocument, StoredDocument]]) -> DistinctHit:
-    fused, stored = max(
-        group, key=lambda one: (one[1].happened_at or one[1].updated_at, one[1].document_id)
+    ranked_document, document = max(
+        group, key=lambda pair: (pair[1].happened_at or pair[1].updated_at, pair[1].document_id)
     )
-    return DistinctHit(replace(fused, score=group[0][0].score), stored, len(group))
+    return DistinctHit(replace(ranked_document, score=group[0][0].score), document, len(group))

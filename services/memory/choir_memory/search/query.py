@@ -67,9 +67,11 @@ def effective_limit(query: MemoryQuery) -> int:
 
 def used_filters(query: MemoryQuery) -> list[str]:
     """Return the names of the filters that were used, for the receipt."""
-    named = ("session_id", "since", "until", "speakers", "kinds", "tiers", "grain", "collection")
+    filters = ("session_id", "since", "until", "speakers", "kinds", "tiers", "grain", "collection")
     return [
-        name for name in (*named, "origins", "min_trust", "tags", "include") if getattr(query, name)
+        name
+        for name in (*filters, "origins", "min_trust", "tags", "include")
+        if getattr(query, name)
     ]
 
 

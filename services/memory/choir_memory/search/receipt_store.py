@@ -56,7 +56,10 @@ class ReceiptStore:
 
     async def insert(self, receipts: Sequence[NewReceipt]) -> None:
         """Insert receipts; existing ones are not changed."""
-        rows = ((one.receipt_id, one.agent_id, one.asked_by, one.body) for one in receipts)
+        rows = (
+            (receipt.receipt_id, receipt.agent_id, receipt.asked_by, receipt.body)
+            for receipt in receipts
+        )
         await self.database.execute(_KEEP, *(list(column) for column in zip(*rows, strict=True)))
 
     async def read(self, receipt_id: UUID, agent_id: str) -> StoredReceipt | None:
@@ -69,8 +72,8 @@ class ReceiptStore:
 
 @dataclass(slots=True)
 class _ReceiptBatch:
-    made: list[NewReceipt] = field(default_factory=list)
-    kept: bool = False
+    receipts: list[NewReceipt] = field(default_factory=list)
+    is_stored: bool = False
 
 
 class ReceiptBatcher:
@@ -80,14 +83,14 @@ class ReceiptBatcher:
         self._open = _ReceiptBatch()
         self._turn = asyncio.Lock()
 
-    async def keep(self, store: ReceiptStore, made: NewReceipt) -> None:
+    async def keep(self, store: ReceiptStore, receipt: NewReceipt) -> None:
         """Store a receipt and return when that is done; raises the errors of `store`."""
         batch = self._open
-        batch.made.append(made)
+        batch.receipts.append(receipt)
         async with self._turn:
             if batch is self._open:
                 self._open = _ReceiptBatch()
             # if the caller that stored the batch failed or was cancelled, the next waiter stores it
-            if not batch.kept:
-                await store.insert(batch.made)
-                batch.kept = True
+            if not batch.is_stored:
+                await store.insert(batch.receipts)
+                batch.is_stored = True

@@ -17,31 +17,33 @@ from choir_memory.search.query_timer import QueryTimer
 SCORE_DIGITS = 6
 
 
-def build_hit(selected: SelectedHit, fused: RankedDocument, times: int = 1) -> MemoryHit:
+def build_hit(
+    selected_hit: SelectedHit, ranked_document: RankedDocument, times: int = 1
+) -> MemoryHit:
     """Return a hit for the response; `times` is the number of documents with the same text."""
-    stored = selected.stored
+    document = selected_hit.document
     return MemoryHit(
-        document_id=str(stored.document_id),
-        key=stored.key,
-        text=selected.text,
-        score=round(fused.score, SCORE_DIGITS),
-        arms=_thoughts(fused),
-        created_at=stored.created_at,
-        updated_at=stored.updated_at,
-        metadata=stored.metadata,
-        kind=stored.kind,
-        tier=stored.tier,
-        status=stored.status,
-        session_id=stored.session_id,
-        position=stored.position,
-        speaker=stored.speaker,
-        happened_at=stored.happened_at,
-        origin=stored.origin,
-        trust=stored.trust,
-        version=stored.version,
-        before=tuple(_beside(hit) for hit in selected.before),
-        after=tuple(_beside(hit) for hit in selected.after),
-        truncated=selected.text != stored.text,
+        document_id=str(document.document_id),
+        key=document.key,
+        text=selected_hit.text,
+        score=round(ranked_document.score, SCORE_DIGITS),
+        arms=_arm_scores(ranked_document),
+        created_at=document.created_at,
+        updated_at=document.updated_at,
+        metadata=document.metadata,
+        kind=document.kind,
+        tier=document.tier,
+        status=document.status,
+        session_id=document.session_id,
+        position=document.position,
+        speaker=document.speaker,
+        happened_at=document.happened_at,
+        origin=document.origin,
+        trust=document.trust,
+        version=document.version,
+        before=tuple(_neighbour(hit) for hit in selected_hit.before),
+        after=tuple(_neighbour(hit) for hit in selected_hit.after),
+        truncated=selected_hit.text != document.text,
         times=times,
     )
 
@@ -50,12 +52,12 @@ def build_receipt(
     query: MemoryQuery,
     stages: QueryTimer,
     lists: Mapping[Arm, Sequence[ArmResult]],
-    fused: Mapping[UUID, RankedDocument],
-    selected: Sequence[SelectedHit],
+    ranking: Mapping[UUID, RankedDocument],
+    selected_hits: Sequence[SelectedHit],
     degraded: str | None,
 ) -> JsonObject:
     """Return the record of a search, without any text and without the query."""
-    hits: list[JsonValue] = [_trace(fused[hit.stored.document_id]) for hit in selected]
+    hits: list[JsonValue] = [_trace(ranking[hit.document.document_id]) for hit in selected_hits]
     filters: list[JsonValue] = [*used_filters(query)]
     cut: list[JsonValue] = [*stages.cut]
     return {
@@ -70,15 +72,15 @@ def build_receipt(
     }
 
 
-def _trace(fused: RankedDocument) -> JsonObject:
+def _trace(ranked_document: RankedDocument) -> JsonObject:
     return {
-        "id": str(fused.document_id),
-        "score": round(fused.score, SCORE_DIGITS),
-        "arms": {hit.arm: [hit.rank, hit.score, hit.part] for hit in _thoughts(fused)},
+        "id": str(ranked_document.document_id),
+        "score": round(ranked_document.score, SCORE_DIGITS),
+        "arms": {hit.arm: [hit.rank, hit.score, hit.part] for hit in _arm_scores(ranked_document)},
     }
 
 
-def _thoughts(fused: RankedDocument) -> tuple[ArmScore, ...]:
+def _arm_scores(ranked_document: RankedDocument) -> tuple[ArmScore, ...]:
     return tuple(
         ArmScore(
             arm=arm,
@@ -86,16 +88,16 @@ def _thoughts(fused: RankedDocument) -> tuple[ArmScore, ...]:
             score=round(hit.score, SCORE_DIGITS),
             part=round(hit.part, SCORE_DIGITS),
         )
-        for arm, hit in sorted(fused.arms.items())
+        for arm, hit in sorted(ranked_document.arms.items())
     )
 
 
-def _beside(stored: StoredDocument) -> Neighbour:
+def _neighbour(document: StoredDocument) -> Neighbour:
     return Neighbour(
-        document_id=str(stored.document_id),
-        position=stored.position or 0,
-        text=stored.text,
-        speaker=stored.speaker,
-        happened_at=stored.happened_at,
-        origin=stored.origin,
+        document_id=str(document.document_id),
+        position=document.position or 0,
+        text=document.text,
+        speaker=document.speaker,
+        happened_at=document.happened_at,
+        origin=document.origin,
     )

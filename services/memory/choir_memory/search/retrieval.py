@@ -77,7 +77,9 @@ async def _in_large(
         vectors = await search_vectors(connection, scope, corpus, query.vector, query.depth)
     columns = CandidateColumns(scope, text.terms, query.vector, query.with_times)
     candidates = (*text.hits, *vectors.hits)
-    material = await read_candidates(connection, columns, candidates, beside=query.with_neighbours)
+    material = await read_candidates(
+        connection, columns, candidates, with_neighbours=query.with_neighbours
+    )
     return _found(query, material, text, vectors)
 
 

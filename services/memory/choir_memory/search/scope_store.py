@@ -103,11 +103,14 @@ class SearchScope:
     def _always(self) -> tuple[str, ...]:
         clauses = []
         if self.store == "knowledge":
-            shown = ["active", *(one for one in ("held", "retired") if one in self.hidden)]
-            clauses.append(f"d.status IN ({', '.join(repr(one) for one in shown)})")
-            unasked = [kind for kind in KINDS_ONLY_ON_REQUEST if kind not in self.named_kinds]
-            if not self.kinds and unasked:
-                clauses.append(f"d.kind NOT IN ({', '.join(repr(one) for one in unasked)})")
+            statuses = [
+                "active",
+                *(status for status in ("held", "retired") if status in self.hidden),
+            ]
+            clauses.append(f"d.status IN ({', '.join(repr(status) for status in statuses)})")
+            hidden_kinds = [kind for kind in KINDS_ONLY_ON_REQUEST if kind not in self.named_kinds]
+            if not self.kinds and hidden_kinds:
+                clauses.append(f"d.kind NOT IN ({', '.join(repr(kind) for kind in hidden_kinds)})")
         if "expired" not in self.hidden:
             clauses.append("(d.expires_at IS NULL OR d.expires_at > now())")
         return tuple(clauses)
@@ -120,7 +123,10 @@ class SearchScope:
         if self.store == "session":
             yield "d.tier = ANY($::text[])", list(self.tiers)
             yield "d.session_id = $", self.session_id
-            yield "lower(d.speaker) = ANY($::text[])", [one.lower() for one in self.speakers]
+            yield (
+                "lower(d.speaker) = ANY($::text[])",
+                [speaker.lower() for speaker in self.speakers],
+            )
             yield "d.grain = $", self.grain
         else:
             yield "d.collection = $", self.collection

@@ -74,10 +74,10 @@ class _SearchState:
     """Why there is no vector."""
     time: QueriedTime | None = None
     result: RetrievalResult = EMPTY_RESULT
-    fused: Sequence[RankedDocument] = ()
+    ranking: Sequence[RankedDocument] = ()
     times: dict[UUID, int] = field(default_factory=dict)
     """Number of documents with the same text, by hit."""
-    selected: Sequence[SelectedHit] = ()
+    selected_hits: Sequence[SelectedHit] = ()
     more_after: int | None = None
 
     def record_unfinished_stages(self) -> None:
@@ -120,21 +120,21 @@ class SearchService:
     async def receipt(self, request: ReadSearchReceipt) -> SearchReceipt:
         """Return the receipt of a search; raises NotFound when there is none (any more)."""
         try:
-            stored = await ReceiptStore(self.database).read(
+            record = await ReceiptStore(self.database).read(
                 UUID(request.receipt_id), request.agent_id
             )
         except ValueError:
-            stored = None
-        if stored is None:
+            record = None
+        if record is None:
             raise NotFound(
                 f"There is no receipt {request.receipt_id} of {request.agent_id}'s memory."
             )
         return SearchReceipt(
             receipt_id=request.receipt_id,
-            at=stored.at,
+            at=record.at,
             agent_id=request.agent_id,
-            asked_by=stored.asked_by,
-            receipt=stored.receipt,
+            asked_by=record.asked_by,
+            receipt=record.receipt,
         )
 
     async def _read_session(self, search: _SearchState) -> None:
@@ -145,10 +145,12 @@ class SearchService:
             async with self._reading(search) as connection:
                 # one more than is returned, to know whether there is another page
                 documents = await read_session_page(connection, search.scope, after, limit + 1)
-        search.fused = [RankedDocument(one.document_id, 0.0, {}) for one in documents]
-        search.selected = fit_to_budget(documents[:limit], {}, query.budget_tokens, in_order=True)
-        if search.selected and len(search.selected) < len(documents):
-            search.more_after = search.selected[-1].stored.position
+        search.ranking = [RankedDocument(document.document_id, 0.0, {}) for document in documents]
+        search.selected_hits = fit_to_budget(
+            documents[:limit], {}, query.budget_tokens, in_order=True
+        )
+        if search.selected_hits and len(search.selected_hits) < len(documents):
+            search.more_after = search.selected_hits[-1].document.position
 
     async def _make_vector(self, search: _SearchState) -> None:
         if search.query.mode != "semantic" or "vector" not in search.query.arms:
@@ -181,31 +183,37 @@ class SearchService:
                 with search.stages.stage("find"):
                     retrieval = self._retrieval_query(search, everything)
                     search.result = await retrieve(connection, self.corpora, retrieval)
-            distinct = await self._distinct_hits(search, connection)
-            search.fused = [one.fused for one in distinct]
-            search.times = {one.stored.document_id: one.times for one in distinct}
-            hits = [one.stored for one in distinct]
+            distinct_hits = await self._distinct_hits(search, connection)
+            search.ranking = [hit.ranked_document for hit in distinct_hits]
+            search.times = {hit.document.document_id: hit.times for hit in distinct_hits}
+            documents = [hit.document for hit in distinct_hits]
             if query.context and everything:
                 with search.stages.stage("context"):
-                    around = scope.context_scope()
-                    context = await read_context(connection, around, context_positions(hits))
-        search.selected = fit_to_budget(hits, context, query.budget_tokens)
+                    context_scope = scope.context_scope()
+                    context = await read_context(
+                        connection, context_scope, context_positions(documents)
+                    )
+        search.selected_hits = fit_to_budget(documents, context, query.budget_tokens)
 
     async def _distinct_hits(
         self, search: _SearchState, connection: Connection
     ) -> list[DistinctHit]:
         """Read the best hits, and more of them while some are duplicates of others."""
         limit = most = effective_limit(search.query)
-        stored: dict[UUID, StoredDocument] = {}
+        documents: dict[UUID, StoredDocument] = {}
         while True:
             with search.stages.stage("weigh"):
-                fused = self._rank(search, most)
+                ranking = self._rank(search, most)
             with search.stages.stage("read"):
-                unread = [one.document_id for one in fused if one.document_id not in stored]
-                stored |= await read_documents(connection, search.scope, unread)
-            distinct = merge_duplicates(fused, stored)
-            if len(distinct) >= limit or len(fused) < most or most >= MAX_RANKED:
-                return distinct[:limit]
+                unread_ids = [
+                    ranked_document.document_id
+                    for ranked_document in ranking
+                    if ranked_document.document_id not in documents
+                ]
+                documents |= await read_documents(connection, search.scope, unread_ids)
+            distinct_hits = merge_duplicates(ranking, documents)
+            if len(distinct_hits) >= limit or len(ranking) < most or most >= MAX_RANKED:
+                return distinct_hits[:limit]
             # duplicates left too few hits: rank more documents
             most = min(MAX_RANKED, most * 4)
 
@@ -241,31 +249,31 @@ class SearchService:
         return rank(question, result.material, result.lists, query.arms, limit)
 
     async def _answer(self, search: _SearchState) -> MemoryHits:
-        by_id = {one.document_id: one for one in search.fused}
+        by_id = {ranked_document.document_id: ranked_document for ranked_document in search.ranking}
         receipt = build_receipt(
             search.query,
             search.stages,
             search.result.lists,
             by_id,
-            search.selected,
+            search.selected_hits,
             search.degraded,
         )
         receipt_id = await self._store_receipt(search, receipt)
         return MemoryHits(
             hits=tuple(
                 build_hit(
-                    one,
-                    by_id[one.stored.document_id],
-                    search.times.get(one.stored.document_id, 1),
+                    hit,
+                    by_id[hit.document.document_id],
+                    search.times.get(hit.document.document_id, 1),
                 )
-                for one in search.selected
+                for hit in search.selected_hits
             ),
             arms_used=tuple(sorted(search.result.lists)),
             degraded=search.degraded,
             cut=tuple(search.stages.cut),
             receipt_id=receipt_id,
             receipt=receipt if search.query.explain else None,
-            tokens=sum(one.tokens for one in search.selected),
+            tokens=sum(hit.tokens for hit in search.selected_hits),
             more_after=search.more_after,
         )
 

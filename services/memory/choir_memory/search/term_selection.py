@@ -21,7 +21,7 @@ class SelectedTerms:
     """The selected terms of a query with their frequencies, and the conditions that retrieve documents."""
 
     terms: Sequence[str]
-    held: Sequence[float | None]
+    document_counts: Sequence[float | None]
     """Number of documents that contain each term; None for rare terms, which are counted during
     retrieval."""
     finders: Sequence[tuple[str, ...]]
@@ -32,26 +32,27 @@ class SelectedTerms:
 
 def select_terms(terms: Sequence[str], corpus: CorpusStatistics, most: int) -> SelectedTerms:
     """Return the `most` rarest of `terms`, and the conditions that retrieve documents with them."""
-    known = {term: corpus.common.get(term) for term in terms}
-    ordered = sorted(terms, key=lambda term: known[term] or 0.0)[:most]
+    shares = {term: corpus.common.get(term) for term in terms}
+    rarest_terms = sorted(terms, key=lambda term: shares[term] or 0.0)[:most]
     counts = [
-        None if (share := known[term]) is None else share * corpus.documents for term in ordered
+        None if (share := shares[term]) is None else share * corpus.documents
+        for term in rarest_terms
     ]
     single = _single(counts)
-    finders: list[tuple[str, ...]] = [(term,) for term in ordered[:single]]
-    if single < len(ordered):
-        finders.append(_together(ordered[single:], corpus))
-    return SelectedTerms(ordered, counts, finders, max(MIN_ROWS, ROW_BUDGET // len(finders)))
+    finders: list[tuple[str, ...]] = [(term,) for term in rarest_terms[:single]]
+    if single < len(rarest_terms):
+        finders.append(_together(rarest_terms[single:], corpus))
+    return SelectedTerms(rarest_terms, counts, finders, max(MIN_ROWS, ROW_BUDGET // len(finders)))
 
 
-def _single(connection: Sequence[float | None]) -> int:
+def _single(counts: Sequence[float | None]) -> int:
     """Return how many terms, the rarest first, fit into the row budget."""
     total = 0.0
-    for at, documents in enumerate(connection):
+    for at, documents in enumerate(counts):
         total += documents or 0.0
         if total > ROW_BUDGET:
             return at
-    return len(connection)
+    return len(counts)
 
 
 def _together(common: Sequence[str], corpus: CorpusStatistics) -> tuple[str, ...]:

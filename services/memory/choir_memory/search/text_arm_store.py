@@ -80,22 +80,24 @@ async def search_text(
     depth: int = ARM_LIMIT,
 ) -> TextResult:
     """Return documents that contain the query's rarest terms, ordered by their share of its information."""
-    chosen = select_terms(terms, corpus, MAX_TERMS)
+    selection = select_terms(terms, corpus, MAX_TERMS)
     arguments = (
-        quote_terms(chosen.terms),
-        chosen.held,
-        [" & ".join(quote_terms(finder)) for finder in chosen.finders],
-        chosen.rows,
+        quote_terms(selection.terms),
+        selection.document_counts,
+        [" & ".join(quote_terms(finder)) for finder in selection.finders],
+        selection.rows,
         float(corpus.documents),
         corpus.mean_tokens,
         CANDIDATES_PER_RESULT * depth,
         depth,
     )
     sql = scope.sql(_TEXT_ARM, len(arguments) + 1)
-    return _found(await connection.fetch(sql, *arguments, *scope.arguments), chosen.terms)
+    return _build_text_result(
+        await connection.fetch(sql, *arguments, *scope.arguments), selection.terms
+    )
 
 
-def _found(rows: Sequence[Record], terms: Sequence[str]) -> TextResult:
+def _build_text_result(rows: Sequence[Record], terms: Sequence[str]) -> TextResult:
     if not rows:
         return NO_TEXT_RESULT
     best = rows[0]
