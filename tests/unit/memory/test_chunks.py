@@ -269,7 +269,7 @@ def test_however_a_log_is_cut_into_pages_the_units_are_the_same(
             cutter.take(event)
         if last == len(events):
             cutter.finish()
-        made += cutter.made
+        made += cutter.units
         state = render_state(cutter.unsettled)
         if last == len(events):
             break

@@ -22,7 +22,7 @@ def troubles(script: LogBuilder, cut_at: int = 0) -> list[EndedFailure]:
     for event in script.events[cut_at:]:
         second.take(event)
     second.finish()
-    return first.troubles.ended + second.troubles.ended
+    return first.troubles.failures + second.troubles.failures
 
 
 def make_shell(*runs: tuple[str, JsonObject], ended: bool = True) -> LogBuilder:
@@ -42,7 +42,7 @@ def test_what_helped_is_kept_with_the_failure() -> None:
     )
     (trouble,) = troubles(script)
     assert (trouble.tool, trouble.end) == ("choir.exec", "resolved")
-    assert trouble.said == "exit code 2: make: *** No rule to make target"
+    assert trouble.message == "exit code 2: make: *** No rule to make target"
     assert trouble.tried == 'choir.exec {"command":"make all"}'
     assert [step.partition(" ")[2] for step in trouble.steps] == [
         '{"command":"./configure"}',
@@ -68,7 +68,7 @@ def test_a_failure_is_not_told_before_its_turn_has_ended() -> None:
     cutter = UnitSplitter("main", SplitterState())
     for event in script.events:
         cutter.take(event)
-    assert cutter.troubles.ended == []
+    assert cutter.troubles.failures == []
     assert [one.end for one in troubles(script)] == ["abandoned"]
 
 

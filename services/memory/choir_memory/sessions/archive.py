@@ -83,14 +83,14 @@ class SessionArchive:
             state = await SessionStore(connection, page.agent_id).get_or_create(
                 page.session_id, page.started_at
             )
-            through, ended, queued = await self._store_page(connection, page, state)
-        self.queue.notify(queued)
+            through_rev, has_ended, queued_count = await self._store_page(connection, page, state)
+        self.queue.notify(queued_count)
         # In transactions of its own. If it is interrupted, control sends the page again and it resumes.
         promoted: tuple[str, ...] = ()
-        if ended and page.end is not None:
+        if has_ended and page.end is not None:
             keep = page.end.mid_term_sessions
             promoted = await self.promotion.promote(page.agent_id, keep)
-        return ArchiveProgress(through_rev=through, ended=ended, promoted=promoted)
+        return ArchiveProgress(through_rev=through_rev, ended=has_ended, promoted=promoted)
 
     async def _store_page(
         self, connection: Connection, page: ArchivePage, state: SessionState
@@ -100,46 +100,46 @@ class SessionArchive:
         if state.erased:
             # acknowledged without being stored, so that control does not send it again
             return max(last, state.through_rev), page.end is not None, 0
-        fresh = [event for event in page.events if event.rev > state.through_rev]
-        gap = bool(fresh) and fresh[0].rev != state.through_rev + 1
+        new_events = [event for event in page.events if event.rev > state.through_rev]
+        gap = bool(new_events) and new_events[0].rev != state.through_rev + 1
         if state.ended_at is not None or gap:
             return state.through_rev, state.ended_at is not None, 0
-        cutter = UnitSplitter(page.agent_id, parse_state(state.unsettled))
-        for event in fresh:
-            cutter.take(event)
+        splitter = UnitSplitter(page.agent_id, parse_state(state.unsettled))
+        for event in new_events:
+            splitter.take(event)
         if page.end is not None:
-            cutter.finish()
-        through = max(last, state.through_rev)
-        queued = await self._store_units(connection, page, cutter.made)
-        queued += await self._store_failures(connection, page, cutter.troubles.ended)
+            splitter.finish()
+        through_rev = max(last, state.through_rev)
+        queued_count = await self._store_units(connection, page, splitter.units)
+        queued_count += await self._store_failures(connection, page, splitter.troubles.failures)
         store = SessionStore(connection, page.agent_id)
-        await store.advance(page.session_id, through, render_state(cutter.unsettled))
-        if cutter.ending is not None:
-            topics = [StoredTopic(title, text) for title, text in cutter.ending.topics]
-            await store.store_summary(page.session_id, cutter.ending.summary, topics)
+        await store.advance(page.session_id, through_rev, render_state(splitter.unsettled))
+        if splitter.ending is not None:
+            topics = [StoredTopic(title, text) for title, text in splitter.ending.topics]
+            await store.store_summary(page.session_id, splitter.ending.summary, topics)
         if page.end is not None:
-            summary = cutter.ending.summary if cutter.ending is not None else state.summary
+            summary = splitter.ending.summary if splitter.ending is not None else state.summary
             session = EndedSession(
-                page.session_id, summary, page.started_at, cutter.unsettled.inherited
+                page.session_id, summary, page.started_at, splitter.unsettled.inherited
             )
-            queued += await self._store_episode(connection, page, session)
+            queued_count += await self._store_episode(connection, page, session)
             await store.mark_ended(page.session_id, page.end.at)
-            if cutter.unsettled.next_index == 0 and not await self._has_units(connection, page):
+            if splitter.unsettled.next_index == 0 and not await self._has_units(connection, page):
                 # an empty session must not displace one with content from mid-term memory
                 await store.mark_promoted(page.session_id)
-        return through, page.end is not None, queued
+        return through_rev, page.end is not None, queued_count
 
     async def _store_units(
-        self, connection: Connection, page: ArchivePage, made: Sequence[Unit]
+        self, connection: Connection, page: ArchivePage, units: Sequence[Unit]
     ) -> int:
-        if not made:
+        if not units:
             return 0
-        prepared = await prepare_units([_row(page.session_id, chunk) for chunk in made])
+        prepared = await prepare_units([_row(page.session_id, unit) for unit in units])
         await take_agent_role(connection, page.agent_id)
-        written = await DocumentStore(connection, page.agent_id).upsert(prepared)
+        document_ids = await DocumentStore(connection, page.agent_id).upsert(prepared)
         await resume_service_role(connection)
-        await enqueue_all(connection, page.agent_id, "session", written)
-        return len(written)
+        await enqueue_all(connection, page.agent_id, "session", document_ids)
+        return len(document_ids)
 
     async def _has_units(self, connection: Connection, page: ArchivePage) -> bool:
         """Return whether units of the session were recorded directly, without a log."""
@@ -149,17 +149,17 @@ class SessionArchive:
         return bool(units)
 
     async def _store_failures(
-        self, connection: Connection, page: ArchivePage, ended: Sequence[EndedFailure]
+        self, connection: Connection, page: ArchivePage, failures: Sequence[EndedFailure]
     ) -> int:
-        if not ended:
+        if not failures:
             return 0
         await take_agent_role(connection, page.agent_id)
-        written = await self.failures.store_failures(
-            connection, page.agent_id, page.session_id, ended
+        document_ids = await self.failures.store_failures(
+            connection, page.agent_id, page.session_id, failures
         )
         await resume_service_role(connection)
-        await enqueue_all(connection, page.agent_id, "knowledge", written)
-        return len(written)
+        await enqueue_all(connection, page.agent_id, "knowledge", document_ids)
+        return len(document_ids)
 
     async def _store_episode(
         self, connection: Connection, page: ArchivePage, session: EndedSession
@@ -167,10 +167,10 @@ class SessionArchive:
         if not session.summary.strip():
             return 0
         await take_agent_role(connection, page.agent_id)
-        written = await self.episodes.store_episode(connection, page.agent_id, session)
+        document_ids = await self.episodes.store_episode(connection, page.agent_id, session)
         await resume_service_role(connection)
-        await enqueue_all(connection, page.agent_id, "knowledge", written)
-        return len(written)
+        await enqueue_all(connection, page.agent_id, "knowledge", document_ids)
+        return len(document_ids)
 
 
 def check_consecutive(events: Sequence[Event]) -> None:
@@ -180,20 +180,20 @@ def check_consecutive(events: Sequence[Event]) -> None:
             raise InvalidRequest(f"Event {after.rev} does not follow event {before.rev}.")
 
 
-def _row(session_id: str, chunk: Unit) -> UnitRow:
+def _row(session_id: str, unit: Unit) -> UnitRow:
     return UnitRow(
-        document_id=document_id(session_id, "rev", str(chunk.first_rev), str(chunk.part)),
+        document_id=document_id(session_id, "rev", str(unit.first_rev), str(unit.part)),
         session_id=session_id,
         tier="mid_term",
-        chunk_index=chunk.index,
-        kind=chunk.kind,
-        text=chunk.text,
-        happened_at=datetime.fromisoformat(chunk.at),
-        ended_at=datetime.fromisoformat(chunk.ended_at),
-        speaker=chunk.speaker,
-        first_rev=chunk.first_rev,
-        last_rev=chunk.last_rev,
-        origin=chunk.origin,
-        trust=chunk.trust,
-        metadata=chunk.metadata,
+        chunk_index=unit.index,
+        kind=unit.kind,
+        text=unit.text,
+        happened_at=datetime.fromisoformat(unit.at),
+        ended_at=datetime.fromisoformat(unit.ended_at),
+        speaker=unit.speaker,
+        first_rev=unit.first_rev,
+        last_rev=unit.last_rev,
+        origin=unit.origin,
+        trust=unit.trust,
+        metadata=unit.metadata,
     )

@@ -102,7 +102,7 @@ class SessionDetailStore:
         ]
         return Grounds(sources, least_trust(trusts))
 
-    async def told(self, session_id: str) -> SessionOverview:
+    async def read_overview(self, session_id: str) -> SessionOverview:
         """Return the overview of a session with its first turns."""
         rows = await self._connection.fetch(qualified(_TOLD, self._agent_id), session_id)
         if not rows:

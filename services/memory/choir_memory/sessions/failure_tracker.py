@@ -32,7 +32,7 @@ class EndedFailure:
     """A failure and how it ended."""
 
     tool: str
-    said: str
+    message: str
     tried: str
     at: str
     end: FailureOutcome
@@ -68,76 +68,76 @@ class FailureTrackerState:
 
 
 class FailureTracker:
-    """Tracker of failed calls, fed in order; `ended` contains the failures that ended."""
+    """Tracker of failed calls, fed in order; `failures` contains the failures that ended."""
 
-    def __init__(self, following: FailureTrackerState) -> None:
-        self._following = following
-        self.ended: list[EndedFailure] = []
+    def __init__(self, state: FailureTrackerState) -> None:
+        self._state = state
+        self.failures: list[EndedFailure] = []
 
     def ask(self, call: ToolCallRequested) -> None:
         """Record the start of a call."""
-        _keep(self._following.asked, call.call_id, render_call(call)[:MAX_INPUT], MAX_PENDING)
+        _keep(self._state.asked, call.call_id, render_call(call)[:MAX_INPUT], MAX_PENDING)
 
     def answer(self, result: ToolResultCommitted, at: str, unit_rev: int) -> None:
         """Record the result of a call, in the unit that starts at `unit_rev`."""
-        tried = self._following.asked.pop(result.call_id, result.tool)
-        said = failure_text(result.tool, result.status, result.output)
-        if said is not None and result.exposure == "both":
+        tried = self._state.asked.pop(result.call_id, result.tool)
+        message = failure_text(result.tool, result.status, result.output)
+        if message is not None and result.exposure == "both":
             outside = returns_outside_text(result.tool, result.output)
             self._failed(
-                result, OpenFailure(result.tool, said, tried, at, unit_rev, outside=outside)
+                result, OpenFailure(result.tool, message, tried, at, unit_rev, outside=outside)
             )
-        elif said is None and result.status == "success":
+        elif message is None and result.status == "success":
             self._succeeded(result, tried)
 
     def close(self, turn_id: str) -> None:
         """End a turn or job: its open failures stay unresolved."""
-        for attempt in self._following.turns.pop(turn_id, ()):
-            self._end(attempt, "failed" if attempt.tries > 1 else "abandoned", ())
+        for failure in self._state.turns.pop(turn_id, ()):
+            self._end(failure, "failed" if failure.tries > 1 else "abandoned", ())
 
     def end_session(self) -> None:
         """End the session."""
-        for turn_id in list(self._following.turns):
+        for turn_id in list(self._state.turns):
             self.close(turn_id)
 
-    def _failed(self, result: ToolResultCommitted, attempt: OpenFailure) -> None:
-        turns = self._following.turns
-        opened = turns.get(result.turn_id, [])
-        for before in opened:
-            if before.tool == attempt.tool and _alike(before.tried, attempt.tried):
+    def _failed(self, result: ToolResultCommitted, failure: OpenFailure) -> None:
+        turns = self._state.turns
+        open_failures = turns.get(result.turn_id, [])
+        for earlier in open_failures:
+            if earlier.tool == failure.tool and _alike(earlier.tried, failure.tried):
                 # keep the latest attempt; what was done before it did not help
-                before.said, before.tried, before.steps = attempt.said, attempt.tried, []
-                before.outside = before.outside or attempt.outside
-                before.tries += 1
+                earlier.said, earlier.tried, earlier.steps = failure.said, failure.tried, []
+                earlier.outside = earlier.outside or failure.outside
+                earlier.tries += 1
                 return
         if turns.get(result.turn_id) is None:
-            for late in list(turns)[: max(0, len(turns) + 1 - MAX_TURNS)]:
-                self.close(late)
-            turns[result.turn_id] = opened
-        if len(opened) < MAX_OPEN:
-            opened.append(attempt)
+            for turn_id in list(turns)[: max(0, len(turns) + 1 - MAX_TURNS)]:
+                self.close(turn_id)
+            turns[result.turn_id] = open_failures
+        if len(open_failures) < MAX_OPEN:
+            open_failures.append(failure)
 
     def _succeeded(self, result: ToolResultCommitted, tried: str) -> None:
-        opened = self._following.turns.get(result.turn_id, [])
-        for attempt in list(opened):
-            attempt.steps = [*attempt.steps, tried][-MAX_STEPS:]
-            if attempt.tool == result.tool and _alike(attempt.tried, tried):
-                opened.remove(attempt)
-                self._end(attempt, "resolved", attempt.steps)
+        open_failures = self._state.turns.get(result.turn_id, [])
+        for failure in list(open_failures):
+            failure.steps = [*failure.steps, tried][-MAX_STEPS:]
+            if failure.tool == result.tool and _alike(failure.tried, tried):
+                open_failures.remove(failure)
+                self._end(failure, "resolved", failure.steps)
 
-    def _end(self, attempt: OpenFailure, end: FailureOutcome, steps: Sequence[str]) -> None:
-        self.ended.append(
+    def _end(self, failure: OpenFailure, end: FailureOutcome, steps: Sequence[str]) -> None:
+        self.failures.append(
             EndedFailure(
-                attempt.tool, attempt.said, attempt.tried, attempt.at, end, tuple(steps),
-                attempt.unit_rev, attempt.outside or returns_outside_text(attempt.tool, {}),
+                failure.tool, failure.said, failure.tried, failure.at, end, tuple(steps),
+                failure.unit_rev, failure.outside or returns_outside_text(failure.tool, {}),
             )
         )  # fmt: skip
 
 
 def _alike(first: str, second: str) -> bool:
-    one, other = (frozenset(query_terms(_without_tool(text))) for text in (first, second))
-    union = len(one | other)
-    return not union or len(one & other) / union >= MIN_CALL_SIMILARITY
+    words, other_words = (frozenset(query_terms(_without_tool(text))) for text in (first, second))
+    union = len(words | other_words)
+    return not union or len(words & other_words) / union >= MIN_CALL_SIMILARITY
 
 
 def _without_tool(line: str) -> str:

@@ -54,18 +54,18 @@ class SessionPromoter:
             return None
         await take_agent_role(connection, agent_id)
         details = SessionDetailStore(connection, agent_id)
-        overview = await details.told(session_id)
+        overview = await details.read_overview(session_id)
         summary = build_summary(state, overview)
         # what was selected without a model quotes this session alone
         inherited = parse_state(state.unsettled).inherited if summary.by_agent else None
         grounds = await details.grounds(session_id, overview, summary.texts, inherited)
-        prepared = await prepare_units(
+        units = await prepare_units(
             build_summary_rows(session_id, state, overview, summary, grounds)
         )
-        written = await DocumentStore(connection, agent_id).upsert(prepared)
+        document_ids = await DocumentStore(connection, agent_id).upsert(units)
         await resume_service_role(connection)
-        await enqueue_all(connection, agent_id, "session", written)
-        return len(written)
+        await enqueue_all(connection, agent_id, "session", document_ids)
+        return len(document_ids)
 
     async def _move_some(self, agent_id: str, session_id: str) -> bool:
         """Move a batch of units to the new tier; return whether there are more."""

@@ -49,13 +49,13 @@ class UnitRecorder:
                 raise NotFound(f"Session {request.session_id} was erased from memory.")
             tier: Tier = "long_term_detail" if state.promoted else "mid_term"
             rows = [_row(request.session_id, unit, tier) for unit in request.units]
-            prepared = await prepare_units(rows)
+            units = await prepare_units(rows)
             await take_agent_role(connection, request.agent_id)
-            written = await DocumentStore(connection, request.agent_id).upsert(prepared)
+            changed_ids = await DocumentStore(connection, request.agent_id).upsert(units)
             await resume_service_role(connection)
-            await enqueue_all(connection, request.agent_id, "session", written)
-        self.queue.notify(len(written))
-        return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(written))
+            await enqueue_all(connection, request.agent_id, "session", changed_ids)
+        self.queue.notify(len(changed_ids))
+        return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(changed_ids))
 
 
 def validate_units(units: Sequence[SessionUnit]) -> None:

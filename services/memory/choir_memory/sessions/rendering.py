@@ -42,8 +42,8 @@ def render_call(call: ToolCallRequested) -> str:
 
 def render_result(result: ToolResultCommitted) -> str:
     """Return the result of a call, as far as all lanes may see it."""
-    said = "\n".join(_lines(_visible(result)))
-    return f"{result.tool} → {result.status}: {_short(said, RESULT_CHARS)}"
+    text = "\n".join(_lines(_visible(result)))
+    return f"{result.tool} → {result.status}: {_short(text, RESULT_CHARS)}"
 
 
 def render_object(value: JsonObject) -> str:
@@ -53,7 +53,7 @@ def render_object(value: JsonObject) -> str:
 
 def split_text(text: str, size: int = PART_CHARS) -> list[str]:
     """Split a text at the end of a paragraph, line, sentence or at least a word."""
-    made: list[str] = []
+    parts: list[str] = []
     rest = text.strip()
     while len(rest) > size:
         cut = next(
@@ -64,9 +64,9 @@ def split_text(text: str, size: int = PART_CHARS) -> list[str]:
             ),
             size,
         )
-        made.append(rest[:cut].rstrip())
+        parts.append(rest[:cut].rstrip())
         rest = rest[cut:].lstrip()
-    return [*made, rest] if rest else made
+    return [*parts, rest] if rest else parts
 
 
 def _plain(value: JsonValue) -> JsonValue:

@@ -121,8 +121,8 @@ class SessionStore:
 
     async def find_oldest_beyond(self, newest: int) -> str | None:
         """Return the oldest session to promote so that `newest` remain, or None."""
-        found = await self._connection.fetchval(_TO_PROMOTE, self._agent_id, newest)
-        return None if found is None else str(found)
+        session_id = await self._connection.fetchval(_TO_PROMOTE, self._agent_id, newest)
+        return None if session_id is None else str(session_id)
 
     async def mark_promoted(self, session_id: str) -> None:
         """Mark the session as promoted."""

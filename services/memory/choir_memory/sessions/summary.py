@@ -78,10 +78,10 @@ def _topics(state: SessionState) -> list[StoredTopic]:
 
 def _selected(overview: SessionOverview) -> list[StoredTopic]:
     """Quote the user's messages, or else the agent's, from the beginning."""
-    chosen = [turn for turn in overview.turns if turn.origin == "user"] or list(overview.turns)
+    turns = [turn for turn in overview.turns if turn.origin == "user"] or list(overview.turns)
     lines: list[str] = []
     remaining = SELECTED_CHARS
-    for turn in chosen:
+    for turn in turns:
         line = f"{turn.speaker}: {' '.join(turn.text.split())[:QUOTED_CHARS]}"
         remaining -= len(line)
         if remaining < 0:

@@ -56,19 +56,21 @@ def split_by_trust(text: str, sources: Sequence[TrustSource], least: int) -> lis
     """Return the sentences that trusted units support, then the others with the trust `least`."""
     if least >= TRUST_WITHOUT_OUTSIDE_SOURCES:
         return [TrustedPart(text, TRUST_WITHOUT_OUTSIDE_SOURCES)] if text.strip() else []
-    kept: dict[bool, list[str]] = {True: [], False: []}
+    lines_by_trust: dict[bool, list[str]] = {True: [], False: []}
     for line in text.splitlines():
-        sentences = [one for one in _SENTENCE_END.split(line) if one.strip()]
+        sentences = [sentence for sentence in _SENTENCE_END.split(line) if sentence.strip()]
         supported = [is_supported(sentence, sources) for sentence in sentences]
-        for is_trusted, lines in kept.items():
+        for is_trusted, lines in lines_by_trust.items():
             texts = [
-                one for one, is_so in zip(sentences, supported, strict=True) if is_so == is_trusted
+                sentence
+                for sentence, has_support in zip(sentences, supported, strict=True)
+                if has_support == is_trusted
             ]
             if texts:
                 lines.append(" ".join(texts))
     parts = (
-        TrustedPart("\n".join(kept[True]), TRUST_WITHOUT_OUTSIDE_SOURCES),
-        TrustedPart("\n".join(kept[False]), least),
+        TrustedPart("\n".join(lines_by_trust[True]), TRUST_WITHOUT_OUTSIDE_SOURCES),
+        TrustedPart("\n".join(lines_by_trust[False]), least),
     )
     return [part for part in parts if part.text.strip()]
 
@@ -112,11 +114,11 @@ def _is_unconfigured(result: ToolResultCommitted) -> bool:
 
 def _least_recalled(output: JsonObject) -> int | None:
     """Return the least trust among the results of a memory search."""
-    found = output.get("found")
-    if not isinstance(found, list):
+    hits = output.get("found")
+    if not isinstance(hits, list):
         # a search of the session's own log, or a result too long for the log
         return None if output.get("hits") == [] else TRUST["tool"]
-    return min(map(_trust_of_hit, found), default=None)
+    return min(map(_trust_of_hit, hits), default=None)
 
 
 def _trust_of_hit(hit: JsonValue) -> int:

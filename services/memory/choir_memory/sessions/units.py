@@ -136,12 +136,12 @@ def render_state(unsettled: SplitterState) -> str:
 
 
 class UnitSplitter:
-    """Splitter of an event log, fed in order; `made` contains the finished units."""
+    """Splitter of an event log, fed in order; `units` contains the finished units."""
 
     def __init__(self, agent_id: str, unsettled: SplitterState) -> None:
         self._agent_id = agent_id
         self.unsettled = unsettled
-        self.made: list[Unit] = []
+        self.units: list[Unit] = []
         self.ending: AgentSummary | None = None
         self.troubles = FailureTracker(unsettled.following)
 
@@ -206,8 +206,8 @@ class UnitSplitter:
                 self._recall(payload.turn_id)
             case ReportBegun():
                 least = self._trust_of(payload.subject)
-            case ToolResultCommitted() if (found := trust_of_result(payload)) is not None:
-                least = found
+            case ToolResultCommitted() if (result_trust := trust_of_result(payload)) is not None:
+                least = result_trust
                 if payload.tool == MEMORY_QUERY:
                     self._recall(payload.turn_id)
             case _:
@@ -218,90 +218,96 @@ class UnitSplitter:
     def _words(
         self,
         event: Event,
-        said: UserMessageStarted | Reply | InjectedInstruction | SessionAbandoned | ApprovalDecided,
+        payload: UserMessageStarted
+        | Reply
+        | InjectedInstruction
+        | SessionAbandoned
+        | ApprovalDecided,
     ) -> None:
-        match said:
+        match payload:
             case UserMessageStarted():
                 self._close(event.lane)
-                self._add(event, "turn", said.text, "user", "user", said.turn_id)
+                self._add(event, "turn", payload.text, "user", "user", payload.turn_id)
             case InjectedInstruction(by="user"):
-                self._add(event, "turn", said.text, "user", "user", said.turn_id or "")
+                self._add(event, "turn", payload.text, "user", "user", payload.turn_id or "")
             case Reply():
                 self._close(event.lane)
-                kind: UnitKind = "turn" if said.kind in ("answer", "report") else "note"
-                turn = said.turn_id or ""
+                kind: UnitKind = "turn" if payload.kind in ("answer", "report") else "note"
+                turn = payload.turn_id or ""
                 about: JsonObject = {"reminded": True} if turn in self.unsettled.reminded else {}
-                self._add(event, kind, said.text, self._agent_id, "agent", turn, about)
+                self._add(event, kind, payload.text, self._agent_id, "agent", turn, about)
                 self.unsettled.sources.pop(turn, None)
                 self.troubles.close(turn)
             case SessionAbandoned():
-                self._add(event, "note", said.text, "choir", "agent", "")
+                self._add(event, "note", payload.text, "choir", "agent", "")
             case ApprovalDecided(status="expired"):
-                words = f"expired without a decision: {said.what}"
+                words = f"expired without a decision: {payload.what}"
                 self._add(event, "note", words, "choir", "agent", "")
             case ApprovalDecided():
-                self._add(event, "note", f"{said.status}: {said.what}", "user", "user", "")
+                self._add(event, "note", f"{payload.status}: {payload.what}", "user", "user", "")
             case _:
                 pass
 
     def _tools(
-        self, event: Event, said: ModelOutput | ToolCallRequested | ToolResultCommitted
+        self, event: Event, payload: ModelOutput | ToolCallRequested | ToolResultCommitted
     ) -> None:
-        match said:
+        match payload:
             case ModelOutput():
-                loud = any(not is_unrecorded(call.tool) for call in said.tool_calls)
-                if loud and said.text.strip():
-                    self._run(event, said.turn_id).lines.append(said.text.strip())
-            case ToolCallRequested() if not is_unrecorded(said.tool):
-                run = self._run(event, said.turn_id)
-                run.lines.append(render_call(said))
-                run.pending.append(said.call_id)
-                self.troubles.ask(said)
+                loud = any(not is_unrecorded(call.tool) for call in payload.tool_calls)
+                if loud and payload.text.strip():
+                    self._run(event, payload.turn_id).lines.append(payload.text.strip())
+            case ToolCallRequested() if not is_unrecorded(payload.tool):
+                run = self._run(event, payload.turn_id)
+                run.lines.append(render_call(payload))
+                run.pending.append(payload.call_id)
+                self.troubles.ask(payload)
                 run.calls += 1
-                if said.tool not in run.tools:
-                    run.tools.append(said.tool)
+                if payload.tool not in run.tools:
+                    run.tools.append(payload.tool)
             case ToolResultCommitted():
-                self._note_sources(said)
-                if not is_unrecorded(said.tool):
-                    self._result(event, said)
+                self._note_sources(payload)
+                if not is_unrecorded(payload.tool):
+                    self._result(event, payload)
             case _:
                 pass
 
-    def _result(self, event: Event, said: ToolResultCommitted) -> None:
-        run = self._run(event, said.turn_id, begins=False)
-        self.troubles.answer(said, event.at, run.first_rev)
-        run.lines.append(render_result(said))
+    def _result(self, event: Event, payload: ToolResultCommitted) -> None:
+        run = self._run(event, payload.turn_id, begins=False)
+        self.troubles.answer(payload, event.at, run.first_rev)
+        run.lines.append(render_result(payload))
         run.chars += len(run.lines[-1])
-        run.outside = run.outside or returns_outside_text(said.tool, said.output)
-        if said.call_id in run.pending:
-            run.pending.remove(said.call_id)
-        if said.tool not in run.tools:
-            run.tools.append(said.tool)
+        run.outside = run.outside or returns_outside_text(payload.tool, payload.output)
+        if payload.call_id in run.pending:
+            run.pending.remove(payload.call_id)
+        if payload.tool not in run.tools:
+            run.tools.append(payload.tool)
 
-    def _job(self, event: Event, said: CoreStarted | CoreReported | CoreStopped) -> None:
-        about: JsonObject = {"job": said.job_name}
-        match said:
+    def _job(self, event: Event, payload: CoreStarted | CoreReported | CoreStopped) -> None:
+        about: JsonObject = {"job": payload.job_name}
+        match payload:
             case CoreStarted():
-                text = f"{said.job_name} is to be done: {said.task_spec}"
+                text = f"{payload.job_name} is to be done: {payload.task_spec}"
             case CoreReported():
-                if said.kind not in STORED_REPORT_KINDS:
+                if payload.kind not in STORED_REPORT_KINDS:
                     return
-                text = f"{said.job_name}, {said.kind}: {render_object(said.body)}"
+                text = f"{payload.job_name}, {payload.kind}: {render_object(payload.body)}"
             case CoreStopped():
-                for lane in [f"core:{said.job_name}", event.lane]:
+                for lane in [f"core:{payload.job_name}", event.lane]:
                     self._close(lane)
-                self.troubles.close(said.job_id)
-                result = said.reason if said.result is None else render_object(said.result)
-                text = f"{said.job_name} {said.outcome}: {result}"
-        self._add(event, "note", text, self._agent_id, "agent", said.job_id, about)
+                self.troubles.close(payload.job_id)
+                result = payload.reason if payload.result is None else render_object(payload.result)
+                text = f"{payload.job_name} {payload.outcome}: {result}"
+        self._add(event, "note", text, self._agent_id, "agent", payload.job_id, about)
 
-    def _skill(self, event: Event, said: SkillStarted | SkillTransitioned | SkillStopped) -> None:
+    def _skill(
+        self, event: Event, payload: SkillStarted | SkillTransitioned | SkillStopped
+    ) -> None:
         self._close(event.lane)
-        match said:
+        match payload:
             case SkillStarted():
-                self.unsettled.phases[event.lane] = f"{said.skill}/{said.state}"
+                self.unsettled.phases[event.lane] = f"{payload.skill}/{payload.state}"
             case SkillTransitioned():
-                self.unsettled.phases[event.lane] = f"{said.skill}/{said.to_state}"
+                self.unsettled.phases[event.lane] = f"{payload.skill}/{payload.to_state}"
             case SkillStopped():
                 self.unsettled.phases.pop(event.lane, None)
 
@@ -361,7 +367,7 @@ class UnitSplitter:
         for part, piece in enumerate(split_text(text)):
             index = self.unsettled.next_index
             self.unsettled.next_index += 1
-            self.made.append(
+            self.units.append(
                 Unit(
                     first_rev, last_rev, part, index, kind, piece, at, ended_at,
                     speaker, origin, trust, metadata,
@@ -387,11 +393,11 @@ class UnitSplitter:
 
 def split_session(agent_id: str, events: Sequence[Event]) -> list[Unit]:
     """Return the units of a whole session."""
-    cutter = UnitSplitter(agent_id, SplitterState())
+    splitter = UnitSplitter(agent_id, SplitterState())
     for event in events:
-        cutter.take(event)
-    cutter.finish()
-    return cutter.made
+        splitter.take(event)
+    splitter.finish()
+    return splitter.units
 
 
 def _is_long(run: ToolRun, *, begins: bool) -> bool:

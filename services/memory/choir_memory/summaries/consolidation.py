@@ -39,13 +39,13 @@ class ConsolidationTask:
         await self.spaces.ensure(agent_id)
         if not await self._due(agent_id, GRAINS):
             return 0  # the common case: nothing is written, not even a lease
-        written = 0
+        summary_count = 0
         for grain in GRAINS:
             async with self.leases.hold(agent_id, f"grain:{grain}") as ours:
                 if not ours:
                     break  # another replica is working on it, and the coarser grains depend on its result
-                written += await self._run_grain(agent_id, grain)
-        return written
+                summary_count += await self._run_grain(agent_id, grain)
+        return summary_count
 
     async def _due(self, agent_id: str, grains: Sequence[Grain]) -> list[DuePeriod]:
         async with agent_transaction(self.database, agent_id) as connection:
@@ -56,20 +56,24 @@ class ConsolidationTask:
                 for grain in grains
                 for period in await store.due(grain, now, wants_model=has_model)
             ]
-            written = await store.made() if due else set()
+            existing_periods = await store.list_summarized() if due else set()
         limits = self.retention.get(agent_id, RetentionConfig())
         cutoffs = {cutoff.of: cutoff.before for cutoff in retention_cutoffs(limits, now)}
         # periods that retention would delete at once are not written
-        return [one for one in due if is_retained(one.grain, one.period, cutoffs, written)]
+        return [
+            period
+            for period in due
+            if is_retained(period.grain, period.period, cutoffs, existing_periods)
+        ]
 
     async def _run_grain(self, agent_id: str, grain: Grain) -> int:
-        written = 0
-        for one in await self._due(agent_id, [grain]):
+        summary_count = 0
+        for period in await self._due(agent_id, [grain]):
             # a model call may have taken long: the lease must not expire during the next one
             if not await self.leases.renew(agent_id, f"grain:{grain}"):
                 break
-            written += await self._write(agent_id, one)
-        return written
+            summary_count += await self._write(agent_id, period)
+        return summary_count
 
     async def _write(self, agent_id: str, due: DuePeriod) -> bool:
         async with agent_transaction(self.database, agent_id) as connection:

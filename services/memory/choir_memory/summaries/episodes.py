@@ -35,7 +35,7 @@ class EpisodeWriter:
         """Store a session's episode; requires the agent's role. Return the ids that need a vector."""
         text = session.summary.replace("\x00", "").strip()[:MAX_EPISODE_CHARS]
         details = SessionDetailStore(connection, agent_id)
-        overview = await details.told(session.session_id)
+        overview = await details.read_overview(session.session_id)
         if not text or sum(turn.origin == "user" for turn in overview.turns) < MIN_USER_TURNS:
             return []
         grounds = await details.grounds(session.session_id, overview, [text], session.inherited)
@@ -53,12 +53,14 @@ class EpisodeWriter:
             )
             for number, part in enumerate(split_by_trust(text, grounds.sources, grounds.least))
         ]
-        written = await DerivedDocumentStore(connection, agent_id).put(
+        document_ids = await DerivedDocumentStore(connection, agent_id).put(
             await prepare_derived(episodes)
         )
-        ids = await DocumentStore(connection, agent_id).list_session_ids(session.session_id)
+        unit_ids = await DocumentStore(connection, agent_id).list_session_ids(session.session_id)
         links = [
-            Link(episode.document_id, "rolls_up", unit) for episode in episodes for unit in ids
+            Link(episode.document_id, "rolls_up", unit_id)
+            for episode in episodes
+            for unit_id in unit_ids
         ]
         await LinkStore(connection, agent_id).add(links)
-        return written
+        return document_ids

@@ -72,10 +72,10 @@ def first_day(grain: Grain, period: str) -> date:
         case "month":
             return date.fromisoformat(f"{period}-01")
         case "quarter":
-            found = _QUARTER.fullmatch(period)
-            if found is None:
+            quarter = _QUARTER.fullmatch(period)
+            if quarter is None:
                 raise ValueError(f"{period} is no quarter")
-            return date(int(found[1]), (int(found[2]) - 1) * _MONTHS_OF_QUARTER + 1, 1)
+            return date(int(quarter[1]), (int(quarter[2]) - 1) * _MONTHS_OF_QUARTER + 1, 1)
         case "year":
             return date(int(period), 1, 1)
 

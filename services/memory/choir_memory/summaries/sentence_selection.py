@@ -33,7 +33,7 @@ class SourceLine:
 @dataclass(frozen=True, slots=True)
 class _Sentence:
     place: int
-    shown: str
+    text: str
     words: frozenset[str]
 
 
@@ -44,17 +44,19 @@ def select_sentences(lines: Sequence[SourceLine], budget: int) -> str:
     """
     sentences = _sentences(lines)
     weights = _weights(sentences)
-    ranked = sorted(sentences, key=lambda one: (-_worth(one, weights), one.place))
-    chosen: list[_Sentence] = []
+    ranked = sorted(sentences, key=lambda sentence: (-_worth(sentence, weights), sentence.place))
+    selection: list[_Sentence] = []
     remaining = budget
-    for one in ranked:
-        if len(one.shown) + 1 > remaining or any(
-            jaccard(one.words, c.words) > DUPLICATE_SIMILARITY for c in chosen
+    for sentence in ranked:
+        if len(sentence.text) + 1 > remaining or any(
+            jaccard(sentence.words, other.words) > DUPLICATE_SIMILARITY for other in selection
         ):
             continue
-        chosen.append(one)
-        remaining -= len(one.shown) + 1
-    return "\n".join(one.shown for one in sorted(chosen, key=lambda one: one.place))
+        selection.append(sentence)
+        remaining -= len(sentence.text) + 1
+    return "\n".join(
+        sentence.text for sentence in sorted(selection, key=lambda sentence: sentence.place)
+    )
 
 
 def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
@@ -64,16 +66,16 @@ def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
 
 
 def _sentences(lines: Sequence[SourceLine]) -> list[_Sentence]:
-    found: list[_Sentence] = []
+    sentences: list[_Sentence] = []
     for line in lines:
         for text in filter(None, map(str.strip, _BREAK.split(line.text))):
             words = frozenset(query_terms(text[:MAX_SENTENCE]))
             if len(words) >= MIN_WORDS:
-                shown = line.prefix + " ".join(text[:MAX_SENTENCE].split())
-                found.append(_Sentence(len(found), shown, words))
+                line_text = line.prefix + " ".join(text[:MAX_SENTENCE].split())
+                sentences.append(_Sentence(len(sentences), line_text, words))
     # an even sample of a long period, not its beginning
-    step = math.ceil(len(found) / _MAX_CONSIDERED)
-    return found[:: max(step, 1)]
+    step = math.ceil(len(sentences) / _MAX_CONSIDERED)
+    return sentences[:: max(step, 1)]
 
 
 def _weights(sentences: Sequence[_Sentence]) -> dict[str, float]:
@@ -82,6 +84,6 @@ def _weights(sentences: Sequence[_Sentence]) -> dict[str, float]:
     return {word: math.log(1 + n) * math.log(1 + total / n) for word, n in counts.items()}
 
 
-def _worth(one: _Sentence, weights: dict[str, float]) -> float:
+def _worth(sentence: _Sentence, weights: dict[str, float]) -> float:
     # divided by less than the length, so that a full sentence scores higher than a fragment of it
-    return float(sum(weights[word] for word in one.words) / (len(one.words) + 5) ** 0.8)
+    return float(sum(weights[word] for word in sentence.words) / (len(sentence.words) + 5) ** 0.8)

@@ -100,17 +100,17 @@ class SummaryStore:
 
         With `wants_model`, also those with a selection from a time when no model was available.
         """
-        wholes = await self._sources(grain)
-        if not wholes:
+        sources_by_period = await self._sources(grain)
+        if not sources_by_period:
             return []
-        stored = {
+        summary_rows = {
             row["period"]: row for row in await self._connection.fetch(self._sql(_MADE), grain)
         }
         due: list[tuple[str, _PeriodSources, bool]] = []
-        for period, sources in wholes.items():
-            before = stored.get(period)
-            changed = before is None or before["digest"] != sources.digest
-            better = before is not None and wants_model and before["by"] == "selection"
+        for period, sources in sources_by_period.items():
+            summary_row = summary_rows.get(period)
+            changed = summary_row is None or summary_row["digest"] != sources.digest
+            better = summary_row is not None and wants_model and summary_row["by"] == "selection"
             if (changed or better) and is_over(grain, period, now):
                 due.append((period, sources, changed))
         if not due:
@@ -121,14 +121,14 @@ class SummaryStore:
                 grain,
                 period,
                 sources.digest,
-                tuple(one for p in sources.parts for one in ids[p]),
+                tuple(source_id for part in sources.parts for source_id in ids[part]),
                 changed,
             )
             for period, sources, changed in due
             if all(part in ids for part in sources.parts)
         ]
 
-    async def made(self) -> set[tuple[Grain, str]]:
+    async def list_summarized(self) -> set[tuple[Grain, str]]:
         """Return all periods that have a summary."""
         return {
             (row["grain"], row["period"]) for row in await self._connection.fetch(self._sql(_ALL))
@@ -161,13 +161,13 @@ class SummaryStore:
         of."""
         rows = await self._connection.fetch(self._over_sources(_DIGESTS, grain))
         made_of = finer_grain(grain)
-        wholes: dict[str, _PeriodSources] = {}
+        sources_by_period: dict[str, _PeriodSources] = {}
         for row in rows:
             period = row["period"] if made_of is None else coarser_period(made_of, row["period"])
-            before = wholes.get(period, _PeriodSources("", ()))
+            before = sources_by_period.get(period, _PeriodSources("", ()))
             digest = f"{before.digest},{row['digest']}".lstrip(",")
-            wholes[period] = _PeriodSources(digest, (*before.parts, row["period"]))
-        return wholes
+            sources_by_period[period] = _PeriodSources(digest, (*before.parts, row["period"]))
+        return sources_by_period
 
     async def _ids(self, grain: Grain, parts: Sequence[str]) -> dict[str, Sequence[UUID]]:
         rows = await self._connection.fetch(self._over_sources(_IDS, grain), list(parts))

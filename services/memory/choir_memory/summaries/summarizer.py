@@ -57,16 +57,18 @@ class Summarizer:
                 log.warning(
                     "language model failed; this pass summarises by selection", error=error.message
                 )
-        chosen = select_sentences(lines, MAX_SUMMARY_CHARS[due.grain])
-        return PeriodSummary(chosen or EMPTY_SUMMARY, "selection", trust)
+        selection = select_sentences(lines, MAX_SUMMARY_CHARS[due.grain])
+        return PeriodSummary(selection or EMPTY_SUMMARY, "selection", trust)
 
     async def _ask(self, model: LanguageModel, due: DuePeriod, lines: Sequence[SourceLine]) -> str:
         budget = MAX_SUMMARY_CHARS[due.grain]
         instructions = self._instructions.format(
             grain=due.grain, period=due.period, words=budget // _CHARS_OF_WORD
         )
-        whole = "\n".join(line.prefix + line.text for line in lines)
-        material = whole if len(whole) <= MAX_MATERIAL else select_sentences(lines, MAX_MATERIAL)
+        full_text = "\n".join(line.prefix + line.text for line in lines)
+        material = (
+            full_text if len(full_text) <= MAX_MATERIAL else select_sentences(lines, MAX_MATERIAL)
+        )
         quoted = "\n".join(f"> {line}" for line in material.splitlines())
         # models may exceed the requested length
         return (await model.answer(instructions, quoted))[: 2 * budget]

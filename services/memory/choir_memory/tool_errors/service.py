@@ -51,7 +51,7 @@ class ToolErrorService:
         # if a failure occurs twice in a page, the last outcome counts
         latest = {_id(session_id, failure): failure for failure in failures}
         documents = [_build_document(session_id, *item) for item in latest.items()]
-        written = await DerivedDocumentStore(connection, agent_id).put(
+        document_ids = await DerivedDocumentStore(connection, agent_id).put(
             await prepare_derived(documents)
         )
         await LinkStore(connection, agent_id).add(
@@ -62,7 +62,7 @@ class ToolErrorService:
                 for error_id, failure in latest.items()
             ]
         )
-        return written
+        return document_ids
 
     async def hints(self, request: ReadHints) -> ToolHints:
         """Return earlier failures of the tool that match: resolved ones first, then by similarity."""
@@ -75,9 +75,9 @@ class ToolErrorService:
         return ToolHints(hints=tuple(map(_hint, matches)))
 
 
-def _select_matches(request: ReadHints, stored: Sequence[StoredFailure]) -> list[StoredFailure]:
+def _select_matches(request: ReadHints, failures: Sequence[StoredFailure]) -> list[StoredFailure]:
     error = parse_failure(request.said)
-    scored = [(similarity(error, parse_failure(failure.said)), failure) for failure in stored]
+    scored = [(similarity(error, parse_failure(failure.message)), failure) for failure in failures]
     matches = [(score, failure) for score, failure in scored if score > 0]
     # the store returns the newest first; the sort is stable and keeps that order among equals
     matches.sort(key=lambda pair: (pair[1].outcome != "resolved", -pair[0]))
@@ -91,7 +91,7 @@ def _hint(failure: StoredFailure) -> ToolHint:
     return ToolHint(
         document_id=str(failure.document_id),
         at=failure.at,
-        said=failure.said,
+        said=failure.message,
         tried=failure.tried,
         outcome=failure.outcome,
         helped=tuple(failure.resolution.splitlines()),
@@ -100,8 +100,8 @@ def _hint(failure: StoredFailure) -> ToolHint:
 
 
 def _id(session_id: str, failure: EndedFailure) -> UUID:
-    said = _NUMBERS.sub("0", failure.said.casefold())
-    digest = hashlib.sha256(f"{said}\x00{failure.tried}".encode()).hexdigest()
+    message = _NUMBERS.sub("0", failure.message.casefold())
+    digest = hashlib.sha256(f"{message}\x00{failure.tried}".encode()).hexdigest()
     return document_id(session_id, "error", failure.tool, digest)
 
 
@@ -112,7 +112,7 @@ def _build_document(session_id: str, error_id: UUID, failure: EndedFailure) -> D
     return DerivedDocument(
         document_id=error_id,
         kind="error",
-        text=f"{failure.tool} failed: {failure.said}\nTried: {failure.tried}\n"
+        text=f"{failure.tool} failed: {failure.message}\nTried: {failure.tried}\n"
         f"How it ended: {failure.end}{helped}",
         origin=origin,
         trust=TRUST[origin],
@@ -120,7 +120,7 @@ def _build_document(session_id: str, error_id: UUID, failure: EndedFailure) -> D
         subject=failure.tool,
         predicate=failure.end,
         object="\n".join(failure.steps),
-        evidence=failure.said,
+        evidence=failure.message,
         happened_at=at,
         expires_at=at + RETENTION,
         metadata={"session_id": session_id, "tried": failure.tried},

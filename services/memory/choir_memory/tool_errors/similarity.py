@@ -34,15 +34,15 @@ class FailureSignature:
     """Files, modules, hosts, and quoted strings."""
 
 
-def parse_failure(said: str) -> FailureSignature:
+def parse_failure(message: str) -> FailureSignature:
     """Split a message into template words and names."""
     names: list[str] = []
 
-    def take(found: re.Match[str]) -> str:
-        names.append(found[1])
+    def take(match: re.Match[str]) -> str:
+        names.append(match[1])
         return " "
 
-    rest = _NUMBER.sub(" ", said)
+    rest = _NUMBER.sub(" ", message)
     for pattern in (_URL, _QUOTED, _NAME):
         rest = pattern.sub(take, rest)
     plain = {name.casefold().removeprefix("./").strip("/.: ") for name in names}

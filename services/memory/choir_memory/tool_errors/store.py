@@ -31,7 +31,7 @@ class StoredFailure:
 
     document_id: UUID
     at: datetime
-    said: str
+    message: str
     tried: str
     outcome: FailureOutcome
     resolution: str
