@@ -113,10 +113,16 @@ class AgentEndpoints:
         target = query.target_agent or query.agent_id
         if target != query.agent_id:
             # audited before the answer is sent: no read of another agent's memory goes unrecorded
-            context = [one.document_id for hit in hits.hits for one in (*hit.before, *hit.after)]
-            read = {UUID(one) for one in (*(hit.document_id for hit in hits.hits), *context)}
+            context_ids = [
+                neighbour.document_id
+                for hit in hits.hits
+                for neighbour in (*hit.before, *hit.after)
+            ]
+            read_ids = {
+                UUID(id_text) for id_text in (*(hit.document_id for hit in hits.hits), *context_ids)
+            }
             record = AuditRecord(
-                target, actor_name(query.agent_id), "read", read, {"mode": query.mode}
+                target, actor_name(query.agent_id), "read", read_ids, {"mode": query.mode}
             )
             await with_retry(self.audit.write_record)(record)
         return hits

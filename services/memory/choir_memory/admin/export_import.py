@@ -56,18 +56,18 @@ class _GroupedRecords:
     session: list[ImportDocument]
     knowledge: list[ImportDocument]
     links: list[LinkRecord]
-    passed: list[ArchivedSessionRecord]
+    archived_sessions: list[ArchivedSessionRecord]
     cursors: list[ExtractionCursor]
-    embedded: frozenset[UUID]
+    embedded_ids: frozenset[UUID]
     """Session documents that are to get vectors."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ImportCounts:
-    written: int
-    unchanged: int
-    refused: tuple[str, ...]
-    new: Sequence[UUID]
+    inserted_count: int
+    unchanged_count: int
+    refused_ids: tuple[str, ...]
+    new_ids: Sequence[UUID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,23 +107,27 @@ class MemoryTransfer:
         async with self.database.transaction() as connection:
             store = ExportImportStore(connection, agent_id)
             session_ids = {_session_of(record) for record in piece.records} - {None}
-            erased = await store.list_erased_sessions(session_ids)
-            accepted = [record for record in piece.records if _session_of(record) not in erased]
-            refused = [_name(record) for record in piece.records if _session_of(record) in erased]
-            stored = await _store(
-                connection, store, agent_id, await asyncio.to_thread(_sort, accepted)
+            erased_sessions = await store.list_erased_sessions(session_ids)
+            accepted_records = [
+                record for record in piece.records if _session_of(record) not in erased_sessions
+            ]
+            refused_names = [
+                _name(record) for record in piece.records if _session_of(record) in erased_sessions
+            ]
+            counts = await _store(
+                connection, store, agent_id, await asyncio.to_thread(_sort, accepted_records)
             )
             done = piece.first + len(piece.records)
             await store.progress(piece.import_id, done, piece.total)
             detail: JsonObject = {"import": piece.import_id, "done": done, "total": piece.total}
             await write_record(
-                connection, AuditRecord(agent_id, OPERATOR, "import", stored.new, detail)
+                connection, AuditRecord(agent_id, OPERATOR, "import", counts.new_ids, detail)
             )
-        self.queue.notify(len(stored.new))
+        self.queue.notify(len(counts.new_ids))
         return MemoryImported(
-            written=stored.written,
-            unchanged=stored.unchanged,
-            refused=(*refused, *stored.refused),
+            written=counts.inserted_count,
+            unchanged=counts.unchanged_count,
+            refused=(*refused_names, *counts.refused_ids),
             finished=done >= piece.total,
         )
 
@@ -161,22 +165,26 @@ async def _store(
     await take_agent_role(connection, agent_id)
     units, same_units = await store.insert("session", groups.session)
     notes, same_notes = await store.insert("knowledge", groups.knowledge)
-    linked = await store.link(groups.links)
+    link_count = await store.link(groups.links)
     await resume_service_role(connection)
-    passed = await store.import_sessions(groups.passed)
-    begun = await store.import_extraction_cursors(groups.cursors)
+    session_count = await store.import_sessions(groups.archived_sessions)
+    cursor_count = await store.import_extraction_cursors(groups.cursors)
     await enqueue_all(
-        connection, agent_id, "session", [unit for unit in units if unit in groups.embedded]
+        connection, agent_id, "session", [unit for unit in units if unit in groups.embedded_ids]
     )
     await enqueue_all(connection, agent_id, "knowledge", list(notes))
-    present = units | same_units | notes | same_notes
-    written = len(units) + len(notes) + linked + passed + begun
+    present_ids = units | same_units | notes | same_notes
+    inserted_count = len(units) + len(notes) + link_count + session_count + cursor_count
     documents = [*groups.session, *groups.knowledge]
-    refused = tuple(
-        str(document.document_id) for document in documents if document.document_id not in present
+    refused_ids = tuple(
+        str(document.document_id)
+        for document in documents
+        if document.document_id not in present_ids
     )
-    total = len(documents) + len(groups.links) + len(groups.passed) + len(groups.cursors)
-    return _ImportCounts(written, total - written - len(refused), refused, (*units, *notes))
+    total = len(documents) + len(groups.links) + len(groups.archived_sessions) + len(groups.cursors)
+    return _ImportCounts(
+        inserted_count, total - inserted_count - len(refused_ids), refused_ids, (*units, *notes)
+    )
 
 
 def _sort(records: Sequence[Record]) -> _GroupedRecords:
@@ -191,7 +199,7 @@ def _sort(records: Sequence[Record]) -> _GroupedRecords:
             case LinkRecord():
                 groups.links.append(record)
             case ArchivedSessionRecord():
-                groups.passed.append(record)
+                groups.archived_sessions.append(record)
             case ExtractionCursor():
                 groups.cursors.append(record)
     return groups

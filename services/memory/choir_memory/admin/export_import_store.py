@@ -162,10 +162,10 @@ class ExportImportStore:
     async def extraction_cursor(self) -> list[ExtractionCursor]:
         """Return the position of fact extraction, empty if it has not started; runs under the
         service's role."""
-        stored = await self._connection.fetchval(_EXTRACTED, self._agent_id, CURSOR_NAME)
-        if stored is None:
+        position_json = await self._connection.fetchval(_EXTRACTED, self._agent_id, CURSOR_NAME)
+        if position_json is None:
             return []
-        position = parse_position(dict(orjson.loads(stored)))
+        position = parse_position(dict(orjson.loads(position_json)))
         return [
             ExtractionCursor(
                 created_at=position.created_at,
@@ -180,27 +180,27 @@ class ExportImportStore:
         No effect where extraction has already started: turns that were read are not read again.
         Runs under the service's role.
         """
-        started = 0
+        started_count = 0
         for cursor in cursors:
             position = render_position(
                 TurnPosition(cursor.created_at, cursor.session_id, cursor.chunk_index)
             )
             text = orjson.dumps(position).decode()
-            started += len(
+            started_count += len(
                 await self._connection.fetch(_BEGIN_EXTRACTION, self._agent_id, CURSOR_NAME, text)
             )
-        return started
+        return started_count
 
     async def insert(
-        self, store: Store, filed: Sequence[ImportDocument]
+        self, store: Store, documents: Sequence[ImportDocument]
     ) -> tuple[set[UUID], set[UUID]]:
         """Insert documents; return the ids that are new, and those already stored with the same content.
 
         Raises InvalidRequest when the database rejects a record.
         """
-        if not filed:
+        if not documents:
             return set(), set()
-        records = [one.record for one in filed]
+        records = [document.record for document in documents]
         names = [name for name in _SHAPES[store].model_fields if name != "type"]
         sql = (
             _INSERT.replace("{table}", _TABLES[store])
@@ -210,20 +210,23 @@ class ExportImportStore:
             .replace("{asking}", ", asking" if store == "session" else "")
             .replace("{given_asking}", ", given.asking" if store == "session" else "")
         )
-        tsvs, tokens = [one.tsv for one in filed], [one.tokens for one in filed]
-        asking = [one.asking for one in filed]
+        tsvs = [document.tsv for document in documents]
+        tokens = [document.tokens for document in documents]
+        asking = [document.asking for document in documents]
         try:
-            new = await self._connection.fetch(self._sql(sql), records, tsvs, tokens, asking)
+            rows = await self._connection.fetch(self._sql(sql), records, tsvs, tokens, asking)
         except StatementError as error:
             raise InvalidRequest(
                 f"The database rejected a record: {error}. Nothing of this piece was stored."
             ) from error
-        added = {row["id"] for row in new}
-        old = [one.record for one in filed if one.document_id not in added]
+        new_ids = {row["id"] for row in rows}
+        old_records = [
+            document.record for document in documents if document.document_id not in new_ids
+        ]
         sql = self._sql(_SAME.replace("{table}", _TABLES[store]))
-        return added, {
-            row["id"] for row in await self._connection.fetch(sql, old)
-        } if old else set()
+        return new_ids, {
+            row["id"] for row in await self._connection.fetch(sql, old_records)
+        } if old_records else set()
 
     async def link(self, links: Sequence[LinkRecord]) -> int:
         """Insert links; return how many are new. Raises InvalidRequest when the database rejects one."""

@@ -34,28 +34,28 @@ def split_document(text: str) -> list[DocumentPiece]:
 
 
 def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    above: list[tuple[int, str]] = []
+    headings: list[tuple[int, str]] = []
     body: list[str] = []
-    fenced = False
+    in_fence = False
     for line in text.splitlines():
-        fenced ^= line.lstrip().startswith("```")
-        heading = None if fenced else _HEADING.match(line)
+        in_fence ^= line.lstrip().startswith("```")
+        heading = None if in_fence else _HEADING.match(line)
         if heading is None:
             body.append(line)
             continue
-        yield tuple(title for _, title in above), "\n".join(body)
+        yield tuple(title for _, title in headings), "\n".join(body)
         level, title = len(heading[1]), heading[2][:200]
-        above = [*((one, name) for one, name in above if one < level), (level, title)]
+        headings = [*(outer for outer in headings if outer[0] < level), (level, title)]
         body = [line]
-    yield tuple(title for _, title in above), "\n".join(body)
+    yield tuple(title for _, title in headings), "\n".join(body)
 
 
 def _parts(body: str, size: int) -> Iterator[str]:
     rest = body.strip()
     while len(rest) > size:
         # in the second half, so that no piece is very short
-        ends = (at + len(end) for end in _BREAKS if (at := rest.rfind(end, size // 2, size)) > 0)
-        cut = next(ends, size)
+        cuts = (at + len(end) for end in _BREAKS if (at := rest.rfind(end, size // 2, size)) > 0)
+        cut = next(cuts, size)
         yield rest[:cut].rstrip()
         rest = rest[cut:].lstrip()
     if rest:

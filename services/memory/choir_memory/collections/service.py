@@ -52,25 +52,27 @@ class CollectionService:
         async with agent_transaction(self.database, request.agent_id) as connection:
             store = CollectionStore(connection, request.agent_id)
             await store.lock(request.collection)
-            before = await store.list_chunks(request.collection, request.name)
-            if before and {chunk.digest for chunk in before} == {digest}:
-                return DocumentAdded(operation="unchanged", chunks=len(before))
+            old_chunks = await store.list_chunks(request.collection, request.name)
+            if old_chunks and {chunk.digest for chunk in old_chunks} == {digest}:
+                return DocumentAdded(operation="unchanged", chunks=len(old_chunks))
             await erase_documents(
-                connection, request.agent_id, [chunk.document_id for chunk in before]
+                connection, request.agent_id, [chunk.document_id for chunk in old_chunks]
             )
             position = await store.next_position(request.collection)
-            prepared = await prepare_derived(_chunks(request, digest, position))
-            written = await DerivedDocumentStore(connection, request.agent_id).put(prepared)
+            documents = await prepare_derived(_chunks(request, digest, position))
+            document_ids = await DerivedDocumentStore(connection, request.agent_id).put(documents)
             await resume_service_role(connection)
             await erase_references(
-                connection, request.agent_id, [chunk.document_id for chunk in before]
+                connection, request.agent_id, [chunk.document_id for chunk in old_chunks]
             )
             await write_record(
-                connection, AuditRecord(request.agent_id, OPERATOR, "add document", written)
+                connection, AuditRecord(request.agent_id, OPERATOR, "add document", document_ids)
             )
-            await enqueue_all(connection, request.agent_id, "knowledge", written)
-        self.queue.notify(len(written))
-        return DocumentAdded(operation="replaced" if before else "added", chunks=len(written))
+            await enqueue_all(connection, request.agent_id, "knowledge", document_ids)
+        self.queue.notify(len(document_ids))
+        return DocumentAdded(
+            operation="replaced" if old_chunks else "added", chunks=len(document_ids)
+        )
 
     async def list_documents(self, request: ListCollections) -> CollectionDocuments:
         """Return the documents of an agent's collections; raises NotFound when it has no memory."""

@@ -88,11 +88,13 @@ async def erase_documents(
     def sql(statement: str) -> str:
         return qualified(statement, agent_id)
 
-    doomed = set(document_ids)
+    erased_ids = set(document_ids)
     # repeated, because dependents have dependents: a day's summary is a source of a week's
-    while more := {row["id"] for row in await connection.fetch(sql(_DEPENDENTS), list(doomed))}:
-        doomed |= more
-    ids = list(doomed)
+    while dependent_ids := {
+        row["id"] for row in await connection.fetch(sql(_DEPENDENTS), list(erased_ids))
+    }:
+        erased_ids |= dependent_ids
+    ids = list(erased_ids)
     await connection.execute(sql(_UNQUOTE), ids)
     await connection.execute(sql(_UNLINK), ids)
     session = await connection.fetch(sql(_DELETE_SESSION), ids)
@@ -106,10 +108,10 @@ async def erase_references(
 ) -> None:
     """Remove erased documents from the embedding queue and from receipts; requires the service's role."""
     await connection.execute(_UNQUEUE, agent_id, list(document_ids))
-    names = [str(one) for one in document_ids]
-    erased = frozenset(names)
-    for row in await connection.fetch(_RECEIPTS, agent_id, names):
+    id_texts = [str(document_id) for document_id in document_ids]
+    erased_ids = frozenset(id_texts)
+    for row in await connection.fetch(_RECEIPTS, agent_id, id_texts):
         receipt = re.sub(
-            _ID, lambda said: ERASED_ID if said[0] in erased else said[0], row["receipt"]
+            _ID, lambda match: ERASED_ID if match[0] in erased_ids else match[0], row["receipt"]
         )
         await connection.execute(_CHANGE_RECEIPT, row["id"], receipt)

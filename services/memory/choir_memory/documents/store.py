@@ -104,15 +104,17 @@ class DocumentStore:
         if not rows:
             return []
         ids = [unit.row.document_id for unit in rows]
-        known = await self._connection.fetch(
+        existing_rows = await self._connection.fetch(
             self._sql(_KNOWN), ids, [unit.row.text for unit in rows]
         )
-        same = {row["id"]: row["same_text"] for row in known}
+        same_text_by_id = {row["id"]: row["same_text"] for row in existing_rows}
         await self._refuse_taken(rows)
         columns = zip(*(_columns(unit) for unit in rows), strict=True)
         await self._connection.execute(self._sql(_PUT), *(list(column) for column in columns))
-        await self.drop_vectors([unit for unit, same_text in same.items() if not same_text])
-        return [unit_id for unit_id in ids if not same.get(unit_id, False)]
+        await self.drop_vectors(
+            [unit for unit, same_text in same_text_by_id.items() if not same_text]
+        )
+        return [unit_id for unit_id in ids if not same_text_by_id.get(unit_id, False)]
 
     async def list_session_ids(self, session_id: str, tier: Tier | None = None) -> list[UUID]:
         """Return the ids of a session's rows in order."""

@@ -140,13 +140,15 @@ async def register_model(database: Database, name: str, dimensions: int, source:
         await connection.execute(_ONE_AT_A_TIME)
         await connection.execute(_FORGET)
         live = await connection.fetch(_LOCK_LIVE)
-        known = next((r for r in live if (r["name"], r["dimensions"]) == (name, dimensions)), None)
+        model_row = next(
+            (r for r in live if (r["name"], r["dimensions"]) == (name, dimensions)), None
+        )
         for row in live:
-            if row["state"] == "building" and row is not known:
+            if row["state"] == "building" and row is not model_row:
                 # the configuration was changed again, or changed back, before the build was complete
                 await _retire(connection, row["id"])
-        if known is not None:
-            await connection.execute(_SET_SOURCE, known["id"], source)
+        if model_row is not None:
+            await connection.execute(_SET_SOURCE, model_row["id"], source)
         else:
             await connection.execute(_NO_WRITER)
             await connection.execute(
@@ -199,7 +201,10 @@ async def next_agent(connection: Connection, after: str) -> str | None:
 async def count_documents(connection: Connection, agent_id: str) -> int:
     """Return how many documents of an agent have or need vectors."""
     return sum(
-        [int(await connection.fetchval(with_table_names(_COUNT, agent_id, one))) for one in STORES]
+        [
+            int(await connection.fetchval(with_table_names(_COUNT, agent_id, store)))
+            for store in STORES
+        ]
     )
 
 

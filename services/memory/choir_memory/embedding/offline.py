@@ -42,12 +42,12 @@ class OfflineEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return a unit vector per text; raises Unavailable when the model cannot be loaded."""
-        model, encoded = await self._run_in_thread(self._encode, texts)
+        model, token_lists = await self._run_in_thread(self._encode, texts)
         vectors: dict[int, Vector] = {}
         # one job per run: a query that arrives meanwhile runs next
-        for group in group_by_length([len(ids) for ids in encoded]):
-            chosen = [encoded[at] for at in group]
-            results = await self._run_in_thread(model.run, chosen)
+        for group in group_by_length([len(ids) for ids in token_lists]):
+            group_tokens = [token_lists[at] for at in group]
+            results = await self._run_in_thread(model.run, group_tokens)
             vectors.update(zip(group, results, strict=True))
         if len(texts) > 1:
             await self._run_in_thread(_release, model)

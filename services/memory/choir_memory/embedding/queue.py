@@ -215,8 +215,8 @@ class EmbeddingQueue:
             for _ in range(min(guard.max_concurrency, len(batches))):
                 tasks.create_task(work())
         if result.down is not None:
-            for untried in batches:
-                result.fail([one for one, _ in untried], result.down)
+            for batch in batches:
+                result.fail([document for document, _ in batch], result.down)
         return result
 
     async def _embed_group(
@@ -233,9 +233,16 @@ class EmbeddingQueue:
                 await self._embed_singly(guard, group, result)
         except ChoirError as error:
             result.down = error
-            done = {(m.document.agent_id, m.document.document_id) for m in result.embedded}
-            failed = [doc for doc, _ in group if (doc.agent_id, doc.document_id) not in done]
-            result.fail(failed, error)
+            embedded_ids = {
+                (embedded.document.agent_id, embedded.document.document_id)
+                for embedded in result.embedded
+            }
+            failed_documents = [
+                document
+                for document, _ in group
+                if (document.agent_id, document.document_id) not in embedded_ids
+            ]
+            result.fail(failed_documents, error)
 
     async def _embed_singly(
         self,
@@ -244,11 +251,11 @@ class EmbeddingQueue:
         result: _BatchResult,
     ) -> None:
         """Embed each text separately, so that one rejected text does not fail the others."""
-        for one in group:
+        for item in group:
             try:
-                result.embedded += await self._vectors(guard, [one])
+                result.embedded += await self._vectors(guard, [item])
             except InvalidRequest as error:
-                result.fail([one[0]], error)
+                result.fail([item[0]], error)
 
     async def _vectors(
         self, guard: EmbedderCircuitBreaker, group: Sequence[tuple[QueuedDocument, list[str]]]
@@ -258,7 +265,9 @@ class EmbeddingQueue:
         for at in range(0, len(texts), BATCH_SIZE):
             vectors += await guard.embed_documents(texts[at : at + BATCH_SIZE])
         halves = iter([to_halfvec(vector) for vector in vectors])
-        return [EmbeddedDocument(one, [next(halves) for _ in parts]) for one, parts in group]
+        return [
+            EmbeddedDocument(document, [next(halves) for _ in parts]) for document, parts in group
+        ]
 
     def _postpone(self, jobs: Sequence[EmbeddingJob], result: _BatchResult) -> list[PostponedJob]:
         postponed = []

@@ -179,9 +179,9 @@ async def store_vectors(
         )
     for (agent_id, store), group in spaces.items():
         rows = [
-            (one.document.document_id, one.document.version, part, vector)
-            for one in group
-            for part, vector in enumerate(one.vectors)
+            (item.document.document_id, item.document.version, part, vector)
+            for item in group
+            for part, vector in enumerate(item.vectors)
         ]
         columns = [list(column) for column in zip(*rows, strict=True)]
         await connection.execute(with_table_names(_STORE, agent_id, store), model, *columns)
@@ -193,11 +193,11 @@ async def delete_jobs(connection: Connection, job_ids: Sequence[int]) -> None:
         await connection.execute(_FINISH, list(job_ids))
 
 
-async def postpone_jobs(connection: Connection, late: Sequence[PostponedJob]) -> None:
+async def postpone_jobs(connection: Connection, jobs: Sequence[PostponedJob]) -> None:
     """Reschedule failed jobs and store the error."""
-    if late:
+    if jobs:
         columns = zip(
-            *((one.job_id, one.wait_s, one.error, one.refused) for one in late), strict=True
+            *((job.job_id, job.wait_s, job.error, job.refused) for job in jobs), strict=True
         )
         await connection.execute(_POSTPONE, *(list(column) for column in columns))
 

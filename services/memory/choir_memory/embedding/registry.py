@@ -124,9 +124,9 @@ class EmbedderRegistry:
         return await model_store.read_progress(self._database)
 
     def _with_guard(self, row: StoredModel) -> _LiveModel:
-        known = self._live.get(row.model)
-        if known is not None and known.guard is not None:
-            return _LiveModel(row, known.guard)
+        live = self._live.get(row.model)
+        if live is not None and live.guard is not None:
+            return _LiveModel(row, live.guard)
         embedder = self._factory.create(row)
         if embedder is None:
             return _LiveModel(row, None)

@@ -76,8 +76,8 @@ def parse_candidates(answer: str) -> list[Candidate]:
     try:
         return _CandidateList.model_validate_json(_FENCE.sub("", answer.strip())).candidates
     except ValidationError as error:
-        said = "; ".join(error_messages(error, "answer")[:5])
-        raise InvalidRequest(f"The answer does not match the schema: {said}.") from None
+        faults = "; ".join(error_messages(error, "answer")[:5])
+        raise InvalidRequest(f"The answer does not match the schema: {faults}.") from None
 
 
 def decide_on(candidate: Candidate, turns: Sequence[SourceTurn]) -> CandidateDecision:
@@ -85,12 +85,12 @@ def decide_on(candidate: Candidate, turns: Sequence[SourceTurn]) -> CandidateDec
     source = find_source(candidate, turns)
     if source is None or candidate.lasts == "passing":
         return "drop"
-    whole = f"{candidate.text}{candidate.object}{candidate.quote}"
-    if MASK in whole or "\x00" in whole:
+    all_text = f"{candidate.text}{candidate.object}{candidate.quote}"
+    if MASK in all_text or "\x00" in all_text:
         return "drop"
     if candidate.kind == "rule" and not source.by_user:
         return "drop"
-    if _is_wish(candidate) and (candidate.unsafe or weakens_safety(_said(candidate))):
+    if _is_wish(candidate) and (candidate.unsafe or weakens_safety(_render_statement(candidate))):
         return "drop"
     return "commit" if candidate.explicit and candidate.lasts == "lasting" else "hold"
 
@@ -100,9 +100,9 @@ def _is_wish(candidate: Candidate) -> bool:
     return candidate.kind == "rule" or candidate.category.casefold() == "preference"
 
 
-def _said(candidate: Candidate) -> str:
-    told = f"{candidate.predicate} {candidate.object}"
-    return "\n".join((candidate.text, told, candidate.quote))
+def _render_statement(candidate: Candidate) -> str:
+    predicate_and_object = f"{candidate.predicate} {candidate.object}"
+    return "\n".join((candidate.text, predicate_and_object, candidate.quote))
 
 
 def find_source(candidate: Candidate, turns: Sequence[SourceTurn]) -> SourceTurn | None:

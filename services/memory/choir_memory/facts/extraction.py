@@ -106,13 +106,13 @@ class ExtractionTask:
         return done
 
     async def _batch(self, agent_id: str) -> bool:
-        after = await read_cursor(self.database, agent_id, CURSOR_NAME)
-        position = parse_position(after) if after else START
+        cursor = await read_cursor(self.database, agent_id, CURSOR_NAME)
+        position = parse_position(cursor) if cursor else START
         async with agent_transaction(self.database, agent_id) as connection:
-            placed = await FactStore(connection, agent_id).read_turns(
+            positioned_turns = await FactStore(connection, agent_id).read_turns(
                 position, MIN_TRUST, BATCH_TURNS
             )
-        batch = _one_session(placed)
+        batch = _one_session(positioned_turns)
         if not batch:
             return False
         turns = [item.turn for item in batch]
@@ -120,7 +120,7 @@ class ExtractionTask:
         accepted = _worth_keeping(await self._propose(turns), turns)
         plan = await self._plan(agent_id, accepted)
         cases = [(old, item.new) for item in plan if item.commit for old in item.related.rivals]
-        replaced = {
+        replacements = {
             (old.document_id, new.identity)
             for (old, new), is_replaced in zip(
                 cases, await decide_replacements(self.model, cases), strict=True
@@ -134,16 +134,16 @@ class ExtractionTask:
                 store=FactStore(connection, agent_id),
                 model=self.model.name,
             )
-            written = await writer.write(plan, replaced)
-            if written is None:
+            document_ids = await writer.write(plan, replacements)
+            if document_ids is None:
                 return True  # a turn was erased meanwhile: read the batch again
             await resume_service_role(connection)
-            await enqueue_all(connection, agent_id, "knowledge", written)
+            await enqueue_all(connection, agent_id, "knowledge", document_ids)
             # also without results, so that the batch is not read again
             await write_cursor(
                 connection, agent_id, CURSOR_NAME, render_position(batch[-1].position)
             )
-        self.queue.notify(len(written))
+        self.queue.notify(len(document_ids))
         return True
 
     async def _plan(
@@ -196,93 +196,91 @@ class _FactWriter:
     model: str
 
     async def write(
-        self, plan: Sequence[_PlannedCandidate], replaced: Collection[tuple[UUID, str]]
+        self, plan: Sequence[_PlannedCandidate], replacements: Collection[tuple[UUID, str]]
     ) -> list[UUID] | None:
         """Store or count each candidate; return the ids that need a vector, or None if a turn no longer
         exists."""
         if not await self.store.lock_turns([candidate.turn.document_id for candidate in plan]):
             return None
-        written: list[UUID] = []
+        document_ids: list[UUID] = []
         links: list[Link] = []
         for candidate in plan:
-            known = candidate.related.same.document_id if candidate.related.same else None
-            if known is None or not await self.store.count_repetition(
-                known, candidate.turn.session_id, candidate.turn.trust, commit=candidate.commit
+            fact_id = candidate.related.same.document_id if candidate.related.same else None
+            if fact_id is None or not await self.store.count_repetition(
+                fact_id, candidate.turn.session_id, candidate.turn.trust, commit=candidate.commit
             ):
-                new = _known(candidate, self.model)
-                known = new.document_id
+                fact = _build_fact(candidate, self.model)
+                fact_id = fact.document_id
                 store = DerivedDocumentStore(self.connection, self.agent_id)
-                written += await store.put(await prepare_derived([new]))
-                links += await self._mention(store, new)
-            links.append(Link(known, "evidence", candidate.turn.document_id))
+                document_ids += await store.put(await prepare_derived([fact]))
+                links += await self._mention(store, fact)
+            links.append(Link(fact_id, "evidence", candidate.turn.document_id))
             for rival in candidate.related.rivals:
-                if (rival.document_id, candidate.new.identity) in replaced:
+                if (rival.document_id, candidate.new.identity) in replacements:
                     await self.store.retire(rival.document_id, candidate.turn.happened_at)
-                    links.append(Link(known, "supersedes", rival.document_id))
+                    links.append(Link(fact_id, "supersedes", rival.document_id))
         await LinkStore(self.connection, self.agent_id).add(links)
         await self.store.cap_rules(MAX_RULES)
-        return written
+        return document_ids
 
-    async def _mention(self, store: DerivedDocumentStore, new: DerivedDocument) -> list[Link]:
+    async def _mention(self, store: DerivedDocumentStore, fact: DerivedDocument) -> list[Link]:
         """Store the entities that a fact mentions; entities get no vectors."""
-        if new.kind != "fact" or new.happened_at is None:
+        if fact.kind != "fact" or fact.happened_at is None:
             return []
-        names = [new.subject or "", new.object or ""]
-        nodes = entities_of(names, new.happened_at, new.trust)
+        names = [fact.subject or "", fact.object or ""]
+        nodes = entities_of(names, fact.happened_at, fact.trust)
         await store.put(await prepare_derived(nodes))
-        return [Link(new.document_id, "mentions", node.document_id) for node in nodes]
+        return [Link(fact.document_id, "mentions", node.document_id) for node in nodes]
 
 
 def _worth_keeping(
     candidates: Sequence[Candidate], turns: Sequence[SourceTurn]
 ) -> list[_SourcedCandidate]:
     """Return the accepted candidates without duplicates; of equal ones, a committed one wins."""
-    accepted: dict[str, _SourcedCandidate] = {}
+    by_identity: dict[str, _SourcedCandidate] = {}
     for candidate in candidates:
         ruling, turn = decide_on(candidate, turns), find_source(candidate, turns)
         if turn is None or ruling == "drop":
             continue
-        before = accepted.get(candidate.identity)
+        before = by_identity.get(candidate.identity)
         if before is None or (ruling == "commit" and not before.commit):
-            accepted[candidate.identity] = _SourcedCandidate(candidate, turn, ruling == "commit")
-    return list(accepted.values())
+            by_identity[candidate.identity] = _SourcedCandidate(candidate, turn, ruling == "commit")
+    return list(by_identity.values())
 
 
-def _known(candidate: _PlannedCandidate, model: str) -> DerivedDocument:
-    new, turn = candidate.new, candidate.turn
-    kind: KnowledgeKind = new.kind
+def _build_fact(candidate: _PlannedCandidate, model: str) -> DerivedDocument:
+    fact, turn = candidate.new, candidate.turn
+    kind: KnowledgeKind = fact.kind
     return DerivedDocument(
-        document_id=document_id(str(turn.document_id), kind, new.identity),
+        document_id=document_id(str(turn.document_id), kind, fact.identity),
         kind=kind,
-        text=new.text,
+        text=fact.text,
         origin="derived",
         trust=least_trust([turn.trust]),
         status="active" if candidate.commit else "held",
-        category=new.category.lower(),
-        subject=new.subject,
-        predicate=new.predicate,
-        object=new.object,
-        evidence=new.quote,
+        category=fact.category.lower(),
+        subject=fact.subject,
+        predicate=fact.predicate,
+        object=fact.object,
+        evidence=fact.quote,
         happened_at=turn.happened_at,
         valid_from=turn.happened_at,
         metadata={"by": model},
     )
 
 
-def _one_session(placed: Sequence[PositionedTurn]) -> list[PositionedTurn]:
+def _one_session(turns: Sequence[PositionedTurn]) -> list[PositionedTurn]:
     """Return the leading turns that belong to one session and fit in a batch."""
-    if not placed:
+    if not turns:
         return []
-    first = placed[0].position.session_id
+    first = turns[0].position.session_id
     batch: list[PositionedTurn] = []
     chars = 0
-    for placed_turn in takewhile(
-        lambda placed_turn: placed_turn.position.session_id == first, placed
-    ):
-        chars += len(placed_turn.turn.text)
+    for turn in takewhile(lambda turn: turn.position.session_id == first, turns):
+        chars += len(turn.turn.text)
         if batch and chars > BATCH_CHARS:
             break
-        batch.append(placed_turn)
+        batch.append(turn)
     return batch
 
 

@@ -61,9 +61,9 @@ async def find_related(
     store: FactStore, candidate: Candidate, vector: QueryVector | None
 ) -> RelatedFacts:
     """Return the stored fact with the same meaning, or else those that may contradict it."""
-    known = await store.list_by_subject(candidate.kind, candidate.subject)
+    facts = await store.list_by_subject(candidate.kind, candidate.subject)
     words = frozenset(query_terms(candidate.text))
-    for fact in known:
+    for fact in facts:
         if (
             _identity(candidate.kind, fact) == candidate.identity
             or _jaccard(words, fact) >= SAME_WORDS_SIMILARITY
@@ -73,8 +73,8 @@ async def find_related(
         nearest = await store.find_nearest(candidate.kind, vector, SAME_MEANING_COSINE)
         if nearest is not None:
             return RelatedFacts(nearest)
-    about = query_terms(candidate.predicate)
-    rivals = (fact for fact in known if query_terms(fact.predicate or "") == about)
+    predicate_terms = query_terms(candidate.predicate)
+    rivals = (fact for fact in facts if query_terms(fact.predicate or "") == predicate_terms)
     return RelatedFacts(rivals=tuple(rival for rival in rivals if rival.status == "active"))
 
 

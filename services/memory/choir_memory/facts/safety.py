@@ -28,7 +28,7 @@ _NEGATED = (
 )
 _FILL = r"(?:\W+\w+){0,4}?\W+"
 # "turn the safety checks off", command-line flags that do the same, and advance consent
-_WAYS = (
+_WEAKENING_PATTERNS = (
     rf"{_OMITTED}{_FILL}{_GUARDED}\b",
     rf"(?:turn|switch)\w*\b{_FILL}{_GUARDED}\W+off\b",
     rf"{_NEGATED}(?:\W+\w+){{0,2}}?\W+{_ASKED}\b",
@@ -36,7 +36,9 @@ _WAYS = (
     r"(?:assume|presume)\w*\W+(?:\w+\W+){0,2}(?:consent|permission|approval|yes)\b",
     r"--(?:no-verify|insecure|force-yes|dangerously[\w-]*|skip-[\w-]+|no-check[\w-]*)",
 )
-_ENGLISH = re.compile("|".join(rf"(?<!\w)(?:{way})" for way in _WAYS), re.IGNORECASE)
+_ENGLISH = re.compile(
+    "|".join(rf"(?<!\w)(?:{pattern})" for pattern in _WEAKENING_PATTERNS), re.IGNORECASE
+)
 _NOT_BEFORE = re.compile(
     r"\b(?:never|not|no|don['’]?t|must\s?n['’]?t|should\s?n['’]?t|refuse\w*|forbid\w*)\b",
     re.IGNORECASE,

@@ -165,8 +165,8 @@ _MOVE = "UPDATE choir_memory.cursors SET position = $3::jsonb WHERE agent_id = $
 
 async def read_cursor(database: Database, agent_id: str, name: str) -> dict[str, object] | None:
     """Return the position, or None at the beginning."""
-    found = await database.fetchval(_READ, agent_id, name)
-    return None if found is None else dict(orjson.loads(found))
+    position = await database.fetchval(_READ, agent_id, name)
+    return None if position is None else dict(orjson.loads(position))
 
 
 async def write_cursor(

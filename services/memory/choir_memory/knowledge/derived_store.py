@@ -68,14 +68,14 @@ _DROP_VECTORS = "DELETE FROM {schema}.knowledge_embeddings WHERE document_id = A
 class PreparedDerivedDocument:
     """A document with its search tokens."""
 
-    known: DerivedDocument
+    document: DerivedDocument
     tsv: str
     tokens: int
 
 
 async def prepare_derived(documents: Sequence[DerivedDocument]) -> list[PreparedDerivedDocument]:
     """Tokenize texts in a thread; call it before a transaction where possible."""
-    return await asyncio.to_thread(lambda: [_cut(document) for document in documents])
+    return await asyncio.to_thread(lambda: [_prepare(document) for document in documents])
 
 
 class DerivedDocumentStore:
@@ -92,32 +92,32 @@ class DerivedDocumentStore:
         """
         if not documents:
             return []
-        ids = [document.known.document_id for document in documents]
-        texts = [document.known.text for document in documents]
+        ids = [prepared.document.document_id for prepared in documents]
+        texts = [prepared.document.text for prepared in documents]
         rows = await self._connection.fetch(self._sql(_SAME), ids, texts)
         same = {row["id"]: row["same_text"] for row in rows}
         await self._connection.executemany(
-            self._sql(_PUT), [_columns(document) for document in documents]
+            self._sql(_PUT), [_columns(prepared) for prepared in documents]
         )
-        changed = [one for one, kept in same.items() if not kept]
-        await self._connection.execute(self._sql(_DROP_VECTORS), changed)
+        changed_ids = [document_id for document_id, is_same in same.items() if not is_same]
+        await self._connection.execute(self._sql(_DROP_VECTORS), changed_ids)
         return [document_id for document_id in ids if not same.get(document_id, False)]
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)
 
 
-def _cut(known: DerivedDocument) -> PreparedDerivedDocument:
-    tokens = known.tokens()
-    return PreparedDerivedDocument(known, tsvector(tokens), len(tokens))
+def _prepare(document: DerivedDocument) -> PreparedDerivedDocument:
+    tokens = document.tokens()
+    return PreparedDerivedDocument(document, tsvector(tokens), len(tokens))
 
 
-def _columns(one: PreparedDerivedDocument) -> tuple[object, ...]:
-    known = one.known
+def _columns(prepared: PreparedDerivedDocument) -> tuple[object, ...]:
+    document = prepared.document
     return (
-        *(known.document_id, known.kind, known.text, one.tsv, one.tokens),
-        *(known.origin, known.trust, known.status, known.category),
-        *(known.subject, known.predicate, known.object, known.evidence),
-        *(known.happened_at, known.valid_from, known.expires_at),
-        *(known.collection, known.chunk_index, orjson.dumps(known.metadata).decode()),
+        *(document.document_id, document.kind, document.text, prepared.tsv, prepared.tokens),
+        *(document.origin, document.trust, document.status, document.category),
+        *(document.subject, document.predicate, document.object, document.evidence),
+        *(document.happened_at, document.valid_from, document.expires_at),
+        *(document.collection, document.chunk_index, orjson.dumps(document.metadata).decode()),
     )

@@ -112,9 +112,9 @@ class KnowledgeStore:
         self, key: str | None, document_id: UUID | None, body: DocumentContent
     ) -> LockedDocument | None:
         """Return and lock the document with `key`, or else `document_id`, compared with `body`."""
-        named, name = ("key", key) if key is not None else ("id", document_id)
-        sql = self._sql(_FIND.replace("{named}", named))
-        row = await self._connection.fetchrow(sql, name, body.text, body.metadata, body.trust)
+        column, value = ("key", key) if key is not None else ("id", document_id)
+        sql = self._sql(_FIND.replace("{named}", column))
+        row = await self._connection.fetchrow(sql, value, body.text, body.metadata, body.trust)
         return LockedDocument(row["id"], row["key"], row["version"], row["same"]) if row else None
 
     async def replace(self, document_id: UUID, body: DocumentContent) -> int:

@@ -44,8 +44,8 @@ class Writer:
 class WriteResult:
     """Result of a write, and the documents it changed, including those deleted because they were derived."""
 
-    written: MemoryWritten
-    touched: Sequence[UUID]
+    answer: MemoryWritten
+    changed_ids: Sequence[UUID]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,34 +70,34 @@ class KnowledgeService:
         async with agent_transaction(self.database, write.agent_id) as connection:
             store = KnowledgeStore(connection, write.agent_id)
             # in the transaction of the write: after a crash neither of them exists
-            before = await store.claim_call(write.call_id, _digest(write))
-            if before is not None:
-                return _with_key(before, write)
-            done = await _perform(connection, store, write, body)
-            await store.store_answer(write.call_id, _as_recorded(done.written))
+            stored_answer = await store.claim_call(write.call_id, _digest(write))
+            if stored_answer is not None:
+                return _with_key(stored_answer, write)
+            result = await _perform(connection, store, write, body)
+            await store.store_answer(write.call_id, _as_recorded(result.answer))
             await resume_service_role(connection)
-            await _follow_up(connection, write, writer, done)
+            await _follow_up(connection, write, writer, result)
         # after the commit: the worker could not see the job before
-        if done.written.embedded == "queued":
+        if result.answer.embedded == "queued":
             self.queue.notify()
-        return done.written
+        return result.answer
 
 
 async def _follow_up(
-    connection: Connection, write: MemoryUpsert, writer: Writer, done: WriteResult
+    connection: Connection, write: MemoryUpsert, writer: Writer, result: WriteResult
 ) -> None:
     """Update queue, receipts and audit log, which need the service's role, in the transaction of the
     write."""
-    answer = done.written
+    answer = result.answer
     if answer.operation == "unchanged":
         return
     if answer.operation == "deleted":
-        await erase_references(connection, write.agent_id, done.touched)
+        await erase_references(connection, write.agent_id, result.changed_ids)
     else:
-        for document_id in done.touched:
+        for document_id in result.changed_ids:
             await enqueue(connection, write.agent_id, "knowledge", document_id)
     detail: JsonObject = {"version": answer.version} if answer.version is not None else {}
-    entry = AuditRecord(write.agent_id, writer.actor, answer.operation, done.touched, detail)
+    entry = AuditRecord(write.agent_id, writer.actor, answer.operation, result.changed_ids, detail)
     await write_record(connection, entry)
 
 
@@ -181,7 +181,9 @@ async def _delete(
 ) -> WriteResult:
     document = _as_expected(write, await store.find(write.key, _document_id(write), body))
     erased = await erase_documents(connection, write.agent_id, (document.document_id,))
-    return replace(_done(document.document_id, document.key, "deleted", None), touched=erased.ids)
+    return replace(
+        _done(document.document_id, document.key, "deleted", None), changed_ids=erased.ids
+    )
 
 
 def _as_expected(write: MemoryUpsert, document: LockedDocument | None) -> LockedDocument:

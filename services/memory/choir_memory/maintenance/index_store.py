@@ -80,7 +80,10 @@ async def read_tables(connection: DedicatedConnection, index_from: int) -> list[
             row["agent_id"],
             row["name"],
             row["rows"],
-            [VectorIndex(*one) for one in zip(row["names"] or (), row["valid"] or (), strict=True)],
+            [
+                VectorIndex(*fields)
+                for fields in zip(row["names"] or (), row["valid"] or (), strict=True)
+            ],
         )
         for row in rows
     ]

@@ -70,34 +70,34 @@ class ReminderService:
                 now=self.clock.now(),
                 min_trust=MIN_TRUST,
             )
-            filled = await store.list_nonempty_stores(request.session_id)
-            if not filled:
+            stores = await store.list_nonempty_stores(request.session_id)
+            if not stores:
                 return Reminders(reminders=(), empty=True)
             # checked again, because a rule may come from an import
             rules = [
-                one for one in await store.list_rules(MAX_RULES) if not weakens_safety(one.text)
+                rule for rule in await store.list_rules(MAX_RULES) if not weakens_safety(rule.text)
             ]
-            named = await store.list_facts_about(entity_ids(request.text), MAX_ENTITY_FACTS)
-            summarised = await store.list_summarised_sessions(list(_ids(request.known)))
+            entity_facts = await store.list_facts_about(entity_ids(request.text), MAX_ENTITY_FACTS)
+            summary_kinds = await store.list_summarised_sessions(list(_ids(request.known)))
         receipts: list[str] = []
         candidates: list[MemoryHit] = []
-        for query in _queries(request, filled):
+        for query in _queries(request, stores):
             hits = await self.search.query(query)
             receipts += [hits.receipt_id] if hits.receipt_id else []
             candidates += [hit for hit in hits.hits if _is_about_it(hit)]
         candidates.sort(key=lambda hit: -hit.score)
         # in knowledge, which has no tiers, `session_id` is the collection
         relevant = [
-            _found(hit)
+            _build_reminder(hit)
             for hit in candidates
             if hit.session_id != request.session_id or not hit.tier
         ]
         budget = request.budget_tokens
-        block = _ReminderBlock(content_terms(request.text), set(request.known), summarised)
-        wishes = list(block.fitting(rules, budget // RULES_SHARE))
-        budget -= sum(estimate_tokens(one.text) for one in wishes)
-        chosen = (*wishes, *block.fitting([*named, *relevant], budget))
-        return Reminders(reminders=chosen, receipts=tuple(receipts))
+        block = _ReminderBlock(content_terms(request.text), set(request.known), summary_kinds)
+        fitting_rules = list(block.fitting(rules, budget // RULES_SHARE))
+        budget -= sum(estimate_tokens(rule.text) for rule in fitting_rules)
+        reminders = (*fitting_rules, *block.fitting([*entity_facts, *relevant], budget))
+        return Reminders(reminders=reminders, receipts=tuple(receipts))
 
 
 @dataclass(slots=True)
@@ -106,36 +106,39 @@ class _ReminderBlock:
 
     terms: Collection[str]
     """Content words of the message."""
-    known: set[str]
+    excluded_ids: set[str]
     """Documents to leave out: already in the prompt or in the block."""
-    retold: dict[str, str]
+    summary_kinds: dict[str, str]
     """Sessions with a summary or an episode in the block, and which of the two."""
-    said: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
 
     def fitting(self, reminders: Iterable[Reminder], budget: int) -> Iterator[Reminder]:
         """Yield those that are new and fit, each cut to an excerpt relevant to the message."""
         for reminder in reminders:
-            if reminder.document_id in self.known or self._repeats(reminder):
+            if reminder.document_id in self.excluded_ids or self._repeats(reminder):
                 continue
             text = extract_excerpt(reminder.text, self.terms, MAX_REMINDER_CHARS)
             budget -= estimate_tokens(text)
             if budget < 0:
                 return
-            self.known.add(reminder.document_id)
-            self.said.append(normalise_text(text.strip(ELLIPSIS)))
+            self.excluded_ids.add(reminder.document_id)
+            self.texts.append(normalise_text(text.strip(ELLIPSIS)))
             if reminder.kind in SESSION_SUMMARY_KINDS and reminder.session_id:
-                self.retold[reminder.session_id] = reminder.kind
+                self.summary_kinds[reminder.session_id] = reminder.kind
             yield reminder.model_copy(update={"text": text})
 
     def _repeats(self, reminder: Reminder) -> bool:
         text, retells = normalise_text(reminder.text), reminder.kind in SESSION_SUMMARY_KINDS
-        if retells and self.retold.get(reminder.session_id or "", reminder.kind) != reminder.kind:
+        if (
+            retells
+            and self.summary_kinds.get(reminder.session_id or "", reminder.kind) != reminder.kind
+        ):
             return True
         return any(
-            text == known_text
-            or (len(text) >= MIN_REPETITION_CHARS and text in known_text)
-            or (retells and len(known_text) >= MIN_REPETITION_CHARS and known_text in text)
-            for known_text in self.said
+            text == block_text
+            or (len(text) >= MIN_REPETITION_CHARS and text in block_text)
+            or (retells and len(block_text) >= MIN_REPETITION_CHARS and block_text in text)
+            for block_text in self.texts
         )
 
 
@@ -162,12 +165,14 @@ def _queries(request: ReadReminders, stores: Iterable[Store]) -> Iterator[Memory
 def _is_about_it(hit: MemoryHit) -> bool:
     if hit.score < MIN_SCORE:
         return False
-    thoughts = {arm.arm: arm for arm in hit.arms}
-    meant, said = thoughts.get("vector"), thoughts.get("text")
-    return meant.score >= MIN_COSINE if meant is not None else said is not None and said.rank > 0
+    arms = {arm.arm: arm for arm in hit.arms}
+    vector_arm, text_arm = arms.get("vector"), arms.get("text")
+    if vector_arm is not None:
+        return vector_arm.score >= MIN_COSINE
+    return text_arm is not None and text_arm.rank > 0
 
 
-def _found(hit: MemoryHit) -> Reminder:
+def _build_reminder(hit: MemoryHit) -> Reminder:
     session = hit.metadata.get("session_id") if hit.kind == "episode" else hit.session_id
     return Reminder(
         document_id=hit.document_id,

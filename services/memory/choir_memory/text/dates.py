@@ -90,5 +90,5 @@ def _read(parts: dict[str, str | None]) -> QueriedTime | None:
     return QueriedTime(year, month, day)
 
 
-def _number(written: str | None) -> int | None:
-    return None if written is None else int(written)
+def _number(digits: str | None) -> int | None:
+    return None if digits is None else int(digits)

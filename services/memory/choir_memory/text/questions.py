@@ -44,12 +44,12 @@ def find_named_speakers(
     terms: Collection[str], speakers: Collection[str]
 ) -> Mapping[str, frozenset[str]]:
     """Return the speakers with a first name that occurs in a question, with all terms of their names."""
-    named = {}
+    names_by_speaker = {}
     for speaker in speakers:
         name = query_terms(speaker)
         if name and name[0] in terms:
-            named[speaker] = frozenset(name)
-    return named
+            names_by_speaker[speaker] = frozenset(name)
+    return names_by_speaker
 
 
 _SENTENCES = re.compile(r"[^.!?。！？\n]*[.!?。！？\n]*")
@@ -59,8 +59,8 @@ _ASKS = ("?", "？", "?!", "!?")
 def question_share(text: str) -> float:
     """Return the share of characters, from 0 to 1, in sentences that end with a question mark."""
     total = asking = 0
-    for found in _SENTENCES.finditer(text):
-        sentence = found.group().strip()
+    for match in _SENTENCES.finditer(text):
+        sentence = match.group().strip()
         total += len(sentence)
         if sentence.endswith(_ASKS):
             asking += len(sentence)

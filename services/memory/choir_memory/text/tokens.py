@@ -103,8 +103,8 @@ def _singular(word: str) -> str:
 
 
 def _has_stem(word: str, ending: str) -> bool:
-    left = word.removesuffix(ending)
-    return len(left) >= 3 and any(char in "aeiouy" for char in left)
+    stem = word.removesuffix(ending)
+    return len(stem) >= 3 and any(char in "aeiouy" for char in stem)
 
 
 def _undouble(word: str) -> str:
