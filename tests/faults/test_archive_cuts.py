@@ -22,8 +22,8 @@ from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
 from choir_control.log.archiving.store import ArchiveStore
 from choir_control.log.eventlog.store import EventStore
+from choir_memory.admin.write import SessionEraser
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
-from choir_memory.sessions.erasure import SessionEraser
 from choir_memory.sessions.recorder import UnitRecorder
 from tests.faults.test_cuts import VICTIM, Witness, dsn, postgres, witness
 from tests.service.control.test_archiving import Desk, Documents, Stubborn

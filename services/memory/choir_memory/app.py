@@ -24,7 +24,7 @@ from choir_common.wire.memory_settings import MemoryServiceConfig
 from choir_memory import VERSION
 from choir_memory.admin.export_import import MemoryTransfer
 from choir_memory.admin.read import MemoryReader
-from choir_memory.admin.write import MemoryWriter
+from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditStore
 from choir_memory.collections.service import CollectionService
 from choir_memory.embedding.embedder import VectorTypes
@@ -43,7 +43,6 @@ from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
 from choir_memory.search.service import SearchService
 from choir_memory.sessions.archive import SessionArchive
-from choir_memory.sessions.erasure import SessionEraser
 from choir_memory.sessions.promotion import SessionPromoter
 from choir_memory.sessions.recorder import UnitRecorder
 from choir_memory.settings import MemorySecrets, MemorySettings

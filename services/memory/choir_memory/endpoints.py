@@ -38,7 +38,7 @@ from choir_common.wire.memory_sessions import ArchivePage, EraseSession, RecordU
 from choir_common.wire.messages import Empty
 from choir_memory.admin.export_import import MemoryTransfer
 from choir_memory.admin.read import MemoryReader
-from choir_memory.admin.write import MemoryWriter
+from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditRecord, AuditStore, actor_name
 from choir_memory.collections.service import CollectionService
 from choir_memory.embedding.queue import EmbeddingQueue
@@ -48,7 +48,6 @@ from choir_memory.reminders.service import ReminderService
 from choir_memory.schema.store import SpaceRegistry
 from choir_memory.search.service import SearchService
 from choir_memory.sessions.archive import SessionArchive
-from choir_memory.sessions.erasure import SessionEraser
 from choir_memory.sessions.recorder import UnitRecorder
 from choir_memory.tool_errors.service import ToolErrorService
 

@@ -14,10 +14,10 @@ from choir_common.errors import InvalidRequest, NotFound
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.memory_sessions import ArchiveProgress, EraseSession, RecordUnits
+from choir_memory.admin.write import SessionEraser
 from choir_memory.documents.store import Link, LinkStore
 from choir_memory.schema.store import agent_transaction
 from choir_memory.sessions.archive import SessionArchive
-from choir_memory.sessions.erasure import SessionEraser
 from choir_memory.sessions.promotion import BATCH_SIZE
 from choir_memory.sessions.recorder import UnitRecorder
 from tests.service.memory.conftest import Room

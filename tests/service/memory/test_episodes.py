@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from choir_common.wire.memory_sessions import EraseSession
+from choir_memory.admin.write import SessionEraser
 from choir_memory.documents.erase_store import erase_documents
 from choir_memory.schema.store import agent_transaction
-from choir_memory.sessions.erasure import SessionEraser
 from choir_memory.sessions.promotion import SessionPromoter
 from tests.service.memory.conftest import Room
 from tests.service.memory.session_archive import make_session_archive

@@ -7,8 +7,8 @@ from choir_common.wire.memory_recall import ReadHints, ToolHint
 from choir_common.wire.memory_search import MemoryQuery
 from choir_common.wire.memory_sessions import EraseSession
 from choir_common.wire.model import JsonObject
+from choir_memory.admin.write import SessionEraser
 from choir_memory.maintenance.retention import ExpiryTask
-from choir_memory.sessions.erasure import SessionEraser
 from choir_memory.tool_errors.service import ToolErrorService
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import SetClock

@@ -7,12 +7,15 @@ from choir_common.errors import Conflict, NotFound
 from choir_common.postgres.pool import Connection, Database
 from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
 from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
+from choir_common.wire.memory_sessions import EraseSession, SessionErased
 from choir_memory.admin.read import parse_document_id
 from choir_memory.admin.read_store import MemoryReadStore
 from choir_memory.audit.store import OPERATOR, AuditRecord, write_record
 from choir_memory.documents.erase_store import ErasedDocuments, erase_documents, erase_references
+from choir_memory.documents.store import DocumentStore
 from choir_memory.knowledge.upsert import KnowledgeService, Writer
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
+from choir_memory.sessions.store import SessionStore
 
 OPERATOR_WRITER = Writer(OPERATOR, "operator")
 
@@ -37,9 +40,9 @@ class MemoryWriter:
             document_id = await self._lock_document(
                 MemoryReadStore(connection, request.agent_id), request
             )
-            erased = await erase_documents(connection, request.agent_id, (document_id,))
-            await self._follow_up(connection, request.agent_id, "deleted", erased)
-        return MemoryErased(documents=1, derived=len(erased.ids) - 1)
+            erasure = await erase_documents(connection, request.agent_id, (document_id,))
+            await self._follow_up(connection, request.agent_id, "deleted", erasure)
+        return MemoryErased(documents=1, derived=len(erasure.ids) - 1)
 
     async def _lock_document(self, store: MemoryReadStore, request: DeleteDocument) -> UUID:
         which = await store.find(parse_document_id(request.name), request.name)
@@ -54,8 +57,44 @@ class MemoryWriter:
         return which[1]
 
     async def _follow_up(
-        self, connection: Connection, agent_id: str, operation: str, erased: ErasedDocuments
+        self, connection: Connection, agent_id: str, operation: str, erasure: ErasedDocuments
     ) -> None:
         await resume_service_role(connection)
-        await erase_references(connection, agent_id, erased.ids)
-        await write_record(connection, AuditRecord(agent_id, OPERATOR, operation, erased.ids))
+        await erase_references(connection, agent_id, erasure.ids)
+        await write_record(connection, AuditRecord(agent_id, OPERATOR, operation, erasure.ids))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEraser:
+    """Erasure of sessions.
+
+    Deletes a session's documents with their vectors, links and embedding jobs, and everything derived from
+    them alone. The session's row remains and is marked as erased, so that nothing of it is stored again. The
+    log belongs to control.
+    """
+
+    database: Database
+    spaces: SpaceRegistry
+
+    async def erase(self, request: EraseSession) -> SessionErased:
+        """Erase a session; raises NotFound for an unknown session."""
+        await self.spaces.require(request.agent_id)
+        async with self.database.transaction() as connection:
+            sessions = SessionStore(connection, request.agent_id)
+            state = await sessions.get(request.session_id)
+            if state is None:
+                raise NotFound(
+                    f"Memory holds no session {request.session_id} of {request.agent_id}."
+                )
+            await take_agent_role(connection, request.agent_id)
+            document_ids = await DocumentStore(connection, request.agent_id).list_session_ids(
+                request.session_id
+            )
+            erasure = await erase_documents(connection, request.agent_id, document_ids)
+            await resume_service_role(connection)
+            await erase_references(connection, request.agent_id, erasure.ids)
+            await write_record(
+                connection, AuditRecord(request.agent_id, OPERATOR, "erase session", erasure.ids)
+            )
+            await sessions.mark_erased(request.session_id)
+        return SessionErased(documents=len(erasure.ids))

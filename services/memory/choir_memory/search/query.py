@@ -1,9 +1,12 @@
-"""Validate a query and convert its filters to a scope: pure."""
+"""Validate a query, convert its filters to a scope, and time its stages against its deadline."""
 
-from collections.abc import Iterable
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
 
 import orjson
 
+from choir_common.clock import Clock
 from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_search import MemoryQuery
 from choir_memory.search.scope_store import SearchScope
@@ -102,3 +105,44 @@ def _tiers(query: MemoryQuery) -> tuple[str, ...]:
 def _texts(query: MemoryQuery) -> Iterable[str]:
     names = (query.query, query.session_id or "", query.collection or "")
     return (*names, *query.speakers, *query.origins)
+
+
+class QueryTimer:
+    """Timer for the stages of a query, with its deadline; optional work is cut when the time is up.
+
+    One instance per query.
+    """
+
+    def __init__(self, clock: Clock, deadline_s: float) -> None:
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._deadline_s = deadline_s
+        self.cut: list[str] = []
+        self.took_ms: dict[str, float] = {}
+
+    def limit(self) -> asyncio.Timeout:
+        """Return a timeout for optional work that raises TimeoutError at the query's deadline."""
+        return asyncio.timeout(max(0.0, self._deadline_s - self._gone_s()))
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Record how long the block took; a block that raises is not recorded."""
+        began = self._clock.monotonic()
+        yield
+        self.took_ms[name] = round((self._clock.monotonic() - began) * 1000, 3)
+
+    @contextlib.contextmanager
+    def optional(self, name: str) -> Iterator[None]:
+        """Suppress TimeoutError and record the stage as cut."""
+        try:
+            with self.stage(name):
+                yield
+        except TimeoutError:
+            self.cut.append(name)
+
+    def total_ms(self) -> float:
+        """Return the time since the query started."""
+        return round(self._gone_s() * 1000, 3)
+
+    def _gone_s(self) -> float:
+        return self._clock.monotonic() - self._began

@@ -11,8 +11,7 @@ from choir_memory.search.candidates import ArmResult
 from choir_memory.search.document_store import StoredDocument
 from choir_memory.search.fusion import RankedDocument
 from choir_memory.search.hit_selection import SelectedHit
-from choir_memory.search.query import used_filters
-from choir_memory.search.query_timer import QueryTimer
+from choir_memory.search.query import QueryTimer, used_filters
 
 SCORE_DIGITS = 6
 

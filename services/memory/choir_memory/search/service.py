@@ -42,8 +42,7 @@ from choir_memory.search.hit_selection import (
     fit_to_budget,
     merge_duplicates,
 )
-from choir_memory.search.query import build_scope, effective_limit, validate_query
-from choir_memory.search.query_timer import QueryTimer
+from choir_memory.search.query import QueryTimer, build_scope, effective_limit, validate_query
 from choir_memory.search.receipt_store import NewReceipt, ReceiptBatcher, ReceiptStore
 from choir_memory.search.response import build_hit, build_receipt
 from choir_memory.search.retrieval import EMPTY_RESULT, RetrievalQuery, RetrievalResult, retrieve

@@ -21,9 +21,9 @@ from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.failure_tracker import EndedFailure
-from choir_memory.sessions.inherited import Inherited
 from choir_memory.sessions.promotion import SessionPromoter
 from choir_memory.sessions.store import SessionState, SessionStore, StoredTopic
+from choir_memory.sessions.trust import Inherited
 from choir_memory.sessions.units import Unit, UnitSplitter, parse_state, render_state
 
 

@@ -7,8 +7,7 @@ from datetime import datetime
 from choir_common.postgres.pool import Connection
 from choir_memory.documents.model import TRUST, least_trust
 from choir_memory.schema.store import qualified
-from choir_memory.sessions.inherited import Inherited
-from choir_memory.sessions.trust import TrustSource, comparison_terms
+from choir_memory.sessions.trust import Inherited, TrustSource, comparison_terms
 
 # The least trust, and the first turns of users and agent; 200 are more than a selection can use.
 _TOLD = """

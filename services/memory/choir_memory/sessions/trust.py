@@ -1,13 +1,21 @@
-"""Trust of tool results and of the sentences of a summary, by the sources they rest on: pure."""
+"""Trust of tool results and of the sentences of a summary, by the sources they rest on: pure.
+
+Among these sources is what a session took over from the ones before it (`Inherited`).
+"""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from choir_common.eventlog.tool_results import OWN_OUTPUT, output_source
-from choir_common.wire.events import ToolResultCommitted
+from choir_common.wire.events import (
+    CarriedEvent,
+    MemoryCompacted,
+    SessionStarted,
+    ToolResultCommitted,
+)
 from choir_common.wire.model import JsonObject
 from choir_memory.documents.model import TRUST
 from choir_memory.text.questions import content_terms
@@ -24,6 +32,8 @@ source."""
 SPEAKER_TERMS = frozenset(content_terms("user"))
 """How summaries refer to the speaker; not a content word."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+EDGE = "edge"
+ALL_REVS = (0, 2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,47 @@ class TrustedPart:
 
     text: str
     trust: int
+
+
+@dataclass(slots=True)
+class Inherited:
+    """The sessions, and of each the first and the last revision, that a session's summary may repeat.
+
+    A session begins with a reference summary and with copies of the events that the last prompt showed
+    (decision 45). Once they are folded together with its own events, its summary may repeat them, and has no
+    more trust than they have.
+    """
+
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    least: int | None = None
+    """The least trust of what the copied events had read."""
+    copied_through: int = 0
+    """The revision of the last copy in the new log."""
+    folded: bool = False
+
+    def begin(self, start: SessionStarted) -> None:
+        """Note the sessions whose events the first summary was made from."""
+        for lane in start.seed:
+            for session_id in lane.summary.referenced_sessions:
+                self.spans[session_id] = ALL_REVS
+        if start.continues:
+            self.spans[start.continues] = ALL_REVS
+
+    def carry(self, copy: CarriedEvent, rev: int, least: int | None) -> None:
+        """Note a copied event, which stands at `rev` of the new log, and the trust of what it read."""
+        first, last = self.spans.get(copy.session_id, (copy.rev, copy.rev))
+        self.spans[copy.session_id] = (min(first, copy.rev), max(last, copy.rev))
+        self.copied_through = rev
+        if least is not None:
+            self.least = least if self.least is None else min(self.least, least)
+
+    def fold(self, compaction: MemoryCompacted) -> None:
+        """Note that the edge lane's summary now covers events of the session itself.
+
+        A summary of copies alone is left out when the session is summed up.
+        """
+        if compaction.target == EDGE and compaction.through_rev > self.copied_through:
+            self.folded = bool(self.spans)
 
 
 def trust_of_result(result: ToolResultCommitted) -> int | None:

@@ -39,7 +39,6 @@ from choir_common.wire.events import (
 from choir_common.wire.model import JsonObject
 from choir_memory.documents.model import TRUST, Origin, UnitKind
 from choir_memory.sessions.failure_tracker import FailureTracker, FailureTrackerState
-from choir_memory.sessions.inherited import Inherited
 from choir_memory.sessions.rendering import (
     is_unrecorded,
     remove_nul,
@@ -48,7 +47,7 @@ from choir_memory.sessions.rendering import (
     render_result,
     split_text,
 )
-from choir_memory.sessions.trust import MEMORY_QUERY, trust_of_result
+from choir_memory.sessions.trust import MEMORY_QUERY, Inherited, trust_of_result
 
 RUN_CHARS = 4_000
 RUN_CALLS = 8
