@@ -11,13 +11,12 @@ import structlog
 from choir_browser.blobs.store import BlobStore
 from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_browser.contexts.engine_manager import ChromiumLauncher, EngineManager
-from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.addresses import parse_allowlist
 from choir_browser.egress.dialer import Dialer
 from choir_browser.egress.proxy import EgressProxy
 from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_browser.endpoints import VERSION, bus_endpoints, make_http_app
-from choir_browser.limits.kill_policy import ResourceLimits
-from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.limits.kill_policy import KillReasons, ResourceLimits
 from choir_browser.limits.load_slots import LoadSlots
 from choir_browser.limits.watchdog import ProcessWatchdog
 from choir_browser.pages.engine import LaunchOptions

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.egress.addresses import Address
-from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.addresses import Address, parse_allowlist
 from choir_browser.egress.dialer import Dialer
 from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_browser.limits.processes import chromium_processes

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.egress.allowlist import Allowlist, parse_allowlist
+from choir_browser.egress.addresses import Allowlist, parse_allowlist
 from choir_browser.egress.dialer import Dialer
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest
 from tests.security.browser.vectors import HEADS, HOSTS, PAGES, SCHEMES

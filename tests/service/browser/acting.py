@@ -9,7 +9,7 @@ import psutil
 
 from choir_browser.app import open_contexts
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.addresses import parse_allowlist
 from choir_browser.egress.dialer import Dialer
 from choir_browser.settings import BrowserSettings
 from choir_common.clock import SystemClock

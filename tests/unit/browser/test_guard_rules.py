@@ -5,8 +5,7 @@ import ipaddress
 
 import pytest
 
-from choir_browser.egress.addresses import is_own_address, is_public_address
-from choir_browser.egress.allowlist import parse_allowlist
+from choir_browser.egress.addresses import is_own_address, is_public_address, parse_allowlist
 from choir_browser.egress.http_head import InvalidHead, parse_target, read_head
 from choir_common.errors import StartupError
 

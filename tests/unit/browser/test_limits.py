@@ -7,12 +7,12 @@ import pytest
 
 from choir_browser.egress.traffic_limits import TrafficBucket, TrafficLimits
 from choir_browser.limits.kill_policy import (
+    KillReasons,
     ResourceLimits,
     choose_kills,
     excess_cpu_s,
     needs_owners,
 )
-from choir_browser.limits.kill_reasons import KillReasons
 from choir_browser.limits.load_slots import LoadSlots
 from choir_browser.limits.processes import ProcessSample
 

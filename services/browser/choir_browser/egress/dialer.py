@@ -13,8 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from choir_browser.egress.addresses import Address, is_own_address, is_public_address
-from choir_browser.egress.allowlist import Allowlist
+from choir_browser.egress.addresses import (
+    Address,
+    Allowlist,
+    is_own_address,
+    is_public_address,
+)
 from choir_common.errors import Forbidden, InvalidRequest, Unavailable
 
 DIAL_TIMEOUT_S = 10.0

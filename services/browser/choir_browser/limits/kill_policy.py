@@ -1,14 +1,23 @@
-"""Decide which of Chromium's processes to slow down and which to kill. Pure; called by watchdog.py."""
+"""Decide which of Chromium's processes to slow down and which to kill, and store the reasons of kills.
 
+No I/O; called by watchdog.py. Chromium reports only that a page, or the whole browser, crashed, so a
+reason is stored until the crash of the page is reported to its agent.
+"""
+
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from choir_browser.limits.processes import ProcessSample
+from choir_common.clock import Clock
 
 # Share of a processor that a page may use permanently; usage above it accumulates.
 FREE_CPU_SHARE = 0.25
 # Loading a page takes much processor time for a moment; above this, its priority is lowered.
 LOW_PRIORITY_AFTER_S = 2.0
+# From the kill of a process until Playwright reports the crash of its page.
+REASON_VALID_S = 10.0
+MAX_REASONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,30 @@ def _memory_words(bounds: ResourceLimits) -> str:
 
 
 def _work_words(bounds: ResourceLimits) -> str:
-    return f"The page was killed: its scripts used more than {bounds.work_s:g} s of processor time without a pause."
+    return (
+        f"The page was killed: its scripts used more than {bounds.work_s:g} s of processor time "
+        "without a pause."
+    )
 
 
 _CROWDED = "The page was killed: the browser as a whole exceeded its memory limit."
+
+
+class KillReasons:
+    """The most recent pages that were killed on purpose."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: deque[tuple[float, str]] = deque(maxlen=MAX_REASONS)
+
+    def record(self, why: str) -> None:
+        """Record the reason of a kill that happens now."""
+        self._last.append((self._clock.monotonic(), why))
+
+    def pop_recent(self) -> str | None:
+        """Return the reason of a recent kill and remove it, or None."""
+        while self._last:
+            at, why = self._last.popleft()
+            if self._clock.monotonic() - at <= REASON_VALID_S:
+                return why
+        return None

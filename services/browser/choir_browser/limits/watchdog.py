@@ -1,6 +1,6 @@
 """Watchdog for Chromium's processes: slow down and kill those that use too many resources.
 
-kill_policy.py decides, processes.py acts, kill_reasons.py stores the reasons.
+kill_policy.py decides and stores the reasons, processes.py acts.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ import structlog
 from choir_browser.limits import processes
 from choir_browser.limits.kill_policy import (
     LOW_PRIORITY_AFTER_S,
+    KillReasons,
     PageOwners,
     ResourceLimits,
     choose_kills,
     excess_cpu_s,
     needs_owners,
 )
-from choir_browser.limits.kill_reasons import KillReasons
 from choir_browser.limits.processes import ProcessSample
 from choir_common.clock import Clock
 

@@ -1,6 +1,6 @@
 """One agent's browser context: run an action in a tab, and close tabs that hang or crash.
 
-The actions are in tab.py, page_input.py, screenshots.py and downloads.py; tabs.py selects the tab.
+The actions are in tab.py, page_actions.py and downloads.py; tabs.py selects the tab.
 """
 
 import asyncio
@@ -12,8 +12,7 @@ from typing import TypeVar, assert_never
 from playwright.async_api import BrowserContext, Error
 
 from choir_browser.blobs.store import BlobStore
-from choir_browser.pages import page_input
-from choir_browser.pages.crashing import crash_page
+from choir_browser.pages import page_actions
 from choir_browser.pages.downloads import DownloadedFile, DownloadInterceptor
 from choir_browser.pages.error_translation import (
     is_download,
@@ -22,7 +21,6 @@ from choir_browser.pages.error_translation import (
     translate_error,
 )
 from choir_browser.pages.renderer_processes import renderer_pids
-from choir_browser.pages.screenshots import take_screenshot
 from choir_browser.pages.script import ScriptResult
 from choir_browser.pages.tab import Tab
 from choir_browser.pages.tabs import TabRegistry
@@ -137,7 +135,7 @@ class ChromiumContext:
         finally:
             self._tabs.allow_popups_from(None)
             if not sound:
-                await crash_page(tab)
+                await page_actions.crash_page(tab)
                 await self._tabs.close_tab(tab)
                 await self._probe()
 
@@ -148,21 +146,21 @@ class ChromiumContext:
             case ReadPage():
                 return await tab.read(action.start, action.whole)
             case Click():
-                await page_input.click(tab, action)
+                await page_actions.click(tab, action)
             case TypeText():
-                await page_input.type_text(tab, action)
+                await page_actions.type_text(tab, action)
                 if not action.submit:
                     return tab.make_answer()
             case SelectOption():
-                await page_input.select_options(tab, action)
+                await page_actions.select_options(tab, action)
                 return tab.make_answer()
             case Scroll():
-                await page_input.scroll(tab, action)
+                await page_actions.scroll(tab, action)
                 return await tab.read(visible_only=True)
             case Back():
                 await tab.back(timeout_s)
             case Screenshot():
-                return await take_screenshot(tab, action, self._blobs, timeout_s)
+                return await page_actions.take_screenshot(tab, action, self._blobs, timeout_s)
             case Download():
                 return await self._fetch_numbered(lane, tab, action, timeout_s)
             case Tabs():
@@ -196,7 +194,7 @@ class ChromiumContext:
             raise InvalidRequest(f"{ref} links to {link.value[:40]!r}, which cannot be downloaded.")
         async with DownloadInterceptor(tab.cdp) as fetching:
             return _answer_with(
-                tab, await fetching.fetch(lambda: page_input.click_element(tab, ref), self._blobs)
+                tab, await fetching.fetch(lambda: page_actions.click_element(tab, ref), self._blobs)
             )
 
     async def _fetch(self, lane: str, url: str, timeout_s: float) -> BrowseResponse:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from choir_browser.blobs.store import BlobStore
 from choir_browser.egress.proxy import ProxyCredentials
-from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.limits.kill_policy import KillReasons
 from choir_common.wire.browser import Action, BrowseResponse
 
 

@@ -1,6 +1,6 @@
 """Parse URLs, and derive safe file names from untrusted response headers. Pure.
 
-Used by tab.py, screenshots.py and downloads.py.
+Used by tab.py, page_actions.py and downloads.py.
 """
 
 import mimetypes

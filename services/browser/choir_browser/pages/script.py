@@ -1,6 +1,6 @@
 """Call `page.js` in a page, in an isolated world that the page's scripts cannot modify.
 
-Called by tab.py, input.py, screenshots.py and context.py. Results are validated here, because they come
+Called by tab.py, page_actions.py and context.py. Results are validated here, because they come
 from a renderer process that runs untrusted scripts.
 """
 

@@ -1,6 +1,6 @@
 """One tab: its page, its pending notes, and its content as Markdown.
 
-page_input.py clicks and types in it, screenshots.py and downloads.py take files out of it.
+page_actions.py clicks, types and takes screenshots in it, downloads.py takes files out of it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from playwright.async_api import Download as OfferedFile
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 from choir_browser.egress.proxy import GUARD_HEADER
-from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.limits.kill_policy import KillReasons
 from choir_browser.pages.error_translation import CRASHED, net_error_text
 from choir_browser.pages.filenames import url_origin
 from choir_browser.pages.script import PageContent, PageScript

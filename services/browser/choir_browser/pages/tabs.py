@@ -9,7 +9,7 @@ import contextlib
 
 from playwright.async_api import BrowserContext, Error, Page
 
-from choir_browser.limits.kill_reasons import KillReasons
+from choir_browser.limits.kill_policy import KillReasons
 from choir_browser.pages.error_translation import CRASHED
 from choir_browser.pages.tab import Tab
 from choir_common.errors import Conflict, InvalidRequest, NotFound, Unavailable
