@@ -1,25 +1,28 @@
 """The endpoints of the gateway: HTTP routes, deliveries over NATS, and health.
 
-Users reach the console's routes through control's endpoint, which forwards them.
+Users reach the console's routes through control's endpoint, which forwards them. Files from users are
+streamed through the gateway, because their address at Telegram contains the bot's token.
 """
 
+import contextlib
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
 
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import InvalidRequest, Unauthorized
-from choir_common.http.openapi import OPERATOR_TOKEN
+from choir_common.http.openapi import OPERATOR_TOKEN, WEBHOOK_SECRET
 from choir_common.http.service_app import make_service_app
 from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway import VERSION
-from choir_gateway.api.bots import make_file_router, make_webhook_router
 from choir_gateway.api.console import large_body_routes, make_console_router
 from choir_gateway.channel_registry import ChannelRegistry
 from choir_gateway.channels.console.channel import ConsoleChannel
@@ -27,6 +30,7 @@ from choir_gateway.control_files import ControlFileClient
 
 # The limit of a message (100,000 characters) as UTF-8, with JSON around it.
 MAX_BODY_BYTES = 512 * 1024
+OCTETS = "application/octet-stream"
 
 
 class TokenReceiver:
@@ -83,8 +87,8 @@ def make_gateway_app(
         dependencies=[Depends(_admit(console_token)), token_scheme],
     )
     app.include_router(_token_routes(token_receiver), dependencies=for_control)
-    app.include_router(make_file_router(registry), dependencies=for_control)
-    app.include_router(make_webhook_router(registry))
+    app.include_router(_file_routes(registry), dependencies=for_control)
+    app.include_router(_webhook_routes(registry))
     return app
 
 
@@ -103,6 +107,48 @@ def _token_routes(receiver: TokenReceiver) -> APIRouter:
         receiver.receive(tokens)
 
     return router
+
+
+def _file_routes(registry: ChannelRegistry) -> APIRouter:
+    """Return the file router for control; `make_gateway_app` requires the operator token."""
+    router = APIRouter(tags=["channels"])
+
+    @router.get("/v1/files/{gateway}", response_class=StreamingResponse)
+    async def get_file(
+        gateway: str, ref: Annotated[str, Query(min_length=1, max_length=1_000)]
+    ) -> StreamingResponse:
+        """Return the bytes of a file that a user sent."""
+        async with contextlib.AsyncExitStack() as stack:
+            # Open the file before the response starts, so that a failure still becomes an error
+            # response.
+            pieces = await stack.enter_async_context(registry.open_file(gateway, ref))
+            return StreamingResponse(_all(pieces, stack.pop_all()), media_type=OCTETS)
+
+    return router
+
+
+def _webhook_routes(registry: ChannelRegistry) -> APIRouter:
+    """Return the router for Telegram: the only one open to strangers, protected by the bot's secret."""
+    router = APIRouter(tags=["webhooks"])
+
+    @router.post("/telegram/{gateway}")
+    async def take_update(
+        gateway: str, request: Request, secret: Annotated[str | None, Depends(WEBHOOK_SECRET)]
+    ) -> Response:
+        """Store an update. It is durable when this returns 200; otherwise Telegram repeats it."""
+        body = await request.body()
+        await registry.store_update(gateway, body, secret or "")
+        return Response()
+
+    return router
+
+
+async def _all(
+    pieces: AsyncIterator[bytes], stack: contextlib.AsyncExitStack
+) -> AsyncIterator[bytes]:
+    async with stack:
+        async for piece in pieces:
+            yield piece
 
 
 def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:

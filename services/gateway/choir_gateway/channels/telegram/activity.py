@@ -19,8 +19,7 @@ from telegram.error import BadRequest, Forbidden, RetryAfter, TelegramError
 from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError
 from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
-from choir_gateway.channels.telegram.api_call import NO_PREVIEW, retry_after_s
-from choir_gateway.channels.telegram.pace import RateLimiter
+from choir_gateway.channels.telegram.api_call import NO_PREVIEW, RateLimiter, retry_after_s
 
 log = structlog.get_logger("choir.gateway.telegram")
 

@@ -17,13 +17,12 @@ from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, Outbound
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.telegram.activity import ActivityDisplay
+from choir_gateway.channels.telegram.api_call import RateLimiter
 from choir_gateway.channels.telegram.files import download_file
-from choir_gateway.channels.telegram.menu import CommandMenu
 from choir_gateway.channels.telegram.notes import NoteQueue
-from choir_gateway.channels.telegram.pace import RateLimiter
 from choir_gateway.channels.telegram.polling import UpdatePoller
 from choir_gateway.channels.telegram.sender import MessageSender
-from choir_gateway.channels.telegram.update_handler import UpdateHandler
+from choir_gateway.channels.telegram.update_handler import CommandMenu, UpdateHandler
 from choir_gateway.channels.telegram.webhook import WebhookReceiver
 
 PUBLIC_API = "https://api.telegram.org"

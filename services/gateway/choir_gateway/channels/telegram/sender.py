@@ -19,9 +19,15 @@ from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import OutcomeUnknown, Unavailable
 from choir_common.wire.attachments import AttachmentKind, Button
 from choir_common.wire.messages import DeliveryProgress, DeliveryReceipt, OutboundMessage
-from choir_gateway.channels.telegram.api_call import NO_PREVIEW, Call, RefusedError, call_telegram
+from choir_gateway.channels.telegram.api_call import (
+    NO_PREVIEW,
+    Call,
+    RateLimiter,
+    RefusedError,
+    call_telegram,
+)
 from choir_gateway.channels.telegram.chunks import LIMIT, split_text
-from choir_gateway.channels.telegram.pace import RateLimiter
+from choir_gateway.channels.telegram.files import fetch_file, upload_file
 from choir_gateway.channels.telegram.parts import (
     REPEATED_LABEL,
     FilePart,
@@ -32,7 +38,6 @@ from choir_gateway.channels.telegram.parts import (
     split_message,
 )
 from choir_gateway.channels.telegram.styled import make_plain, plain_text, to_html
-from choir_gateway.channels.telegram.upload import fetch_file, upload_file
 
 log = structlog.get_logger("choir.gateway.telegram")
 

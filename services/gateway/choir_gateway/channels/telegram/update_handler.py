@@ -1,6 +1,7 @@
 """Transfer of updates to control; each call returns once the update is durable.
 
-Updates are handled one at a time, so that the messages of a conversation stay in order.
+Updates are handled one at a time, so that the messages of a conversation stay in order. The user of
+a stored message gets the current menu of commands.
 """
 
 import asyncio
@@ -8,24 +9,60 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar, assert_never
 
 import structlog
-from telegram import Bot, Update
+from telegram import Bot, BotCommand, BotCommandScopeChat, Update
 from telegram.error import TelegramError
 
 from choir_common.backoff import Backoff
 from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError, InvalidRequest, NotFound
-from choir_common.wire.messages import ButtonPress, InboundMessage
+from choir_common.wire.messages import ButtonPress, DmBinding, InboundMessage
 from choir_gateway.channels.interface import ConversationDirectory
-from choir_gateway.channels.telegram.menu import CommandMenu
 from choir_gateway.channels.telegram.notes import NoteQueue
-from choir_gateway.channels.telegram.update_parser import parse_message, parse_press
+from choir_gateway.channels.telegram.update_parser import menu_name, parse_message, parse_press
 
 log = structlog.get_logger("choir.gateway.telegram")
 
 FIRST_WAIT_S = 0.2
 MAX_WAIT_S = 10.0
 
+# Limits of Telegram.
+MAX_COMMANDS = 100
+MAX_SUMMARY = 256
+
 T = TypeVar("T")
+
+
+class CommandMenu:
+    """Command menus of one bot, by configured user.
+
+    Telegram stores a menu per chat, so strangers, whom the bot ignores, see none.
+    """
+
+    def __init__(self, bot: Bot, conversations: ConversationDirectory) -> None:
+        self._bot = bot
+        self._conversations = conversations
+        self._menus: dict[str, tuple[BotCommand, ...]] = {}
+
+    async def show(self, dm: DmBinding) -> None:
+        """Send a user the current menu if it has changed; after a failure the next call tries again."""
+        menu = self._for(dm)
+        if not menu or self._menus.get(dm.user_id) == menu or not dm.user_id.isdigit():
+            return
+        try:
+            await self._bot.set_my_commands(menu, BotCommandScopeChat(int(dm.user_id)))
+        except TelegramError as error:
+            # A user who never wrote to the bot has no chat yet.
+            log.debug("menu not set", dm=dm.name, reason=error.message)
+            return
+        self._menus[dm.user_id] = menu
+
+    def _for(self, dm: DmBinding) -> tuple[BotCommand, ...]:
+        commands = {
+            menu_name(command): BotCommand(menu_name(command), command.summary[:MAX_SUMMARY])
+            for command in reversed(self._conversations.commands)
+            if dm.admin or not command.admin
+        }
+        return tuple(reversed(commands.values()))[:MAX_COMMANDS]
 
 
 class UpdateHandler:
