@@ -1,20 +1,32 @@
-"""Server-sent event stream of a session's log as it grows (`choirctl session events --follow`).
+"""Streams of server-sent events: a session's signals, and its log as it grows.
 
-The SSE id is the revision, so that a client resumes after the last one it received. The table is polled:
-appending is the hot path and does not notify readers.
+The log is followed by `choirctl session events --follow`. Its SSE id is the revision, so that a client
+resumes after the last one it received. The table is polled: appending is the hot path and does not
+notify readers.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import structlog
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
 
-from choir_common.errors import RateLimited, Unavailable
-from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
+from choir_common.errors import InvalidRequest, RateLimited, Unavailable
+from choir_common.http.sse import (
+    KEEPALIVE,
+    KEEPALIVE_S,
+    ServerSentEvent,
+    event_stream_response,
+    render_event,
+)
 from choir_common.wire.events import Event
 from choir_control.agents.sessions.record import LIVE_STATUSES
 from choir_control.agents.sessions.store import SessionStore
+from choir_control.api.rpc.caller import authenticate_session, read_headers
+from choir_control.api.rpc.rate_limits import STREAM_LIMIT, SessionRateLimiter
 from choir_control.log.eventlog.store import EventStore
+from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.signals.streams import SignalStreams
 
 log = structlog.get_logger("choir.sessions")
@@ -24,6 +36,30 @@ POLL_INTERVAL_S = 0.25
 MAX_STREAMS = 32
 END_EVENT = "end"
 """Type of the last SSE event: the session has ended and its whole log was sent."""
+MAX_SIGNAL_ID = 2**62
+
+
+def make_signal_router(
+    guard: LeaseAuthenticator, streams: SignalStreams, limits: SessionRateLimiter
+) -> APIRouter:
+    """Return the router of the signal stream."""
+    router = APIRouter(tags=["events"])
+
+    @router.get("/events", response_class=StreamingResponse)
+    async def events(request: Request) -> StreamingResponse:
+        """Stream pending signals after `Last-Event-ID`, then new ones, until the epoch is over."""
+        lease = await authenticate_session(read_headers(request.scope), guard)
+        with limits.admitted(lease.session_id, STREAM_LIMIT):
+            return event_stream_response(streams.follow(lease, _last_event_id(request)))
+
+    return router
+
+
+def _last_event_id(request: Request) -> int:
+    text = request.headers.get("last-event-id", "") or "0"
+    if not text.isascii() or not text.isdigit() or len(text) > 19 or int(text) > MAX_SIGNAL_ID:
+        raise InvalidRequest("Last-Event-ID must be the id of an event of this stream.")
+    return int(text)
 
 
 class LogStreamer:

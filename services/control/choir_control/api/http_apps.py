@@ -18,6 +18,7 @@ from choir_common.http.listen import bind_unix, serve
 from choir_common.http.openapi import LEASE_TOKEN, OPERATOR_TOKEN
 from choir_common.http.service_app import LargeBodyRoute, ReadinessCheck, make_service_app
 from choir_common.metrics import CONTENT_TYPE, Metrics
+from choir_control.api.event_streams import make_signal_router
 from choir_control.api.operator.authentication import MetricsAuthentication, OperatorAuthentication
 from choir_control.api.operator.console import LARGE_BODIES, console_routes
 from choir_control.api.operator.database_timeout import DatabaseTimeoutMiddleware
@@ -25,7 +26,6 @@ from choir_control.api.readiness import CompleteReadiness, ReadinessChecks
 from choir_control.api.rpc.app import RpcApp, make_rpc_router
 from choir_control.api.rpc.rate_limits import HEARTBEAT_LIMIT, SessionRateLimiter
 from choir_control.api.rpc.verbs import AgentApi
-from choir_control.api.signal_stream import make_signal_router
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.metrics.meter import ControlMetrics

@@ -14,8 +14,8 @@ from choir_common.clock import SystemClock
 from choir_control import VERSION
 from choir_control.agents.sessions.handshake import HandshakeService
 from choir_control.api.bus import make_bus_endpoints
+from choir_control.api.event_streams import LogStreamer
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
-from choir_control.api.log_stream import LogStreamer
 from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
 from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.authentication import OperatorAuthentication, ProcessTree

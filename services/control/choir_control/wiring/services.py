@@ -30,10 +30,9 @@ from choir_control.settings import ControlSecrets, ControlSettings
 from choir_control.wiring.approvals import ApprovalServices, ProposalServices
 from choir_control.wiring.configuration import ConfigurationServices
 from choir_control.wiring.conversations import ConversationServices
-from choir_control.wiring.host_tools import HostToolServices
 from choir_control.wiring.images import ImageServices
 from choir_control.wiring.log import LogServices
-from choir_control.wiring.sessions import SessionServices
+from choir_control.wiring.sessions import HostToolServices, SessionServices
 
 SERVICE = "choir-control"
 

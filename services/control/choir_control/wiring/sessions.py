@@ -1,9 +1,16 @@
-"""Wiring of the session lifecycle services."""
+"""Wiring of the session lifecycle services, and of the tools that sessions run in control."""
 
+from choir_common.bus.client import Bus
+from choir_common.clients.browser import NatsBrowserClient
+from choir_common.clients.memory import NatsMemoryClient
 from choir_common.clock import Clock
 from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
-from choir_control.agents.host_tools.browse import BrowseTool
+from choir_common.telemetry import Redactor
+from choir_control.agents.host_tools.browse import BrowseTool, make_browse_tool
+from choir_control.agents.host_tools.execute import HostToolExecutor
+from choir_control.agents.host_tools.log_search import LogSearchStore, LogSearchTool
+from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.closing import SessionCloser
@@ -25,6 +32,29 @@ from choir_control.log.leases.store import LeaseStore
 from choir_control.log.signals.notifier import OutboxRescanner
 from choir_control.settings import ControlSettings
 from choir_control.wiring.log import LogServices
+
+
+class HostToolServices:
+    """The host tools (memory, browser and log search), and the clients of the services behind them."""
+
+    def __init__(
+        self,
+        *,
+        settings: ControlSettings,
+        configuration: ConfigService,
+        database: Database,
+        bus: Bus,
+        redactor: Redactor,
+    ) -> None:
+        self.memory = NatsMemoryClient(bus)
+        self.browser = NatsBrowserClient(bus)
+        self.memory_tools = MemoryTools(self.memory, redactor)
+        self.browse_tool = make_browse_tool(self.browser, settings, configuration)
+        self.executor = HostToolExecutor(
+            memory=self.memory_tools,
+            browse=self.browse_tool,
+            log_search=LogSearchTool(LogSearchStore(database)),
+        )
 
 
 class SessionServices:

@@ -171,7 +171,8 @@ class ConfigStaging:
             raise Conflict("Nothing is staged. Run `choirctl config load` first.")
         if digest not in (None, self._staged.digest):
             raise Conflict(
-                "Another configuration was staged in the meantime. Check `choirctl config diff`, then apply again."
+                "Another configuration was staged in the meantime. Check `choirctl config diff`, "
+                "then apply again."
             )
         return self._staged
 

@@ -10,7 +10,7 @@ from choir_common.http.sse import event_stream_response
 from choir_common.wire.operator import EventPage, LogVerification, Page, SessionView
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
-from choir_control.api.log_stream import LogStreamer
+from choir_control.api.event_streams import LogStreamer
 from choir_control.log.eventlog.store import EventStore
 from choir_control.log.eventlog.verify import verify_log
 

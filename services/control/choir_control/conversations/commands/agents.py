@@ -109,7 +109,8 @@ async def stop_agent(context: CommandContext, call: CommandCall) -> str:
         result_recipient(context, call), "agent stop", agent_id, stop
     )
     return result or (
-        f"{agent_id} finishes its current step, writes a summary and stops; this may take some minutes. {RESULT_FOLLOWS}"
+        f"{agent_id} finishes its current step, writes a summary and stops; this may take "
+        f"some minutes. {RESULT_FOLLOWS}"
     )
 
 

@@ -130,8 +130,8 @@ def _of_url(owner: str, url: str) -> SourceProtocol:
     # config.json, logs and error texts must not contain credentials
     if password or (parts.scheme == "https" and parts.username):
         raise InvalidRequest(
-            f"The address of {owner}'s repository contains a credential. config.json must not contain secrets: "
-            "name one of git_identities in its `git_identity`."
+            f"The address of {owner}'s repository contains a credential. config.json must not "
+            "contain secrets: name one of git_identities in its `git_identity`."
         )
     if parts.scheme == "file" and not host and parts.path.startswith("/"):
         return "file"
