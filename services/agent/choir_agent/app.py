@@ -12,15 +12,19 @@ import structlog
 
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.arbiter.failure_hints import FailureHints
+from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
-from choir_agent.budgets.token_budget import TokenBudget
+from choir_agent.budgets.limits import TokenBudget
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.compactor import Compactor
 from choir_agent.compaction.session_summary import SessionSummarizer
-from choir_agent.control_client.control_client import ControlClient, is_session_over, send_hello
+from choir_agent.control_client.control_client import (
+    ControlClient,
+    follow_signals,
+    is_session_over,
+    send_hello,
+)
 from choir_agent.control_client.dynamic_settings import DynamicSettings
-from choir_agent.control_client.signal_stream import follow_signals
 from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.lanes.core_job import CoreJobFactory
@@ -39,16 +43,14 @@ from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.models.failure_messages import OutageTracker
-from choir_agent.models.metered_model import MeteredModel
+from choir_agent.models.model_wrappers import MeteredModel, RetryingModel
 from choir_agent.models.openai_model import OpenAiModel
-from choir_agent.models.retrying_model import RetryingModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_agent.settings import AgentProcessSettings
 from choir_agent.tools.availability import unavailable_tools
-from choir_agent.tools.staging import create_staging
-from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace import Workspace, create_staging
 from choir_agent.toolset import Toolset, build_toolset
 from choir_agent.working_memory.predecessor_session import load_carried_conversation
 from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMemory

@@ -8,8 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from choir_agent.control_client.control_client import ControlClient
-from choir_agent.control_client.signal_stream import follow_signals
+from choir_agent.control_client.control_client import ControlClient, follow_signals
 from choir_common.errors import Fenced, Unavailable
 from choir_common.http.client import make_client
 from choir_common.wire.rpc import AgentStartParameters, ConfigRequest, HelloRequest

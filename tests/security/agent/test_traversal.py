@@ -26,9 +26,8 @@ from choir_agent.tools.builtin.tts_speak import TtsSpeakTool
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.safe_open import SafeOpener
-from choir_agent.tools.staging import ARTIFACTS, SEND, create_staging
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed
-from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace import ARTIFACTS_DIR, SEND_DIR, Workspace, create_staging
 from choir_common.redactor import Redactor
 from choir_common.wire.config import (
     AgentSettings,
@@ -381,7 +380,7 @@ async def test_no_name_of_a_recording_leads_out(place: Place, name: str) -> None
     assert place.outside_is_untouched()
 
 
-@pytest.mark.parametrize("swapped", [".choirtmp", SEND])
+@pytest.mark.parametrize("swapped", [".choirtmp", SEND_DIR])
 async def test_a_recording_is_not_written_through_a_link(place: Place, swapped: str) -> None:
     (place.outside / "send").mkdir()
     (place.root / swapped).rename(place.root / "moved")
@@ -398,7 +397,7 @@ async def test_a_recording_is_not_written_through_a_link(place: Place, swapped: 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory", "hardlink"])
 async def test_a_recording_never_goes_into_what_took_its_place(place: Place, kind: str) -> None:
-    taken = place.root / SEND / "n.ogg"
+    taken = place.root / SEND_DIR / "n.ogg"
     match kind:
         case "link":
             taken.symlink_to(place.outside / "secret")
@@ -450,10 +449,10 @@ def test_hard_and_symbolic_links_swapped_all_the_time_are_never_written_through(
                     draft.write_text("inside")
                 draft.replace(place.root / "target")
             with suppress(OSError):
-                (place.root / ARTIFACTS).rename(away)
-                (place.root / ARTIFACTS).symlink_to(place.outside)
-                (place.root / ARTIFACTS).unlink()
-                away.rename(place.root / ARTIFACTS)
+                (place.root / ARTIFACTS_DIR).rename(away)
+                (place.root / ARTIFACTS_DIR).symlink_to(place.outside)
+                (place.root / ARTIFACTS_DIR).unlink()
+                away.rename(place.root / ARTIFACTS_DIR)
 
     thread = threading.Thread(target=swap)
     thread.start()

@@ -9,7 +9,7 @@ import pytest
 
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.arbiter.failure_hints import FailureHints
+from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.locks.lock_manager import LockManager

@@ -14,10 +14,9 @@ from choir_agent.tools.builtin.fs_read import FsReadTool
 from choir_agent.tools.builtin.shell import ShellTool
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.program_runner import ProgramRunner
-from choir_agent.tools.staging import ARTIFACTS, create_staging
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed, ToolOutput
 from choir_agent.tools.truncate import fits_limit, truncate_output
-from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace import ARTIFACTS_DIR, Workspace, create_staging
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import Exposure
@@ -125,11 +124,11 @@ async def test_the_same_output_is_kept_once_and_the_oldest_goes(workspace: Works
     artifacts = ArtifactStore(workspace, Redactor(), max_total_bytes=50_000)
     first = artifacts.keep({"n": 0, "x": "x" * 9_000})
     assert artifacts.keep({"n": 0, "x": "x" * 9_000}) == first
-    stranger = workspace.root / ARTIFACTS / "mine.txt"
+    stranger = workspace.root / ARTIFACTS_DIR / "mine.txt"
     stranger.write_text("not an artifact")
     references = [artifacts.keep({"n": n, "x": "x" * 9_000}) for n in range(1, 30)]
-    kept = {f"{ARTIFACTS}/{path.name}" for path in (workspace.root / ARTIFACTS).iterdir()}
-    assert kept == {*references[-5:], f"{ARTIFACTS}/mine.txt"}
+    kept = {f"{ARTIFACTS_DIR}/{path.name}" for path in (workspace.root / ARTIFACTS_DIR).iterdir()}
+    assert kept == {*references[-5:], f"{ARTIFACTS_DIR}/mine.txt"}
     assert artifacts.keep({"x": "x" * 60_000}) is None
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.arbiter.failure_hints import FailureHints
+from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
-from choir_agent.budgets.token_budget import TokenBudget
+from choir_agent.budgets.limits import TokenBudget
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import CoreJobManager
@@ -21,7 +21,7 @@ from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import JobState, TurnState, core_lane
 from choir_agent.models.failure_messages import OutageTracker
-from choir_agent.models.metered_model import MeteredModel
+from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.openai_model import OpenAiModel
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_assembler import Prompt

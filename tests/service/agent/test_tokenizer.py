@@ -1,9 +1,9 @@
 """The offline tokenizer: a real child process that counts and is gone."""
 
-from choir_agent.budgets.token_budget import TokenBudget
+from choir_agent.budgets.limits import TokenBudget
 from choir_agent.credentials.child_processes import OwnChildProcesses
-from choir_agent.models.metered_model import MeteredModel
 from choir_agent.models.model import Completion
+from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.working_memory.token_estimator import TokenEstimator

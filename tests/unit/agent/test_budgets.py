@@ -9,6 +9,8 @@ from choir_agent.budgets.limits import (
     CALLS,
     COMMAND,
     TOKENS,
+    TokenBudget,
+    TokenBudgetExceeded,
     budget_question,
     core_job_refusal,
     exhausted_budget,
@@ -18,12 +20,11 @@ from choir_agent.budgets.limits import (
     remaining_of,
     tool_call_refusal,
 )
-from choir_agent.budgets.token_budget import TokenBudget, TokenBudgetExceeded
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_fold import apply_event
 from choir_agent.log.session_state import BudgetUsage, SessionState
-from choir_agent.models.metered_model import DEFAULT_COMPLETION_TOKENS, MeteredModel
 from choir_agent.models.model import Completion, ModelFailed
+from choir_agent.models.model_wrappers import DEFAULT_COMPLETION_TOKENS, MeteredModel
 from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from choir_agent.models.client_pool import ClientPool
+from choir_agent.models.openai_model import ClientPool
 
 
 class Recorded:

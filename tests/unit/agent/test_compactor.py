@@ -9,14 +9,14 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from choir_agent.budgets.token_budget import TokenBudget
+from choir_agent.budgets.limits import TokenBudget
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.compactor import Compactor
 from choir_agent.compaction.event_lines import HEADING
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.session_log import SessionLog
-from choir_agent.models.metered_model import MeteredModel
 from choir_agent.models.model import Completion, ModelFailed, ModelRequestRejected
+from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.settings import CurrentSettings

@@ -15,8 +15,8 @@ from choir_agent.credentials.credential_server import (
     is_own_descendant,
     respond_to_request,
 )
-from choir_agent.credentials.tool_secrets import secrets_for
 from choir_agent.settings import CurrentSettings
+from choir_agent.tools.availability import secrets_for
 from choir_common.wire.config import (
     AgentSettings,
     Budgets,

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from choir_agent.models.model import Completion, ModelFailed, NoModelResponse
+from choir_agent.models.model_wrappers import RETRIES, RetryingModel
 from choir_agent.models.openai_sdk import OpenAiClient
-from choir_agent.models.retrying_model import RETRIES, RetryingModel
 from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.request_templates import FeatureFlags

@@ -14,8 +14,7 @@ import structlog
 
 from choir_agent import tracing_spans
 from choir_agent.arbiter.approval_client import ApprovalClient
-from choir_agent.arbiter.call_execution import CallOutcome, execute_call, with_summary
-from choir_agent.arbiter.failure_hints import FailureHints
+from choir_agent.arbiter.call_execution import CallOutcome, FailureHints, execute_call, with_summary
 from choir_agent.arbiter.rulings import (
     AskHuman,
     CheckedCall,
@@ -27,14 +26,13 @@ from choir_agent.arbiter.rulings import (
 )
 from choir_agent.arbiter.tool_policy import PolicyContext, ToolPolicy
 from choir_agent.budgets.limits import CALLS, exhausted_event, tool_call_refusal
-from choir_agent.credentials.tool_secrets import secrets_for
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import CallStage, CallState, SessionState
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.artifacts import ArtifactStore
-from choir_agent.tools.availability import is_switched_off, unavailable_tools
+from choir_agent.tools.availability import is_switched_off, secrets_for, unavailable_tools
 from choir_agent.tools.tool import CallContext
 from choir_agent.tools.workspace import Workspace
 from choir_agent.working_memory.working_memory import SnapshotWriter
@@ -305,7 +303,7 @@ class Arbiter:
                 await self._replication.durable(rev)
             context = self._context(lane, turn_id, call, permit)
             outcome = await execute_call(permit, context, self._artifacts)
-            outcome = await self._failure_hints.beside(call.tool, call.call_id, outcome)
+            outcome = await self._failure_hints.add_hints(call.tool, call.call_id, outcome)
         except asyncio.CancelledError:
             # Close the call here, while its locks are still held.
             if not self._leaves_open:

@@ -12,11 +12,10 @@ from choir_agent.locks.claim import Claim, Lockset
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.json_scrubbing import is_too_deep
 from choir_agent.log.session_state import EDGE_LANE
-from choir_agent.tools import staging
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import Tool, ToolFailed
-from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace import STAGING_LOCK, Workspace, is_in_staging
 from choir_common.wire.events import HeldLock, ToolCall
 from choir_common.wire.model import JsonObject
 
@@ -158,6 +157,6 @@ def _inode_locks(manifest: ToolManifest, path: str, workspace: Workspace) -> Loc
 
 def _resource(template: str, path: str) -> str:
     # The staging area has a single lock for all its files.
-    if PATH_SLOT in template and staging.is_in_staging(path):
-        return staging.LOCK
+    if PATH_SLOT in template and is_in_staging(path):
+        return STAGING_LOCK
     return template.replace(PATH_SLOT, path)

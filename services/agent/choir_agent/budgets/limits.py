@@ -1,13 +1,19 @@
 """Limits and remaining amounts of a session's budgets, and the question to the user about exceeding one.
 
-Pure. Injections never change a budget; a grant by the user or a configuration change does. The edge lane
+Injections never change a budget; a grant by the user or a configuration change does. The edge lane
 checks each message that arrives while a budget is exhausted for such a grant.
+
+`TokenBudget` tracks calls in flight; everything else is pure.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from choir_agent.log.session_state import SessionState
+from choir_agent.log.session_state import SessionState, SessionStateSource
+from choir_agent.settings import SettingsSource
+from choir_common.errors import ChoirError
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import BudgetExhausted, BudgetGranted
 from choir_common.wire.model import JsonObject
@@ -133,3 +139,47 @@ def _more(budget: BudgetName, budgets: Budgets) -> int:
     if budget == TOKENS:
         return budgets.total_session_tokens
     return budgets.max_tool_calls_per_session
+
+
+class TokenBudgetExceeded(ChoirError):
+    """A session's budget is exhausted; the message shows the user what was used and how to continue."""
+
+    code, status = "budget_exhausted", 429
+
+    def __init__(self, budget: BudgetName, message: str) -> None:
+        super().__init__(message)
+        self.budget = budget
+
+
+class TokenBudget:
+    """Reservation of tokens before every model call: of a turn, a core job or a compaction.
+
+    The tokens spent are in the folded state; this class tracks calls in flight only, so that concurrent calls
+    cannot exceed the budget together.
+    """
+
+    def __init__(self, session: SessionStateSource, settings: SettingsSource) -> None:
+        self._session = session
+        self._settings = settings
+        self._reserved = 0
+
+    @property
+    def reserved(self) -> int:
+        """Tokens reserved for calls in flight."""
+        return self._reserved
+
+    @contextmanager
+    def reserve(self, estimate: int) -> Iterator[None]:
+        """Reserve `estimate` tokens for the duration of the context.
+
+        Commit the event with the real usage inside the context: reserved tokens then become spent tokens
+        without a gap. Raises TokenBudgetExceeded if the budget does not allow the reservation.
+        """
+        state, budgets = self._session.state, self._settings.current().settings.budgets
+        if state.spent.tokens + self._reserved + estimate > limit_of(TOKENS, state, budgets):
+            raise TokenBudgetExceeded(TOKENS, budget_question(TOKENS, state, budgets))
+        self._reserved += estimate
+        try:
+            yield
+        finally:
+            self._reserved -= estimate

@@ -12,8 +12,8 @@ import orjson
 import structlog
 
 from choir_agent import tracing_spans
-from choir_agent.models.metered_model import MeteredModel
 from choir_agent.models.model import Completion, ModelRequestRejected, model_for_lane, model_id
+from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.prompt.event_messages import system_message
 from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.settings import SettingsSource

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.budgets.limits import TokenBudgetExceeded
 from choir_agent.compaction.compaction_model import CompactionModel, ModelBackoff, correction
 from choir_agent.compaction.compaction_plan import (
     CompactionReason,

@@ -10,7 +10,7 @@ from importlib.resources import files
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.budgets.limits import TokenBudgetExceeded
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.event_lines import render_event_lines
 from choir_agent.log.session_state import EDGE_LANE, SessionState

@@ -12,7 +12,7 @@ import structlog
 
 from choir_agent import tracing_spans
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.budgets.limits import TokenBudgetExceeded
 from choir_agent.control_client.control_client import is_session_over
 from choir_agent.lanes.core_job_moves import (
     CompleteJob,

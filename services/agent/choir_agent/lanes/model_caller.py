@@ -10,11 +10,9 @@ from typing import Protocol
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.budgets.limits import exhausted_event
-from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.budgets.limits import TokenBudgetExceeded, exhausted_event
 from choir_agent.log.session_state import JobState, TurnState
 from choir_agent.models.failure_messages import OutageTracker, failure_reply
-from choir_agent.models.metered_model import MeteredModel
 from choir_agent.models.model import (
     Completion,
     ContextOverflow,
@@ -24,6 +22,7 @@ from choir_agent.models.model import (
     model_id,
     model_name_for_lane,
 )
+from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.provider_fields import has_fields
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_assembler import Prompt

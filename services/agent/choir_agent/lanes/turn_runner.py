@@ -8,8 +8,12 @@ from typing import assert_never
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.budgets.limits import BudgetName, budget_question, exhausted_budget
-from choir_agent.budgets.token_budget import TokenBudgetExceeded
+from choir_agent.budgets.limits import (
+    BudgetName,
+    TokenBudgetExceeded,
+    budget_question,
+    exhausted_budget,
+)
 from choir_agent.lanes.edge_states import EdgeStateTracker, EdgeTrigger
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup

@@ -1,72 +1,20 @@
-"""Parser and validator of SkillSpecs in JSON, with exact error locations.
-
-From every state of a valid state machine, a terminal state is reachable.
-"""
+"""Parser and validator of SkillSpecs in JSON, with exact error locations."""
 
 import json
 import re
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
-from choir_agent.skills.skill_spec import START_TOOL, SkillSpec, StateSpec, Transition
+from choir_agent.skills.skill_spec import (
+    START_TOOL,
+    SkillSpec,
+    StateSpec,
+    Transition,
+    find_machine_fault,
+)
 from choir_common.errors import InvalidRequest
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.model import JsonObject
-
-
-def find_machine_fault(
-    initial_state: str, states: Mapping[str, StateSpec]
-) -> tuple[str, str] | None:
-    """Return the first fault as (field, reason), or None."""
-    if initial_state not in states:
-        return "initial_state", f"there is no state {initial_state!r}; {_known(states)}"
-    for name, state in states.items():
-        for number, transition in enumerate(state.transitions):
-            if transition.to not in states:
-                field = f"states.{name}.transitions[{number}].to"
-                return field, f"there is no state {transition.to!r}; {_known(states)}"
-    if not any(state.terminal for state in states.values()):
-        return "states", 'no state is terminal, so it could never end; give one "terminal": true'
-    if states[initial_state].terminal:
-        return "initial_state", f"{initial_state!r} is terminal: the skill would end as it begins"
-    reachable_states = _closure(
-        {initial_state}, {name: _next(state) for name, state in states.items()}
-    )
-    for name in states:
-        if name not in reachable_states:
-            return f"states.{name}", f"no transition leads here from {initial_state!r}"
-    return _trap(states)
-
-
-def _trap(states: Mapping[str, StateSpec]) -> tuple[str, str] | None:
-    predecessors: dict[str, set[str]] = {name: set() for name in states}
-    for name, state in states.items():
-        for successor in _next(state):
-            predecessors[successor].add(name)
-    terminal_states = {name for name, state in states.items() if state.terminal}
-    states_with_exit = _closure(terminal_states, predecessors)
-    for name in states:
-        if name not in states_with_exit:
-            return f"states.{name}", "no terminal state is reachable from here"
-    return None
-
-
-def _next(state: StateSpec) -> set[str]:
-    return {transition.to for transition in state.transitions}
-
-
-def _closure(start: Set[str], edges: Mapping[str, Set[str]]) -> set[str]:
-    nodes: set[str] = set()
-    border = set(start)
-    while border:
-        nodes |= border
-        border = {target for source in border for target in edges[source]} - nodes
-    return nodes
-
-
-def _known(states: Mapping[str, StateSpec]) -> str:
-    return f"the states are {', '.join(states)}"
-
 
 MAX_SKILL_BYTES = 1_000_000
 MAX_TEXT = 20_000

@@ -1,6 +1,9 @@
-"""A skill as data: its states, and what is allowed in each."""
+"""A skill as data: its states, what is allowed in each, and the check of the state machine. Pure.
 
-from collections.abc import Mapping
+From every state of a valid state machine, a terminal state is reachable.
+"""
+
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from choir_common.wire.model import JsonObject
@@ -51,3 +54,57 @@ class SkillSpec:
     turn leaves the skill in its state and the lane's next turn continues it."""
     input_schema: JsonObject | None = None
     output_schema: JsonObject | None = None
+
+
+def find_machine_fault(
+    initial_state: str, states: Mapping[str, StateSpec]
+) -> tuple[str, str] | None:
+    """Return the first fault as (field, reason), or None."""
+    if initial_state not in states:
+        return "initial_state", f"there is no state {initial_state!r}; {_known(states)}"
+    for name, state in states.items():
+        for number, transition in enumerate(state.transitions):
+            if transition.to not in states:
+                field = f"states.{name}.transitions[{number}].to"
+                return field, f"there is no state {transition.to!r}; {_known(states)}"
+    if not any(state.terminal for state in states.values()):
+        return "states", 'no state is terminal, so it could never end; give one "terminal": true'
+    if states[initial_state].terminal:
+        return "initial_state", f"{initial_state!r} is terminal: the skill would end as it begins"
+    reachable_states = _closure(
+        {initial_state}, {name: _next(state) for name, state in states.items()}
+    )
+    for name in states:
+        if name not in reachable_states:
+            return f"states.{name}", f"no transition leads here from {initial_state!r}"
+    return _trap(states)
+
+
+def _trap(states: Mapping[str, StateSpec]) -> tuple[str, str] | None:
+    predecessors: dict[str, set[str]] = {name: set() for name in states}
+    for name, state in states.items():
+        for successor in _next(state):
+            predecessors[successor].add(name)
+    terminal_states = {name for name, state in states.items() if state.terminal}
+    states_with_exit = _closure(terminal_states, predecessors)
+    for name in states:
+        if name not in states_with_exit:
+            return f"states.{name}", "no terminal state is reachable from here"
+    return None
+
+
+def _next(state: StateSpec) -> set[str]:
+    return {transition.to for transition in state.transitions}
+
+
+def _closure(start: Set[str], edges: Mapping[str, Set[str]]) -> set[str]:
+    nodes: set[str] = set()
+    border = set(start)
+    while border:
+        nodes |= border
+        border = {target for source in border for target in edges[source]} - nodes
+    return nodes
+
+
+def _known(states: Mapping[str, StateSpec]) -> str:
+    return f"the states are {', '.join(states)}"

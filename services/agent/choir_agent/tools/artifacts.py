@@ -16,9 +16,8 @@ import structlog
 from pydantic import JsonValue
 
 from choir_agent.log.json_scrubbing import scrub_json
-from choir_agent.tools.staging import ARTIFACTS
 from choir_agent.tools.tool import ToolFailed
-from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace import ARTIFACTS_DIR, Workspace
 from choir_common.redactor import Redactor
 from choir_common.wire.model import JsonObject
 
@@ -55,7 +54,7 @@ class ArtifactStore:
         """Store the whole output and return its reference, or None if it cannot be stored."""
         # Indented, so that `choir.fs.read` can read it by lines.
         content = orjson.dumps(self._cleaned(scrub_json(output)), option=orjson.OPT_INDENT_2)
-        reference = f"{ARTIFACTS}/{hashlib.sha256(content).hexdigest()[:16]}.json"
+        reference = f"{ARTIFACTS_DIR}/{hashlib.sha256(content).hexdigest()[:16]}.json"
         if len(content) > self._max_total_bytes:
             return None
         try:
@@ -79,7 +78,7 @@ class ArtifactStore:
         return value
 
     def _make_room(self) -> None:
-        directory = self._workspace.open_directory(ARTIFACTS)
+        directory = self._workspace.open_directory(ARTIFACTS_DIR)
         try:
             newest_first = sorted(
                 _artifacts_in(directory), key=lambda file: file.age_key, reverse=True

@@ -8,7 +8,7 @@ import contextlib
 import os
 import stat
 
-from choir_agent.tools.path_errors import not_a_file_error, path_error
+from choir_agent.tools.safe_open import not_a_file_error, path_error
 from choir_agent.tools.tool import ToolFailed
 
 NEW_FILE_MODE = 0o644

@@ -1,13 +1,15 @@
-"""Decision which tools cannot work with the current settings, so that models are not offered them. Pure.
+"""What the current settings provide for tools. Pure.
 
-Settings change while an agent runs, so the registry, which is immutable, cannot contain this.
+Decides which tools cannot work, so that models are not offered them, and selects the secrets that a tool may
+receive. Settings change while an agent runs, so the registry, which is immutable, cannot contain this.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import assert_never
 
-from choir_agent.credentials.tool_secrets import SecretResource
-from choir_agent.tools.manifest import ToolManifest
+from choir_agent.settings import CurrentSettings
+from choir_agent.tools.manifest import SecretResource, ToolManifest
 from choir_common.wire.config import AgentSettings
 
 PROPOSALS = "choir.propose."
@@ -51,5 +53,36 @@ def _is_bound(resource: SecretResource, settings: AgentSettings) -> bool:
             return settings.search is not None
         case "voice_profile":
             return settings.voice is not None
+        case _:
+            assert_never(resource)
+
+
+def secrets_for(
+    resources: Iterable[SecretResource], current: CurrentSettings
+) -> Mapping[SecretResource, str]:
+    """Return the secrets of the named resources, and no others.
+
+    A resource without a binding, or without a value in control, is omitted.
+    """
+    secrets: dict[SecretResource, str] = {}
+    for resource in resources:
+        value = current.secret(_secret_name(resource, current.settings))
+        if value:
+            secrets[resource] = value
+    return MappingProxyType(secrets)
+
+
+def _secret_name(resource: SecretResource, settings: AgentSettings) -> str | None:
+    match resource:
+        case "git_identity":
+            return settings.git_identity.secret if settings.git_identity else None
+        case "notion":
+            return settings.notion.secret if settings.notion else None
+        case "email":
+            return settings.email.secret if settings.email else None
+        case "search":
+            return settings.search.secret if settings.search else None
+        case "voice_profile":
+            return settings.voice.tts.secret if settings.voice else None
         case _:
             assert_never(resource)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from choir_agent.credentials.tool_secrets import SecretResource
 from choir_common.eventlog.tool_results import OutputSource
 from choir_common.wire.events import Exposure
 from choir_common.wire.model import JsonObject
@@ -11,6 +10,9 @@ from choir_common.wire.model import JsonObject
 SideEffect = Literal["none", "read", "write", "external"]
 """`none` changes nothing; calls with any other value wait until their commitment event is durable."""
 Lanes = Literal["edge", "core", "both"]
+SecretResource = Literal["git_identity", "notion", "email", "search", "voice_profile"]
+"""A resource that an agent can be bound to; its secret reaches only tools that name it in their
+manifest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,19 @@
 
 Symlinks in the paths are already resolved. A symlink that appears in between is an error and is not followed.
 Uses openat2(RESOLVE_BENEATH) where the kernel has it, otherwise opens one path component at a time.
+
+`path_error` and `not_a_file_error` convert the errors into ToolFailed messages for the model.
 """
 
 import ctypes
 import errno
 import os
 import platform
+import stat
 import struct
 import sys
+
+from choir_agent.tools.tool import ToolFailed
 
 SYS_OPENAT2 = 437
 RESOLVE_NO_MAGICLINKS = 0x02
@@ -85,3 +90,27 @@ class SafeOpener:
             return os.open(last, flags | os.O_NOFOLLOW, mode, dir_fd=directory)
         finally:
             os.close(directory)
+
+
+def not_a_file_error(path: str, mode: int) -> ToolFailed:
+    """Return the error for a directory, symlink, FIFO, socket or device."""
+    kind = "directory" if stat.S_ISDIR(mode) else "symlink" if stat.S_ISLNK(mode) else "device"
+    if stat.S_ISFIFO(mode):
+        kind = "fifo"
+    if stat.S_ISSOCK(mode):
+        kind = "socket"
+    return ToolFailed("not_a_file", f"{path!r} is a {kind}, not a regular file.")
+
+
+def path_error(path: str, error: OSError) -> ToolFailed:
+    """Return the error for an OSError."""
+    match error:
+        case FileExistsError():
+            return ToolFailed("exists", f"{path!r} already exists.")
+        case FileNotFoundError():
+            return ToolFailed("not_found", f"{path!r} does not exist in the workspace.")
+        case PermissionError():
+            return ToolFailed("denied", f"Permission denied for {path!r}.")
+        case IsADirectoryError() | NotADirectoryError():
+            return ToolFailed("not_a_file", f"{path!r}: {error.strerror}.")
+    return ToolFailed("io_error", f"{path!r}: {error.strerror}.")

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from choir_agent.credentials.tool_secrets import SecretResource
-from choir_agent.tools.manifest import ToolManifest
+from choir_agent.tools.manifest import SecretResource, ToolManifest
 from choir_common.errors import ChoirError
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import EventPayload

@@ -2,6 +2,9 @@
 
 A path is resolved once to its canonical form. The lock and the open both use that form, so they always refer
 to the same file.
+
+The staging area `.choirtmp/` has files on their way to and from the user. It is not covered by the
+workspace's lock but has its own: the host writes to `recv` and takes files from `send` while a command runs.
 """
 
 import contextlib
@@ -9,14 +12,22 @@ import os
 import stat
 from pathlib import Path
 
+import structlog
+
 from choir_agent.tools.atomic_file import AtomicFile
-from choir_agent.tools.path_errors import not_a_file_error, path_error
-from choir_agent.tools.safe_open import SafeOpener
+from choir_agent.tools.safe_open import SafeOpener, not_a_file_error, path_error
 from choir_agent.tools.tool import ToolFailed
 from choir_common.errors import StartupError
 
+log = structlog.get_logger("choir.agent.tools")
+
 MAX_PATH = 4096
 NEW_DIR_MODE = 0o755
+STAGING_DIR = ".choirtmp"
+SEND_DIR = f"{STAGING_DIR}/send"
+RECEIVE_DIR = f"{STAGING_DIR}/recv"
+ARTIFACTS_DIR = f"{STAGING_DIR}/artifacts"
+STAGING_LOCK = "choirtmp"
 
 
 class Workspace:
@@ -143,3 +154,32 @@ class Workspace:
                 os.close(inside)
             path_so_far = f"{path_so_far}/{part}" if path_so_far else part
         return self._opener.open(path_so_far or ".", flags)
+
+
+def is_in_staging(canonical: str) -> bool:
+    """Return whether a canonical path is in the staging area."""
+    return canonical == STAGING_DIR or canonical.startswith(f"{STAGING_DIR}/")
+
+
+def create_staging(workspace: Workspace) -> None:
+    """Create the directories. Anything else at these paths is renamed, never followed or deleted."""
+    for path in (STAGING_DIR, SEND_DIR, RECEIVE_DIR, ARTIFACTS_DIR):
+        try:
+            _move_aside(workspace, path)
+            os.close(workspace.make_directories(path))
+        except (ToolFailed, OSError) as error:
+            # The session works without it; tools that need it report an error.
+            log.warning("staging area unusable", place=path, reason=str(error))
+
+
+def _move_aside(workspace: Workspace, path: str) -> None:
+    parent, name = os.path.split(path)
+    directory = workspace.open_directory(parent or ".")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
+                aside = f"{name}.aside-{os.urandom(4).hex()}"
+                os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+    finally:
+        os.close(directory)

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from choir_agent.tools import staging
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.ripgrep import MatchCollector, find_ripgrep
 from choir_agent.tools.streams import OutputCapture
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace import STAGING_DIR, Workspace
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.model import JsonObject
 
@@ -159,7 +158,7 @@ class FsSearchTool:
         argv = [str(self._ripgrep), *ALWAYS, *_options(arguments)]
         if target.path == ".":
             # The staging area is not covered by the workspace's lock.
-            argv.append(f"--glob=!/{staging.STAGING}")
+            argv.append(f"--glob=!/{STAGING_DIR}")
         argv.append(f"--regexp={arguments['pattern']}")
         # The program itself must be readable, or it could not be executed.
         readable = (str(self._ripgrep),)

@@ -8,10 +8,9 @@ import mimetypes
 import os
 
 from choir_agent.log.session_log import RecentIds
-from choir_agent.tools import staging
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace import SEND_DIR, STAGING_LOCK, Workspace
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.attachments import ANY_MIME, MAX_FILES, AttachmentKind, SentFile
 from choir_common.wire.config import FileLimits
@@ -30,7 +29,7 @@ MANIFEST = ToolManifest(
         name="choir.message.send",
         description=(
             "Send the user a message at once, with files if you like: pictures, speech, videos, any "
-            f"document. Files must lie in {staging.SEND}/; they are gone from there once they are "
+            f"document. Files must lie in {SEND_DIR}/; they are gone from there once they are "
             "delivered. Your answer at the end of the turn is sent by itself: use this for files, and "
             "for text that cannot wait."
         ),
@@ -65,7 +64,7 @@ MANIFEST = ToolManifest(
         # Like a reply at the end of a turn: the returned event is sent, once per call.
         side_effect="none",
         idempotent=True,
-        locks=(LockTemplate(staging.LOCK, "S"),),
+        locks=(LockTemplate(STAGING_LOCK, "S"),),
     ),
 )
 
@@ -110,9 +109,9 @@ class MessageSendTool:
 
     def _file(self, item: JsonObject, most_mb: int) -> SentFile:
         path = self._workspace.canonical(str(item["path"]))
-        if not path.startswith(f"{staging.SEND}/"):
+        if not path.startswith(f"{SEND_DIR}/"):
             raise ToolFailed(
-                "bad_path", f"{path} is not in {staging.SEND}/. Copy it there, then send it."
+                "bad_path", f"{path} is not in {SEND_DIR}/. Copy it there, then send it."
             )
         opened = self._workspace.open_file(path)
         try:

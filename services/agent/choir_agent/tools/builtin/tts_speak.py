@@ -11,7 +11,6 @@ import httpx2
 import orjson
 from pydantic import JsonValue
 
-from choir_agent.tools import staging
 from choir_agent.tools.api_client import (
     MAX_RETRY_WAIT_S,
     TOO_MANY_REQUESTS,
@@ -26,7 +25,7 @@ from choir_agent.tools.api_client import (
 from choir_agent.tools.atomic_file import AtomicFile
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
-from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace import SEND_DIR, Workspace
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.config import VoiceBinding
 from choir_common.wire.model import JsonObject
@@ -182,7 +181,7 @@ def _path(context: CallContext, arguments: JsonObject, output_format: str) -> st
     if not re.fullmatch(FILE_NAME_PATTERN, name):
         raise ToolFailed("bad_input", "A name must have 1 to 64 letters, digits, - and _.")
     extension = EXTENSIONS.get(output_format.partition("_")[0], "audio")
-    return f"{staging.SEND}/{name}.{extension}"
+    return f"{SEND_DIR}/{name}.{extension}"
 
 
 async def _failed(service: ApiService, response: httpx2.Response) -> ToolFailed:
