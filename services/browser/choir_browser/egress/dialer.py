@@ -75,14 +75,14 @@ class Dialer:
         """
         if not host or not 0 < port < 65536:
             raise InvalidRequest(f"{host}:{port} is not a valid network address.")
-        addresses = await self.resolver.resolve(host, port)
-        permitted = [address for address in addresses if self._is_permitted(host, address, port)]
-        if not permitted:
+        candidates = await self.resolver.resolve(host, port)
+        addresses = [address for address in candidates if self._is_permitted(host, address, port)]
+        if not addresses:
             raise Forbidden(
                 f"{host}:{port} is a private, local or reserved address, which pages may not "
                 "reach. The operator can allow it with CHOIR_BROWSER_ALLOW."
             )
-        return permitted
+        return addresses
 
     async def dial(self, host: str, port: int) -> Streams:
         """Connect to a permitted address of `host`.

@@ -98,16 +98,16 @@ async def forward_response(
 
     Otherwise a page that was left would keep its transfer, and the agent's allowance, in use.
     """
-    answering = asyncio.create_task(_relay(upstream, client[1], allowance))
-    leaving = asyncio.create_task(_until_left(client[0]))
+    response = asyncio.create_task(_relay(upstream, client[1], allowance))
+    disconnect = asyncio.create_task(_until_left(client[0]))
     try:
-        await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if answering.done():
-            answering.result()
+        await asyncio.wait({response, disconnect}, return_when=asyncio.FIRST_COMPLETED)
+        if response.done():
+            response.result()
     finally:
-        for task in (answering, leaving):
+        for task in (response, disconnect):
             task.cancel()
-        await asyncio.gather(answering, leaving, return_exceptions=True)
+        await asyncio.gather(response, disconnect, return_exceptions=True)
 
 
 async def _until_left(client: asyncio.StreamReader) -> None:

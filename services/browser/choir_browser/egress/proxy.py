@@ -175,11 +175,11 @@ class EgressProxy:
                 holder.refusals.append(holder.allowance.limit_error())
 
     def _holder_of(self, head: HttpHead) -> _AgentTraffic | None:
-        kind, _, encoded = (head.get("proxy-authorization") or "").partition(" ")
+        kind, _, credentials = (head.get("proxy-authorization") or "").partition(" ")
         if kind.lower() != "basic":
             return None
         try:
-            name, _, password = base64.b64decode(encoded).decode().partition(":")
+            name, _, password = base64.b64decode(credentials).decode().partition(":")
         except ValueError:
             return None
         holder = self._holders.get(name)

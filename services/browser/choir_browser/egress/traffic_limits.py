@@ -75,8 +75,8 @@ class TrafficBucket:
 
     def _fill(self) -> None:
         now = self.clock.monotonic()
-        gained = (now - self._seen) / PERIOD_S * self.rates.bytes_per_minute
-        self._balance = min(float(self.rates.bytes_per_minute), self._balance + gained)
+        refill = (now - self._seen) / PERIOD_S * self.rates.bytes_per_minute
+        self._balance = min(float(self.rates.bytes_per_minute), self._balance + refill)
         self._seen = now
         if self._balance >= self.rates.bytes_per_minute * REFILL_SHARE:
             self._dry = False

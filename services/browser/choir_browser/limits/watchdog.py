@@ -57,7 +57,7 @@ class ProcessWatchdog:
         self._clock = clock
         self._before: dict[tuple[int, int], ProcessSample] = {}
         self._excess_s: dict[int, float] = {}
-        self._slowed: set[tuple[int, int]] = set()
+        self._low_priority: set[tuple[int, int]] = set()
         self._checked_at = clock.monotonic()
         self._owners_read_at = float("-inf")
 
@@ -101,8 +101,8 @@ class ProcessWatchdog:
     async def _slow_down(self, process: ProcessSample) -> None:
         """Lower a page's priority permanently: a page that did this once does it again."""
         key = (process.pid, process.started)
-        if key not in self._slowed:
-            self._slowed = (self._slowed & set(self._before)) | {key}
+        if key not in self._low_priority:
+            self._low_priority = (self._low_priority & set(self._before)) | {key}
             log.info("page priority lowered", pid=process.pid)
             await asyncio.to_thread(processes.set_idle_priority, process.pid)
 

@@ -59,15 +59,15 @@ FLAGS: Sequence[str] = (
 )
 
 
-def find_chromium(configured: Path | None, playwright_path: Path | None) -> Path:
+def find_chromium(executable: Path | None, playwright_path: Path | None) -> Path:
     """Return the Chromium to use: the setting's, Playwright's own, else the distribution's.
 
     Raises Unavailable with instructions to install one.
     """
-    if configured is not None:
-        if os.access(configured, os.X_OK) and configured.is_file():
-            return configured
-        raise Unavailable(f"CHOIR_CHROMIUM names {configured}, which is not an executable program.")
+    if executable is not None:
+        if os.access(executable, os.X_OK) and executable.is_file():
+            return executable
+        raise Unavailable(f"CHOIR_CHROMIUM names {executable}, which is not an executable program.")
     if playwright_path is not None and playwright_path.is_file():
         return playwright_path
     for name in _ON_PATH:

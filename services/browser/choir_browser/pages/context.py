@@ -192,23 +192,26 @@ class ChromiumContext:
             return await self._fetch(lane, link.value, timeout_s)
         if link.value:
             raise InvalidRequest(f"{ref} links to {link.value[:40]!r}, which cannot be downloaded.")
-        async with DownloadInterceptor(tab.cdp) as fetching:
+        async with DownloadInterceptor(tab.cdp) as interceptor:
             return _answer_with(
-                tab, await fetching.fetch(lambda: page_actions.click_element(tab, ref), self._blobs)
+                tab,
+                await interceptor.fetch(lambda: page_actions.click_element(tab, ref), self._blobs),
             )
 
     async def _fetch(self, lane: str, url: str, timeout_s: float) -> BrowseResponse:
         """Download a URL in a temporary tab, with the lane's page as referrer."""
         current = self._tabs.current(lane)
         tab = await self._tabs.open_tab(temporary=True)
-        going = {"url": url, "referrer": current.url if current else ""}
+        navigation = {"url": url, "referrer": current.url if current else ""}
         try:
-            async with asyncio.timeout(timeout_s), DownloadInterceptor(tab.cdp) as fetching:
-                fetched = await run_unless_crashed(
+            async with asyncio.timeout(timeout_s), DownloadInterceptor(tab.cdp) as interceptor:
+                file = await run_unless_crashed(
                     tab,
-                    fetching.fetch(lambda: tab.cdp.send("Page.navigate", going), self._blobs),
+                    interceptor.fetch(
+                        lambda: tab.cdp.send("Page.navigate", navigation), self._blobs
+                    ),
                 )
-            return _answer_with(current or tab, fetched)
+            return _answer_with(current or tab, file)
         except TimeoutError as error:
             raise DeadlineExceeded(f"{url} did not arrive within {timeout_s:g} s.") from error
         except Error as error:
@@ -225,9 +228,9 @@ class ChromiumContext:
             self.alive = False
 
 
-async def run_unless_crashed(tab: Tab, doing: Coroutine[None, None, T]) -> T:
+async def run_unless_crashed(tab: Tab, action: Coroutine[None, None, T]) -> T:
     """Run a coroutine for a tab; raises Unavailable if the tab crashes meanwhile or has crashed before."""
-    work, crash = asyncio.create_task(doing), asyncio.create_task(tab.crashed.wait())
+    work, crash = asyncio.create_task(action), asyncio.create_task(tab.crashed.wait())
     try:
         await asyncio.wait({work, crash}, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
@@ -239,12 +242,12 @@ async def run_unless_crashed(tab: Tab, doing: Coroutine[None, None, T]) -> T:
         await asyncio.gather(work, crash, return_exceptions=True)
 
 
-def _answer_with(tab: Tab, fetched: DownloadedFile) -> BrowseResponse:
+def _answer_with(tab: Tab, file: DownloadedFile) -> BrowseResponse:
     return tab.make_answer().model_copy(
         update={
-            "blob": fetched.blob,
-            "url": fetched.url,
-            "origin": fetched.origin,
-            "status": fetched.status,
+            "blob": file.blob,
+            "url": file.url,
+            "origin": file.origin,
+            "status": file.status,
         }
     )

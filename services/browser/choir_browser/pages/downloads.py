@@ -71,7 +71,7 @@ class DownloadInterceptor:
     def __init__(self, line: CDPSession) -> None:
         self._line = line
         self._frame = ""
-        self._paused: asyncio.Queue[_PausedResponse] = asyncio.Queue(maxsize=100)
+        self._responses: asyncio.Queue[_PausedResponse] = asyncio.Queue(maxsize=100)
 
     async def __aenter__(self) -> Self:
         """Start pausing responses."""
@@ -117,12 +117,12 @@ class DownloadInterceptor:
 
     def _on_paused(self, event: Mapping[str, object]) -> None:
         with contextlib.suppress(asyncio.QueueFull):
-            self._paused.put_nowait(_PausedResponse.model_validate(event))
+            self._responses.put_nowait(_PausedResponse.model_validate(event))
 
     async def _head(self) -> _PausedResponse:
         """Wait for the file's response; let redirects and other frames continue."""
         while True:
-            paused = await self._paused.get()
+            paused = await self._responses.get()
             if paused.frameId == self._frame and paused.responseStatusCode not in REDIRECTS:
                 return paused
             await self._line.send("Fetch.continueRequest", {"requestId": paused.requestId})
@@ -161,9 +161,9 @@ class DownloadInterceptor:
                 f"{head.request.url} returned status {head.responseStatusCode}, not a file."
             )
 
-    async def _drain(self, stream: str, draft: BlobWriter, announced: str) -> None:
+    async def _drain(self, stream: str, draft: BlobWriter, length_header: str) -> None:
         try:
-            if announced.isdigit() and int(announced) > draft.max_bytes:
+            if length_header.isdigit() and int(length_header) > draft.max_bytes:
                 raise TooLarge(draft.too_large)
             while True:
                 piece = await self._line.send("IO.read", {"handle": stream, "size": CHUNK_BYTES})

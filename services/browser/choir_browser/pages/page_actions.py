@@ -52,8 +52,8 @@ async def click_element(tab: Tab, ref: int) -> None:
 
 async def type_text(tab: Tab, action: TypeText) -> None:
     """Fill in a field; with `submit`, press Enter and wait for the next page."""
-    focused = await tab.script.call(FocusResult, "focus", action.ref, action.text)
-    if not focused.done:
+    focus = await tab.script.call(FocusResult, "focus", action.ref, action.text)
+    if not focus.done:
         await _replace(tab, action.text)
     if action.submit:
         with tab.track_requests():

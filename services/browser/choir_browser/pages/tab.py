@@ -298,9 +298,9 @@ class Tab:
         self._crash_reason = self._kill_reasons.pop_recent() or CRASHED
         self.crashed.set()
 
-    def _on_download(self, offered: OfferedFile) -> None:
+    def _on_download(self, download: OfferedFile) -> None:
         self.add_note(
-            f"It offered a file, {offered.suggested_filename[:100]!r}: fetch it by `download`."
+            f"It offered a file, {download.suggested_filename[:100]!r}: fetch it by `download`."
         )
         self._effect_started.set()
         self._arrive()
