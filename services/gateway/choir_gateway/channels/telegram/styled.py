@@ -48,9 +48,9 @@ def to_html(runs: Styled) -> str:
     out: list[str] = []
     open_marks: list[TextMark] = []
     for run in runs:
-        shared = _shared(open_marks, run.marks)
-        out += [_closing(mark) for mark in reversed(open_marks[shared:])]
-        out += [_opening(mark) for mark in run.marks[shared:]]
+        shared_count = _shared(open_marks, run.marks)
+        out += [_closing(mark) for mark in reversed(open_marks[shared_count:])]
+        out += [_opening(mark) for mark in run.marks[shared_count:]]
         open_marks = list(run.marks)
         out.append(escape(run.text, quote=False))
     out += [_closing(mark) for mark in reversed(open_marks)]

@@ -104,13 +104,13 @@ class UpdateHandler:
                 assert_never(content)
 
     async def _accept(self, message: InboundMessage) -> None:
-        accepted = await self._retry(lambda: self._control.accept(message))
+        acceptance = await self._retry(lambda: self._control.accept(message))
         dm = self._conversations.by_name.get(message.dm)
         # The note of a repeated update was sent before.
-        if accepted is None or accepted.duplicate or dm is None:
+        if acceptance is None or acceptance.duplicate or dm is None:
             return
-        if accepted.note is not None:
-            self._notes.add(dm.user_id, accepted.note)
+        if acceptance.note is not None:
+            self._notes.add(dm.user_id, acceptance.note)
         await self._menu.show(dm)
 
     async def _press(self, press: ButtonPress) -> None:
