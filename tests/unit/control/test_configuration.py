@@ -325,7 +325,7 @@ def test_an_agent_is_given_no_resource_of_another() -> None:
 
 def test_bindings_name_what_the_defaults_add() -> None:
     snapshot = ConfigSnapshot(1, config(**FULL))
-    bound = snapshot.bound("main", choose_bindings(snapshot, "main", StartAgent()))
+    bound = snapshot.complete_bindings("main", choose_bindings(snapshot, "main", StartAgent()))
     assert bound == ResourceBindings(
         workspace="w",
         llm="default",

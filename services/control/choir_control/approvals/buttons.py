@@ -57,12 +57,12 @@ class ApprovalButtons:
         if earlier.answer is not None:
             return _answer(earlier.answer, await self._approvals.find(earlier.approval_id))
         try:
-            decided = await self._approvals.decide(
+            approval = await self._approvals.decide(
                 earlier.approval_id, verdict, f"dm {dm}", button=button
             )
         except Conflict:
             return self._refuse(press, "too late")
-        return _answer(verdict, decided)
+        return _answer(verdict, approval)
 
     def _find_dm(self, gateway: str, user_id: str) -> str | None:
         """Return the conversation (DM) of a user on a gateway, or None."""
@@ -77,7 +77,7 @@ class ApprovalButtons:
         return REFUSED
 
 
-def _answer(verdict: Verdict, decided: Approval) -> ButtonResponse:
+def _answer(verdict: Verdict, approval: Approval) -> ButtonResponse:
     """Say what was decided; that nothing runs, if the session had ended before."""
-    too_late = verdict == "approved" and decided.session_ended
+    too_late = verdict == "approved" and approval.session_ended
     return ButtonResponse(answer=f"{ANSWERS[verdict]} {TOO_LATE}" if too_late else ANSWERS[verdict])

@@ -153,11 +153,11 @@ class ApprovalExpiry:
         overdue = await self._store.add_waiting_time(elapsed, timedelta(milliseconds=timeout_ms))
         # Only after a successful update: a failed one is counted by the next call.
         self._checked_at = now
-        expired = 0
+        expired_count = 0
         for approval_id in overdue:
             try:
                 await self._approvals.decide(approval_id, "expired", DECIDED_BY_TIMEOUT)
-                expired += 1
+                expired_count += 1
             except Conflict:
                 log.info("decided before it expired", approval_id=approval_id)
-        return expired
+        return expired_count

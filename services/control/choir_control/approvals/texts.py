@@ -54,8 +54,10 @@ def truncate_lines(lines: list[DiffLine], most_lines: int, most_characters: int)
         if characters_left < 0:
             break
         shown_lines.append(text)
-    omitted = len(lines) - len(shown_lines)
-    return "\n".join([*shown_lines, f"… {omitted} more lines"] if omitted else shown_lines)
+    omitted_count = len(lines) - len(shown_lines)
+    return "\n".join(
+        [*shown_lines, f"… {omitted_count} more lines"] if omitted_count else shown_lines
+    )
 
 
 def format_decision(

@@ -92,7 +92,7 @@ class ConfigSnapshot:
         owners = [name for name, a in self.config.agents.items() if a.defaults.dm == dm]
         return held_last if held_last in owners else min(owners, default=None)
 
-    def bound(self, agent_id: str, bindings: ResourceBindings) -> ResourceBindings:
+    def complete_bindings(self, agent_id: str, bindings: ResourceBindings) -> ResourceBindings:
         """Return a session's bindings, completed with the agent's current defaults for shared resources.
 
         The core model and the search provider are shared and no start command selects them, so a
@@ -110,25 +110,25 @@ class ConfigSnapshot:
 
     def settings_for(self, agent_id: str, bindings: ResourceBindings) -> AgentSettings:
         """Return the settings of a session; raises NotFound if its model was removed."""
-        config, bound = self.config, self.bound(agent_id, bindings)
-        if bound.llm not in config.models:
-            raise NotFound(f"The model {bound.llm!r} is no longer in config.json.")
+        config, session_bindings = self.config, self.complete_bindings(agent_id, bindings)
+        if session_bindings.llm not in config.models:
+            raise NotFound(f"The model {session_bindings.llm!r} is no longer in config.json.")
         return AgentSettings(
-            model_name=bound.llm,
-            model=config.models[bound.llm],
-            core_model_name=bound.core_llm,
-            core_model=_named(config.models, bound.core_llm),
+            model_name=session_bindings.llm,
+            model=config.models[session_bindings.llm],
+            core_model_name=session_bindings.core_llm,
+            core_model=_named(config.models, session_bindings.core_llm),
             budgets=self.budgets_for(agent_id),
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rate_limit_retry_ms=config.rate_limit_retry_ms,
             event_window=config.event_window,
             compaction_threshold=config.compaction_threshold,
             summary_timeout_ms=config.summary_timeout_ms,
-            voice=self._voice(bound.voice_profile),
-            git_identity=_named(config.git_identities, bound.git_identity),
-            notion=_named(config.notion_integrations, bound.notion),
-            email=_named(config.email_accounts, bound.email),
-            search=_named(config.search, bound.search),
+            voice=self._voice(session_bindings.voice_profile),
+            git_identity=_named(config.git_identities, session_bindings.git_identity),
+            notion=_named(config.notion_integrations, session_bindings.notion),
+            email=_named(config.email_accounts, session_bindings.email),
+            search=_named(config.search, session_bindings.search),
             limits=config.limits,
             reminder_tokens=config.memory.reminder_tokens,
             timezone=self.timezone_for(agent_id),

@@ -134,11 +134,11 @@ def _memory(config: Config) -> Iterator[str]:
 
 
 def _timing(config: Config) -> Iterator[str]:
-    needed = 2 * config.heartbeat_interval_ms
-    if config.crash_detection_threshold_ms < needed:
+    minimum_ms = 2 * config.heartbeat_interval_ms
+    if config.crash_detection_threshold_ms < minimum_ms:
         yield (
             f"crash_detection_threshold_ms: {config.crash_detection_threshold_ms} is less than "
-            f"twice heartbeat_interval_ms; set it to {needed} or more, or agents that are merely "
+            f"twice heartbeat_interval_ms; set it to {minimum_ms} or more, or agents that are merely "
             "busy count as crashed"
         )
 

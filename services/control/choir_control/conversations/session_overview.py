@@ -58,12 +58,12 @@ class AgentOverview:
         """Return all agents that are configured or running, sorted by name."""
         snapshot = self._configuration.current
         live = {row.agent_id: row for row in await self._sessions.list_live()}
-        running = {agent.session_id: agent for agent in await self._runtime.list_running()}
-        waiting = await self._inbox.count_waiting()
+        running_agents = {agent.session_id: agent for agent in await self._runtime.list_running()}
+        waiting_counts = await self._inbox.count_waiting()
         views = []
         for agent_id in sorted(snapshot.config.agents.keys() | live.keys()):
             row = live.get(agent_id) or await self._last(agent_id)
-            views.append(self._view(snapshot, agent_id, row, running, waiting))
+            views.append(self._view(snapshot, agent_id, row, running_agents, waiting_counts))
         return views
 
     async def one(self, agent_id: str) -> AgentView:
@@ -72,8 +72,10 @@ class AgentOverview:
         row = await self._sessions.find_live(agent_id) or await self._last(agent_id)
         if row is None:
             snapshot.agent(agent_id)
-        running = {agent.session_id: agent for agent in await self._runtime.list_running()}
-        return self._view(snapshot, agent_id, row, running, await self._inbox.count_waiting())
+        running_agents = {agent.session_id: agent for agent in await self._runtime.list_running()}
+        return self._view(
+            snapshot, agent_id, row, running_agents, await self._inbox.count_waiting()
+        )
 
     async def _last(self, agent_id: str) -> SessionRow | None:
         rows = await self._sessions.list_page(agent_id, None, 1)
@@ -84,28 +86,30 @@ class AgentOverview:
         snapshot: ConfigSnapshot,
         agent_id: str,
         row: SessionRow | None,
-        running: dict[str, RunningAgent],
-        waiting: dict[str, int],
+        running_agents: dict[str, RunningAgent],
+        waiting_counts: dict[str, int],
     ) -> AgentView:
         has_ended = row is None or row.status not in LIVE_STATUSES
-        configured = snapshot.config.agents.get(agent_id)
+        agent_config = snapshot.config.agents.get(agent_id)
         # an agent that left the configuration has no defaults, only its session's bindings
-        bound = row.bindings if row and (not has_ended or configured is None) else None
+        bound = row.bindings if row and (not has_ended or agent_config is None) else None
         bindings = bound or snapshot.agent(agent_id).defaults
-        process = running.get(row.session_id) if row else None
+        process = running_agents.get(row.session_id) if row else None
         model = snapshot.config.models.get(bindings.llm)
         return AgentView(
             agent_id=agent_id,
             state=_STATES[row.status] if row else "stopped",
             session_id=row.session_id if row and not has_ended else None,
             epoch=row.epoch if row and not has_ended else None,
-            bindings=snapshot.bound(agent_id, row.bindings) if row and not has_ended else None,
+            bindings=snapshot.complete_bindings(agent_id, row.bindings)
+            if row and not has_ended
+            else None,
             model=model.model if model else None,
             pid=process.pid if process else None,
             started_at=row.started_at if row and not has_ended else None,
             last_heartbeat_at=row.last_heartbeat_at if row and not has_ended else None,
             suspect=bool(row and not has_ended and self._liveness.is_suspect(row.session_id)),
             lanes=self._lane_statuses.of(agent_id, row.session_id) if row and not has_ended else (),
-            queued_messages=waiting.get(bindings.dm, 0),
+            queued_messages=waiting_counts.get(bindings.dm, 0),
             config_version=self._config_versions.version_of(row) if row and not has_ended else None,
         )

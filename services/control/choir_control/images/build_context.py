@@ -99,9 +99,9 @@ def tools_dockerfile(base: str) -> str:
     return f"FROM {base}\nUSER root\nCOPY choir/ /choir/\n"
 
 
-def final_dockerfile(built: str) -> str:
+def final_dockerfile(base_image: str) -> str:
     """Return the Dockerfile that adds the remaining files and sets the agent's start command."""
     return (
-        f"FROM {built}\nUSER root\nCOPY choir/ /choir/\nWORKDIR /\nENTRYPOINT []\n"
+        f"FROM {base_image}\nUSER root\nCOPY choir/ /choir/\nWORKDIR /\nENTRYPOINT []\n"
         'CMD ["/opt/agent/bin/python", "-I", "-m", "choir_agent"]\n'
     )

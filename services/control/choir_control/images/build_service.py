@@ -163,8 +163,8 @@ class ImageBuildService:
     async def _prune(self, agent_id: str, report: ProgressReporter) -> None:
         """Remove images that are not needed; one that cannot be removed now goes with the next build."""
         try:
-            needed = await asyncio.to_thread(self._image_store.needed_versions, agent_id)
-            for name in await self._builder.remove_unneeded(agent_id, needed):
+            versions = await asyncio.to_thread(self._image_store.needed_versions, agent_id)
+            for name in await self._builder.remove_unneeded(agent_id, versions):
                 report.output(f"removed the old image {name}")
         except Unavailable as error:
             report.output(f"warning: {error.message}")
@@ -176,16 +176,19 @@ class ImageBuildService:
             if source is None:
                 continue
             report.progress(f"fetching {source.display_name}", share)
-            fetched = await self._mirrors.fetch(source)
-            report.output(f"{source.display_name} is at {fetched.commit[:COMMIT_CHARS]}")
-            if fetched.warning is not None:
-                warning = f"{fetched.warning} Going on with {fetched.commit[:COMMIT_CHARS]}, which is stale."
+            repository = await self._mirrors.fetch(source)
+            report.output(f"{source.display_name} is at {repository.commit[:COMMIT_CHARS]}")
+            if repository.warning is not None:
+                warning = (
+                    f"{repository.warning} Going on with {repository.commit[:COMMIT_CHARS]}, "
+                    "which is stale."
+                )
                 commits.warnings.append(warning)
                 report.output(f"warning: {warning}")
             if source.owner == GLOBAL_OWNER:
-                commits.shared = fetched
+                commits.shared = repository
             else:
-                commits.own = fetched
+                commits.own = repository
         return commits
 
     async def _is_up_to_date(self, current: Image, commits: _FetchedSources) -> bool:
@@ -212,16 +215,19 @@ class ImageBuildService:
         pieces = await asyncio.to_thread(merge_repositories, shared, own)
         return BuildInput(agent_id, pieces, shared, own)
 
-    async def _read(self, fetched: FetchedRepository | None, into: Path) -> RepositoryTree | None:
-        if fetched is None:
+    async def _read(
+        self, repository: FetchedRepository | None, into: Path
+    ) -> RepositoryTree | None:
+        if repository is None:
             return None
-        tree = await self._mirrors.write_files(fetched, into)
+        tree = await self._mirrors.write_files(repository, into)
         compiles = self._builder.kind == "docker"
         faults = await asyncio.to_thread(find_content_faults, tree, can_compile=compiles)
         if faults:
-            listed = "; ".join(faults[:MAX_FAULTS])
+            fault_text = "; ".join(faults[:MAX_FAULTS])
             raise InvalidRequest(
-                f"{fetched.source.display_name} ({fetched.commit[:COMMIT_CHARS]}) is invalid: {listed}."
+                f"{repository.source.display_name} ({repository.commit[:COMMIT_CHARS]}) "
+                f"is invalid: {fault_text}."
             )
         return tree
 

@@ -82,6 +82,8 @@ class ImageBuilder(Protocol):
         """Return whether the agent in an image is not the current one of this installation."""
         ...
 
-    async def remove_unneeded(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
-        """Remove the agent's images except the `needed` versions; return the names of those removed."""
+    async def remove_unneeded(
+        self, agent_id: str, needed_versions: Collection[str]
+    ) -> tuple[str, ...]:
+        """Remove the agent's images except `needed_versions`; return the names of those removed."""
         ...

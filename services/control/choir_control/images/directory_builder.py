@@ -65,10 +65,12 @@ class DirectoryImageBuilder:
         """Return False: a directory does not contain the agent."""
         return False
 
-    async def remove_unneeded(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
+    async def remove_unneeded(
+        self, agent_id: str, needed_versions: Collection[str]
+    ) -> tuple[str, ...]:
         """Remove the directories of all other versions. Raises Unavailable."""
         try:
-            return await asyncio.to_thread(_prune, self._top / agent_id, needed)
+            return await asyncio.to_thread(_prune, self._top / agent_id, needed_versions)
         except OSError as error:
             raise Unavailable(f"Cannot remove old images of {agent_id}: {error}.") from error
 
@@ -100,14 +102,14 @@ def remove_incomplete_builds(agent_dir: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _prune(agent_dir: Path, needed: Collection[str]) -> tuple[str, ...]:
+def _prune(agent_dir: Path, needed_versions: Collection[str]) -> tuple[str, ...]:
     old = [p for p in agent_dir.iterdir() if p.is_dir() and not p.name.startswith(".")]
-    removed = tuple(sorted(path.name for path in old if path.name not in needed))
-    for name in removed:
+    names = tuple(sorted(path.name for path in old if path.name not in needed_versions))
+    for name in names:
         # Renamed first: a partly deleted image must not have an image's name.
         os.replace(agent_dir / name, agent_dir / f"{REMOVED_PREFIX}{secrets.token_hex(4)}")  # noqa: PTH105
     remove_incomplete_builds(agent_dir)
-    return removed
+    return names
 
 
 def find_directory_drift(image: Image) -> str | None:

@@ -93,14 +93,16 @@ class DockerImageBuilder:
         """Return whether the agent image has changed since, e.g. by an upgrade. Raises Unavailable."""
         return await asyncio.to_thread(self._outdated, image)
 
-    async def remove_unneeded(self, agent_id: str, needed: Collection[str]) -> tuple[str, ...]:
+    async def remove_unneeded(
+        self, agent_id: str, needed_versions: Collection[str]
+    ) -> tuple[str, ...]:
         """Remove all other images of the agent, and unused bases. Raises Unavailable.
 
         The engine keeps an image that is still in use; it is removed after a later build.
         """
         # while a build runs, its new base has no image built on it yet
         bases_too = self._building == 0
-        return await asyncio.to_thread(self._prune, agent_id, needed, bases_too)
+        return await asyncio.to_thread(self._prune, agent_id, needed_versions, bases_too)
 
     def unsupported_instructions(self, recipe: BuildInput) -> tuple[str, ...]:
         """Return nothing: an engine executes every instruction of a Dockerfile."""
@@ -124,18 +126,20 @@ class DockerImageBuilder:
             labels = self._api().inspect_image(image.place)["Config"]["Labels"] or {}
             return bool(labels.get(LABEL_AGENT_IMAGE) != self._agent_id())
 
-    def _prune(self, agent_id: str, needed: Collection[str], bases_too: bool) -> tuple[str, ...]:
+    def _prune(
+        self, agent_id: str, needed_versions: Collection[str], bases_too: bool
+    ) -> tuple[str, ...]:
         with _translate_errors("remove old images"):
             mine = {"label": [f"{LABEL_HOME}={self._home}", f"{LABEL_AGENT}={agent_id}"]}
             old = [
                 image
                 for image in self._api().images(filters=mine)
-                if image["Labels"].get(LABEL_VERSION) not in needed
+                if image["Labels"].get(LABEL_VERSION) not in needed_versions
             ]
-            removed = [self._remove(image) for image in old]
+            names = [self._remove(image) for image in old]
             if bases_too:
-                removed += [self._remove(image) for image in self._unused_bases()]
-        return tuple(sorted(name for name in removed if name))
+                names += [self._remove(image) for image in self._unused_bases()]
+        return tuple(sorted(name for name in names if name))
 
     def _unused_bases(self) -> list[Any]:
         """Return the bases of this home that no agent's image was built from."""

@@ -111,12 +111,12 @@ class ImageStore:
         version = self._running.get(hello.agent_id)
         if version is None:
             return
-        compared = (
+        fields = (
             ("image_version", hello.image_version, version.image_version),
             ("tool_manifest_hash", hello.tool_manifest_hash, version.tool_manifest_hash),
             ("skill_manifest_hash", hello.skill_manifest_hash, version.skill_manifest_hash),
         )
-        different = [name for name, reported, expected in compared if reported != expected]
+        different = [name for name, reported, expected in fields if reported != expected]
         if different:
             raise InvalidRequest(
                 f"{hello.agent_id} does not run the image built for it:{', '.join(different)} differ "

@@ -69,9 +69,9 @@ class OutdatedImages:
     ) -> Mapping[str, ImageVersion | None]:
         versions: dict[str, ImageVersion | None] = {}
         for agent_id in config.agents:
-            running = self._image_store.running_version(agent_id) if agent_id in live else None
+            version = self._image_store.running_version(agent_id) if agent_id in live else None
             # a running agent counts as what it runs, even if a newer image is built
-            versions[agent_id] = running or await asyncio.to_thread(self._of_next_start, agent_id)
+            versions[agent_id] = version or await asyncio.to_thread(self._of_next_start, agent_id)
         return versions
 
     def _of_next_start(self, agent_id: str) -> ImageVersion | None:

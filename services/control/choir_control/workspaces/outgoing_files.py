@@ -88,8 +88,10 @@ class OutgoingFiles:
         `SpoolResult.problems`."""
         root = self._settings.workspace_path(workspace)
         if root is None:
-            lost = tuple(f"{file.name} could not be sent: its workspace is gone." for file in files)
-            return SpoolResult((), lost)
+            failures = tuple(
+                f"{file.name} could not be sent: its workspace is gone." for file in files
+            )
+            return SpoolResult((), failures)
         most = self._settings.file_limits.sent_mb * MIB
         return await asyncio.to_thread(self._spool.keep, event_hash, root, files, most)
 

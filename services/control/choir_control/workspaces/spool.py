@@ -72,7 +72,7 @@ class FileSpool:
         self, event_hash: str, workspace: Path, files: Sequence[SentFile], most_bytes: int
     ) -> SpoolResult:
         """Copy files out of a workspace; blocks. A file that cannot be copied becomes a problem message."""
-        spooled: list[SpooledFile] = []
+        copies: list[SpooledFile] = []
         problems: list[str] = []
         for number, file in enumerate(files):
             relative_path = f"{event_hash}/{number}"
@@ -81,8 +81,8 @@ class FileSpool:
             except OSError as error:
                 problems.append(f"{file.name} could not be sent: {error.strerror or error}.")
                 continue
-            spooled.append(SpooledFile(**file.model_dump(), size=size, place=relative_path))
-        return SpoolResult(tuple(spooled), tuple(problems))
+            copies.append(SpooledFile(**file.model_dump(), size=size, place=relative_path))
+        return SpoolResult(tuple(copies), tuple(problems))
 
     def path_of(self, file: SpooledFile) -> Path:
         """Return the path of a copy."""

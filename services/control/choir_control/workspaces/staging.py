@@ -95,10 +95,10 @@ class StagedFile:
         return name
 
     def _take_free(self, name: str) -> str:
-        stem, dot, ending = name.rpartition(".")
-        stem, ending = (stem, dot + ending) if stem else (name, "")
+        stem, dot, suffix = name.rpartition(".")
+        stem, suffix = (stem, dot + suffix) if stem else (name, "")
         for number in range(1, NAMES_TRIED):
-            free = name if number == 1 else f"{stem}-{number}{ending}"
+            free = name if number == 1 else f"{stem}-{number}{suffix}"
             with contextlib.suppress(FileExistsError):
                 # a link, unlike a rename, never replaces an existing file
                 os.link(
@@ -196,8 +196,8 @@ def safe_name(name: str) -> str:
     """Return a name of letters, digits, `.`, `_`, `+` and `-`: no path, not hidden, at most 100 bytes."""
     plain = unicodedata.normalize("NFC", name.replace("\\", "/").rsplit("/", 1)[-1])
     plain = _DOTS.sub(".", _UNSAFE.sub("_", plain)).strip("._-")
-    stem, dot, ending = plain.rpartition(".")
-    if not dot or len(ending) > LONGEST_ENDING:
-        stem, dot, ending = plain, "", ""
-    room = MOST_BYTES - len((dot + ending).encode())
-    return f"{stem.encode()[:room].decode(errors='ignore') or 'file'}{dot}{ending}"
+    stem, dot, suffix = plain.rpartition(".")
+    if not dot or len(suffix) > LONGEST_ENDING:
+        stem, dot, suffix = plain, "", ""
+    room = MOST_BYTES - len((dot + suffix).encode())
+    return f"{stem.encode()[:room].decode(errors='ignore') or 'file'}{dot}{suffix}"

@@ -47,31 +47,31 @@ class ArtifactDownload:
         used.
         """
         root = self._configuration.root_of(workspace)
-        staged = await asyncio.to_thread(StagedFile, root, "send" if to_send else "recv")
+        draft = await asyncio.to_thread(StagedFile, root, "send" if to_send else "recv")
         try:
             async with asyncio.timeout(DOWNLOAD_TIMEOUT_S):
-                await self._fetch(blob, staged)
-            path = await asyncio.to_thread(staged.finish, safe_name(blob.name))
+                await self._fetch(blob, draft)
+            path = await asyncio.to_thread(draft.finish, safe_name(blob.name))
         except TimeoutError as error:
             raise Unavailable(f"The browser did not hand over {blob.name} in time.") from error
         except OSError as error:
             raise Unavailable(f"{blob.name} could not be written: {error.strerror}.") from error
         finally:
-            await asyncio.to_thread(staged.close)
-        return SavedFile(path=path, mime=blob.mime, size=staged.size)
+            await asyncio.to_thread(draft.close)
+        return SavedFile(path=path, mime=blob.mime, size=draft.size)
 
     async def aclose(self) -> None:
         """Close the HTTP connections to the browser."""
         await self._browser.aclose()
 
-    async def _fetch(self, blob: DownloadHandle, staged: StagedFile) -> None:
+    async def _fetch(self, blob: DownloadHandle, draft: StagedFile) -> None:
         async with stream_download(self._browser, f"/v1/blobs/{blob.blob_id}") as pieces:
             async for piece in pieces:
                 # The browser is not trusted to send as much as it announced.
-                if staged.size + len(piece) > min(blob.size, MAX_BYTES):
+                if draft.size + len(piece) > min(blob.size, MAX_BYTES):
                     raise TooLarge("The browser sent more bytes than announced.")
-                await asyncio.to_thread(staged.write, piece)
-        if staged.size != blob.size:
+                await asyncio.to_thread(draft.write, piece)
+        if draft.size != blob.size:
             raise Unavailable("The browser sent fewer bytes than announced.")
 
 

@@ -44,16 +44,16 @@ class MemoryTools:
 
     async def remind(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Return the memories to add to a user's message."""
-        fixed = {"agent_id": lease.agent_id, "session_id": lease.session_id}
-        request = parse_tool_input(ReadReminders, self.redact(arguments), **fixed)
+        fields = {"agent_id": lease.agent_id, "session_id": lease.session_id}
+        request = parse_tool_input(ReadReminders, self.redact(arguments), **fields)
         await self.ensure_space(lease.agent_id)
         return await self._memory.remind(request)
 
     def redact(self, arguments: JsonObject) -> JsonObject:
         """Return an input with the values of all secrets masked."""
-        cleaned = self._redactor.redact_json(arguments)
-        assert isinstance(cleaned, dict)
-        return cleaned
+        result = self._redactor.redact_json(arguments)
+        assert isinstance(result, dict)
+        return result
 
     async def ensure_space(self, agent_id: str) -> None:
         """Create the agent's schema and role, once per run of control."""

@@ -73,8 +73,8 @@ class OperationService:
         finally:
             self._tasks = None
             # ends the progress streams, which would otherwise stay open
-            for running in self._operations.values():
-                running.progress.end("choird stops")
+            for operation in self._operations.values():
+                operation.progress.end("choird stops")
 
     async def begin(
         self,
@@ -96,27 +96,29 @@ class OperationService:
         """
         if self._tasks is None:
             raise Unavailable("choird is still starting; try again in a moment.")
-        going_on = [running for running in self._operations.values() if not running.progress.over]
-        for other in going_on:
+        running = [
+            operation for operation in self._operations.values() if not operation.progress.over
+        ]
+        for other in running:
             if conflicts := other.exclusive & exclusive:
                 raise Conflict(
                     f"{', '.join(sorted(conflicts))}: {other.kind} {other.subject} goes on "
                     f"({other.operation_id}). Wait for its end."
                 )
-        if len(going_on) >= MAX_RUNNING:
-            raise RateLimited(f"{len(going_on)} works go on; wait for one of them.")
+        if len(running) >= MAX_RUNNING:
+            raise RateLimited(f"{len(running)} works go on; wait for one of them.")
         operation_id = new_id("op")
         # registered before the row is written, so that no equal operation can start meanwhile
         card = self._make_card(asker.dm, operation_id, kind) if asker and has_card else None
         progress = OperationProgress(card)
-        running = _RunningOperation(operation_id, kind, subject, progress, exclusive, card)
-        self._operations[operation_id] = running
+        operation = _RunningOperation(operation_id, kind, subject, progress, exclusive, card)
+        self._operations[operation_id] = operation
         try:
             await self._store.insert(operation_id, kind, subject, asker, has_card=has_card)
         except BaseException:
             del self._operations[operation_id]
             raise
-        self._tasks.create_task(self._do(running, work), name=f"{kind} {subject}")
+        self._tasks.create_task(self._do(operation, work), name=f"{kind} {subject}")
         self._forget_old()
         return operation_id
 
@@ -124,11 +126,11 @@ class OperationService:
         self, operation_id: str, within_s: float, asker: Requester
     ) -> OperationView | None:
         """Return the outcome if it comes within `within_s` seconds, else None; `asker` then gets it later."""
-        running = self._operations.get(operation_id)
-        if running is not None:
+        operation = self._operations.get(operation_id)
+        if operation is not None:
             try:
                 async with asyncio.timeout(within_s):
-                    await running.progress.wait_finished()
+                    await operation.progress.wait_finished()
             except TimeoutError:
                 # False if the operation ended meanwhile: its outcome is then returned below
                 if await self._store.set_requester(operation_id, asker):
@@ -163,32 +165,32 @@ class OperationService:
         yield render_event(ServerSentEvent(str(after + 1), "end", view.model_dump_json()))
 
     def _with_progress(self, view: OperationView) -> OperationView:
-        running = self._operations.get(view.operation_id)
-        if running is None or view.status != "running":
+        operation = self._operations.get(view.operation_id)
+        if operation is None or view.status != "running":
             return view
-        at = {"step": running.progress.at, "share": running.progress.share}
-        return view.model_copy(update=at)
+        update = {"step": operation.progress.at, "share": operation.progress.share}
+        return view.model_copy(update=update)
 
-    async def _do(self, running: _RunningOperation, work: OperationWork) -> None:
+    async def _do(self, operation: _RunningOperation, work: OperationWork) -> None:
         status: OperationStatus = "failed"
         error: tuple[str, str] | None = None
         result: WireModel | None = None
         try:
-            result, status = await work(running.progress), "succeeded"
+            result, status = await work(operation.progress), "succeeded"
         except OperationFailed as failed:
             error, result = (failed.code, failed.message), failed.result
         except ChoirError as failed:
             error = (failed.code, failed.message)
         except Exception:  # the outermost handler of this operation: the others continue
-            log.exception("operation failed", kind=running.kind, subject=running.subject)
+            log.exception("operation failed", kind=operation.kind, subject=operation.subject)
             error = (ChoirError.code, "Internal error; see choird's log.")
-        summary = error[1] if error else running.progress.outcome or running.progress.at
+        summary = error[1] if error else operation.progress.outcome or operation.progress.at
         plain: JsonObject | None = result.model_dump(mode="json") if result else None
-        await self._store_outcome(running, status, error, plain)
-        log.info("operation ended", kind=running.kind, subject=running.subject, status=status)
-        if running.card is not None:
-            running.card.end(well=error is None)
-        running.progress.end(summary)
+        await self._store_outcome(operation, status, error, plain)
+        log.info("operation ended", kind=operation.kind, subject=operation.subject, status=status)
+        if operation.card is not None:
+            operation.card.end(well=error is None)
+        operation.progress.end(summary)
 
     async def _store_outcome(
         self,
@@ -211,7 +213,9 @@ class OperationService:
         return ProgressCard(self._cards, dm=dm, operation_id=operation_id, kind=kind)
 
     def _forget_old(self) -> None:
-        finished_ids = [name for name, running in self._operations.items() if running.progress.over]
+        finished_ids = [
+            name for name, operation in self._operations.items() if operation.progress.over
+        ]
         for operation_id in finished_ids:
             if len(self._operations) <= MAX_KNOWN:
                 return

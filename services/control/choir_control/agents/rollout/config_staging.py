@@ -131,8 +131,8 @@ class ConfigStaging:
             difference = await self._difference(staged)
             return await self._put_in_force(difference), difference
 
-    async def apply_file(self, expected: Config) -> int:
-        """Apply the content of the file if it equals `expected`; return the version.
+    async def apply_file(self, expected_config: Config) -> int:
+        """Apply the content of the file if it equals `expected_config`; return the version.
 
         Safe to repeat after a crash: a second call only notifies again. A different configuration
         that an operator staged stays staged. Raises Conflict if the file differs, and the errors of
@@ -141,7 +141,7 @@ class ConfigStaging:
         async with self._apply_lock:
             candidate = await asyncio.to_thread(self._configuration.read)
             self._refuse_values(candidate)
-            if candidate.file_config != expected:
+            if candidate.file_config != expected_config:
                 raise Conflict(f"{self._configuration.path} has been edited since.")
             difference = await self._difference(
                 StagedConfig(candidate, RepositorySurvey(), self._clock.now())

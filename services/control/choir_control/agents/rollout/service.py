@@ -127,13 +127,13 @@ def _describe_outcome(outcome: AgentOutcome) -> str:
 
 def _judge(report: RolloutReport) -> RolloutReport:
     """Return a report without failures; raise OperationFailed with the report otherwise."""
-    failed = [
+    failures = [
         f"{outcome.agent_id}: {outcome.reason}"
         for outcome in report.agents
         if outcome.outcome == "failed"
     ]
-    if failed:
-        raise OperationFailed("; ".join(failed), report)
+    if failures:
+        raise OperationFailed("; ".join(failures), report)
     return report
 
 

@@ -46,9 +46,9 @@ class AgentUpdater:
 
     async def build(self, agent_id: str, report: ProgressReporter) -> AgentOutcome:
         """Build the image only; raises the errors of `ImageBuildService.build`."""
-        built = await self._build_service.build(agent_id, report)
+        build = await self._build_service.build(agent_id, report)
         return _outcome(
-            "built" if built.is_new else "skipped", built, "" if built.is_new else "up to date"
+            "built" if build.is_new else "skipped", build, "" if build.is_new else "up to date"
         )
 
     async def update(self, agent_id: str, report: ProgressReporter) -> AgentOutcome:
@@ -58,26 +58,26 @@ class AgentUpdater:
         """
         # read first: the build replaces the current image
         before = await asyncio.to_thread(self._image_store.get_current, agent_id)
-        built = await self._build_service.build(agent_id, report)
+        build = await self._build_service.build(agent_id, report)
         live = await self._sessions.find_live(agent_id)
         if live is None or live.status == "stopping":
-            await self._update_suspended(agent_id, SessionImage(built.image))
-            return _outcome("built" if built.is_new else "skipped", built, "it is not running")
-        if self._image_store.running_version(agent_id) == built.image.version:
-            return _outcome("skipped", built, "up to date")
+            await self._update_suspended(agent_id, SessionImage(build.image))
+            return _outcome("built" if build.is_new else "skipped", build, "it is not running")
+        if self._image_store.running_version(agent_id) == build.image.version:
+            return _outcome("skipped", build, "up to date")
         # an agent that could not be started again must not be stopped
-        await self._starter.check(agent_id, live.bindings, SessionImage(built.image))
+        await self._starter.check(agent_id, live.bindings, SessionImage(build.image))
         report.progress(f"stopping {agent_id}", 0.8)
         await self._stopper.stop(agent_id, REASON_UPDATE)
-        report.progress(f"starting {agent_id} with {built.image.version.image_version}", 0.9)
+        report.progress(f"starting {agent_id} with {build.image.version.image_version}", 0.9)
         try:
-            await self._start(agent_id, live, SessionImage(built.image))
+            await self._start(agent_id, live, SessionImage(build.image))
         except ChoirError as error:
             report.output(f"it did not come up: {error.message}")
             back = live.image or (SessionImage(before) if before else None)
-            return await self._roll_back(agent_id, live, back, built, error)
-        report.progress(f"{agent_id} runs with {built.image.version.image_version}", 1.0)
-        return _outcome("redeployed", built, "")
+            return await self._roll_back(agent_id, live, back, build, error)
+        report.progress(f"{agent_id} runs with {build.image.version.image_version}", 1.0)
+        return _outcome("redeployed", build, "")
 
     async def update_or_say(self, agent_id: str, report: ProgressReporter) -> AgentOutcome:
         """Update one agent of several; return an error as its outcome, so that the others continue."""
@@ -125,13 +125,13 @@ class AgentUpdater:
         agent_id: str,
         live: SessionRow,
         before: SessionImage | None,
-        built: BuildResult,
+        build: BuildResult,
         error: ChoirError,
     ) -> AgentOutcome:
         """Start the agent with its previous image, if that is known, and return the outcome."""
         why = f"the new image did not come up: {error.message}"
-        if before is None or before.image == built.image:
-            return _outcome("failed", built, why)
+        if before is None or before.image == build.image:
+            return _outcome("failed", build, why)
         await self._stopper.stop(agent_id, REASON_ROLLBACK)
         if before.image is not None:
             # the next start of the agent must not use the failed image either
@@ -139,13 +139,13 @@ class AgentUpdater:
         try:
             await self._start(agent_id, live, before)
         except ChoirError as again:
-            return _outcome("failed", built, f"{why} Nor did the one before: {again.message}")
+            return _outcome("failed", build, f"{why} Nor did the one before: {again.message}")
         now = before.image.version.image_version if before.image else "the default identity"
-        return _outcome("failed", built, f"{why} It runs with {now} again.")
+        return _outcome("failed", build, f"{why} It runs with {now} again.")
 
 
-def _outcome(outcome: Outcome, built: BuildResult, reason: str) -> AgentOutcome:
-    version = built.image.version
+def _outcome(outcome: Outcome, build: BuildResult, reason: str) -> AgentOutcome:
+    version = build.image.version
     return AgentOutcome(
         agent_id=version.agent_id,
         outcome=outcome,
@@ -153,5 +153,5 @@ def _outcome(outcome: Outcome, built: BuildResult, reason: str) -> AgentOutcome:
         global_repo_commit=version.global_repo_commit,
         agent_repo_commit=version.agent_repo_commit,
         reason=reason,
-        warnings=built.warnings,
+        warnings=build.warnings,
     )

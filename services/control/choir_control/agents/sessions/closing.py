@@ -62,28 +62,28 @@ class SessionCloser:
         a crash. Its user is told, unless the agent is started again at once or the stop was a command of the
         same conversation.
         """
-        standing = await self._store.load(session_id, with_waiting=False)
-        if standing is None or standing.session.status not in LIVE_STATUSES:
+        snapshot = await self._store.load(session_id, with_waiting=False)
+        if snapshot is None or snapshot.session.status not in LIVE_STATUSES:
             self.announce(session_id)
             return
         # a session without events has no work to resume
         over = (None, SessionStopped.model_fields["type"].default)
         suspended = SessionSuspended.model_fields["type"].default
-        last = standing.last_event
+        last = snapshot.last_event
         if last in over or (said_goodbye and last != suspended):
             await self.close(session_id, "stopped", reason)
             return
-        is_open = bool(standing.unanswered) or last == suspended
-        notice = _suspended(standing.session, reason) if is_open else None
+        is_open = bool(snapshot.unanswered) or last == suspended
+        notice = _suspended(snapshot.session, reason) if is_open else None
         if await self._sessions.suspend(session_id, reason, notice):
             if notice is not None:
-                self._outbox.rescan(standing.session.bindings.dm)
+                self._outbox.rescan(snapshot.session.bindings.dm)
             log.info(
                 "session suspended",
                 session=session_id,
-                agent=standing.session.agent_id,
+                agent=snapshot.session.agent_id,
                 reason=reason,
-                unanswered=len(standing.unanswered),
+                unanswered=len(snapshot.unanswered),
             )
         self.announce(session_id)
 
@@ -99,21 +99,21 @@ class SessionCloser:
         """
         # the agent's last heartbeats may change the head between the read and the write
         for _ in range(ATTEMPTS):
-            standing = await self._store.load(session_id, with_waiting=with_waiting)
-            if standing is None or standing.session.status not in (
+            snapshot = await self._store.load(session_id, with_waiting=with_waiting)
+            if snapshot is None or snapshot.session.status not in (
                 *LIVE_STATUSES,
                 *RESUMABLE_STATUSES,
             ):
                 self.announce(session_id)
                 return None
             # always notify about an abandoned session: nothing will start its agent again
-            owed = standing.unanswered or status == "abandoned"
-            farewell = self._make_abandoned_event(standing, status) if owed else None
-            if await self._store.end(standing, status, reason, farewell):
+            must_notify = snapshot.unanswered or status == "abandoned"
+            farewell = self._make_abandoned_event(snapshot, status) if must_notify else None
+            if await self._store.end(snapshot, status, reason, farewell):
                 self.announce(session_id)
                 if farewell:
-                    self._outbox.rescan(standing.session.bindings.dm)
-                session = standing.session
+                    self._outbox.rescan(snapshot.session.bindings.dm)
+                session = snapshot.session
                 self._runtime.archive_log(session.agent_id, session_id)
                 self._archiver.wake()
                 log.info(
@@ -122,7 +122,7 @@ class SessionCloser:
                     agent=session.agent_id,
                     status=status,
                     reason=reason,
-                    unanswered=len(standing.unanswered),
+                    unanswered=len(snapshot.unanswered),
                 )
                 return session
         raise Conflict(f"Session {session_id} keeps changing while it is being closed; try again.")
@@ -137,13 +137,13 @@ class SessionCloser:
         self._notifier.notify(session_id)
 
     def _make_abandoned_event(
-        self, standing: ClosingSnapshot, status: SessionStatus
+        self, snapshot: ClosingSnapshot, status: SessionStatus
     ) -> tuple[Event, SessionAbandoned]:
-        session = standing.session
+        session = snapshot.session
         payload = SessionAbandoned(
             dm=session.bindings.dm,
-            text=_text(session, status, len(standing.unanswered)),
-            answers=standing.unanswered,
+            text=_text(session, status, len(snapshot.unanswered)),
+            answers=snapshot.unanswered,
         )
         now = self._clock.now()
         return link_event(session.head, session.session_id, "control", payload, now), payload

@@ -87,7 +87,7 @@ class ClosingStore:
 
     async def end(
         self,
-        standing: ClosingSnapshot,
+        snapshot: ClosingSnapshot,
         status: SessionStatus,
         reason: str,
         final_event: tuple[Event, SessionAbandoned] | None,
@@ -96,7 +96,7 @@ class ClosingStore:
 
         `farewell` is the event, with its message to the user, that control appends under a fresh epoch.
         """
-        session = standing.session
+        session = snapshot.session
         event, payload = final_event or (None, None)
         is_ended = await self._database.fetchval(
             _END,

@@ -173,15 +173,15 @@ def _row(session: SessionRow, state: PartState, has: int | None, detail: str) ->
     )
 
 
-def _missing(config: Config, bound: ResourceBindings) -> list[tuple[str, str]]:
+def _missing(config: Config, bindings: ResourceBindings) -> list[tuple[str, str]]:
     references = (
-        ("workspace", bound.workspace, config.workspaces),
-        ("model", bound.llm, config.models),
-        ("DM", bound.dm, config.dms),
-        ("voice profile", bound.voice_profile, config.voice_profiles),
-        ("git identity", bound.git_identity, config.git_identities),
-        ("Notion integration", bound.notion, config.notion_integrations),
-        ("email account", bound.email, config.email_accounts),
+        ("workspace", bindings.workspace, config.workspaces),
+        ("model", bindings.llm, config.models),
+        ("DM", bindings.dm, config.dms),
+        ("voice profile", bindings.voice_profile, config.voice_profiles),
+        ("git identity", bindings.git_identity, config.git_identities),
+        ("Notion integration", bindings.notion, config.notion_integrations),
+        ("email account", bindings.email, config.email_accounts),
     )
     return [
         (kind, name) for kind, name, names in references if name is not None and name not in names

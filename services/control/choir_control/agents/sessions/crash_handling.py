@@ -60,8 +60,8 @@ class CrashHandler:
     async def end_unconfigured(self, session: SessionRow) -> None:
         """End a suspended session whose agent is no longer configured, because nobody can start it again."""
         now = await self._store.get(session.session_id)
-        departed = session.agent_id not in self._configuration.current.config.agents
-        if departed and now is not None and now.status == "suspended":
+        is_removed = session.agent_id not in self._configuration.current.config.agents
+        if is_removed and now is not None and now.status == "suspended":
             await self._closer.close(session.session_id, "stopped", REASON_UNCONFIGURED)
 
     async def note(self, session: SessionRow, why: str, *, counts: bool = True) -> None:

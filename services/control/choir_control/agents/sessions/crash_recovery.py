@@ -159,14 +159,14 @@ class CrashRecovery:
         agents' fault.
         """
         before = self._clock.monotonic()
-        running = [row for row in await self._store.list_live() if row.status in RUNNING_STATUSES]
+        sessions = [row for row in await self._store.list_live() if row.status in RUNNING_STATUSES]
         now = self._clock.monotonic()
         if now - before > SLOW_QUERY_S or now - self._last_round > STALLED_S:
             self._liveness.reset_all()
         self._last_round = now
-        self._liveness.track(running)
+        self._liveness.track(sessions)
         suspect_s, lost_s = liveness_thresholds(self._configuration.current.config)
-        for session in running:
+        for session in sessions:
             silence_s = self._liveness.silence_s(session)
             if silence_s > (START_DEADLINE_S if session.status == "starting" else lost_s):
                 await self._end_lost(session)

@@ -38,8 +38,8 @@ class HandshakeService:
         InvalidRequest when
         the agent runs another image than the one built for it.
         """
-        introduced = (request.agent_id, request.session_id, request.epoch)
-        if introduced != (lease.agent_id, lease.session_id, lease.epoch):
+        identity = (request.agent_id, request.session_id, request.epoch)
+        if identity != (lease.agent_id, lease.session_id, lease.epoch):
             raise Fenced(f"This lease is for epoch {lease.epoch} of {lease.agent_id}.")
         self._image_store.check_hello(request)
         session = await self._sessions.mark_connected(lease.session_id, lease.epoch)
@@ -52,7 +52,7 @@ class HandshakeService:
             status="resumed" if head.rev else "fresh",
             epoch=session.epoch,
             continues=session.continues,
-            resource_bindings=snapshot.bound(session.agent_id, session.bindings),
+            resource_bindings=snapshot.complete_bindings(session.agent_id, session.bindings),
             snapshot=await self._predecessor(session, tail),
             head_rev=head.rev,
             head_hash=head.hash,
@@ -63,8 +63,8 @@ class HandshakeService:
 
     async def _predecessor(self, session: SessionRow, tail: list[Event]) -> JsonObject | None:
         """Return the newest events of the session that this one continues, until they are copied."""
-        copying = not session.head.rev or (tail and tail[-1].type in SESSION_HEAD_TYPES)
-        if not copying or session.continues is None:
+        must_copy = not session.head.rev or (tail and tail[-1].type in SESSION_HEAD_TYPES)
+        if not must_copy or session.continues is None:
             return None
         before = await self._sessions.get(session.continues)
         if before is None or not before.head.rev:

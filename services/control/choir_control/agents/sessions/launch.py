@@ -157,7 +157,7 @@ class AgentLauncher:
         workspace = await asyncio.to_thread(self._workspace, session.bindings.workspace)
         image = session.image or await self._image_resolver.newest(session.agent_id)
         outfit = await self._image_resolver.prepare(session.agent_id, image)
-        running = await self._runtime.start(
+        agent = await self._runtime.start(
             LaunchSpec(
                 agent_id=session.agent_id,
                 session_id=session.session_id,
@@ -176,9 +176,9 @@ class AgentLauncher:
             agent=session.agent_id,
             session=session.session_id,
             epoch=session.epoch,
-            handle=running.handle,
+            handle=agent.handle,
         )
-        return running
+        return agent
 
     def _workspace(self, name: str) -> Path:
         workspaces = self._configuration.current.config.workspaces

@@ -26,7 +26,7 @@ Changeable = Literal["llm", "voice_profile"]
 
 
 class SessionOverrides:
-    """Service that changes the model and voice of running sessions."""
+    """Service that row the model and voice of running sessions."""
 
     def __init__(
         self,
@@ -61,22 +61,18 @@ class SessionOverrides:
     async def _set(self, agent_id: str, field: Changeable, name: str) -> AgentModelAndVoice:
         self._configuration.current.agent(agent_id)
         session = await self._store.find_live(agent_id)
-        changed = (
-            await self._store.set_override(session.session_id, field, name) if session else None
-        )
-        if session is None or changed is None:
+        row = await self._store.set_override(session.session_id, field, name) if session else None
+        if session is None or row is None:
             flag = field.replace("_", "-")
             raise Conflict(
                 f"{agent_id} is not running, or is about to stop. Start it with `choirctl agent start "
                 f"{agent_id} --{flag} {name}`, or edit its defaults in config.json."
             )
-        self._authenticator.forget(changed.session_id)
-        version = self._configuration.current.version_for(changed.settings_rev)
-        await self._signal_sender.send_replacing(
-            changed, ConfigChangedSignal(config_version=version)
-        )
-        log.info("settings changed", agent=agent_id, session=changed.session_id, version=version)
-        return self._choices(agent_id, changed)
+        self._authenticator.forget(row.session_id)
+        version = self._configuration.current.version_for(row.settings_rev)
+        await self._signal_sender.send_replacing(row, ConfigChangedSignal(config_version=version))
+        log.info("settings changed", agent=agent_id, session=row.session_id, version=version)
+        return self._choices(agent_id, row)
 
     def _choices(self, agent_id: str, session: SessionRow | None) -> AgentModelAndVoice:
         snapshot = self._configuration.current
@@ -85,9 +81,9 @@ class SessionOverrides:
             if session
             else choose_bindings(snapshot, agent_id, StartAgent())
         )
-        now = snapshot.bound(agent_id, session.bindings if session else start)
+        now = snapshot.complete_bindings(agent_id, session.bindings if session else start)
         model = snapshot.config.models.get(now.llm)
-        changed = [
+        changes = [
             field
             for field, before, after in (
                 ("llm", start.llm, now.llm),
@@ -102,5 +98,5 @@ class SessionOverrides:
             model=model.model if model else None,
             core_llm=now.core_llm,
             voice_profile=now.voice_profile,
-            changed=tuple(changed),
+            changed=tuple(changes),
         )

@@ -58,9 +58,9 @@ class StartupRecovery:
             await self._end_stale_epoch(session)
         for session in await self._store.list_suspended():
             await self._crash_handler.end_unconfigured(session)
-        freed = await self._leases.delete_stale()
-        if freed:
-            log.warning("stale leases freed", count=freed)
+        lease_count = await self._leases.delete_stale()
+        if lease_count:
+            log.warning("stale leases freed", count=lease_count)
         return orphans, len(stale)
 
     async def start_agents(self) -> None:

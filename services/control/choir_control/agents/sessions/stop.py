@@ -105,16 +105,16 @@ class SessionStopper:
     async def _request_shutdown(self, session: SessionRow, reason: str) -> None:
         await self._store.mark_stopping(session.session_id, reason)
         await self._signal_sender.send(session, ShutdownSignal(reason=reason))
-        with self._notifier.listen(session.session_id) as rung, contextlib.suppress(TimeoutError):
+        with self._notifier.listen(session.session_id) as wakeup, contextlib.suppress(TimeoutError):
             self._notifier.notify(session.session_id)
             async with asyncio.timeout(self.patience_s):
                 while await self._is_still_running(session):
-                    rung.clear()
+                    wakeup.clear()
                     # not `wait_for`: before Python 3.12 it may lose a cancellation that coincides with the
                     # event
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_S):
-                            await rung.wait()
+                            await wakeup.wait()
 
     async def _is_still_running(self, session: SessionRow) -> bool:
         try:
@@ -145,18 +145,18 @@ class AgentShutdown:
             return
         names = sorted(session.agent_id for session in running)
         log.info("stopping agents", agents=names, within_s=most_s)
-        stopping = asyncio.gather(*(self._stop(session) for session in running))
-        hurried = asyncio.ensure_future(hurry.wait())
+        stops = asyncio.gather(*(self._stop(session) for session in running))
+        hurry_task = asyncio.ensure_future(hurry.wait())
         try:
             await asyncio.wait(
-                (stopping, hurried), timeout=most_s, return_when=asyncio.FIRST_COMPLETED
+                (stops, hurry_task), timeout=most_s, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             # read before the cancellation, which also completes it
-            done = stopping.done()
-            for task in (stopping, hurried):
+            done = stops.done()
+            for task in (stops, hurry_task):
                 task.cancel()
-            await asyncio.gather(stopping, hurried, return_exceptions=True)
+            await asyncio.gather(stops, hurry_task, return_exceptions=True)
         log.info("agents have stopped" if done else "agents still running", agents=names)
 
     async def _running(self) -> list[SessionRow]:

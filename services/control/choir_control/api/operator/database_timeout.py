@@ -38,18 +38,18 @@ class DatabaseTimeoutMiddleware:
                 answered = True
                 await send(message)
 
-        working = asyncio.ensure_future(self._app(scope, receive, noted))
+        request_task = asyncio.ensure_future(self._app(scope, receive, noted))
         try:
-            await asyncio.wait((working,), timeout=TIMEOUT_S)
-            if not (working.done() or answered):
+            await asyncio.wait((request_task,), timeout=TIMEOUT_S)
+            if not (request_task.done() or answered):
                 postgres = await self._readiness.postgres_status()
-                if not (postgres.ok or working.done() or answered):
+                if not (postgres.ok or request_task.done() or answered):
                     given_up = True
                     await _refusal(scope["method"], postgres.detail)(scope, receive, send)
             # Also after an error response: the statement may be executing and must not be cut off.
-            await working
+            await request_task
         finally:
-            working.cancel()
+            request_task.cancel()
 
 
 def _refusal(method: str, why: str) -> ASGIApp:

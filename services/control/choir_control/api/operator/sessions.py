@@ -70,9 +70,9 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer
                 f"The log of {row.session_id} contains a damaged event; "
                 f"`choirctl session verify {row.session_id}` shows which."
             ) from None
-        if not page and (erased := await events.find_erased(row.session_id)) is not None:
+        if not page and (erased_log := await events.find_erased(row.session_id)) is not None:
             raise NotFound(
-                f"The log of {row.session_id} was erased on {erased.erased_at:%Y-%m-%d}, as "
+                f"The log of {row.session_id} was erased on {erased_log.erased_at:%Y-%m-%d}, as "
                 f"agents.{row.agent_id}.retention.log requires; its hashes are kept."
             )
         more = page[-1].rev if len(page) == limit else None

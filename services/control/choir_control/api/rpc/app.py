@@ -108,8 +108,8 @@ async def _read(
     verb: str, headers: Mapping[bytes, bytes], receive: Receive, max_bytes: int
 ) -> bytes:
     """Return the body; raises TooLarge as soon as it is, RequestTimeout after `BODY_TIMEOUT_S`."""
-    claimed = headers.get(b"content-length", b"0")
-    fits = not claimed.isdigit() or int(claimed) <= max_bytes
+    content_length = headers.get(b"content-length", b"0")
+    fits = not content_length.isdigit() or int(content_length) <= max_bytes
     body, more = bytearray(), fits
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):

@@ -43,7 +43,7 @@ def issue_certificate(
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
         raise StartupError(f"{files.authority_key} is not the key that choird made; remove it.")
     key = ec.generate_private_key(ec.SECP256R1())
-    built = (
+    certificate = (
         _started("choird", authority.subject, key.public_key(), now, SERVER_DAYS)
         .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -55,13 +55,13 @@ def issue_certificate(
         .sign(signer, hashes.SHA256())
     )
     write_private(files.key, _pem_of(key))
-    write_private(files.certificate, built.public_bytes(serialization.Encoding.PEM))
+    write_private(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def _make_authority(files: CertificateFiles, now: datetime.datetime) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     name = _subject("Choir (this home)")
-    built = (
+    certificate = (
         _started("Choir (this home)", name, key.public_key(), now, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
@@ -69,7 +69,7 @@ def _make_authority(files: CertificateFiles, now: datetime.datetime) -> None:
     )
     # The key first, because a certificate without its key would be taken for a complete authority.
     write_private(files.authority_key, _pem_of(key))
-    write_private(files.authority, built.public_bytes(serialization.Encoding.PEM))
+    write_private(files.authority, certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def _started(

@@ -226,7 +226,7 @@ class CommitBuilder:
     async def push(self, commit: str, branch: str, expected: str) -> None:
         """Set a branch of the remote to `commit` if it is still at `expected`; raises Unavailable."""
         # only a local repository is served by a process that we start
-        served = (
+        refs = (
             [f"--receive-pack={shlex.join(RECEIVE_PACK_COMMAND)}"]
             if self.source.protocol == "file"
             else []
@@ -235,7 +235,7 @@ class CommitBuilder:
         await self._git.run(
             await self._ensure_clone(),
             "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed",
-            f"--force-with-lease={target}:{expected}", *served, "--end-of-options",
+            f"--force-with-lease={target}:{expected}", *refs, "--end-of-options",
             self.source.url, f"{commit}:{target}",
             remote=self.source,
             timeout_s=TRANSFER_TIMEOUT_S,

@@ -128,7 +128,7 @@ class EffectStore:
         self,
         effect: Effect,
         approval: Approval,
-        ending: StageResult,
+        result: StageResult,
         listener: NotifiedSession | None,
     ) -> bool:
         """End a step and, in the same statement, notify the session and the conversation.
@@ -151,13 +151,13 @@ class EffectStore:
             """,
             effect.approval_id,
             effect.stage,
-            ending.stage,
-            ending.detail,
+            result.stage,
+            result.detail,
             listener and listener.session_id,
-            InjectSignal(text=f"About an approved request: {ending.notice}").model_dump_json(),
+            InjectSignal(text=f"About an approved request: {result.notice}").model_dump_json(),
             approval.dm,
             approval.gateway,
-            ending.notice,
+            result.notice,
         )
         return updated_id is not None
 

@@ -107,11 +107,11 @@ def make_tool_files(payload: JsonObject) -> Mapping[str, str]:
     """Return the manifest and README of a proposed tool; raises InvalidRequest for an invalid manifest."""
     manifest = payload.get("manifest")
     try:
-        parsed = ToolManifestFile.model_validate_json(orjson.dumps(manifest))
+        manifest_file = ToolManifestFile.model_validate_json(orjson.dumps(manifest))
     except ValidationError as error:
         raise InvalidRequest(f"manifest: {error_messages(error, 'the file')[0]}.") from None
-    name = parsed.llm.name
-    if name.startswith("choir.") or parsed.runtime.exec_path is not None:
+    name = manifest_file.llm.name
+    if name.startswith("choir.") or manifest_file.runtime.exec_path is not None:
         raise InvalidRequest(
             "manifest: a name starting with `choir.` and an exec_path cannot be proposed."
         )

@@ -63,10 +63,10 @@ def _card(card_id: str, text: str, *, done: bool = False) -> Card:
     return Card(card_id=card_id[:100], text=text[:MAX_CARD], done=done)
 
 
-def _ended(stopped: CoreStopped) -> str:
-    seconds = f"{stopped.duration_ms / 1000:.0f} s, {stopped.steps} steps"
-    reason = f" {_short(stopped.reason)}" if stopped.reason else ""
-    return f"{_mark(stopped.outcome)} {stopped.job_name}: {_said(stopped.outcome)} ({seconds}).{reason}"
+def _ended(event: CoreStopped) -> str:
+    seconds = f"{event.duration_ms / 1000:.0f} s, {event.steps} steps"
+    reason = f" {_short(event.reason)}" if event.reason else ""
+    return f"{_mark(event.outcome)} {event.job_name}: {_said(event.outcome)} ({seconds}).{reason}"
 
 
 def _mark(outcome: CoreOutcome) -> str:

@@ -49,10 +49,10 @@ async def reject(context: CommandContext, call: CommandCall) -> str:
 
 async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) -> str:
     reference = call.arguments.get("id")
-    replied = await _find_replied(context, call) if reference is None else None
+    reply_target = await _find_replied(context, call) if reference is None else None
     # a reply to a notice selects its request
-    if replied is not None:
-        target = ShownApproval(replied.approval_id, replied.digest)
+    if reply_target is not None:
+        target = ShownApproval(reply_target.approval_id, reply_target.digest)
     elif reference is not None:
         target = await _find_shown(context, call, reference)
     else:
@@ -70,8 +70,8 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
         target = ShownApproval(pending[0].approval_id, pending[0].digest)
     by = f"dm {call.dm}"
     decided = await context.approval_service.decide(target.approval_id, verdict, by, target.digest)
-    executing = verdict == "approved" and decided.request_type != "call"
-    then = " Executing; the result will be reported here." if executing else ""
+    must_execute = verdict == "approved" and decided.request_type != "call"
+    then = " Executing; the result will be reported here." if must_execute else ""
     if verdict == "approved" and decided.session_ended:
         then = f" {TOO_LATE}"
     return f"{verdict.capitalize()}: {_summary(decided)} ({decided.approval_id}).{then}"
@@ -104,12 +104,12 @@ async def _find_shown(context: CommandContext, call: CommandCall, reference: str
 
 async def _list_pending(context: CommandContext, call: CommandCall) -> list[Approval]:
     newest = await context.approvals.list_newest(MAX_LISTED)
-    waiting = [
+    waiting_requests = [
         approval
         for approval in newest
         if approval.status == "pending" and _may_decide(call, approval)
     ]
-    return sorted(waiting, key=lambda approval: approval.created_at)
+    return sorted(waiting_requests, key=lambda approval: approval.created_at)
 
 
 def _may_decide(call: CommandCall, approval: Approval) -> bool:

@@ -105,23 +105,23 @@ class CommandHandler:
         confirmed: bool,
     ) -> tuple[StoredMessage | None, str]:
         is_admin = self._is_admin(message.dm)
-        bound = holder.agent_id if holder else await self._default_agent(message.dm)
+        agent_id = holder.agent_id if holder else await self._default_agent(message.dm)
         if typed.name == "/start" and not typed.rest:
             # Telegram sends this when a user opens a bot
-            return None, format_greeting(bound, holder.status if holder else None)
+            return None, format_greeting(agent_id, holder.status if holder else None)
         row, rest = _find(typed, is_admin)
         if row is None:
             return None, unknown_text(typed, is_admin)
         if row is HELP:
             return None, help_text(is_admin)
-        parsed = parse_arguments(row, rest)
+        arguments = parse_arguments(row, rest)
         call = CommandCall(
             dm=message.dm,
             is_admin=is_admin,
-            bound_agent_id=bound,
+            bound_agent_id=agent_id,
             session_id=holder.session_id if holder else None,
-            arguments=parsed.values,
-            settings=parsed.settings,
+            arguments=arguments.values,
+            settings=arguments.settings,
             reply_to=message.reply_to.message_id if message.reply_to else None,
         )
         match row.action:

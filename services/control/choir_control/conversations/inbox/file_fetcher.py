@@ -69,7 +69,7 @@ class ReceivedFileStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def waiting(self, inbox_id: str) -> PendingFiles | None:
+    async def find_pending(self, inbox_id: str) -> PendingFiles | None:
         """Return a message whose files must be fetched, or None if there are none to fetch."""
         row = await self._database.fetchrow(
             "SELECT gateway, attachments FROM choir_control.inbox "
@@ -134,11 +134,11 @@ class FileFetcher:
         Raises Unavailable if the database is unavailable.
         """
         async with self._locks.of(lease.dm):
-            waiting = await self._store.waiting(inbox_id)
-            if waiting is None:
+            pending_files = await self._store.find_pending(inbox_id)
+            if pending_files is None:
                 return await self._store.signal(inbox_id)
-            received = await self._fetch_all(lease.bindings.workspace, waiting)
-            return await self._store.keep(inbox_id, lease.bindings.workspace, received)
+            received_files = await self._fetch_all(lease.bindings.workspace, pending_files)
+            return await self._store.keep(inbox_id, lease.bindings.workspace, received_files)
 
     async def tidy(self) -> int:
         """Delete files of messages that were answered long enough ago; return how many."""
@@ -151,29 +151,31 @@ class FileFetcher:
             await self._store.forget(inbox_id, path)
         return len(old)
 
-    async def _fetch_all(self, workspace: str, waiting: PendingFiles) -> list[ReceivedFile]:
+    async def _fetch_all(self, workspace: str, pending_files: PendingFiles) -> list[ReceivedFile]:
         deadline = asyncio.get_running_loop().time() + FETCH_TIMEOUT_S
-        received: list[ReceivedFile] = []
-        for number, attachment in enumerate(waiting.attachments, start=1):
-            name = f"{_own_prefix(waiting.inbox_id, number)}{safe_name(attachment.name)}"
+        received_files: list[ReceivedFile] = []
+        for number, attachment in enumerate(pending_files.attachments, start=1):
+            name = f"{_own_prefix(pending_files.inbox_id, number)}{safe_name(attachment.name)}"
             root = self._configuration.workspace_path(workspace)
             try:
                 if root is None:
                     raise Unavailable(f"the workspace {workspace!r} is no longer in config.json")
                 async with asyncio.timeout_at(deadline):
-                    received.append(await self._fetch(waiting.gateway, attachment, root, name))
+                    received_files.append(
+                        await self._fetch(pending_files.gateway, attachment, root, name)
+                    )
             except TimeoutError:
-                received.append(_lost(attachment, "it took too long to fetch"))
+                received_files.append(_lost(attachment, "it took too long to fetch"))
             except ChoirError as error:
-                received.append(_lost(attachment, error.message))
+                received_files.append(_lost(attachment, error.message))
             except OSError as error:
-                received.append(_lost(attachment, f"it cannot be stored: {error.strerror}"))
-        for file in received:
+                received_files.append(_lost(attachment, f"it cannot be stored: {error.strerror}"))
+        for file in received_files:
             if file.problem:
                 log.warning(
-                    "a file could not be fetched", inbox_id=waiting.inbox_id, why=file.problem
+                    "a file could not be fetched", inbox_id=pending_files.inbox_id, why=file.problem
                 )
-        return received
+        return received_files
 
     async def _fetch(
         self, gateway: str, attachment: Attachment, root: Path, name: str

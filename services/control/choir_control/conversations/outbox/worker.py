@@ -201,8 +201,8 @@ class OutboxWorker:
         if edits is None or edits.message_id is not None:
             return message
         message_id = await self._store.read_message_id(edits.outbox_id)
-        updated = edits.model_copy(update={"message_id": message_id})
-        return message.model_copy(update={"edits": updated})
+        update = edits.model_copy(update={"message_id": message_id})
+        return message.model_copy(update={"edits": update})
 
     async def _trace_of(self, message: OutboundMessage) -> str | None:
         """Return the trace of the message that this one answers; skipped unless traces are exported."""

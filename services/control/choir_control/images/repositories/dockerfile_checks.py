@@ -56,8 +56,8 @@ def find_dockerfile_fault(text: str) -> str | None:
         for instruction in _instructions(text):
             if instruction.name not in INSTRUCTIONS:
                 return f"line {instruction.line}: {instruction.name[:40]!r} is not a Dockerfile instruction"
-            if refused := _refused(instruction):
-                return f"line {instruction.line}: {refused}"
+            if fault := _refused(instruction):
+                return f"line {instruction.line}: {fault}"
             if not instruction.arguments:
                 return f"line {instruction.line}: {instruction.name} has no arguments"
             began = began or instruction.name == "FROM"

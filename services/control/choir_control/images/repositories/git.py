@@ -79,7 +79,7 @@ class Git:
     ) -> None:
         """`environment` is control's own; only allow-listed variables are passed to git."""
         self._keys = credentials or GitCredentials()
-        passed = {name: environment[name] for name in INHERITED_VARIABLES if name in environment}
+        variables = {name: environment[name] for name in INHERITED_VARIABLES if name in environment}
         self._environment = {
             "PATH": environment.get("PATH", os.defpath),
             "LANG": "C.UTF-8",
@@ -100,7 +100,7 @@ class Git:
             "GIT_SSH_VARIANT": "ssh",
             # The supervisor finds the process by this variable when control was killed.
             "CHOIR_STARTED_BY": "control",
-            **passed,
+            **variables,
         }
 
     def environment(self, protocol: str = "") -> dict[str, str]:
@@ -134,17 +134,17 @@ class Git:
         Raises Unavailable with git's error text when it fails, DeadlineExceeded, TooLarge for more than
         `most` bytes.
         """
-        with self._keys.provide(remote) as lent:
+        with self._keys.provide(remote) as key_options:
             environment = {
                 **self.environment(remote.protocol if remote else ""),
-                "GIT_SSH_COMMAND": lent.ssh_command,
+                "GIT_SSH_COMMAND": key_options.ssh_command,
                 **extra_environment,
             }
-            command = self.command(directory, *arguments, settings=lent.settings)
-            call = GitCommand(command, environment, cwd, lent.descriptors)
+            command = self.command(directory, *arguments, settings=key_options.settings)
+            call = GitCommand(command, environment, cwd, key_options.descriptors)
             code, output, complaint = await self._run(call, arguments[0], timeout_s, most)
         if code != 0:
-            hint = f" {lent.refusal}" if lent.refusal else self._hint(complaint)
+            hint = f" {key_options.refusal}" if key_options.refusal else self._hint(complaint)
             raise Unavailable(f"git {arguments[0]} failed: {_words(complaint, code)}{hint}")
         return output
 
@@ -204,7 +204,7 @@ async def _start(
     A cancelled `create_subprocess_exec` kills git alone and then waits for git's child processes, which
     have its pipes open. So the start is not cancelled: git is ended right after it.
     """
-    starting = asyncio.ensure_future(
+    start_task = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -217,9 +217,9 @@ async def _start(
         )
     )
     try:
-        return await asyncio.shield(starting)
+        return await asyncio.shield(start_task)
     except asyncio.CancelledError:
-        await _end(await starting)
+        await _end(await start_task)
         raise
 
 

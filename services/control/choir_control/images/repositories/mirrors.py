@@ -125,16 +125,16 @@ class Mirrors:
         async with self._locks.of(source.owner):
             return await self._known(source)
 
-    async def write_files(self, fetched: FetchedRepository, into: Path) -> RepositoryTree:
+    async def write_files(self, repository: FetchedRepository, into: Path) -> RepositoryTree:
         """Write the files of a fetched commit into the new directory `into`.
 
         Raises InvalidRequest for a repository that contains anything but plain files within the size limits.
         """
         return await write_tree(
             self._git,
-            self.directory_of(fetched.source.owner),
-            fetched.commit,
-            fetched.source.display_name,
+            self.directory_of(repository.source.owner),
+            repository.commit,
+            repository.source.display_name,
             into,
         )
 

@@ -110,20 +110,22 @@ class RepositorySurveyor:
             try:
                 # never more than what remains of the time for all repositories
                 within_s = max(0.1, min(FETCH_TIMEOUT_S, give_up - time.monotonic()))
-                fetched = await self._mirrors.fetch(source, within_s)
+                repository = await self._mirrors.fetch(source, within_s)
             except ChoirError as error:
                 return SurveyedRepository(source, None, error.message), []
-            warning = fetched.warning and (
-                f"{fetched.warning} {fetched.commit[:COMMIT_CHARS]}, fetched earlier, is what there is; "
-                "it may be stale."
+            warning = repository.warning and (
+                f"{repository.warning} {repository.commit[:COMMIT_CHARS]}, fetched earlier, is what "
+                "there is; it may be stale."
             )
-            return SurveyedRepository(source, fetched.commit, warning), await self._faults(fetched)
+            return SurveyedRepository(source, repository.commit, warning), await self._faults(
+                repository
+            )
 
-    async def _faults(self, fetched: FetchedRepository) -> list[str]:
-        into = self._top / f"{SCAN_PREFIX}{fetched.source.owner}-{secrets.token_hex(4)}"
-        where = f"{fetched.source.display_name} ({fetched.commit[:COMMIT_CHARS]})"
+    async def _faults(self, repository: FetchedRepository) -> list[str]:
+        into = self._top / f"{SCAN_PREFIX}{repository.source.owner}-{secrets.token_hex(4)}"
+        where = f"{repository.source.display_name} ({repository.commit[:COMMIT_CHARS]})"
         try:
-            tree = await self._mirrors.write_files(fetched, into)
+            tree = await self._mirrors.write_files(repository, into)
             faults = await asyncio.to_thread(find_content_faults, tree, can_compile=self._compiles)
         except ChoirError as error:
             return [error.message.rstrip(".")]

@@ -61,49 +61,51 @@ async def write_tree(
     Raises InvalidRequest with the path and the reason for anything that is not allowed, TooLarge for a huge
     listing.
     """
-    listed = await git.run(directory, "ls-tree", "-r", "-z", "--long", "--full-tree", commit)
-    entries = parse_listing(listed, display_name)
+    output = await git.run(directory, "ls-tree", "-r", "-z", "--long", "--full-tree", commit)
+    entries = parse_listing(output, display_name)
     await asyncio.to_thread(_write_all, git, directory, entries, into)
     return RepositoryTree(commit, into, {entry.path: entry for entry in entries})
 
 
-def parse_listing(listed: bytes, spoken: str) -> list[TreeEntry]:
+def parse_listing(output: bytes, repository: str) -> list[TreeEntry]:
     """Return the files of a listing; raises InvalidRequest at the first that is not allowed."""
     entries, total = [], 0
-    for line in listed.split(b"\0")[:-1]:
-        entry = _entry(line, spoken)
+    for line in output.split(b"\0")[:-1]:
+        entry = _entry(line, repository)
         total += entry.size
         entries.append(entry)
         if len(entries) > MAX_FILES or total > MAX_TREE_BYTES:
             raise InvalidRequest(
-                f"{spoken} holds more than {MAX_FILES} files or {MAX_TREE_BYTES >> 20} MiB, which "
+                f"{repository} holds more than {MAX_FILES} files or {MAX_TREE_BYTES >> 20} MiB, which "
                 "is too large for a repository of tools."
             )
-    _check_unique(entries, spoken)
+    _check_unique(entries, repository)
     return entries
 
 
-def _entry(line: bytes, spoken: str) -> TreeEntry:
+def _entry(line: bytes, repository: str) -> TreeEntry:
     match = _LINE.fullmatch(line)
     if match is None:
-        raise InvalidRequest(f"{spoken} contains an unreadable entry.")
+        raise InvalidRequest(f"{repository} contains an unreadable entry.")
     mode, kind, object_id, size, name = match.groups()
     try:
         path = name.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidRequest(
-            f"{spoken} contains a file name that is not UTF-8: {name[:80]!r}."
+            f"{repository} contains a file name that is not UTF-8: {name[:80]!r}."
         ) from None
     if mode.decode() not in PLAIN_FILE_MODES or kind != b"blob":
         kind_of_file = REFUSED_MODES.get(mode.decode(), "something else")
         raise InvalidRequest(
-            f"{spoken}: {path[:120]!r} is {kind_of_file}; only plain files are allowed."
+            f"{repository}: {path[:120]!r} is {kind_of_file}; only plain files are allowed."
         )
     fault = find_path_fault(path)
     if fault:
-        raise InvalidRequest(f"{spoken}: {path[:120]!r} {fault}.")
+        raise InvalidRequest(f"{repository}: {path[:120]!r} {fault}.")
     if int(size) > MAX_FILE_BYTES:
-        raise InvalidRequest(f"{spoken}: {path[:120]!r} has more than {MAX_FILE_BYTES >> 20} MiB.")
+        raise InvalidRequest(
+            f"{repository}: {path[:120]!r} has more than {MAX_FILE_BYTES >> 20} MiB."
+        )
     return TreeEntry(path, object_id.decode(), int(size), mode.decode() == EXECUTABLE)
 
 
@@ -121,21 +123,22 @@ def find_path_fault(path: str) -> str | None:
     return None
 
 
-def _check_unique(entries: list[TreeEntry], spoken: str) -> None:
+def _check_unique(entries: list[TreeEntry], repository: str) -> None:
     """Refuse names that are equal on a case-insensitive file system, and paths below a file."""
     seen: dict[str, str] = {}
     for entry in entries:
         name = entry.path.casefold()
         if name in seen:
             raise InvalidRequest(
-                f"{spoken}: {seen[name]!r} and {entry.path!r} are equal on a case-insensitive file system."
+                f"{repository}: {seen[name]!r} and {entry.path!r} are equal on a "
+                "case-insensitive file system."
             )
         seen[name] = entry.path
     files = set(seen)
     for entry in entries:
         parents = PurePosixPath(entry.path.casefold()).parents
         if any(str(parent) in files for parent in parents):
-            raise InvalidRequest(f"{spoken}: {entry.path!r} is below a file.")
+            raise InvalidRequest(f"{repository}: {entry.path!r} is below a file.")
 
 
 def _write_all(git: Git, directory: Path, entries: list[TreeEntry], into: Path) -> None:

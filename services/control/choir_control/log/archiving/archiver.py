@@ -135,9 +135,9 @@ class SessionArchiver:
     async def _archive(self, session: PendingSession) -> None:
         """Send pages until memory has every settled event; go back if memory asks for earlier ones."""
         through, rewinds = session.archived_rev, 0
-        settled = session.head_rev if session.ended_at else session.head_rev - self._window
+        last_rev = session.head_rev if session.ended_at else session.head_rev - self._window
         while True:
-            events = await self._page(session.session_id, through, settled)
+            events = await self._page(session.session_id, through, last_rev)
             page = self._compose(session, events)
             answer = await self._memory.archive(page)
             await self._store.set_progress(session.session_id, answer.through_rev)
@@ -145,7 +145,7 @@ class SessionArchiver:
                 await self._store.mark_archived(session.session_id)
                 log.info("session archived", session=session.session_id, promoted=answer.promoted)
                 return
-            if page.end is None and answer.through_rev >= settled:
+            if page.end is None and answer.through_rev >= last_rev:
                 return
             # Memory may ask for earlier pages once; a second time would be an endless loop.
             rewinds += answer.through_rev <= through
@@ -155,9 +155,9 @@ class SessionArchiver:
                 )
             through = answer.through_rev
 
-    async def _page(self, session_id: str, after: int, settled: int) -> tuple[Event, ...]:
+    async def _page(self, session_id: str, after: int, last_rev: int) -> tuple[Event, ...]:
         events = await self._events.read(
-            session_id, after, min(self._page_events, max(0, settled - after))
+            session_id, after, min(self._page_events, max(0, last_rev - after))
         )
         return tuple(_as_many_as_fit(events))
 

@@ -180,9 +180,9 @@ class EventAppender:
         if not reply.files:
             return reply
         workspace = lease.bindings.workspace
-        spooled = await self._outgoing_files.keep(reply.event_hash, workspace, reply.files)
-        text = "\n".join(part for part in (reply.text, *spooled.problems) if part)
-        return replace(reply, text=text, spooled_files=spooled.files)
+        copies = await self._outgoing_files.keep(reply.event_hash, workspace, reply.files)
+        text = "\n".join(part for part in (reply.text, *copies.problems) if part)
+        return replace(reply, text=text, spooled_files=copies.files)
 
     async def _check_same(self, lease: Lease, batch: EventBatch, head: LogHead) -> None:
         durable_hash = (

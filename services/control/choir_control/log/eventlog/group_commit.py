@@ -32,7 +32,7 @@ class _CommitGroup:
     """Batches of different sessions that share a statement, and the futures of all but the first caller."""
 
     asks: dict[str, tuple[Lease, EventBatch]] = field(default_factory=dict)
-    joined: list[GroupResult] = field(default_factory=list)
+    results: list[GroupResult] = field(default_factory=list)
     events: int = 0
 
     def takes(self, session_id: str, events: int) -> bool:
@@ -45,12 +45,12 @@ class _CommitGroup:
         self.events += len(batch.events)
 
     def resolve(self, session_ids: StoredSessions) -> None:
-        for result in self.joined:
+        for result in self.results:
             if not result.done():
                 result.set_result(session_ids)
 
     def fail(self, error: Exception) -> None:
-        for result in self.joined:
+        for result in self.results:
             if not result.done():
                 result.set_exception(error)
 
@@ -69,7 +69,7 @@ class GroupCommit:
         if group is not None and group.takes(lease.session_id, len(batch.events)):
             group.add(lease, batch)
             result: GroupResult = asyncio.get_running_loop().create_future()
-            group.joined.append(result)
+            group.results.append(result)
             session_ids = await result
         else:
             group = self._gathering = _CommitGroup()

@@ -13,9 +13,9 @@ async def verify_log(store: EventStore, session_id: str, head: LogHead) -> LogVe
 
     An erased log still has its hashes: their number and the last one are compared.
     """
-    erased = await store.find_erased(session_id)
-    if erased is not None:
-        return _verify_erased(session_id, head, erased)
+    erased_log = await store.find_erased(session_id)
+    if erased_log is not None:
+        return _verify_erased(session_id, head, erased_log)
     at, count, size = LogHead(), 0, PAGE
     while True:
         try:
@@ -40,8 +40,8 @@ async def verify_log(store: EventStore, session_id: str, head: LogHead) -> LogVe
     return LogVerification(session_id=session_id, ok=True, events=count, head_rev=head.rev)
 
 
-def _verify_erased(session_id: str, head: LogHead, erased: ErasedLog) -> LogVerification:
-    count, fault = count_hashes(erased.hashes), verify_hashes(erased.hashes, head)
+def _verify_erased(session_id: str, head: LogHead, erased_log: ErasedLog) -> LogVerification:
+    count, fault = count_hashes(erased_log.hashes), verify_hashes(erased_log.hashes, head)
     return LogVerification(
         session_id=session_id,
         ok=not fault,
@@ -49,7 +49,7 @@ def _verify_erased(session_id: str, head: LogHead, erased: ErasedLog) -> LogVeri
         head_rev=head.rev,
         broken_at=count or 1 if fault else None,
         reason=f"The log is erased, and {fault}." if fault else None,
-        erased_at=erased.erased_at,
+        erased_at=erased_log.erased_at,
     )
 
 

@@ -26,8 +26,8 @@ def initial_bindings(record: Record) -> ResourceBindings:
 
 def overrides_of(record: Record) -> Mapping[str, str]:
     """Return the bindings that were overridden since the start, by field."""
-    changed: dict[str, str] = orjson.loads(record["overrides"])
-    return changed
+    overrides: dict[str, str] = orjson.loads(record["overrides"])
+    return overrides
 
 
 def current_bindings(record: Record) -> ResourceBindings:

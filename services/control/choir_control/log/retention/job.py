@@ -78,15 +78,15 @@ class RetentionJob:
             await self._prune("sessions", keep, self._rows.prune_sessions)
 
     async def _prune(self, table: str, keep: timedelta, prune_batch: PruneBatch) -> None:
-        deleted = 0
+        count = 0
         for _ in range(MAX_BATCHES):
             batch = await prune_batch(keep, BATCH_ROWS)
-            deleted += batch
+            count += batch
             if batch < BATCH_ROWS:
                 break
             await asyncio.sleep(self._pause_s)
-        if deleted:
-            log.info("old rows deleted", table=table, count=deleted)
+        if count:
+            log.info("old rows deleted", table=table, count=count)
 
     async def _erase_logs(self, config: Config) -> None:
         for agent_id, agent in config.agents.items():

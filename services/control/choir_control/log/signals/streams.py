@@ -84,22 +84,22 @@ class SignalStreams:
 
     async def _follow(self, lease: Lease, last_event_id: int) -> AsyncGenerator[bytes, None]:
         cursor, quiet_since = last_event_id, asyncio.get_running_loop().time()
-        with self._notifier.listen(lease.session_id, lease.dm) as rung:
+        with self._notifier.listen(lease.session_id, lease.dm) as wakeup:
             # Sent at once, so that the client sees that the stream is open.
             yield KEEPALIVE
             while not self._closing:
                 # Cleared before the read, so that a signal stored during it causes another read.
-                rung.clear()
+                wakeup.clear()
                 page = await self._read_page(lease, cursor)
                 if page is None:
                     return
                 for signal in page:
                     body: str | None = signal.body
                     if signal.to_fetch is not None:
-                        bringing = asyncio.create_task(self._fetch_files(lease, signal.to_fetch))
-                        async for piece in _while_waiting(bringing):
+                        fetch_task = asyncio.create_task(self._fetch_files(lease, signal.to_fetch))
+                        async for piece in _while_waiting(fetch_task):
                             yield piece
-                        body = await bringing
+                        body = await fetch_task
                     if body is None:
                         break  # later signals must not overtake it
                     cursor = signal.seq
@@ -110,8 +110,8 @@ class SignalStreams:
                     continue
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(0.0, quiet_since + KEEPALIVE_S - now)):
-                        await rung.wait()
-                if not rung.is_set():
+                        await wakeup.wait()
+                if not wakeup.is_set():
                     quiet_since += KEEPALIVE_S
                     yield KEEPALIVE
 

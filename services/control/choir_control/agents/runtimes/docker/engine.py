@@ -75,10 +75,10 @@ class DockerEngine:
             except docker_errors.APIError as error:
                 if error.status_code != HTTPStatus.CONFLICT:
                     raise
-            existing = api.inspect_container(name)
-            if existing["State"]["Running"]:
+            container = api.inspect_container(name)
+            if container["State"]["Running"]:
                 raise Conflict(f"The container {name} already runs.")
-            api.remove_container(existing["Id"], force=True, v=True)
+            api.remove_container(container["Id"], force=True, v=True)
             return str(api.create_container_from_config(body, name)["Id"])
 
     def start(self, container_id: str, first_line: bytes) -> None:
@@ -120,10 +120,10 @@ class DockerEngine:
     def list_containers(self, labels: Mapping[str, str]) -> list[Container]:
         """Return all containers with these labels, running or not. Raises Unavailable."""
         with _translate_errors("list containers"):
-            listed = self._api().containers(all=True, filters=_filter(labels))
+            containers = self._api().containers(all=True, filters=_filter(labels))
         return [
             Container(item["Id"], item["Labels"] or {}, item["State"] == "running")
-            for item in listed
+            for item in containers
         ]
 
     def state(self, container_id: str) -> ContainerState | None:

@@ -251,13 +251,13 @@ class DockerRuntime:
 
     async def _follow(self, agent: ContainerAgent) -> None:
         """Wait for the exit, complete the log, remove the container, and report the exit."""
-        spec, ending = agent.spec, None
+        spec, final_state = agent.spec, None
         while True:
             await agent.died.wait()
             try:
                 state = await self._run_in_thread(partial(self._engine.state, agent.container_id))
                 if state is None or not state.running:
-                    ending = state
+                    final_state = state
                     break
                 agent.died.clear()
             except ChoirError as error:
@@ -270,8 +270,8 @@ class DockerRuntime:
         # Remove the entry before reporting the exit, so that a receiver can start the agent again.
         del self._agents[spec.agent_id]
         agent.removed.set()
-        code = ending.code if ending else None
-        detail = f"{_describe(ending)}; its log is {self._logs.path(spec.agent_id)}"
+        code = final_state.code if final_state else None
+        detail = f"{_describe(final_state)}; its log is {self._logs.path(spec.agent_id)}"
         await self._exits.put(AgentExit(spec.agent_id, spec.session_id, spec.epoch, code, detail))
 
     def _read_output(self, agent: ContainerAgent) -> ContainerLogReader:
@@ -300,9 +300,9 @@ class DockerRuntime:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
 
-def _describe(ending: ContainerState | None) -> str:
-    if ending is None:
+def _describe(final_state: ContainerState | None) -> str:
+    if final_state is None:
         return "its container was removed"
-    if ending.out_of_memory:
-        return f"out of memory, exit code {ending.code}"
-    return f"exit code {ending.code}{f' ({ending.error})' if ending.error else ''}"
+    if final_state.out_of_memory:
+        return f"out of memory, exit code {final_state.code}"
+    return f"exit code {final_state.code}{f' ({final_state.error})' if final_state.error else ''}"

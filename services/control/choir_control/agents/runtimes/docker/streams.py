@@ -90,11 +90,11 @@ class ContainerExitWatcher:
         try:
             if self._stopped.is_set():
                 return
-            listed = self._engine.list_containers(self._labels)
-            running = frozenset(container.id for container in listed if container.running)
+            containers = self._engine.list_containers(self._labels)
+            running_ids = frozenset(container.id for container in containers if container.running)
             # the event loop may have been closed meanwhile
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._listener.note_running, running)
+                self._loop.call_soon_threadsafe(self._listener.note_running, running_ids)
             for container_id in events:
                 with contextlib.suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(self._listener.note_exit, container_id)

@@ -76,12 +76,12 @@ class Boundary:
             pairs.append(("--view", str(view)))
         return [word for pair in pairs for word in pair]
 
-    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, parent: Mapping[str, str]) -> dict[str, str]:
         """Return the complete environment of the agent."""
-        passed = {name: inherited[name] for name in INHERITED if name in inherited}
+        variables = {name: parent[name] for name in INHERITED if name in parent}
         return {
             "LANG": "C.UTF-8",
-            **passed,
+            **variables,
             "PATH": PATH,
             "HOME": str(self.workspace),
             "TMPDIR": str(self.temporary),

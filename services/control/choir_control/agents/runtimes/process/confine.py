@@ -137,16 +137,16 @@ def restrict_files(kernel: SystemCalls, rules: dict[str, int]) -> int:
     abi = landlock_abi(kernel)
     if abi == 0:
         return 0
-    handled = FS_FIRST_ABI
+    handled_rights = FS_FIRST_ABI
     for version, right in FS_ADDED_BY_ABI.items():
-        handled |= right if abi >= version else 0
+        handled_rights |= right if abi >= version else 0
     scopes = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS
-    fields = (handled, 0, scopes)[: 1 if abi < 4 else 2 if abi < 6 else 3]
+    fields = (handled_rights, 0, scopes)[: 1 if abi < 4 else 2 if abi < 6 else 3]
     shape = b"".join(field.to_bytes(8, sys.byteorder) for field in fields)
     size = ctypes.c_size_t(len(shape))
     ruleset = kernel.call("syscall", SYS_LANDLOCK_CREATE_RULESET, shape, size, 0)
     for path, rights in rules.items():
-        add_landlock_rule(kernel, ruleset, path, rights & handled)
+        add_landlock_rule(kernel, ruleset, path, rights & handled_rights)
     kernel.call("syscall", SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
     return abi

@@ -152,8 +152,8 @@ class ProcessLauncher:
 
     def _agent_environment(self, boundary: Boundary) -> dict[str, str]:
         own = self._environment
-        passed = {name: own[name] for name in PASSED_VARIABLES if own.get(name)}
-        return {**boundary.environment(own), **passed}
+        variables = {name: own[name] for name in PASSED_VARIABLES if own.get(name)}
+        return {**boundary.environment(own), **variables}
 
 
 def _boot_line(spec: LaunchSpec) -> bytes:

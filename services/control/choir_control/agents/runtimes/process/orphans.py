@@ -92,7 +92,7 @@ def kill_adopted(agents: Collection[int]) -> int:
     as all processes of agents do, and left control's session, which it can never enter again.
     """
     own, session = os.getpid(), os.getsid(0)
-    killed: set[int] = set()
+    killed_pids: set[int] = set()
     deadline = time.monotonic() + EXIT_TIMEOUT_S
     while time.monotonic() < deadline:
         table = process_table.list_processes()
@@ -109,12 +109,12 @@ def kill_adopted(agents: Collection[int]) -> int:
         below = process_table.descendants({entry.pid for entry in adopted}, table)
         for entry in [*adopted, *below]:
             kill_process(entry)
-            killed.add(entry.pid)
+            killed_pids.add(entry.pid)
         for entry in adopted:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(entry.pid, os.WNOHANG)
         time.sleep(POLL_INTERVAL_S)
-    return len(killed)
+    return len(killed_pids)
 
 
 def kill_recorded(record: ProcessRecord) -> bool:
@@ -137,18 +137,21 @@ def kill_recorded(record: ProcessRecord) -> bool:
     return bool(survivors)
 
 
-def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
+def kill_unrecorded(agents: Path, live_pids: Collection[int]) -> int:
     """Kill processes of agents of an earlier control process, with any parent; return how many.
 
     `agents` is the directory of the agents' private files. It is in the environment of every process they
-    start, and mounted in their file tree, which they cannot leave. `living` are the pids of the agents that
-    run now.
+    start, and mounted in their file tree, which they cannot leave. `live_pids` are the pids of the agents
+    that run now.
     """
-    killed: set[int] = set()
+    killed_pids: set[int] = set()
     deadline = time.monotonic() + EXIT_TIMEOUT_S
     while time.monotonic() < deadline:
         table = process_table.list_processes()
-        own = {*living, *(entry.pid for entry in process_table.descendants(set(living), table))}
+        own = {
+            *live_pids,
+            *(entry.pid for entry in process_table.descendants(set(live_pids), table)),
+        }
         survivors = [
             entry
             for entry in table
@@ -161,9 +164,9 @@ def kill_unrecorded(agents: Path, living: Collection[int]) -> int:
             break
         for entry in survivors:
             kill_process(entry)
-            killed.add(entry.pid)
+            killed_pids.add(entry.pid)
         wait_for_exit(survivors)
-    return len(killed)
+    return len(killed_pids)
 
 
 def kill_process(entry: ProcessEntry) -> None:

@@ -184,14 +184,14 @@ class ProcessRuntime:
 
     async def _clear_up(self, agent_id: str) -> None:
         async with self._forking:
-            living = {
+            live_pids = {
                 agent.process.pid
                 for agent in self._agents.values()
                 if agent.process and agent.process.returncode is None
             }
-            killed = await asyncio.to_thread(orphans.kill_adopted, living)
-        if killed:
-            log.info("killed what an agent left behind", agent=agent_id, processes=killed)
+            kill_count = await asyncio.to_thread(orphans.kill_adopted, live_pids)
+        if kill_count:
+            log.info("killed what an agent left behind", agent=agent_id, processes=kill_count)
         self._records.remove(agent_id)
 
     async def _kill(self, agent: ProcessAgent) -> None:
@@ -205,14 +205,14 @@ class ProcessRuntime:
                 await agent.exited.wait()
 
     def _remove_recorded(self) -> int:
-        removed = 0
+        count = 0
         for path, record in self._records.left():
             if record is not None and record.agent_id in self._agents:
                 continue
-            removed += record is not None and orphans.kill_recorded(record)
+            count += record is not None and orphans.kill_recorded(record)
             path.unlink(missing_ok=True)
-        living = {agent.process.pid for agent in self._agents.values() if agent.process}
-        return removed + orphans.kill_unrecorded(self._home / "agents", living)
+        live_pids = {agent.process.pid for agent in self._agents.values() if agent.process}
+        return count + orphans.kill_unrecorded(self._home / "agents", live_pids)
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
