@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from choir_browser.settings import BrowserSettings
 from choir_common.settings import ServiceSettings
+from choir_common.wire.config_parts import AgentBudgets
 from choir_common.wire.config_schema import config_reference
-from choir_common.wire.request_templates import AgentBudgets
 from choir_control.settings import ControlSettings
 from choir_gateway.settings import GatewaySettings
 from choir_local.settings import LocalSettings
@@ -61,7 +61,7 @@ READ = {
     "models.*.context_window": f"{AGENT}/compaction/compactor.py",
     "models.*.timeout_ms": f"{AGENT}/models/openai_model.py",
     **{
-        f"models.*.request.{name}": f"{COMMON}/wire/request_templates.py"
+        f"models.*.request.{name}": f"{COMMON}/wire/config_parts.py"
         for name in ("top_p", "provider_routing", "extra_body")
     },
     "models.*.request.extra_headers": f"{AGENT}/models/openai_model.py",

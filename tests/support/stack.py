@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 
 from choir_common.http.client import make_client
-from choir_common.http.sse_read import parse_events
+from choir_common.http.response_parser import parse_events
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import LogVerification

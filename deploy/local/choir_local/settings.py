@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from choir_common.http.tcp_address import TlsMode
+from choir_common.addresses import TlsMode
 from choir_common.settings import ServiceSettings
 
 ModelSource = Literal["auto", "openrouter", "openai", "ollama", "rehearsal"]

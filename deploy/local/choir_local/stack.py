@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 
 import psutil
 
+from choir_common.addresses import client_url, uses_tls
 from choir_common.errors import StartupError
-from choir_common.http.tcp_address import client_url, uses_tls
 from choir_common.logs.retention import LogLimitsReader
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.redactor import Redactor

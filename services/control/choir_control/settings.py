@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import Field, Json
 
+from choir_common.addresses import TlsMode, is_loopback
 from choir_common.errors import StartupError
-from choir_common.http.tcp_address import TlsMode, is_loopback
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.settings import ServiceSecrets, ServiceSettings
 from choir_common.wire.config import ModelConfig

@@ -20,7 +20,7 @@ from choir_common.http.listen import serve
 from choir_common.http.service_app import make_service_app
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
-from choir_common.wire.memory_settings import MemoryServiceConfig
+from choir_common.wire.config import MemoryServiceConfig
 from choir_memory import VERSION
 from choir_memory.admin.export_import import MemoryTransfer
 from choir_memory.admin.read import MemoryReader

@@ -27,8 +27,14 @@ from choir_common.errors import (
 )
 from choir_common.eventlog.chain import LogHead, find_break, head_of
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.problems import problem_response, render_choir_error
-from choir_common.http.sse import KEEPALIVE, ServerSentEvent, event_stream_response, render_event
+from choir_common.http.response_parser import ServerSentEvent
+from choir_common.http.responses import (
+    KEEPALIVE,
+    event_stream_response,
+    problem_response,
+    render_choir_error,
+    render_event,
+)
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.events import Event, EventPayload, Reply, UserMessageStarted, parse_payload
 from choir_common.wire.model import JsonObject, WireModel

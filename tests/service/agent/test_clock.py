@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from starlette.responses import Response
 
-from choir_common.wire.request_templates import FeatureFlags
+from choir_common.wire.config_parts import FeatureFlags
 from choir_common.wire.signals import ConfigChangedSignal, InjectSignal
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.running_agent import running_agent

@@ -15,10 +15,9 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 
 from choir_common.errors import NotFound
-from choir_common.http import sse
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.problems import problem_response
-from choir_common.http.sse_read import ServerSentEvent
+from choir_common.http.response_parser import ServerSentEvent
+from choir_common.http.responses import KEEPALIVE, problem_response, render_event
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.events import GENESIS, Event, EventPayload, ReplyKind, render_payload
 from choir_common.wire.messages import (
@@ -142,24 +141,22 @@ class Console:
 
     async def events(self, after: int) -> AsyncIterator[bytes]:
         """Send the log as it grows."""
-        yield sse.KEEPALIVE
+        yield KEEPALIVE
         while True:
             async with self.changed:
                 while after >= len(self.log):
                     await self.changed.wait()
             event = self.log[after]
             after += 1
-            yield sse.render_event(
-                ServerSentEvent(str(event.rev), "event", event.model_dump_json())
-            )
+            yield render_event(ServerSentEvent(str(event.rev), "event", event.model_dump_json()))
 
     async def stream(self, after: str | None) -> AsyncIterator[bytes]:
         """Send what is after `after`, one already sent again, until the cut."""
         self.streams.append(after)
         at = len(self.said) if after is None else max(0, int(after) - 1)
-        yield sse.KEEPALIVE
+        yield KEEPALIVE
         for kind, shown in self.going_on:
-            yield sse.render_event(ServerSentEvent("", kind, shown))
+            yield render_event(ServerSentEvent("", kind, shown))
         for _ in range(self.cut_after):
             async with self.changed:
                 while at >= len(self.said):
@@ -167,7 +164,7 @@ class Console:
             message = self.said[at]
             at += 1
             kind = "message" if message.edits is None else "edit"
-            yield sse.render_event(
+            yield render_event(
                 ServerSentEvent(str(message.outbox_id), kind, message.model_dump_json())
             )
 

@@ -14,13 +14,13 @@ from fastapi.responses import StreamingResponse
 from structlog.testing import capture_logs
 
 from choir_common.errors import Conflict, StartupError
-from choir_common.http import sse
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_tcp, bind_unix, serve
+from choir_common.http.response_parser import ServerSentEvent, parse_events
+from choir_common.http.responses import KEEPALIVE, event_stream_response, render_event
 from choir_common.http.service_app import make_service_app
-from choir_common.http.sse_read import parse_events
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
-from choir_common.shutdown_deadline import EXIT_CODE
+from choir_common.process import DEADLINE_PASSED
 from choir_common.wire.operator import ComponentStatus
 from tests.support.ports import free_port
 
@@ -53,13 +53,11 @@ def make_app() -> FastAPI:
     async def stream() -> StreamingResponse:
         async def body() -> AsyncIterator[bytes]:
             for number in range(3):
-                yield sse.render_event(
-                    sse.ServerSentEvent(str(number), "n", '{"a": "line\\nbreak"}')
-                )
-                yield sse.KEEPALIVE
+                yield render_event(ServerSentEvent(str(number), "n", '{"a": "line\\nbreak"}'))
+                yield KEEPALIVE
             await asyncio.sleep(60)
 
-        return sse.event_stream_response(body())
+        return event_stream_response(body())
 
     return app
 
@@ -212,7 +210,7 @@ async def test_a_process_that_does_not_end_on_sigterm_is_ended_and_says_where_it
     process.terminate()
     async with asyncio.timeout(60):
         said, _ = await process.communicate()
-    assert process.returncode == EXIT_CODE
+    assert process.returncode == DEADLINE_PASSED
     assert b"did not end in time" in said and b"<string>:" in said
 
 

@@ -10,8 +10,7 @@ import httpx2
 from choir_common.clock import SystemClock
 from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.http.client import make_client
-from choir_common.http.problem_document import read_problem
-from choir_common.http.sse_read import parse_events
+from choir_common.http.response_parser import parse_events, read_problem
 from choir_common.ids import new_id
 from choir_common.wire.events import Event, EventPayload, Reply, SessionStarted, UserMessageStarted
 from choir_common.wire.rpc import HeartbeatRequest, HelloResponse

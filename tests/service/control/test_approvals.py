@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from choir_common.approvals.digest import request_digest
+from choir_common.approvals import request_digest
 from choir_common.clients.control import NatsControlClient
 from choir_common.clock import Clock, SystemClock
 from choir_common.errors import Conflict, InvalidRequest, RateLimited

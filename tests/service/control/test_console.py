@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.sse_read import parse_events
+from choir_common.http.response_parser import parse_events
 from choir_control.api.operator.console import MAX_STREAMS
 from tests.service.control.world import OPERATOR_TOKEN, World, until
 

@@ -14,7 +14,7 @@ from choir_common.clients.control import HttpOutboxFilesClient, NatsControlClien
 from choir_common.errors import ChoirError, NotFound, Unavailable
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.problems import problem_response
+from choir_common.http.responses import problem_response
 from choir_common.wire.attachments import Attachment, SentFile
 from choir_common.wire.events import Reply
 from tests.service.control.agent_hand import AgentHand

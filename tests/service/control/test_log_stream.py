@@ -9,7 +9,7 @@ import pytest
 
 from choir_common.errors import ChoirError, NotFound
 from choir_common.http.client import make_client
-from choir_common.http.sse_read import ServerSentEvent, parse_events
+from choir_common.http.response_parser import ServerSentEvent, parse_events
 from choirctl.api.control import connect
 from choirctl.api.target import Target
 from tests.service.control.agent_hand import AgentHand

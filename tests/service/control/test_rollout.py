@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from choir_common.http.client import make_client
-from choir_common.http.sse_read import parse_events
+from choir_common.http.response_parser import parse_events
 from tests.service.control.rolling import ended, state_of, until_state, with_processes
 from tests.service.control.world import World, until
 from tests.service.images.forge import ECHO, a_manifest, a_skill

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from choir_common.http.client import make_client
-from choir_common.http.sse_read import parse_events
+from choir_common.http.response_parser import parse_events
 from tests.service.control.rolling import (
     ended,
     state_of,

@@ -12,9 +12,8 @@ import pytest
 
 from choir_common.bus.client import Bus
 from choir_common.errors import Unavailable
-from choir_common.http import sse_read
 from choir_common.http.client import make_client
-from choir_common.http.sse import ServerSentEvent
+from choir_common.http.response_parser import ServerSentEvent, parse_events
 from choir_common.wire.messages import DmBinding, OutboundMessage
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.control_stand_in import (
@@ -50,7 +49,7 @@ class Listener:
     """An open event stream, read in order."""
 
     def __init__(self, response: httpx2.Response) -> None:
-        self._events = sse_read.parse_events(response.aiter_bytes())
+        self._events = parse_events(response.aiter_bytes())
 
     async def next(self) -> ServerSentEvent:
         async with asyncio.timeout(60):

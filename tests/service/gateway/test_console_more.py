@@ -13,10 +13,10 @@ from fastapi.responses import Response
 from choir_common.bus.client import Bus
 from choir_common.clients.gateway import HttpGatewayFilesClient
 from choir_common.errors import NotFound, Unavailable
-from choir_common.http import sse_read
 from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.problems import problem_response
+from choir_common.http.response_parser import parse_events
+from choir_common.http.responses import problem_response
 from choir_common.wire.activity import Card, Idle, Typing
 from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.messages import DmBinding, EditTarget, OutboundMessage
@@ -237,7 +237,7 @@ class Stream:
     """An open event stream."""
 
     def __init__(self, response: httpx2.Response) -> None:
-        self._events = sse_read.parse_events(response.aiter_bytes())
+        self._events = parse_events(response.aiter_bytes())
 
     async def next(self) -> tuple[str, str, dict[str, object]]:
         async with asyncio.timeout(60):

@@ -23,13 +23,13 @@ from choir_agent.settings import CurrentSettings
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.redactor import Redactor
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
+from choir_common.wire.config_parts import FeatureFlags
 from choir_common.wire.events import (
     CompactionRequested,
     EventPayload,
     MemoryCompacted,
     parse_payload,
 )
-from choir_common.wire.request_templates import FeatureFlags
 from tests.support.agent_fakes import NoTokenCounter, UnderscoreNames
 from tests.unit.agent.told_session import StillClock, ToldSession
 

@@ -10,7 +10,7 @@ from choir_agent.models.model_wrappers import RETRIES, RetryingModel
 from choir_agent.models.openai_sdk import OpenAiClient
 from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
-from choir_common.wire.request_templates import FeatureFlags
+from choir_common.wire.config_parts import FeatureFlags
 from tests.support.agent_fakes import FixedSettings
 from tests.support.ports import free_port
 

@@ -10,10 +10,10 @@ from choir_common.wire.events import (
     Exposure,
     InjectedInstruction,
     ModelOutput,
+    ProviderFields,
     ToolCall,
     ToolResultCommitted,
 )
-from choir_common.wire.provider_fields import ProviderFields
 from tests.unit.agent.told_session import TOOL, ToldSession
 
 EDGE = SearchScope()

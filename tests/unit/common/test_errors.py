@@ -11,7 +11,8 @@ from choir_common.errors import (
     RateLimited,
     from_envelope,
 )
-from choir_common.http.problems import problem_response, read_problem
+from choir_common.http.response_parser import read_problem
+from choir_common.http.responses import problem_response
 
 
 @pytest.mark.parametrize("kind", [NotFound, Fenced, OutcomeUnknown, RateLimited])

@@ -13,7 +13,7 @@ from choir_common.eventlog.tool_results import (
     returns_outside_text,
 )
 from choir_common.wire.model import JsonObject
-from choir_common.wire.tool_manifest import RuntimeSection
+from choir_common.wire.repository_files import RuntimeSection
 
 
 @pytest.mark.parametrize(

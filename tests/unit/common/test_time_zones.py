@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from choir_common.wire.time_zones import LATE_AFTER_S, SENT_LINE, TimeZone, format_sent_line
+from choir_common.wire.config_parts import TimeZone
+from choir_common.wire.prompt_marks import LATE_AFTER_S, SENT_LINE, format_sent_line
 
 WINTER = datetime(2026, 11, 22, 7, 3, 59, tzinfo=UTC)
 SUMMER = datetime(2026, 7, 1, 22, 30, tzinfo=UTC)

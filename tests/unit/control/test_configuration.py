@@ -12,9 +12,8 @@ from choir_common.errors import InvalidRequest, StartupError
 from choir_common.wire.config import Config, ModelConfig
 from choir_common.wire.model import WireModel
 from choir_common.wire.operator import StartAgent
+from choir_common.wire.repository_files import SkillFile, ToolManifestFile
 from choir_common.wire.rpc import ResourceBindings
-from choir_common.wire.skill_file import SkillFile
-from choir_common.wire.tool_manifest import ToolManifestFile
 from choir_common.wire.validation_messages import error_messages, pattern_rule
 from choir_control.agents.sessions.bindings import choose_bindings
 from choir_control.agents.sessions.record import exclusive_resources

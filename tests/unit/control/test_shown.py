@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from choir_common.approvals.rendering import LineKind, escape_line, request_lines, request_summary
+from choir_common.approvals import LineKind, escape_line, request_lines, request_summary
 from choir_common.wire.model import JsonObject
 from choir_control.approvals.texts import format_request, truncate_lines
 

@@ -2,8 +2,14 @@
 
 from dataclasses import dataclass
 
-from choir_common.eventlog.chain import LogHead, find_break, head_of
-from choir_common.eventlog.stored_log import count_hashes, event_from_row, verify_hashes
+from choir_common.eventlog.chain import (
+    LogHead,
+    count_hashes,
+    event_from_row,
+    find_break,
+    head_of,
+    verify_hashes,
+)
 from choir_common.postgres.pool import Database
 from choir_common.postgres.schema_state import SchemaState, read_state
 from choir_common.wire.events import Event

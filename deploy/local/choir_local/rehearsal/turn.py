@@ -22,8 +22,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from choir_common.wire.memory_recall import REMINDERS_HEADING
 from choir_common.wire.model import JsonObject
-from choir_common.wire.prompt_marks import SKILL_INPUT_HEADING, SUMMARY_HEADING
-from choir_common.wire.time_zones import SENT_LINE
+from choir_common.wire.prompt_marks import SENT_LINE, SKILL_INPUT_HEADING, SUMMARY_HEADING
 
 Lane = Literal["edge", "core", "report", "compaction", "summary"]
 

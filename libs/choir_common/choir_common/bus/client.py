@@ -30,7 +30,7 @@ from choir_common.errors import (
     Unavailable,
     from_envelope,
 )
-from choir_common.shutdown_deadline import preserve_cancellation
+from choir_common.process import preserve_cancellation
 from choir_common.tracing import client_span, server_span
 from choir_common.wire.model import WireModel
 from choir_common.wire.validation_messages import error_messages

@@ -14,7 +14,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.http.client import stream_download
 from choir_common.wire.activity import CardMessage
-from choir_common.wire.memory_settings import MemoryServiceConfig
+from choir_common.wire.config import MemoryServiceConfig
 from choir_common.wire.messages import (
     ButtonPress,
     ButtonResponse,

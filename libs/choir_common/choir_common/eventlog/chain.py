@@ -2,19 +2,23 @@
 
 `hash = sha256(hash_prev || canonical JSON of the event without hash_prev and hash)`. Canonical JSON is
 orjson output with sorted keys, in UTF-8, without spaces, so the same event has the same hash on every
-machine. See docs/design/log-and-recovery.md.
+machine. Also reads a stored event from its row, and verifies what remains of an erased log. See
+docs/design/log-and-recovery.md.
 """
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Protocol
 
 import orjson
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.events import GENESIS, Event, EventPayload, render_payload
 from choir_common.wire.model import JsonObject, format_log_time
+
+HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +101,39 @@ def find_break(events: Iterable[Event], start: LogHead | None = None) -> ChainBr
             return ChainBreak(event.rev, "its content does not match its hash")
         head = head_of(event)
     return None
+
+
+class EventRow(Protocol):
+    """A row with rev, lane, type, payload (as text), at, hash_prev and hash."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Return a column."""
+        ...
+
+
+def event_from_row(session_id: str, row: EventRow) -> Event:
+    """Return the event in a row of this session's log."""
+    return Event(
+        session_id=session_id,
+        rev=row["rev"],
+        lane=row["lane"],
+        type=row["type"],
+        payload=orjson.loads(row["payload"]),
+        at=row["at"],
+        hash_prev=row["hash_prev"],
+        hash=row["hash"],
+    )
+
+
+def count_hashes(hashes: bytes) -> int:
+    """Return the number of events that have a hash in `hashes`."""
+    return len(hashes) // HASH_BYTES
+
+
+def verify_hashes(hashes: bytes, head: LogHead) -> str:
+    """Return why the hashes do not belong to a log that ends at `head`; empty if they do."""
+    if len(hashes) != head.rev * HASH_BYTES:
+        return f"{count_hashes(hashes)} hashes are kept of its {head.rev} events"
+    if hashes[-HASH_BYTES:].hex() != head.hash:
+        return "the last stored hash differs from the hash of the session's head"
+    return ""

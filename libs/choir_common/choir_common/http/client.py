@@ -1,17 +1,29 @@
-"""HTTP client factory for Unix sockets and TCP, and streaming of a file from another service."""
+"""HTTP client factory for Unix sockets and TCP, streaming of a file, and detection of a server that hangs.
 
+Such a server accepts requests but responds to none. choirctl detects it for choird and control for the
+gateway, before a request's own deadline.
+"""
+
+import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from http import HTTPStatus
+from typing import Any
 
 import httpx2
 
 from choir_common.errors import InvalidRequest, Unavailable
-from choir_common.http.problem_document import read_problem
+from choir_common.http.response_parser import read_problem
 
 UNIX_SCHEME = "unix://"
 MAX_CONNECTIONS = 500
 """Connections of one client. Long-lived streams must leave some of them for short requests."""
+CHUNK_BYTES = 64 * 1024
+READ_TIMEOUT_S = 20.0
+"""Read timeout: a response that sends nothing for this long is abandoned."""
+PROBE_AFTER_S = 6.0
+PROBE_TIMEOUT_S = 2.0
 
 
 def make_client(
@@ -68,11 +80,6 @@ def ssl_context_for(ca_pem: str) -> ssl.SSLContext:
     return context
 
 
-CHUNK_BYTES = 64 * 1024
-READ_TIMEOUT_S = 20.0
-"""Read timeout: a response that sends nothing for this long is abandoned."""
-
-
 @contextlib.asynccontextmanager
 async def stream_download(
     client: httpx2.AsyncClient, path: str, query: Mapping[str, str] | None = None
@@ -91,3 +98,38 @@ async def stream_download(
             yield answer.aiter_bytes(CHUNK_BYTES)
     except httpx2.HTTPError as error:
         raise Unavailable(f"{path} broke off: {type(error).__name__}.") from error
+
+
+async def await_unless_hung(
+    client: httpx2.AsyncClient,
+    sending: Coroutine[Any, Any, httpx2.Response],
+    patience_s: float = PROBE_AFTER_S,
+) -> httpx2.Response:
+    """Return the response to a request; give up a slow one if `/livez` does not respond either.
+
+    Raises httpx2.ReadTimeout in that case, and any error of `sending`.
+    """
+    task = asyncio.ensure_future(sending)
+    try:
+        while True:
+            await asyncio.wait((task,), timeout=patience_s)
+            hangs = not task.done() and not await _lives(client)
+            if task.done():
+                return task.result()
+            if hangs:
+                raise httpx2.ReadTimeout(
+                    "The server responds neither to this request nor to /livez."
+                )
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _lives(client: httpx2.AsyncClient) -> bool:
+    timeout = httpx2.Timeout(PROBE_TIMEOUT_S)
+    try:
+        answer = await client.get("/livez", timeout=timeout)
+    except httpx2.HTTPError:
+        return False
+    return answer.status_code == HTTPStatus.OK

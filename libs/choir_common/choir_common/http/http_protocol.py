@@ -13,7 +13,7 @@ from http import HTTPStatus
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from choir_common.errors import RequestTimeout, TooLarge
-from choir_common.http.problem_document import CONTENT_TYPE, Problem
+from choir_common.http.response_parser import CONTENT_TYPE, Problem
 
 UNIX_PEER = "unix"
 _UCRED = struct.Struct("3i")  # pid, uid, gid

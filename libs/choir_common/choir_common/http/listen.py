@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from choir_common.errors import OutcomeUnknown, StartupError
 from choir_common.http.http_protocol import HttpProtocol
-from choir_common.http.problems import problem_response
-from choir_common.shutdown_deadline import ShutdownDeadline
+from choir_common.http.responses import problem_response
+from choir_common.process import ShutdownDeadline
 
 # sockaddr_un.sun_path holds 108 bytes on Linux, the last one a NUL.
 MAX_SOCKET_PATH = 107

@@ -31,7 +31,7 @@ from choir_common.errors import (
     TooLarge,
 )
 from choir_common.http.openapi import OpenApiApp
-from choir_common.http.problems import problem_response, render_choir_error
+from choir_common.http.responses import problem_response, render_choir_error
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_common.tracing import server_span
 from choir_common.wire.operator import ComponentStatus

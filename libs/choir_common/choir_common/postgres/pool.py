@@ -15,7 +15,7 @@ import structlog
 from asyncpg.pool import PoolConnectionProxy
 
 from choir_common.errors import OutcomeUnknown, StartupError, Unavailable
-from choir_common.shutdown_deadline import preserve_cancellation
+from choir_common.process import preserve_cancellation
 
 log = structlog.get_logger("choir.postgres")
 

@@ -9,11 +9,10 @@ from urllib.parse import quote
 from pydantic import BeforeValidator, Field
 
 from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
+from choir_common.wire.config_parts import AgentBudgets, FeatureFlags, TimeZone
+from choir_common.wire.config_parts import Budgets as Budgets
+from choir_common.wire.config_parts import ModelConfig as ModelConfig
 from choir_common.wire.model import AgentName, Name, WireModel
-from choir_common.wire.model_providers import ModelProviderProperties, model_provider
-from choir_common.wire.request_templates import AgentBudgets, FeatureFlags, RequestTemplate
-from choir_common.wire.request_templates import Budgets as Budgets
-from choir_common.wire.time_zones import TimeZone
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda value: None if value == "" else value)]
 """A name or None; an empty string counts as None."""
@@ -36,36 +35,6 @@ class WorkspaceConfig(WireModel):
 
     path: str
     """Absolute, or starting with `~`; created if missing."""
-
-
-class ModelConfig(WireModel):
-    """A language model behind an OpenAI-compatible endpoint that supports tool calls."""
-
-    provider: str = "openai"
-    """For display only; every provider is called through the OpenAI API."""
-    model: str
-    """The provider's name of the model."""
-    endpoint: str
-    """Base URL, up to `/v1`."""
-    temperature: float | None = 0.7
-    """null: not sent, which some models require."""
-    reasoning_effort: str | None = None
-    """The provider's value (`low`, `medium`, `high`); null: not sent."""
-    secret: Name | None = None
-    """The name of the secret with the key; null for an endpoint without one."""
-    context_window: int = Field(default=128_000, ge=1_000)
-    """Tokens; determines when working memory is compacted."""
-    timeout_ms: int = Field(default=120_000, ge=1_000)
-    """Maximum duration of one model call; a slow model may take a minute."""
-    max_completion_tokens: int | None = Field(default=None, ge=1)
-    """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
-    request: RequestTemplate = RequestTemplate()
-    """Additions to each request: fields, headers, routing."""
-
-    @property
-    def provider_properties(self) -> ModelProviderProperties:
-        """Return the properties of its provider."""
-        return model_provider(self.provider)
 
 
 class TtsConfig(WireModel):
@@ -467,6 +436,18 @@ class AgentSettings(WireModel):
             self.search and self.search.secret,
         )
         return frozenset(name for name in secret_names if name)
+
+
+class MemoryServiceConfig(WireModel):
+    """The part that the memory service's maintenance uses; it never contains a key.
+
+    Memory reads it at the start of each maintenance pass.
+    """
+
+    model: ModelConfig | None = None
+    """The language model that `memory.model` names; memory gets its key at startup."""
+    retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
+    """Retention of the agents that do not keep everything."""
 
 
 def secret_references(config: Config) -> dict[str, tuple[str, ...]]:

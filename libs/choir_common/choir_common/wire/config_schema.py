@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from choir_common.wire import config, request_templates
+from choir_common.wire import config, config_parts
 from choir_common.wire.config import Config
-from choir_common.wire.config_effects import change_category
+from choir_common.wire.config_effects import RESTART_NOTE, change_category
 from choir_common.wire.model import JsonObject
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -127,14 +127,14 @@ def _when(path: tuple[str, ...]) -> str:
     category, note = change_category(".".join(path))
     if category == "hot-reload":
         return "apply"
-    return "Choir" if "when Choir starts" in note else "agent"
+    return "Choir" if RESTART_NOTE in note else "agent"
 
 
 @cache
 def _texts() -> dict[str, dict[str, str]]:
     """Return the attribute docstring of each field, by class and field."""
     docstrings: dict[str, dict[str, str]] = {}
-    for module in (config, request_templates, request_templates):
+    for module in (config, config_parts):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 docstrings[node.name] = dict(_texts_of(node))

@@ -11,12 +11,12 @@ from pydantic import Field, TypeAdapter
 from choir_common.wire.attachments import MAX_FILES, ReceivedFile, SentFile
 from choir_common.wire.memory_recall import Reminder
 from choir_common.wire.model import JsonObject, WireModel
-from choir_common.wire.provider_fields import ProviderFields
 
 # Re-exported: most modules import these from here.
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
 from choir_common.wire.session_events import Fact as Fact
 from choir_common.wire.session_events import LaneSummary as LaneSummary
+from choir_common.wire.session_events import ProviderFields as ProviderFields
 from choir_common.wire.session_events import ReferenceSummary as ReferenceSummary
 from choir_common.wire.session_events import SessionAbandoned as SessionAbandoned
 from choir_common.wire.session_events import SessionResumed as SessionResumed

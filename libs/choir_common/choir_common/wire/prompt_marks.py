@@ -1,9 +1,35 @@
-"""First lines of prompt messages that come from Choir itself and not from the user.
+"""Lines of prompts that come from Choir itself and not from the user.
 
-Written by the agent's prompts. The rehearsal model uses them to skip these messages.
+Written by the agent's prompts: headings of messages, and the time of each user message. The rehearsal model
+uses the headings to skip these messages.
 """
+
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 SUMMARY_HEADING = "[Choir] Summary of earlier events"
 """A lane's reference summary."""
 SKILL_INPUT_HEADING = "[Choir] Input of the current skill step"
 """The input of a skill and the context that one of its steps passed to the next."""
+SENT_LINE = re.compile(
+    r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [A-Za-z0-9_+/-]+[^\]\n]{0,60}\]\n"
+)
+"""The line before a user's text, as `format_sent_line` formats it."""
+LATE_AFTER_S = 600
+"""Seconds. A message that the agent reads later than this also shows when it was read."""
+
+
+def format_sent_line(sent: datetime, read: datetime, zone: str) -> str:
+    """Return when a message was sent, in the user's zone: `Sun 2026-11-22 08:03 Europe/Berlin`."""
+    zone_info = ZoneInfo(zone)
+    line = f"{_minute(sent.astimezone(zone_info))} {zone}"
+    if (read - sent).total_seconds() > LATE_AFTER_S:
+        line += f", read {_minute(read.astimezone(zone_info))}"
+    return line
+
+
+def _minute(moment: datetime) -> str:
+    # not strftime("%a"), which follows the locale
+    day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[moment.weekday()]
+    return f"{day} {moment:%Y-%m-%d %H:%M}"

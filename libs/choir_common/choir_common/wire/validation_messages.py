@@ -8,8 +8,7 @@ from pydantic_core import ErrorDetails
 from choir_common.addresses import ADDRESS_RULES
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
 from choir_common.wire.model import RESOURCE_NAME_PATTERN
-from choir_common.wire.skill_file import SKILL_NAME_PATTERN
-from choir_common.wire.tool_manifest import LOCK_PATTERN, TOOL_NAME_PATTERN
+from choir_common.wire.repository_files import LOCK_PATTERN, SKILL_NAME_PATTERN, TOOL_NAME_PATTERN
 
 _RULES = {
     **ADDRESS_RULES,

@@ -21,10 +21,8 @@ from choir_common.errors import (
     Unauthorized,
     Unavailable,
 )
-from choir_common.http.client import make_client
-from choir_common.http.liveness_check import await_unless_hung
-from choir_common.http.problem_document import read_problem
-from choir_common.http.sse_read import parse_events
+from choir_common.http.client import await_unless_hung, make_client
+from choir_common.http.response_parser import parse_events, read_problem
 from choir_common.wire.events import Event
 from choir_common.wire.operations import (
     AgentModelAndVoice,

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from choir_common.backoff import Backoff
 from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
-from choir_common.http import sse_read
+from choir_common.http.response_parser import parse_events
 from choir_common.ids import new_id
 from choir_common.wire.activity import Card, Idle, Typing
 from choir_common.wire.messages import (
@@ -182,7 +182,7 @@ class DmClient:
         ) as answer:
             self._stream_state.is_open = True
             opened.set()
-            async for event in sse_read.parse_events(answer.aiter_bytes()):
+            async for event in parse_events(answer.aiter_bytes()):
                 match event.event:
                     case "message" | "edit":
                         yield OutboundMessage.model_validate_json(event.data)

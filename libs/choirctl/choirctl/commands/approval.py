@@ -8,8 +8,13 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from choir_common.approvals.digest import request_digest
-from choir_common.approvals.rendering import LineKind, escape_lines, request_lines, request_summary
+from choir_common.approvals import (
+    LineKind,
+    escape_lines,
+    request_digest,
+    request_lines,
+    request_summary,
+)
 from choir_common.errors import Conflict
 from choir_common.wire.operator import ApprovalView
 from choirctl.api.control import ApprovalVerdict, connect

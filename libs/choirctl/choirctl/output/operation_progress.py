@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from choir_common.errors import ErrorEnvelope, Unavailable, from_envelope
-from choir_common.http import sse_read
-from choir_common.http.problem_document import read_problem
+from choir_common.http.response_parser import parse_events, read_problem
 from choir_common.wire.operations import OperationEvent, OperationStarted, OperationView
 from choirctl.api.control import ControlClient, convert_transport_errors, parse_response
 from choirctl.api.target import Target
@@ -98,7 +97,7 @@ async def follow_operation(
                 ) as answer:
                     if answer.is_error:
                         raise read_problem(answer.status_code, await answer.aread())
-                    async for event in sse_read.parse_events(answer.aiter_bytes()):
+                    async for event in parse_events(answer.aiter_bytes()):
                         if event.event == "end":
                             return OperationView.model_validate_json(event.data)
                         progress = OperationEvent.model_validate_json(event.data)

@@ -21,9 +21,8 @@ from choir_common.errors import (
     Unauthorized,
     Unavailable,
 )
-from choir_common.http import sse_read
 from choir_common.http.client import make_client
-from choir_common.http.problem_document import read_problem
+from choir_common.http.response_parser import parse_events, read_problem
 from choir_common.ids import new_id
 from choir_common.tracing import trace_headers
 from choir_common.wire.model import WireModel
@@ -229,5 +228,5 @@ async def _follow_once(control: ControlClient, last_seen: int | None) -> AsyncIt
     async with control.http.stream("GET", "/events", headers=headers, timeout=timeout) as response:
         if not response.is_success:
             raise error_from_response(response.status_code, await response.aread())
-        async for event in sse_read.parse_events(response.aiter_raw()):
+        async for event in parse_events(response.aiter_raw()):
             yield Signal(seq=int(event.id), body=SIGNAL_BODY.validate_json(event.data))

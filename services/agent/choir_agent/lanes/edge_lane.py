@@ -35,8 +35,8 @@ from choir_common.wire.events import (
     TurnUnparked,
     UserMessageStarted,
 )
+from choir_common.wire.prompt_marks import format_sent_line
 from choir_common.wire.signals import InjectSignal, UserMessageSignal
-from choir_common.wire.time_zones import format_sent_line
 
 log = structlog.get_logger("choir.agent.edge")
 

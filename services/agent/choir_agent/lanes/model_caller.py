@@ -31,8 +31,7 @@ from choir_agent.tools.registry import ToolRegistry
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
-from choir_common.wire.events import ModelOutput, Reply, ToolCall
-from choir_common.wire.provider_fields import ProviderFields
+from choir_common.wire.events import ModelOutput, ProviderFields, Reply, ToolCall
 
 log = structlog.get_logger("choir.agent.think")
 

@@ -19,6 +19,7 @@ from choir_common.wire.events import (
     CoreStarted,
     InjectedInstruction,
     ModelOutput,
+    ProviderFields,
     Reply,
     ReportBegun,
     SkillStopped,
@@ -28,7 +29,6 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.memory_recall import REMINDERS_HEADING, Reminder
 from choir_common.wire.model import JsonObject
-from choir_common.wire.provider_fields import ProviderFields
 
 
 class ToolNames(Protocol):

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass, replace
 
+from choir_common.wire.events import ProviderFields
 from choir_common.wire.model import JsonObject
-from choir_common.wire.provider_fields import ProviderFields
 
 _MISSES_FIELDS = re.compile(
     r"missing|required|must be (passed|provided|included|sent)", re.IGNORECASE

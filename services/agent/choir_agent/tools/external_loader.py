@@ -20,7 +20,7 @@ from choir_agent.tools.program_runner import ProgramRunner
 from choir_common.errors import StartupError
 from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, TOOL_OUTPUT
 from choir_common.json_schema import find_schema_fault
-from choir_common.wire.tool_manifest import ToolManifestFile
+from choir_common.wire.repository_files import ToolManifestFile
 from choir_common.wire.validation_messages import error_messages
 
 TOOL_DIRS = ("global", "agent")

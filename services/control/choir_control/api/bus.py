@@ -8,7 +8,7 @@ from choir_common.bus.client import Endpoint
 from choir_common.clients.gateway import NatsGatewayClient
 from choir_common.errors import InvalidRequest
 from choir_common.wire.activity import CardMessage
-from choir_common.wire.memory_settings import MemoryServiceConfig
+from choir_common.wire.config import MemoryServiceConfig
 from choir_common.wire.messages import (
     ButtonPress,
     ChannelCommand,

@@ -13,13 +13,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from choir_common.errors import InvalidRequest, RateLimited, Unavailable
-from choir_common.http.sse import (
-    KEEPALIVE,
-    KEEPALIVE_S,
-    ServerSentEvent,
-    event_stream_response,
-    render_event,
-)
+from choir_common.http.response_parser import ServerSentEvent
+from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, event_stream_response, render_event
 from choir_common.wire.events import Event
 from choir_control.agents.sessions.record import LIVE_STATUSES
 from choir_control.agents.sessions.store import SessionStore

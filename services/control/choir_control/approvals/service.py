@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from choir_common.approvals.rendering import request_summary
+from choir_common.approvals import request_summary
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, NotFound
 from choir_common.keyed_lock import KeyedLock

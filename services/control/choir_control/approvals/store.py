@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 import orjson
 
-from choir_common.approvals.digest import request_digest
+from choir_common.approvals import request_digest
 from choir_common.errors import Conflict, InvalidRequest, RateLimited
 from choir_common.eventlog.chain import canonical_json
 from choir_common.ids import new_id

@@ -3,7 +3,7 @@
 The statement that changes a request also stores the text.
 """
 
-from choir_common.approvals.rendering import DiffLine, request_lines, request_summary
+from choir_common.approvals import DiffLine, request_lines, request_summary
 from choir_common.wire.model import JsonObject
 
 DECIDED_BY_TIMEOUT = "timeout"

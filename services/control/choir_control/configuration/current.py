@@ -18,20 +18,19 @@ from choir_common.wire.config import (
     AgentSettings,
     Config,
     FileLimits,
+    MemoryServiceConfig,
     ModelConfig,
     RetentionConfig,
     VoiceBinding,
 )
-from choir_common.wire.memory_settings import MemoryServiceConfig
+from choir_common.wire.config_parts import Budgets, TimeZone
 from choir_common.wire.messages import (
     ChannelTable,
     DmBinding,
     GatewayBinding,
     WebhookBinding,
 )
-from choir_common.wire.request_templates import Budgets
 from choir_common.wire.rpc import ResourceBindings
-from choir_common.wire.time_zones import TimeZone
 from choir_control.configuration.parsing import complete_config, parse_config_file
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
 

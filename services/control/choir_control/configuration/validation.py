@@ -11,7 +11,7 @@ from pathlib import Path
 from choir_common.ids import RESERVED_AGENT_IDS
 from choir_common.wire.channel_types import types_with_webhook
 from choir_common.wire.config import AgentDefaults, Config, secret_references
-from choir_common.wire.request_templates import AgentBudgets, Budgets
+from choir_common.wire.config_parts import AgentBudgets, Budgets
 
 # These open the database, the message bus and the operator API, so no agent ever receives one.
 RESERVED_SECRETS = ("postgres-admin", "nats-token", "operator-token")

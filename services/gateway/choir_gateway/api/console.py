@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field, ValidationError, model_validator
 
 from choir_common.errors import InvalidRequest
-from choir_common.http import sse
+from choir_common.http.responses import event_stream_response
 from choir_common.http.service_app import LargeBodyRoute
 from choir_common.wire.attachments import ANY_MIME, MAX_FILES, Attachment, AttachmentKind
 from choir_common.wire.messages import (
@@ -102,7 +102,7 @@ def make_console_router(registry: ChannelRegistry, console: ConsoleChannel) -> A
     ) -> StreamingResponse:
         """Stream messages to the user; `Last-Event-ID` resumes, 0 starts at the beginning."""
         registry.require_console_dm(dm)
-        return sse.event_stream_response(console.follow(dm, _read_id(last_event_id)))
+        return event_stream_response(console.follow(dm, _read_id(last_event_id)))
 
     @router.post("/press")
     async def press(dm: str, request: Request) -> ButtonResponse:

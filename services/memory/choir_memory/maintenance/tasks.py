@@ -11,7 +11,7 @@ from choir_common.clients.control import NatsMemorySettingsClient
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import Database
-from choir_common.wire.memory_settings import MemoryServiceConfig
+from choir_common.wire.config import MemoryServiceConfig
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.facts.extraction import ExtractionTask

@@ -21,7 +21,7 @@ from choir_common.json_schema import find_schema_fault
 from choir_common.wire.config import AgentSettings, Budgets
 from choir_common.wire.events import ContextBundle, CoreStarted, ToolConstraints, Verbosity
 from choir_common.wire.model import JsonObject
-from choir_common.wire.time_zones import format_sent_line
+from choir_common.wire.prompt_marks import format_sent_line
 
 JOB_NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,40}$"
 MAX_TASK = 20_000

@@ -16,10 +16,10 @@ from choir_agent.tools.model_view import model_name
 from choir_agent.tools.tool import ToolFailed
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.config import Config, ModelConfig, VoiceProfileConfig, VoiceSettings
+from choir_common.wire.config_parts import AgentBudgets, Budgets
 from choir_common.wire.model import JsonObject
 from choir_common.wire.proposable_settings import PROPOSABLE, SELF, is_proposable, patch_leaves
-from choir_common.wire.request_templates import AgentBudgets, Budgets
-from choir_common.wire.tool_manifest import ToolManifestFile
+from choir_common.wire.repository_files import ToolManifestFile
 from choir_common.wire.validation_messages import error_message, error_messages
 
 _MARKS = ("```", "#!/", "<script")

@@ -5,7 +5,7 @@ The stored events of one session are searched by terms or by hash.
 
 from typing import assert_never
 
-from choir_common.eventlog.stored_log import event_from_row
+from choir_common.eventlog.chain import event_from_row
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
 from choir_common.wire.model import JsonObject, WireModel

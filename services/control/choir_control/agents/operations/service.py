@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import structlog
 
 from choir_common.errors import ChoirError, Conflict, NotFound, RateLimited, Unavailable
-from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
+from choir_common.http.response_parser import ServerSentEvent
+from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
 from choir_common.ids import new_id
 from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.operations import OperationStatus, OperationView

@@ -21,7 +21,7 @@ from choir_common.errors import (
     RateLimited,
     Unavailable,
 )
-from choir_common.http.liveness_check import await_unless_hung
+from choir_common.http.client import await_unless_hung
 from choir_common.http.service_app import LargeBodyRoute
 from choir_common.tracing import trace_headers
 from choir_control.api.operator.load_limiter import LoadLimiter

@@ -5,7 +5,7 @@ import asyncio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from choir_common.errors import OutcomeUnknown, Unavailable
-from choir_common.http.problems import problem_response
+from choir_common.http.responses import problem_response
 from choir_control.api.readiness import ReadinessChecks
 
 PREFIX = "/v1/"

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from choir_common.errors import InvalidRequest
-from choir_common.http.sse import event_stream_response
+from choir_common.http.responses import event_stream_response
 from choir_common.wire.operations import (
     OperationStarted,
     OperationView,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
-from choir_common.http.sse import event_stream_response
+from choir_common.http.responses import event_stream_response
 from choir_common.wire.operator import EventPage, LogVerification, Page, SessionView
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore

@@ -21,7 +21,7 @@ from choir_common.errors import (
     RequestTimeout,
     TooLarge,
 )
-from choir_common.http.problems import problem_response
+from choir_common.http.responses import problem_response
 from choir_common.http.service_app import BODY_TIMEOUT_S, RequestMetrics
 from choir_common.metrics import Metrics
 from choir_common.wire.model import WireModel

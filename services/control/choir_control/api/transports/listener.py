@@ -9,8 +9,8 @@ import socket
 
 from starlette.types import ASGIApp
 
+from choir_common.addresses import client_url
 from choir_common.http.listen import bind_tcp, serve
-from choir_common.http.tcp_address import client_url
 from choir_control.agents.runtimes.port import ControlAddress
 from choir_control.api.transports.tls import ServerTls, load_server_tls
 from choir_control.settings import ControlSettings

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from choir_common import addresses
+from choir_common.addresses import WILDCARD_HOSTS
 from choir_common.errors import StartupError
-from choir_common.http import tcp_address
-from choir_common.http.tcp_address import WILDCARD_HOSTS
 from choir_control.api.transports.own_files import CertificateFiles
 from choir_control.settings import ControlSettings
 
@@ -28,7 +28,7 @@ class ServerTls:
 
 def uses_tls(settings: ControlSettings) -> bool:
     """Return True if the endpoint uses TLS: configured, or required as other machines can reach it."""
-    return tcp_address.uses_tls(settings.tls, settings.tls_cert, settings.http_host)
+    return addresses.uses_tls(settings.tls, settings.tls_cert, settings.http_host)
 
 
 def load_server_tls(settings: ControlSettings, now: datetime.datetime) -> ServerTls | None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from choir_common.errors import Conflict, InvalidRequest
 from choir_common.wire.model import JsonObject
-from choir_common.wire.tool_manifest import ToolManifestFile
+from choir_common.wire.repository_files import ToolManifestFile
 from choir_common.wire.validation_messages import error_messages
 from choir_control.approvals.proposals.clone_cache import CloneCache
 from choir_control.approvals.proposals.proposal_type import StaleProposal

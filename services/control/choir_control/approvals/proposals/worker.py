@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from choir_common.approvals.digest import request_digest
-from choir_common.approvals.rendering import request_summary
+from choir_common.approvals import request_digest, request_summary
 from choir_common.errors import ChoirError, Conflict, NotFound, OutcomeUnknown, Unavailable
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.model import JsonObject

@@ -11,7 +11,7 @@ from typing import Protocol
 import httpx2
 import structlog
 
-from choir_common.http.problem_document import read_problem
+from choir_common.http.response_parser import read_problem
 from choir_common.wire.config_api import BotTokens
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretStore

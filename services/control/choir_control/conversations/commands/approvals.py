@@ -6,7 +6,7 @@ was shown.
 
 from collections.abc import Sequence
 
-from choir_common.approvals.rendering import request_lines, request_summary
+from choir_common.approvals import request_lines, request_summary
 from choir_common.errors import NotFound
 from choir_control.approvals.store import Approval, Verdict
 from choir_control.approvals.texts import TOO_LATE, format_details

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from choir_common.json_schema import find_schema_fault
 from choir_common.wire.model import JsonObject, WireModel
-from choir_common.wire.skill_file import SkillFile
-from choir_common.wire.tool_manifest import ToolManifestFile
+from choir_common.wire.repository_files import SkillFile, ToolManifestFile
 from choir_common.wire.validation_messages import error_messages
 from choir_control.images.repositories.dockerfile_checks import find_dockerfile_fault
 from choir_control.images.repositories.tree import RepositoryTree

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from choir_common.eventlog.chain import LogHead
-from choir_common.eventlog.stored_log import event_from_row
+from choir_common.eventlog.chain import LogHead, event_from_row
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage

@@ -1,7 +1,6 @@
 """Verification of a stored log from its first event to its head."""
 
-from choir_common.eventlog.chain import LogHead, find_break, head_of
-from choir_common.eventlog.stored_log import count_hashes, verify_hashes
+from choir_common.eventlog.chain import LogHead, count_hashes, find_break, head_of, verify_hashes
 from choir_common.wire.operator import LogVerification
 from choir_control.log.eventlog.store import ErasedLog, EventStore
 

@@ -13,7 +13,8 @@ from typing import Protocol
 import structlog
 
 from choir_common.errors import ChoirError, RateLimited, Unavailable
-from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
+from choir_common.http.response_parser import ServerSentEvent
+from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.store import Lease
 from choir_control.log.signals.notifier import Notifier

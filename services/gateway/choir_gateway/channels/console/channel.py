@@ -15,7 +15,8 @@ import structlog
 
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import ChoirError, NotFound, TooLarge
-from choir_common.http.sse import KEEPALIVE, KEEPALIVE_S, ServerSentEvent, render_event
+from choir_common.http.response_parser import ServerSentEvent
+from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
 from choir_common.wire.activity import Card, DmActivity, Idle, Typing
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import (

@@ -1,12 +1,41 @@
-"""Server-sent events (SSE): the parser.
+"""Parsing of a Choir service's responses: RFC 9457 problem documents, and server-sent events (SSE).
 
-The writer is `sse`; the parser is a separate module so that a reader need not import a web framework.
+Used by every HTTP client of a Choir service. The writer is `responses`; the parsers are a separate module so
+that a client need not import a web framework.
 """
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from choir_common.errors import ChoirError, ErrorEnvelope, from_envelope
+
+CONTENT_TYPE = "application/problem+json"
 MAX_LINE_BYTES = 1_000_000
+
+
+class Problem(BaseModel):
+    """An error over HTTP; `code` is stable, `detail` is for people."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+
+
+def read_problem(status: int, body: bytes, retry_after: str | None = None) -> ChoirError:
+    """Rebuild the error from a response with status 400 or more; `retry_after` is its header."""
+    try:
+        problem = Problem.model_validate_json(body)
+    except ValidationError:
+        return ChoirError(f"HTTP {status} without a problem document.")
+    wait_s = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    envelope = ErrorEnvelope(code=problem.code, message=problem.detail, retry_after_s=wait_s)
+    return from_envelope(envelope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
-"""Parts of `config`: additions to model requests, feature flags, and budgets.
+"""Parts of `config`: time zones, models and their providers, additions to requests, feature flags, budgets.
 
 Budgets are hard limits for sessions, turns and core jobs. Control computes an agent's limits and the agent
 enforces them.
 """
 
 import re
+from dataclasses import dataclass
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
 
-from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.model import JsonObject, Name, WireModel
 
 RESERVED_FIELDS = frozenset(
     {"model", "messages", "tools", "functions", "stream", "stream_options", "n", "response_format"}
@@ -23,6 +25,47 @@ RESERVED_HEADERS = frozenset(
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,1000}")
+
+
+def _check_time_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ValueError, OSError, KeyError) as error:
+        # ZoneInfoNotFoundError is a KeyError; a name that is a directory of zones raises an OSError.
+        raise ValueError(
+            f"there is no time zone {name[:64]!r}; use an IANA name, such as Europe/Berlin"
+        ) from error
+    return name
+
+
+TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
+"""An IANA time zone name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProviderProperties:
+    """Properties of a model provider."""
+
+    is_rehearsal: bool = False
+    """Its model follows a script and understands nothing."""
+    lists_loaded_models: bool = False
+    """`GET /api/ps` returns the loaded models with their context length, which may be shorter than the
+    model's own."""
+
+
+MODEL_PROVIDERS: dict[str, ModelProviderProperties] = {
+    "rehearsal": ModelProviderProperties(is_rehearsal=True),
+    "ollama": ModelProviderProperties(lists_loaded_models=True),
+}
+"""The model providers with special properties, one row per provider.
+
+Every provider is called through the OpenAI API; one without a row has the default properties.
+"""
+
+
+def model_provider(name: str) -> ModelProviderProperties:
+    """Return the properties of a provider."""
+    return MODEL_PROVIDERS.get(name, ModelProviderProperties())
 
 
 def _free_fields(body: JsonObject) -> JsonObject:
@@ -63,6 +106,36 @@ class RequestTemplate(WireModel):
         if self.provider_routing is not None:
             added["provider"] = self.provider_routing
         return {**added, **self.extra_body}
+
+
+class ModelConfig(WireModel):
+    """A language model behind an OpenAI-compatible endpoint that supports tool calls."""
+
+    provider: str = "openai"
+    """For display only; every provider is called through the OpenAI API."""
+    model: str
+    """The provider's name of the model."""
+    endpoint: str
+    """Base URL, up to `/v1`."""
+    temperature: float | None = 0.7
+    """null: not sent, which some models require."""
+    reasoning_effort: str | None = None
+    """The provider's value (`low`, `medium`, `high`); null: not sent."""
+    secret: Name | None = None
+    """The name of the secret with the key; null for an endpoint without one."""
+    context_window: int = Field(default=128_000, ge=1_000)
+    """Tokens; determines when working memory is compacted."""
+    timeout_ms: int = Field(default=120_000, ge=1_000)
+    """Maximum duration of one model call; a slow model may take a minute."""
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
+    request: RequestTemplate = RequestTemplate()
+    """Additions to each request: fields, headers, routing."""
+
+    @property
+    def provider_properties(self) -> ModelProviderProperties:
+        """Return the properties of its provider."""
+        return model_provider(self.provider)
 
 
 class FeatureFlags(WireModel):

@@ -1,11 +1,13 @@
-"""Manifest of an external tool, a JSON file next to its executable.
+"""File formats in a repository of an agent: manifests of external tools, and skills.
 
-Read by the agent at startup. See docs/design/tools.md.
+A manifest is a JSON file next to the tool's executable, read by the agent at startup. Control reads a skill
+before it is staged or built, and validates what is possible without the tools. The agent's own parser is
+stricter: it knows which tools exist, and walks every state. See docs/design/tools.md.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AliasChoices, Field, StringConstraints
+from pydantic import AliasChoices, Field, StringConstraints, model_validator
 
 from choir_common.wire.events import Exposure
 from choir_common.wire.model import JsonObject, WireModel
@@ -14,8 +16,10 @@ LOCK_PATTERN = (
     r"^(workspace|browser_tab|choirtmp|file:\{path\}|(mem|repo|net|ext):[a-z0-9_-]{1,60})$"
 )
 TOOL_NAME_PATTERN = r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+$"
+SKILL_NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 Resource = Annotated[str, StringConstraints(pattern=LOCK_PATTERN)]
 """A lockable resource; `{path}` is replaced by the input's `path`."""
+SkillName = Annotated[str, StringConstraints(pattern=SKILL_NAME_PATTERN)]
 
 
 class LockTemplate(WireModel):
@@ -68,3 +72,45 @@ class ToolManifestFile(WireModel):
 
     llm: LlmSection
     runtime: RuntimeSection
+
+
+class SkillTransition(WireModel):
+    """A transition to the state `to` on the event `on`."""
+
+    on: str = Field(min_length=1)
+    to: str = Field(min_length=1)
+
+
+class SkillState(WireModel):
+    """One state of a skill."""
+
+    objective: str | None = None
+    """Required except in terminal states."""
+    terminal: bool = False
+    allowed_tools: tuple[str, ...] = ()
+    transitions: tuple[SkillTransition, ...] = ()
+
+
+class SkillFile(WireModel):
+    """A complete skill."""
+
+    name: SkillName
+    description: str
+    initial_state: str
+    states: dict[str, SkillState] = Field(min_length=1)
+    max_steps: int = Field(ge=1)
+    interruptible: bool = True
+    input_schema: JsonObject | None = None
+    output_schema: JsonObject | None = None
+
+    @model_validator(mode="after")
+    def _leads_somewhere(self) -> Self:
+        if self.initial_state not in self.states:
+            raise ValueError(f"initial_state: there is no state {self.initial_state!r}")
+        for name, state in self.states.items():
+            for transition in state.transitions:
+                if transition.to not in self.states:
+                    raise ValueError(
+                        f"states.{name}: leads to {transition.to!r}, which is no state"
+                    )
+        return self

@@ -1,9 +1,15 @@
-"""Rendering of an approval request as a difference: all that the digest covers, and nothing else.
+"""Digest and display of approval requests, identical in control and choirctl. Pure.
 
-Pure. choirctl colours the lines; control puts the first of them into the conversation. An agent's text can
-neither move the cursor nor hide anything: every invisible character is escaped.
+The digest identifies the exact content of a request. Control computes it when it stores a request and again
+before it applies one. choirctl computes it too, and shows nothing that the digest does not cover.
+
+The display is a difference: all that the digest covers, and nothing else. choirctl colours the lines;
+control puts the first of them into the conversation. An agent's text can neither move the cursor nor hide
+anything: every invisible character is escaped. Does not decide and does not store requests. See
+docs/design/approvals.md.
 """
 
+import hashlib
 import json
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -13,6 +19,7 @@ from enum import StrEnum
 from pydantic import JsonValue
 
 from choir_common.escape_text import escape_hidden
+from choir_common.eventlog.chain import canonical_json
 from choir_common.wire.model import JsonObject
 
 MAX_SUMMARY_CHARS = 160
@@ -39,6 +46,17 @@ class DiffLine:
 
     mark: LineKind
     text: str
+
+
+def request_digest(request_type: str, payload: JsonObject, basis: JsonObject | None = None) -> str:
+    """Return the SHA-256 of the canonical JSON of a request and of the basis it was shown with.
+
+    Any change of either changes the digest.
+    """
+    content: JsonObject = {"request_type": request_type, "payload": payload}
+    if basis:
+        content["basis"] = basis
+    return hashlib.sha256(canonical_json(content)).hexdigest()
 
 
 def request_summary(request_type: str, payload: JsonObject) -> str:

@@ -1,0 +1,60 @@
+"""Responses of a Choir service: errors as RFC 9457 problem documents, and server-sent events (SSE).
+
+Used by `service_app`, for control's signals and for the gateway's console. The models and the parsers are in
+`response_parser`, without a web framework.
+"""
+
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+
+from choir_common.errors import ChoirError, RequestTimeout
+from choir_common.http.response_parser import CONTENT_TYPE, Problem, ServerSentEvent
+
+KEEPALIVE = b": keepalive\n\n"
+KEEPALIVE_S = 15.0
+"""Seconds between two keepalives of an idle stream."""
+
+
+def problem_response(error: ChoirError) -> JSONResponse:
+    """Return the response that describes `error`."""
+    problem = Problem(
+        type=f"urn:choir:error:{error.code}",
+        title=error.code.replace("_", " "),
+        status=error.status,
+        detail=error.message,
+        code=error.code,
+    )
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    if error.status == RequestTimeout.status:
+        # The rest of the body would belong to a request that is already answered.
+        headers["Connection"] = "close"
+    return JSONResponse(
+        problem.model_dump(), error.status, headers=headers, media_type=CONTENT_TYPE
+    )
+
+
+async def render_choir_error(_: Request, error: Exception) -> JSONResponse:
+    """Render a ChoirError that a route raised (FastAPI exception handler)."""
+    return problem_response(error if isinstance(error, ChoirError) else ChoirError())
+
+
+def render_event(event: ServerSentEvent) -> bytes:
+    """Return the bytes of one event; JSON text has no line breaks, so one data line is enough.
+
+    An event without an id does not change where a reader resumes: an empty id would mean "from now".
+    """
+    id_line = f"id: {event.id}\n" if event.id else ""
+    return f"{id_line}event: {event.event}\ndata: {event.data}\n\n".encode()
+
+
+def event_stream_response(body: AsyncIterator[bytes]) -> StreamingResponse:
+    """Return the response that sends `body` as an event stream, without caching or buffering."""
+    return StreamingResponse(
+        body,
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+    )
