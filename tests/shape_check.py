@@ -74,7 +74,10 @@ def check_module(path: Path, text: str) -> Iterator[str]:
         yield f"{where}: {lines} lines (at most {MAX_MODULE_LINES})"
     name = path.parent.name if path.stem == "__init__" else path.stem
     if BANNED_NAMES.match(name):
-        yield f"{where}: the name `{name}` says nothing; say the noun it keeps or the deed it does"
+        yield (
+            f"{where}: the name `{name}` is not specific; use a noun for the data or a verb for the "
+            "action"
+        )
     if text.strip() and not text.lstrip().startswith(('"""', "#!")):
         yield f"{where}: no module docstring"
     for pattern, reason in BANNED_TEXT.items():
@@ -120,9 +123,9 @@ def main() -> int:
     median, p90 = int(statistics.median(sizes)), percentile(sizes, 0.9)
     function_median = int(statistics.median(lengths))
     if median > MEDIAN_MODULE_LINES or p90 > P90_MODULE_LINES:
-        faults.append(f"modules grow: median {median}, p90 {p90} lines")
+        faults.append(f"modules are too long: median {median}, p90 {p90} lines")
     if function_median > MEDIAN_FUNCTION_LINES:
-        faults.append(f"functions grow: median {function_median} lines")
+        faults.append(f"functions are too long: median {function_median} lines")
     print(
         f"shape: {len(sizes)} modules (median {median}, p90 {p90}, longest {max(sizes)} lines), "
         f"{len(lengths)} functions (median {function_median}, longest {max(lengths)})"

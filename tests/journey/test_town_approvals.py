@@ -89,7 +89,7 @@ async def test_anothers_button_a_forged_one_and_anothers_request_have_no_effect(
     changed = yes.callback_data[:-3] + ("A" if yes.callback_data[-3] != "A" else "B") + ":y"
     await town.ada.user.forge_press(asked, InlineButton("Approve", changed))
     assert await answer_of(town, before + 3) == NEUTRAL
-    words = await town.ben.asks(f"/approve {named(asked)}", "There is no request")
+    words = await town.ben.asks(f"/approve {named(asked)}", "There is no approval request")
     assert named(asked) in words
     assert "Nothing waits" in await town.ben.asks("/approvals", "Nothing waits")
     assert (await approvals(town))[named(asked)]["state"] == "pending"

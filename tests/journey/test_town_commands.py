@@ -61,7 +61,7 @@ async def test_three_people_talk_with_their_own_agents_over_two_bots(town: Town)
     assert "no image was built yet" in await town.ada.asks("/start aide dm=cleo", "aide has")
     await town.ada.asks("/agent build aide", "aide is being built")
     await town.ada.sees("agent build of aide: ")
-    await town.ada.asks("/start aide dm=cleo", "aide is started, in cleo")
+    await town.ada.asks("/start aide dm=cleo", "aide has started in cleo")
     for phone in (town.ada, town.ben, town.cleo):
         assert await phone.asks("who are you?", "agent of") == "An agent of the town."
     for agent, dm in (("main", "ada"), ("helper", "ben"), ("aide", "cleo")):
@@ -100,9 +100,9 @@ async def test_who_is_no_admin_is_refused_what_is_an_admins(town: Town) -> None:
     for typed in ADMINS:
         await refuses(town.ben, f"{typed} main", f"{typed.split()[0]} is for admin conversations")
     for text in ("/status main", "/stop main", "/restart main", "/cores main"):
-        await refuses(town.ben, text, "It reaches helper, and needs no name")
+        await refuses(town.ben, text, "It is bound to helper; omit the name")
     for text in ("/model llm other main", "/voice bright main"):
-        await refuses(town.ben, text, "It reaches helper, and needs no name")
+        await refuses(town.ben, text, "It is bound to helper; omit the name")
     after = [await view(town, agent) for agent in ("main", "helper")]
     keys = ("state", "session_id", "epoch", "model", "bindings")
     assert [[v[k] for k in keys] for v in after] == [[v[k] for k in keys] for v in before]
@@ -110,24 +110,26 @@ async def test_who_is_no_admin_is_refused_what_is_an_admins(town: Town) -> None:
 
 async def test_status_and_events_are_of_the_persons_own_agent(town: Town) -> None:
     status = await town.ben.asks("/status", "helper is running")
-    assert "lane edge" in status and "Holds: workspace helper" in status and "dm ben" in status
-    assert "main is running" in await town.ada.asks("/status", "Holds:")
-    assert "helper is running" in await town.ada.asks("/status helper", "Holds:")
+    assert "lane edge" in status and "Resources: workspace helper" in status and "dm ben" in status
+    assert "main is running" in await town.ada.asks("/status", "Resources:")
+    assert "helper is running" in await town.ada.asks("/status helper", "Resources:")
     await town.ben.asks("who are you?", "An agent of the town.")
     events = await town.ben.asks("/events 3", "edge: ")
     assert len(events.splitlines()) == 3
-    assert "from 1 to 50" in await town.ben.asks("/events 51", "no number")
+    assert "from 1 to 50" in await town.ben.asks("/events 51", "not a number")
 
 
 async def test_model_and_voice_are_shown_and_chosen(town: Town) -> None:
-    assert "There are default, other" in await town.ben.asks("/model", "helper thinks with default")
-    await town.ben.asks("/model llm other", "helper thinks with other")
+    assert "Available: default, other" in await town.ben.asks(
+        "/model", "helper uses the model default"
+    )
+    await town.ben.asks("/model llm other", "helper uses the model other")
     assert (await view(town, "helper"))["model"] == "another"
     assert (await view(town, "main"))["model"] == "rehearsal"
-    await town.ben.asks("/model llm default", "helper thinks with default")
-    assert "There are bright, calm" in await town.ben.asks("/voice", "helper speaks with calm")
-    await town.ben.asks("/voice bright", "helper speaks with bright")
-    assert "bright" in await town.ben.asks("/voice", "There are")
+    await town.ben.asks("/model llm default", "helper uses the model default")
+    assert "Available: bright, calm" in await town.ben.asks("/voice", "helper uses the voice calm")
+    await town.ben.asks("/voice bright", "helper uses the voice bright")
+    assert "bright" in await town.ben.asks("/voice", "Available")
     assert "no_such" in await town.ben.asks("/voice no_such", "no_such")
 
 
@@ -154,7 +156,7 @@ async def test_words_are_injected_into_a_turn_at_work_and_what_was_said_is_summe
     await town.ben.asks("/inject say it in verse", "reads it at its next step")
     (town.workspace("helper") / "told").touch()
     await town.ben.sees("In verse it is.", after)
-    assert "sums up" in await town.ben.asks("/compact", "helper sums up")
+    assert "in the background" in await town.ben.asks("/compact", "helper summarizes")
 
 
 async def test_a_person_restarts_and_stops_their_agent_and_only_an_admin_starts_it(
@@ -168,8 +170,8 @@ async def test_a_person_restarts_and_stops_their_agent_and_only_an_admin_starts_
     waits = await town.ben.asks("who are you?", "Your message is kept")
     assert waits.startswith("helper is not running.")
     after = town.ben.newest
-    assert "dm:ada is held by agent main" in await town.ada.asks("/start helper", "cannot start")
-    await town.ada.asks("/start helper --dm=ben", "helper is started, in ben")
+    assert "dm:ada is in use by agent main" in await town.ada.asks("/start helper", "cannot start")
+    await town.ada.asks("/start helper --dm=ben", "helper has started in ben")
     await town.ben.sees("An agent of the town.", after)
 
 
@@ -178,8 +180,8 @@ async def test_an_admin_stops_and_restarts_any_agent(town: Town) -> None:
     await town.ada.asks("/stop helper", "helper has stopped.")
     assert "helper: stopped" in await town.ada.asks("/agent list", "main: running")
     assert "not running" in await town.ada.asks("/stop helper", "helper is not")
-    await town.ada.asks("/start helper dm=ben voice_profile=bright", "helper is started, in ben")
-    assert "voice profile bright" in await town.ada.asks("/status helper", "Holds:")
+    await town.ada.asks("/start helper dm=ben voice_profile=bright", "helper has started in ben")
+    assert "voice profile bright" in await town.ada.asks("/status helper", "Resources:")
     await refuses(town.ada, "/start helper colour", "is not name=value")
 
 
@@ -198,11 +200,11 @@ async def test_an_admin_builds_and_updates(town: Town, repository: GitRepository
 
 
 async def test_an_admin_loads_looks_at_and_applies_a_configuration(town: Town) -> None:
-    assert "Look first" in await town.ada.asks("/config apply", "Look first")
+    assert "Review the changes" in await town.ada.asks("/config apply", "Review the changes")
     town.configure(lambda config: config.update(event_window=64))
     assert "event_window" in await town.ada.asks("/config load", "Staged: 1 changes")
     assert "event_window" in await town.ada.asks("/config diff", "Waiting: 1 changes")
-    await town.ada.asks("/config apply", "is in force, with 1 changes")
+    await town.ada.asks("/config apply", "is active, with 1 changes")
     shown = json.loads(town.stack.run("config", "show", "--json"))
     assert shown["config"]["event_window"] == 64
 
@@ -212,7 +214,7 @@ async def test_an_admin_sees_workspaces_and_secrets_and_empties_one(town: Town) 
     assert "helper: helper, " in await town.ada.asks("/workspace list", "main: main, ")
     secrets = await town.ada.asks("/secret list", "lobby-token: set")
     assert "annex-token: set, used by gateways.annex" in secrets and LOBBY not in secrets
-    await town.ada.asks("/workspace reset helper", "Answer yes to do it")
+    await town.ada.asks("/workspace reset helper", "Reply yes to continue")
     assert (town.workspace("helper") / "left-over").exists()
     await town.ada.asks("yes", "helper is being emptied")
     await town.ada.sees("workspace reset of helper: ")

@@ -128,7 +128,7 @@ async def test_an_agent_speaks(town: Town) -> None:
 async def test_a_file_that_telegram_no_longer_has_is_said_and_not_waited_for(town: Town) -> None:
     await town.ben.user.send_file("document", "gone.txt", b"x", "Is it there?")
     town.telegram.bot(LOBBY).forget_files()
-    told = await town.ben.sees("you do not have it")
+    told = await town.ben.sees("it is not available")
     assert "gone.txt" in told.text
 
 

@@ -51,13 +51,13 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectionResetError("the server hung up"))
+            self._answer.set_exception(ConnectionResetError("the server closed the connection"))
 
     async def send(self, request: bytes) -> tuple[int, bytes]:
         """Send a request; return the response's status and body. Raises ConnectionResetError."""
         assert self._transport is not None
         if self._transport.is_closing():
-            raise ConnectionResetError("the server hung up")
+            raise ConnectionResetError("the server closed the connection")
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return await self._answer

@@ -82,7 +82,7 @@ class Home:
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 raise StartupError(
-                    f"The state directory {directory} cannot be made: {error.strerror}. "
-                    "Choose another with CHOIR_HOME or --home."
+                    f"The state directory {directory} cannot be created: {error.strerror}. Choose "
+                    "another with CHOIR_HOME or --home."
                 ) from error
         self.sockets.chmod(0o700)

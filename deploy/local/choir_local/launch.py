@@ -133,15 +133,15 @@ async def wait_ready(
                 if process.returncode is not None:
                     await log.wait_complete()
                     raise StartupError(
-                        f"{name} ended with code {process.returncode} before it was ready. "
-                        f"It said: {read_log_tail(log.path) or 'nothing'} (log: {log.path})"
+                        f"{name} ended with code {process.returncode} before it was ready. Its "
+                        f"last output: {read_log_tail(log.path) or 'nothing'} (log: {log.path})"
                     )
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.3, MAX_POLL_S)
     except TimeoutError as error:
         raise StartupError(
-            f"{name} was not ready within {within.total_seconds():g} s. "
-            f"It said last: {read_log_tail(log.path) or 'nothing'} (log: {log.path})"
+            f"{name} was not ready within {within.total_seconds():g} s. Its last output: "
+            f"{read_log_tail(log.path) or 'nothing'} (log: {log.path})"
         ) from error
 
 

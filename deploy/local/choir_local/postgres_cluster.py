@@ -87,7 +87,7 @@ class Cluster:
             "--no-instructions",
         )
         argv = (self.binaries.program("initdb"), *options)
-        await self._run(argv, f"{password}\n", "make the database")
+        await self._run(argv, f"{password}\n", "create the database")
 
     async def _run_single(self, directory: Path, statements: str, database: str) -> None:
         """Run SQL without a server; a failing statement ends the run (exit_on_error)."""
@@ -124,8 +124,8 @@ def read_major_version(data_dir: Path) -> int | None:
         return int((data_dir / "PG_VERSION").read_text())
     except (OSError, ValueError) as error:
         raise StartupError(
-            f"{data_dir} is not empty and holds no Postgres data (no readable PG_VERSION). Nothing "
-            "was touched. Move it away, or choose another state directory with CHOIR_HOME."
+            f"{data_dir} is not empty and contains no Postgres data (no readable PG_VERSION). "
+            "Nothing was touched. Move it away, or choose another state directory with CHOIR_HOME."
         ) from error
 
 

@@ -287,7 +287,7 @@ async def stop_stack(home: Home, within: timedelta = timedelta(seconds=120)) -> 
         if time.monotonic() > deadline:
             raise StartupError(
                 f"Choir in {home.root} (process {pid}) did not stop within "
-                f"{within.total_seconds():g} s. What it is doing stands in {home.logs}."
+                f"{within.total_seconds():g} s. See the logs in {home.logs}."
             )
         await asyncio.sleep(0.02)
     return True

@@ -23,8 +23,8 @@ ApprovalId = NewType("ApprovalId", str)
 # must not collide with an agent id contain a dot.
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,40}$"
 AGENT_ID_RULE = (
-    "an agent id begins with a lower-case letter and holds lower-case letters, digits, `_` and `-`, 41 "
-    "characters at most"
+    "an agent id starts with a lower-case letter and contains only lower-case letters, digits, `_` "
+    "and `-`, at most 41 characters"
 )
 _NAME = re.compile(NAME_PATTERN)
 

@@ -20,7 +20,7 @@ MAX_FAULT_CHARS = 300
 class SchemaValidator:
     """A compiled schema; `root` is the name of the whole value in messages."""
 
-    def __init__(self, schema: JsonObject, root: str = "the whole") -> None:
+    def __init__(self, schema: JsonObject, root: str = "the value") -> None:
         self._validator = _compile(schema)
         self._root = root
 

@@ -58,8 +58,8 @@ def _read(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise NotFound(
-            f"There is no {path}. `choirctl secret set NAME` makes it; `choirctl init` makes a whole "
-            "state directory."
+            f"{path} does not exist. `choirctl secret set NAME` creates it; `choirctl init` "
+            "creates a complete state directory."
         ) from None
     except OSError as error:
         raise Unavailable(f"Cannot read {path}: {error.strerror}. Nothing was changed.") from None
@@ -67,7 +67,9 @@ def _read(path: Path) -> bytes:
         _check_owner(path, os.fstat(file.fileno()))
         text = file.read(MAX_BYTES + 1)
     if len(text) > MAX_BYTES:
-        raise InvalidRequest(f"{path} is larger than {MAX_BYTES} bytes; that holds no secrets.")
+        raise InvalidRequest(
+            f"{path} is larger than {MAX_BYTES} bytes, so it is not a secrets file."
+        )
     return text
 
 
@@ -102,8 +104,8 @@ def _parse(path: Path, text: bytes) -> dict[str, str]:
     for name, value in values.items():
         if not isinstance(value, str) or not value:
             raise InvalidRequest(
-                f"{path}, {name[:64]!r}: a secret is a text that is not empty. Correct it; nothing was "
-                "changed."
+                f"{path}, {name[:64]!r}: a secret must be a non-empty string. Correct it; nothing "
+                "was changed."
             )
         secrets[name] = value
     return secrets
@@ -116,8 +118,8 @@ def _locked(path: Path) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     except OSError as error:
         raise Unavailable(
-            f"Cannot lock the secrets ({path}): {error.strerror}. Is the state directory the right "
-            "one? `choirctl init` makes it."
+            f"Cannot lock the secrets ({path}): {error.strerror}. Check that the state directory "
+            "is correct; `choirctl init` creates it."
         ) from None
     try:
         _wait_for(descriptor, path)

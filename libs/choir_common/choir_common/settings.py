@@ -71,7 +71,7 @@ class ServiceSettings(BaseSettings):
                 f"{error.strerror}. Set CHOIR_SECRETS_FILE to a readable JSON file."
             ) from error
         except ValidationError as error:
-            where = f"The secrets in {self.secrets_file} do not fit"
+            where = f"Invalid secrets in {self.secrets_file}"
             # `from None`: pydantic's own message quotes the value.
             raise StartupError(_format_errors(where, error)) from None
 

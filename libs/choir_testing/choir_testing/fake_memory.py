@@ -99,7 +99,7 @@ class FakeMemory:
         if target == query.agent_id:
             self._space(target)
         elif target not in self._spaces:
-            raise NotFound(f"There is no memory of an agent {target}.")
+            raise NotFound(f"There is no memory for the agent {target}.")
         if query.store == "session":
             return MemoryHits(hits=(), arms_used=("text",), receipt_id=self._keep(query, target))
         wanted = _words(query.query)
@@ -160,16 +160,18 @@ class FakeMemory:
         found = _find(space.documents, write)
         match write.operation:
             case "insert" if found is not None:
-                raise Conflict(f"There is knowledge under the key {write.key}; use update.")
+                raise Conflict(
+                    f"The key {write.key} exists already; use update to replace its document."
+                )
             case "insert":
                 return self._insert(space, write)
             case "update" if found is None and write.key is not None and not write.expected_version:
                 return self._insert(space, write)
         if found is None:
-            raise NotFound(f"There is no knowledge {write.key or write.document_id}.")
+            raise NotFound(f"There is no document {write.key or write.document_id} in knowledge.")
         if write.expected_version not in (None, found.version):
             raise Conflict(
-                f"The knowledge is at version {found.version}, and you expect version "
+                f"The document is at version {found.version}, but you expect version "
                 f"{write.expected_version}."
             )
         if write.operation == "delete":
@@ -202,9 +204,9 @@ def _check_query(query: MemoryQuery) -> None:
         if query.store != "session" or query.session_id is None:
             raise InvalidRequest("session_detail needs store session and a session_id.")
     elif not query.query.strip():
-        raise InvalidRequest("The query is blank.")
+        raise InvalidRequest("The query must not be blank.")
     if query.store == "knowledge" and query.session_id is not None:
-        raise InvalidRequest("Knowledge belongs to no session: leave session_id out.")
+        raise InvalidRequest("Knowledge has no sessions: leave session_id out.")
 
 
 def _check_write(write: MemoryUpsert) -> None:
@@ -215,10 +217,12 @@ def _check_write(write: MemoryUpsert) -> None:
     elif not (write.text or "").strip():
         raise InvalidRequest(f"{write.operation} needs a text that is not blank.")
     if write.operation == "insert" and write.document_id is not None:
-        raise InvalidRequest("insert gives the document_id; to change that document use update.")
+        raise InvalidRequest(
+            "insert assigns the document_id; to change an existing document use update."
+        )
     if write.operation == "insert" and write.expected_version is not None:
         raise InvalidRequest(
-            "insert makes a new document; expected_version is for update and delete."
+            "insert creates a new document; expected_version is for update and delete."
         )
     if write.operation != "insert" and not named:
         raise InvalidRequest(f"{write.operation} needs either a key or a document_id.")

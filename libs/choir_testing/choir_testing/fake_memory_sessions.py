@@ -71,7 +71,9 @@ class FakeSessionMemory:
     async def erase(self, session: EraseSession) -> SessionErased:
         """Erase a known session."""
         if (session.agent_id, session.session_id) not in self._sessions:
-            raise NotFound(f"Memory holds no session {session.session_id} of {session.agent_id}.")
+            raise NotFound(
+                f"There is no session {session.session_id} in the memory of {session.agent_id}."
+            )
         known = self._session(session.agent_id, session.session_id)
         count = 0 if known.erased else len(known.units)
         known.units.clear()

@@ -50,12 +50,12 @@ def read_boot_message(descriptor: int = 0) -> AgentStartParameters:
         line += chunk
     if not line.strip():
         raise StartupError(
-            "Nothing came on standard input. An agent is started by control, which hands it one "
-            "line of JSON (AgentStartParameters) there."
+            "Standard input is empty. Control starts agents and sends one line of JSON "
+            "(AgentStartParameters) there."
         )
     try:
         return AgentStartParameters.model_validate_json(line)
     except ValidationError as error:
         faults = "; ".join(error_messages(error, "line"))
         # `from None`: pydantic's own message would quote the token.
-        raise StartupError(f"The boot line does not fit AgentStartParameters: {faults}.") from None
+        raise StartupError(f"The line is not a valid AgentStartParameters: {faults}.") from None

@@ -145,9 +145,9 @@ def check_exposure(settings: ControlSettings, secrets: ControlSecrets) -> None:
         return
     if settings.tls == "off":
         raise StartupError(
-            f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, and CHOIR_TLS is "
-            "off: tokens would be sent unencrypted. Leave CHOIR_TLS at auto, or listen on"
-            "127.0.0.1."
+            f"CHOIR_HTTP_HOST is {settings.http_host}, which other machines can reach, and "
+            "CHOIR_TLS is off: tokens would be sent unencrypted. Leave CHOIR_TLS at auto, or "
+            "listen on 127.0.0.1."
         )
     if secrets.operator_token:
         return

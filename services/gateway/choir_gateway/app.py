@@ -87,8 +87,8 @@ def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> list[socket.soc
     if settings.gateway_http is not None:
         if not secrets.operator_token:
             raise StartupError(
-                "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, and its secrets hold no "
-                "operator_token to check callers with. Add it, or unset CHOIR_GATEWAY_HTTP."
+                "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, but its secrets contain no "
+                "operator_token to authenticate callers. Add it, or unset CHOIR_GATEWAY_HTTP."
             )
         sockets.append(bind_tcp_address(settings.gateway_http, "CHOIR_GATEWAY_HTTP"))
     if not sockets or settings.gateway_socket is not None:

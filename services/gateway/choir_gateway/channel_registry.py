@@ -159,7 +159,7 @@ class ChannelRegistry:
             raise Unavailable(self._missing[gateway])
         channel = self._channels.get(gateway)
         if channel is None:
-            raise NotFound(f"There is no gateway {gateway[:64]!r} here.")
+            raise NotFound(f"There is no gateway {gateway[:64]!r}.")
         return channel
 
     def _secrets(self, gateway: GatewayBinding) -> ChannelSecrets:
@@ -187,7 +187,7 @@ class ChannelRegistry:
             if self._table is None:
                 log.info("waiting for control", reason=error.message)
             self._control_error = (
-                f"Messages are not accepted until control answers: {error.message}"
+                f"Messages are not accepted until control responds: {error.message}"
             )
             return RETRY_S if self._table is None else REFRESH_INTERVAL_S
         self._control_error = ""

@@ -199,7 +199,7 @@ def test_names_that_differ_in_case_only_are_refused() -> None:
 def test_an_address_that_git_would_take_for_more_than_one_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_source("main", RepoConfig(url=url))
-    assert "secret" not in caught.value.message.split("holds no secrets")[0]
+    assert "secret" not in caught.value.message.split("must not contain secrets")[0]
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ async def test_a_failed_compaction_changes_nothing_but_is_tried_again_and_counte
                     await talk(control, said, said)
     first, second, third = compacted(control)[:3]
     assert "JSON" in first.failed and first.through_rev == 0 and not first.summary.summary
-    assert "names no event" in second.failed and second.prompt_tokens == 10
+    assert "is not the hash" in second.failed and second.prompt_tokens == 10
     assert third.summary.summary == MARK and third.through_rev > 0
 
 

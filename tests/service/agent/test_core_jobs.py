@@ -246,7 +246,7 @@ async def test_a_result_has_the_asked_shape_or_is_corrected_or_fails() -> None:
     assert by_name["good"].result == {"n": 1}
     assert (by_name["mended"].result, by_name["mended"].steps) == ({"n": 2}, 2)
     assert (by_name["bad"].outcome, by_name["bad"].steps) == ("error", 3)
-    assert "asked shape" in by_name["bad"].reason
+    assert "requested schema" in by_name["bad"].reason
 
 
 async def test_a_failing_model_ends_the_job_and_the_user_hears_it() -> None:

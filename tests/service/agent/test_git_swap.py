@@ -39,7 +39,7 @@ def outputs(control: ControlStandIn) -> list[str]:
 
 def swaps(control: ControlStandIn) -> int:
     """Return how often the agent has taken over new settings or secrets."""
-    return (control.root / "agent.log").read_text().count("settings swapped")
+    return (control.root / "agent.log").read_text().count("settings updated")
 
 
 def identity(email: str, *hosts: str) -> GitIdentityConfig:

@@ -40,10 +40,10 @@ async def test_lines_of_a_turn_a_job_and_neither_say_whose_they_are() -> None:
     assert all(line["session"] == SESSION for line in lines)
     lanes = {(line["message"], line.get("lane")) for line in lines}
     expected = {
-        ("session open", None),
-        ("a call ended", "edge"),
+        ("session opened", None),
+        ("tool call ended", "edge"),
         ("turn closed", "edge"),
-        ("a call ended", "core:reader"),
+        ("tool call ended", "core:reader"),
         ("a core job ended", "core:reader"),
     }
     assert expected <= lanes, lanes
@@ -65,12 +65,12 @@ async def test_each_model_call_failed_heartbeat_and_change_of_a_lane_has_its_lin
         outputs = control.types().count("model_output")
 
     lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
-    calls = [line for line in lines if line["message"] == "a model call ended"]
+    calls = [line for line in lines if line["message"] == "model call ended"]
     assert len([line for line in calls if line["purpose"] == "think"]) == outputs
     assert {line["lane"] for line in calls} == {"edge", "core:reader"}
     assert all(line["prompt_tokens"] > 0 and line["duration_ms"] > 0 for line in calls)
     assert all(line["model"] == "rehearsal" for line in calls)
-    failed = [line for line in lines if line["message"] == "heartbeat failed; sending it again"]
+    failed = [line for line in lines if line["message"] == "heartbeat failed; retrying"]
     assert len(failed) == 2 and all(line["level"] == "warning" for line in failed)
     (again,) = (line for line in lines if line["message"] == "heartbeats are acknowledged again")
     assert again["failures"] == 2
@@ -95,7 +95,7 @@ async def test_a_model_call_that_failed_has_its_line_with_the_reason() -> None:
         await control.replied()
         text = (control.root / "agent.log").read_text()
     lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
-    (failed,) = (line for line in lines if line["message"] == "a model call failed")
+    (failed,) = (line for line in lines if line["message"] == "model call failed")
     assert (failed["lane"], failed["code"], failed["level"]) == ("edge", "model_failed", "warning")
     assert "500" in failed["reason"]
 
@@ -111,5 +111,7 @@ async def test_a_heartbeat_that_is_refused_for_good_has_its_line() -> None:
         await process.wait()
         text = (control.root / "agent.log").read_text()
     lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
-    (refused,) = (line for line in lines if line["message"] == "heartbeat refused for good")
+    (refused,) = (
+        line for line in lines if line["message"] == "heartbeat rejected; the session is over"
+    )
     assert (refused["code"], refused["level"]) == ("fenced", "warning")

@@ -41,7 +41,7 @@ async def test_sigterm_ends_the_process_in_good_order() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (b"", "Nothing came on standard input"),
+        (b"", "Standard input is empty"),
         (b"{}\n", "agent_id"),
         (b'{"lease_token": "' + TOKEN.encode() + b'"}\n', "session_id"),
         (b"not json\n", "AgentStartParameters"),

@@ -125,15 +125,15 @@ async def test_what_cannot_be_done_is_said_and_leaves_the_page_as_it_is() -> Non
             await surfer.do(Click(ref=surfer.ref("Under")))
         with pytest.raises(Conflict, match="disabled"):
             await surfer.do(TypeText(ref=surfer.ref("off"), text="x"))
-        with pytest.raises(InvalidRequest, match="no field"):
+        with pytest.raises(InvalidRequest, match="not a text field"):
             await surfer.do(TypeText(ref=surfer.ref("Send it"), text="x"))
         with pytest.raises(NotFound, match="no option 'blue'"):
             await surfer.do(SelectOption(ref=surfer.ref("Colour"), options=("blue",)))
-        with pytest.raises(InvalidRequest, match="no list"):
+        with pytest.raises(InvalidRequest, match="not a list"):
             await surfer.do(SelectOption(ref=surfer.ref("Name"), options=("x",)))
         with pytest.raises(NotFound, match="number 999"):
             await surfer.do(Click(ref=999))
-        with pytest.raises(NotFound, match="no page before"):
+        with pytest.raises(NotFound, match="no previous page"):
             await surfer.do(Back())
         assert 'holds "kept"' in (await surfer.do(ReadPage())).text
         old = surfer.ref("Name")

@@ -51,11 +51,11 @@ async def test_an_agent_whose_browser_died_between_two_calls_is_told() -> None:
         assert not (await surfer.open("/set")).notes
         kill_chromium()
         await find_it_dead(surfer.rooms, surfer.site)
-        with pytest.raises(NotFound, match=f"it was at {surfer.site.url}/set"):
+        with pytest.raises(NotFound, match=f"its last page was {surfer.site.url}/set"):
             await surfer.do(ReadPage())
         seen = await surfer.open("/")
         assert "a page to read" in seen.text
-        assert any("cookies of before are gone" in note for note in seen.notes)
+        assert any("all tabs and cookies are lost" in note for note in seen.notes)
         assert "who=me" not in surfer.site.requests[-1]
         assert not (await surfer.open("/")).notes
 

@@ -92,7 +92,7 @@ async def test_what_was_said_last_is_corrected_and_a_correction_too() -> None:
         with terminal(place.home, "chat", env=A_REAL_ONE) as screen:
             await screen.shows("›")
             screen.types("/edit\r")
-            await screen.shows("said nothing here yet")
+            await screen.shows("have not sent a message yet")
             screen.types("hello ther\r")
             await screen.shows("you said hello ther")
             screen.types("/edit hello there\r")
@@ -110,7 +110,7 @@ async def test_help_tells_of_what_the_chat_itself_does() -> None:
         with terminal(place.home, "chat") as screen:
             await screen.shows("› ")
             screen.types("/help\r")
-            await screen.shows("did /help", "In this chat also:", "/send FILE [words] - Send")
+            await screen.shows("did /help", "Commands of this chat:", "/send FILE [TEXT] - Send")
             await leaves(screen)
 
 

@@ -94,7 +94,7 @@ def test_a_slip_in_the_secrets_locks_nobody_out_of_what_runs(stack: EmbeddedStac
         checks = json.loads(call(stack, "doctor", "--json").stdout)["checks"]
         found = {check["id"]: check for check in checks}
         assert found["secrets"]["outcome"] == "warn", found["secrets"]
-        assert "goes on with what it read" in found["secrets"]["detail"]
+        assert "keeps the values it has read" in found["secrets"]["detail"]
         assert found["model"]["outcome"] != "fail"
         refused = call(stack, "secret", "apply")
         assert refused.returncode != 0 and "secrets.json" in refused.stderr
@@ -119,4 +119,4 @@ def test_the_embedding_model_of_config_json_is_the_one_that_memory_starts_with()
         edit(own, embedding={**section, "model": "another"})
         loaded = call(own, "config", "load")
         assert "[restart-required]" in loaded.stdout
-        assert "beside the old ones" in loaded.stdout
+        assert "searches the old ones" in loaded.stdout

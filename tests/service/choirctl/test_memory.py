@@ -210,9 +210,9 @@ def test_a_file_that_is_no_whole_export_is_refused_before_anything_is_sent(
 ) -> None:
     head = '{"choir_memory": 1, "agent_id": "main", "exported_at": "2026-01-01T00:00:00Z"}'
     for name, lines, told in (
-        ("cut", (head,), "not a whole export"),
+        ("cut", (head,), "not a complete export"),
         ("wrong", (head, '{"type": "knowledge"}', '{"end": true, "records": 1}'), "line 2"),
-        ("other", ('{"name": "x"}',), "no export of memory"),
+        ("other", ('{"name": "x"}',), "not a memory export"),
     ):
         file = tmp_path / name
         file.write_text("\n".join(lines))

@@ -41,7 +41,7 @@ def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(
 
     forgetful = ChoirctlRunner(shell.home, shell.env | NO_KEYS)
     refused = forgetful.fails(1, "up", "--detach")
-    assert "The last start here was with gpt-5-mini" in refused
+    assert "The previous start used gpt-5-mini" in refused
     assert "choirctl secret set openai-key" in refused
     assert "openai-key" not in read(shell, "secrets.json")
 
@@ -58,7 +58,7 @@ def test_a_key_of_the_environment_is_missed_at_the_next_start_and_asked_for(
 
 
 def test_a_first_start_on_a_terminal_offers_to_keep_the_key_once(shell: ChoirctlRunner) -> None:
-    question = "Keep the key of gpt-5-mini"
+    question = "Store the key of gpt-5-mini"
     with run_on_terminal(shell, "up", "--detach", columns=200) as terminal:
         terminal.until(question)
         terminal.answer("n")

@@ -115,7 +115,7 @@ def test_a_log_is_printed_for_people_and_as_data(stack: EmbeddedStack) -> None:
 
 def test_status_shows_what_is_at_work_and_each_part_with_v(stack: EmbeddedStack) -> None:
     text, more = stack.run("status"), stack.run("status", "-v")
-    assert "main" in text and "Choir is ready. It thinks with" in text and "\x1b" not in text
+    assert "main" in text and "Choir is ready. Model:" in text and "\x1b" not in text
     assert "PART" not in text and "PART" in more and "postgres" in more
 
 
@@ -185,7 +185,7 @@ def test_a_stopped_agent_cannot_be_told(stack: EmbeddedStack) -> None:
             done = call(*args, home=stack.home)
             assert done.returncode == 5 and "not running" in said(done)
         over = call("session", "compact", session, home=stack.home)
-        assert over.returncode == 5 and "is over" in said(over)
+        assert over.returncode == 5 and "has ended" in said(over)
     finally:
         stack.run("agent", "start", "main")
     assert call("agent", "inject", "main", " ", home=stack.home).returncode == 2

@@ -188,7 +188,7 @@ async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -
             home, "up", "--port", port, env=PLAIN | {"CHOIR_TLS": "on"}, columns=300
         ) as screen:
             nobody = "No agent talks on this terminal: main talks on Telegram (DM phone)"
-            await screen.shows(nobody, "Ctrl-C stops all", within_s=120)
+            await screen.shows(nobody, "Ctrl-C stops it", within_s=120)
             assert "chat -m" not in screen.shown
             assert f"--home '{home}' status" in screen.shown
             assert f"https://127.0.0.1:{port} with" in screen.shown

@@ -148,7 +148,7 @@ def test_who_leaves_a_long_work_is_told_that_it_goes_on(
     finally:
         asked.kill()
         asked.wait()
-    assert "It goes on without you" in typed.shown
+    assert "continues in the background" in typed.shown
     newest = shell.data("operation", "list")[0]["operation_id"]
     assert newest in typed.shown
     assert "succeeded" in shell.succeeds("operation", "show", newest, "--follow")

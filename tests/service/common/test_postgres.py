@@ -24,7 +24,7 @@ async def test_each_migration_is_applied_once_whoever_runs_it() -> None:
 
         with pytest.raises(StartupError, match=r"0001_a\.sql.*changed"):
             await migrate(database, "s", [Migration(FIRST.name, "SELECT 1"), SECOND])
-        with pytest.raises(StartupError, match=r"newer Choir.*0002_b\.sql"):
+        with pytest.raises(StartupError, match=r"newer version of Choir.*0002_b\.sql"):
             await migrate(database, "s", [FIRST])
         broken = Migration("0003_c.sql", "CREATE TABLE {schema}.c (id int); SELECT nonsense")
         with pytest.raises(StartupError, match=r"0003_c\.sql.*failed"):

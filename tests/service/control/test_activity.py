@@ -134,6 +134,6 @@ async def test_the_card_of_a_work_that_was_cut_off_says_so(
     )
     await stopped.start()
     card = await watcher.card("op_1", "cut off")
-    assert card.done and card.text == "⛔ agent update-all: cut off, begin it again"
+    assert card.done and card.text == "⛔ agent update-all: interrupted, start it again"
     await hears(stopped, "agent stop of main was cut off")
     assert watcher.cards("op_2") == []

@@ -62,9 +62,9 @@ async def test_failures_have_their_words_and_their_exit_codes(stopped: World) ->
     code, said, _ = await choirctl(stopped, "agent", "build", "main", "--json")
     assert code == 2 and json.loads(said)["status"] == "failed"
     code, _, words = await choirctl(stopped, "agent", "init", "Not-An-Id")
-    assert code == 2 and "names no agent" in words
+    assert code == 2 and "is not a valid agent id" in words
     code, _, words = await choirctl(stopped, "agent", "init", "memory")
-    assert code == 5 and "taken by Choir itself" in words
+    assert code == 5 and "reserved by Choir" in words
 
 
 async def test_init_without_names_makes_an_agent_that_works_and_delete_removes_it(

@@ -368,7 +368,7 @@ async def test_who_approves_a_call_of_an_ended_session_reads_that_nothing_runs(
         "SELECT text FROM choir_control.outbox WHERE text LIKE 'Approved by operator%' || $1 || '%'",
         second,
     )
-    assert "nothing runs" in said and "goes on" not in said
+    assert "nothing runs" in said and "continues" not in said
 
 
 async def test_a_press_on_a_request_of_an_ended_session_is_answered_that_nothing_runs(

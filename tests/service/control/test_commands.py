@@ -84,7 +84,7 @@ async def test_what_is_only_asked_is_answered_at_once(world: World, agent: Agent
     assert jobs.note == "main: idle\n- read: reasoning" and jobs.inbox_id == ""
     assert "/inject <text>" in ((await world.say("/help", "u2")).note or "")
     assert "There is no command /frob" in ((await world.say("/frob", "u3")).note or "")
-    assert "Say what" in ((await world.say("/inject", "u4")).note or "")
+    assert "An argument is missing" in ((await world.say("/inject", "u4")).note or "")
     assert await SignalStore(world.database).read_newest_seq() == 0
 
 

@@ -65,13 +65,13 @@ async def test_an_admin_stops_and_starts_an_agent(world: World, agent: AgentHand
     assert await stop_by(say, "/stop", world, agent) == "main has stopped."
     assert "not running" in await say("/stop")
     assert "'bad'" in await say("/start main llm=bad")
-    assert "What a start takes" in await say("/start main colour=blue")
+    assert "Valid settings of a start" in await say("/start main colour=blue")
     start = "/start main workspace=spare llm=default"
     started = await say(start)
-    assert started.startswith("main is started, in console")
+    assert started.startswith("main has started in console")
     view = (await world.get("/v1/agents/main")).json()
     assert view["bindings"]["workspace"] == "spare" and view["bindings"]["dm"] == "console"
-    assert "came before" in await say(start, again=True)
+    assert "was already executed" in await say(start, again=True)
     with pytest.raises(Conflict, match="Another message"):
         await say("/start main", again=True)
     assert "already running" in await say("/start main")
@@ -99,12 +99,12 @@ async def test_an_agent_is_restarted_with_what_it_holds(
 
 
 async def test_model_and_voice_are_shown_and_changed(agent: AgentHand, say: Any) -> None:
-    assert (await say("/model")).startswith("main thinks with default (scripted).")
+    assert (await say("/model")).startswith("main uses the model default (scripted).")
     assert "There is no llm 'bad'" in await say("/model llm bad")
-    assert "until it is restarted" in await say("/model llm default")
+    assert "until its next restart" in await say("/model llm default")
     assert "not running" in await say("/model llm default other")
     assert "Say what: /model llm <name>" in await say("/model llm")
-    assert "There are " in await say("/voice")
+    assert "Available: " in await say("/voice")
     assert "There is no voice profile" in await say("/voice nobody")
 
 
@@ -155,7 +155,7 @@ async def test_several_requests_are_chosen_from_by_number(agent: AgentHand, say:
     assert "1. " in await say("/approvals")
     assert first in await say(f"/approve {first}")
     assert third in await say("/approve"), "the only one that waits"
-    assert "There is no request" in await say("/approve appr_nothing")
+    assert "There is no approval request" in await say("/approve appr_nothing")
 
 
 async def test_a_regular_conversation_decides_for_its_own_agent_only(
@@ -189,7 +189,7 @@ async def test_an_admin_empties_a_workspace(world: World, agent: AgentHand, say:
     assert "1 of 1 entries deleted" in await say("/operation")
     assert list(spare.iterdir()) == []
     assert "nobody" in await say("/workspace reset nobody")
-    assert "main holds it and is stopped first" in await say("/workspace reset main")
+    assert "main uses it and is stopped first" in await say("/workspace reset main")
     assert "admin conversations" in await say("/workspace reset spare", dm="second")
 
 
@@ -206,13 +206,13 @@ async def test_anything_but_a_yes_right_after_the_question_empties_nothing(
         yes += 1
         return (await world.say("yes", f"yes{yes}")).command
 
-    assert "Answer yes" in await say("/workspace reset spare")
+    assert "Reply yes" in await say("/workspace reset spare")
     await say("/status")
     assert await says_yes() is None, "another command came between: the yes is for the agent"
-    assert "Answer yes" in await say("/workspace reset spare")
+    assert "Reply yes" in await say("/workspace reset spare")
     await agent.reply("Shall I go on?", kind="notice")
     assert await says_yes() is None, "the agent asked since: the yes is for the agent"
-    assert "Answer yes" in await say("/workspace reset spare")
+    assert "Reply yes" in await say("/workspace reset spare")
     assert (await world.say("no", "no1")).command is None
     assert await says_yes() is None
     assert kept.exists()
@@ -237,7 +237,7 @@ async def test_an_admin_begins_an_update_and_sees_how_it_goes(
 
 
 async def test_an_admin_applies_the_configuration_that_was_shown(world: World, say: Any) -> None:
-    assert "Look first" in await say("/config apply")
+    assert "Review the changes" in await say("/config apply")
     file = world.home / "config.json"
     config = json.loads(file.read_text())
     config["event_window"] = 77
@@ -248,9 +248,9 @@ async def test_an_admin_applies_the_configuration_that_was_shown(world: World, s
     config["event_window"] = 78
     file.write_text(json.dumps(config))
     assert (await world.post("/v1/config/load")).status_code == 200
-    assert "is in force" not in await say("/config apply"), "another one is staged by now"
+    assert "is active" not in await say("/config apply"), "another one is staged by now"
     await say("/config diff")
-    assert "is in force, with 1 changes" in await say("/config apply")
+    assert "is active, with 1 changes" in await say("/config apply")
     assert (await world.get("/v1/config")).json()["config"]["event_window"] == 78
     file.write_text("{")
     assert "config.json" in await say("/config load")

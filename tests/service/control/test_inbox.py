@@ -62,7 +62,7 @@ async def test_another_text_under_a_key_of_the_console_is_a_conflict_and_changes
     world: World, agent: AgentHand
 ) -> None:
     first = await world.say("hello", "7")
-    for other in ("goodbye", "/compact"):
+    for other in ("TERMINATE_SELF", "/compact"):
         with pytest.raises(Conflict, match="key of its own"):
             await world.say(other, "7")
     assert (await world.say("hello", "7")).inbox_id == first.inbox_id

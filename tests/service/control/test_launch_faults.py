@@ -217,7 +217,7 @@ async def test_an_update_that_could_not_start_the_agent_stops_nothing(
     workspace.write_text("in the way")
     async with agent.beating():
         refused = await ended(world, "/v1/agents/main/update")
-    assert refused["status"] == "failed" and "Cannot make the workspace" in refused["error"]
+    assert refused["status"] == "failed" and "Cannot create the workspace" in refused["error"]
     assert await state(world) == "running" and len(world.runtime.specs) == 1
 
 

@@ -96,7 +96,7 @@ async def test_a_decision_made_elsewhere_is_told_and_then_how_it_ended(
     assert told == ["Approved by operator", "Done"], "each is said once"
     assert "Executing." in world.gateway.delivered[1].text
     await world.post(f"/v1/approvals/{approval}/rollback")
-    assert approval in await hears(world, "Taken back:")
+    assert approval in await hears(world, "Rolled back:")
     await world.post(f"/v1/approvals/{await ask(agent, 'c2')}/reject")
     assert "setting event_window" in await reads(world, "Rejected by operator:")
 
@@ -234,14 +234,14 @@ async def test_a_request_is_shown_at_length_in_the_conversation(
     for named in ("1", approval):
         shown = await say(f"/approvals {named}")
         assert "row 59" in shown and "[pending]" in shown
-    assert "There is no request" in await say(f"/approvals {approval}", dm="second")
+    assert "There is no approval request" in await say(f"/approvals {approval}", dm="second")
 
 
 async def test_what_takes_longer_than_the_acknowledgement_is_told_when_it_ends(
     world: World, agent: AgentHand, say: Any
 ) -> None:
     async with agent.beating():
-        assert "This conversation is told when it is done." in await say("/stop")
+        assert "The result will be reported here." in await say("/stop")
     assert not world.gateway.delivered
     await agent.call("TERMINATE_SELF", TerminateRequest(reason="asked"))
     world.runtime.die("main", 0)
@@ -251,10 +251,10 @@ async def test_what_takes_longer_than_the_acknowledgement_is_told_when_it_ends(
 async def test_builds_updates_and_resets_are_told_when_they_end(
     world: World, agent: AgentHand, say: Any
 ) -> None:
-    assert "is told when it is done" in await say("/agent build other")
+    assert "result will be reported here" in await say("/agent build other")
     assert await hears(world, "agent build of other")
-    assert "Answer yes to do it" in await say("/workspace reset spare")
-    assert "is told when it is done" in await say("yes")
+    assert "Reply yes to continue" in await say("/workspace reset spare")
+    assert "result will be reported here" in await say("yes")
     assert "0 of 0 entries deleted" in await hears(world, "workspace reset of spare")
     await say("/update-all")
     told = await hears(world, "agent update-all of all")
@@ -268,9 +268,9 @@ async def test_what_choirds_end_cut_off_is_told_by_the_next_one(
     world: World, agent: AgentHand, say: Any
 ) -> None:
     async with agent.beating():
-        assert "is told when it is done" in await say("/stop")
+        assert "result will be reported here" in await say("/stop")
     await world.stop()
     assert not world.gateway.delivered
     await world.start()
     cut = await hears(world, "agent stop of main was cut off")
-    assert "begin it again" in cut
+    assert "start it again" in cut

@@ -76,7 +76,7 @@ async def test_a_start_that_wants_one_taken_resource_gets_none(
     refused = await start_other(rich, **{kind: name})
     assert refused.status_code == 409
     said = refused.json()["detail"]
-    assert f"{kind}:{name} is held by agent main" in said
+    assert f"{kind}:{name} is in use by agent main" in said
     assert "choirctl agent stop main" in said and f"--{kind.replace('_', '-')}" in said
     assert await leases(rich) == ALL_OF_MAIN
     count = "SELECT count(*) FROM choir_control.sessions WHERE agent_id = 'other'"

@@ -35,7 +35,7 @@ async def test_exclusive_resources_are_leased_all_or_none(world: World, agent: A
     assert await leases(world) == HELD_BY_MAIN
     refused = await world.post("/v1/agents/other/start")
     assert refused.status_code == 409
-    assert "workspace:main is held by agent main" in refused.json()["detail"]
+    assert "workspace:main is in use by agent main" in refused.json()["detail"]
     assert await leases(world) == HELD_BY_MAIN
     assert (await view(world, "other")).session_id is None
 
@@ -163,7 +163,7 @@ async def test_a_second_stop_gives_the_open_work_up_and_tells_the_user(
     inbox_id = await stopped_in_a_turn(world, agent)
     assert (await world.post("/v1/agents/main/stop")).status_code == 200
     [_, text] = await world.delivered(2)
-    assert "main was stopped before it was done" in text
+    assert "main was stopped before it finished" in text
     assert world.gateway.delivered[1].answers == inbox_id
     assert (await world.session(agent.spec.session_id))["status"] == "stopped"
     assert (await world.post("/v1/agents/main/stop")).status_code == 409

@@ -99,7 +99,7 @@ async def test_a_session_whose_model_left_the_configuration_gives_way_to_a_new_o
     now = await row_of(world, again.spec.session_id)
     assert now.bindings.llm == "better" and now.continues == agent.spec.session_id
     [_, text] = await world.delivered(2)
-    assert "main was stopped before it was done" in text
+    assert "main was stopped before it finished" in text
     assert world.gateway.delivered[1].answers == inbox_id
 
 
@@ -140,7 +140,7 @@ async def test_a_dm_that_became_another_agents_while_choir_was_down_is_that_agen
     assert dms == {"main": "second", "other": "console"}
 
     async def told() -> bool:  # choird's restart may deliver the notice of the stop again before it
-        return any("main was stopped before it was done" in it for it in world.gateway.texts)
+        return any("main was stopped before it finished" in it for it in world.gateway.texts)
 
     await until(told)
 
@@ -153,7 +153,7 @@ async def test_an_agent_that_leaves_the_configuration_leaves_no_open_work(
     await apply(world)
     await world.until_status(agent.spec.session_id, "stopped")
     [_, text] = await world.delivered(2)
-    assert "main was stopped before it was done" in text
+    assert "main was stopped before it finished" in text
     assert world.gateway.delivered[1].answers == inbox_id
 
 

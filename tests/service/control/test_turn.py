@@ -39,7 +39,7 @@ async def test_the_operator_sees_the_agent_and_the_system(world: World, agent: A
     ready = (await world.get("/readyz")).json()["parts"]
     assert {part["name"]: part["ok"] for part in ready} == parts
     details = {part.name: part.detail for part in status.parts}
-    assert details["gateway"] == "it does not answer; it may be restarting"
+    assert details["gateway"] == "no response; it may be restarting"
     assert "Errno" not in " ".join(details.values())
     assert status.model == "scripted" and next(a.agent_id for a in status.agents) == "main"
     view = AgentView.model_validate_json((await world.get("/v1/agents/main")).content)

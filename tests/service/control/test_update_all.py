@@ -144,6 +144,6 @@ async def test_a_container_that_holds_something_else_than_was_built_is_refused(
             assert view["state"] != "running"
             log = stopped.home / "logs/main.log"
             said = log.read_text() if log.exists() else ""
-            return "does not run what was built for it: tool_manifest_hash differ" in said
+            return "does not run the image built for it: tool_manifest_hash differ" in said
 
         await until(refused, 60)

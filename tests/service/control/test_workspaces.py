@@ -110,7 +110,7 @@ async def test_nobody_starts_in_a_workspace_while_it_is_emptied(world: World) ->
     )
     refused = await world.post("/v1/agents/other/start", json={"workspace": "spare"})
     assert refused.status_code == 409
-    assert "held by a workspace reset; wait" in refused.json()["detail"]
+    assert "in use by a workspace reset; wait" in refused.json()["detail"]
     ended = await end_of(world, await reset(world, "spare"))
     assert (ended["status"], ended["error_code"]) == ("failed", "conflict")
     assert (await shown(world))["spare"]["agent_id"] is None
@@ -144,7 +144,7 @@ async def test_what_is_no_workspace_is_never_emptied(stopped: World, path: str) 
     stopped.settings.config_file.write_text(json.dumps(config))
     await stopped.start()
     refused = await reset(stopped, "spare")
-    assert refused.status_code == 409 and "not emptied" in refused.json()["detail"]
+    assert refused.status_code == 409 and "cannot be emptied" in refused.json()["detail"]
     assert stopped.settings.config_file.exists()
 
 

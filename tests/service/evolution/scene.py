@@ -51,7 +51,7 @@ class FileApplier:
 
     async def apply(self, expected: Config) -> int:
         if Config.model_validate_json(self.config_file.read_bytes()) != expected:
-            raise StaleProposal("config.json has been edited meanwhile.")
+            raise StaleProposal("config.json has been edited since the plan was made.")
         return (await self.configuration.put_in_force(self.configuration.read())).version
 
 

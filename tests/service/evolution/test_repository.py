@@ -196,7 +196,7 @@ async def test_what_others_committed_upon_is_not_taken_back(scene: Scene) -> Non
     done = await scene.carried_out("skill", SKILL)
     after = scene.propose({"x": "y"}, slug="after")
     scene.point("main", str(after["commit"]))
-    with pytest.raises(Conflict, match="Other commits"):
+    with pytest.raises(Conflict, match="Newer commits"):
         await scene.workshop().worker.roll_back(done.approval_id, "operator")
 
 

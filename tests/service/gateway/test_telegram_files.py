@@ -169,7 +169,7 @@ async def test_a_file_that_nobody_knows_to_have_arrived_is_given_up_and_that_is_
     *copies, words = await room.alice.receive_many(4)
     assert [copy.file_bytes for copy in copies] == [CONTENT] * 3
     assert words.file_bytes is None and words.text.endswith("see")
-    assert words.text.startswith("The file large.bin could not be sent: the connection broke")
+    assert words.text.startswith("The file large.bin could not be sent: the connection failed")
     assert await room.alice.receives_nothing()
 
 

@@ -99,7 +99,7 @@ async def test_the_base_is_built_only_when_the_global_repository_has_moved(
     async def ran(words: str) -> bool:
         told = Told()
         await forge.images.build("main", told)
-        there = any("is there already" in line for line in told.lines)
+        there = any("already exists" in line for line in told.lines)
         assert there != any(f"RUN echo {words}" in line for line in told.lines)
         return not there
 

@@ -149,7 +149,7 @@ async def test_a_directory_with_something_else_in_it_is_refused(root: Path) -> N
     data = root / "data" / "postgres"
     data.mkdir(parents=True)
     (data / "holiday.jpg").write_bytes(b"x")
-    with pytest.raises(StartupError, match="holds no Postgres data"):
+    with pytest.raises(StartupError, match="contains no Postgres data"):
         await EmbeddedPostgres(places(root), PASSWORD).start()
     assert [path.name for path in data.iterdir()] == ["holiday.jpg"]
 

@@ -184,7 +184,7 @@ async def test_a_child_that_hangs_again_and_again_is_left_alone_and_it_is_said(h
     )
     state = await table.reaches("hanging", "ready", restarts=3)
     async with asyncio.timeout(60):
-        while "too often" not in table.states["hanging"].note:
+        while "replacement limit" not in table.states["hanging"].note:
             await asyncio.sleep(0.01)
     assert table.states["hanging"].pid == state.pid
     supervisor.stop()
@@ -439,6 +439,6 @@ async def test_the_rehearsal_model_starts_in_place_of_no_real_one(home: Path) ->
             "ollama_host": "http://127.0.0.1:1",
         }
     )
-    with pytest.raises(StartupError, match="The last start here was with gpt-5 at OpenAI"):
+    with pytest.raises(StartupError, match="The last start used gpt-5 at OpenAI"):
         async with running_stack(settings, services=()):
             pass

@@ -94,7 +94,7 @@ async def test_what_was_brought_can_be_listed_and_taken_away(room: Room) -> None
 
 
 async def test_a_document_without_words_is_refused(room: Room) -> None:
-    with pytest.raises(InvalidRequest, match="not blank"):
+    with pytest.raises(InvalidRequest, match="must not be blank"):
         await add(room, "empty.md", " \n ")
 
 

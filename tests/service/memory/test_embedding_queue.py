@@ -59,10 +59,10 @@ async def test_work_left_by_a_killed_process_is_found_again(
         ("rate_limited", "429"),
         ("failing", "HTTP 500"),
         ("wrong_length", "gives 3 dimensions and 8 are configured"),
-        ("garbage", "cannot be read"),
+        ("garbage", "cannot be parsed"),
         ("unauthorized", "embedding_key"),
-        ("zero", "no direction"),
-        ("refuses_all", "Every text is refused"),
+        ("zero", "zero or non-finite vector"),
+        ("refuses_all", "rejects every text"),
     ],
 )
 async def test_a_provider_in_trouble_costs_vectors_only_until_it_is_well(

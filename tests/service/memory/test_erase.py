@@ -144,7 +144,7 @@ async def test_a_write_that_expects_another_version_changes_nothing_and_says_bot
     assert made.version == 1
     changed = await room.put("second", operation="update", key="k", expected_version=1)
     assert changed.version == 2
-    with pytest.raises(Conflict, match="is at version 2, and you expect version 1"):
+    with pytest.raises(Conflict, match="is at version 2, not at the expected version 1"):
         await room.put("third", operation="update", key="k", expected_version=1)
     with pytest.raises(Conflict, match="is at version 2, and you expect none"):
         await room.put("third", operation="update", key="k", expected_version=0)

@@ -107,7 +107,7 @@ async def test_many_writers_of_one_key_leave_one_document(room: Room) -> None:
         ({"operation": "insert", "text": "a\x00b"}, "NUL"),
         ({"operation": "insert", "metadata": {"a": ["\x00"]}}, "NUL"),
         ({"operation": "insert", "metadata": {"a": "x" * 30_000}}, "20000 bytes"),
-        ({"agent_id": "control"}, "keeps its own tables"),
+        ({"agent_id": "control"}, "has its own tables"),
     ],
 )
 async def test_a_write_that_does_not_fit_is_refused_and_changes_nothing(

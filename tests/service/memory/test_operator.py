@@ -90,7 +90,7 @@ async def test_units_of_a_session_are_listed_and_shown(room: Room, operator: Ope
     shown = await operator.reader.show(ShowDocument(agent_id="main", name=ids[0]))
     assert isinstance(shown.record, SessionRecord)
     assert (shown.record.text, shown.record.speaker) == ("I sowed beans.", "Ann")
-    with pytest.raises(InvalidRequest, match="no session"):
+    with pytest.raises(InvalidRequest, match="no sessions"):
         await list_texts(operator, session_id="ses_1")
 
 

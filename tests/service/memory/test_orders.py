@@ -91,4 +91,4 @@ async def test_a_model_whose_key_is_not_here_waits_for_a_restart_and_is_told_of(
             await until(summed_up)
             assert await memory.stop() == 0
         assert provider.asked == []
-    assert "the model's key comes when memory starts again" in memory.log
+    assert "the model needs another secret; it is used after a restart" in memory.log

@@ -59,9 +59,9 @@ async def test_its_requests_have_what_their_template_adds() -> None:
         (429, "", RateLimited, "HTTP 429"),
         (401, "", Unavailable, "memory.model"),
         (500, "", Unavailable, "HTTP 500"),
-        (200, "garbage", Unavailable, "cannot be read"),
-        (200, "  ", Unavailable, "no usable answer"),
-        (200, "x" * 60_001, Unavailable, "no usable answer"),
+        (200, "garbage", Unavailable, "cannot be parsed"),
+        (200, "  ", Unavailable, "empty or oversized"),
+        (200, "x" * 60_001, Unavailable, "empty or oversized"),
     ],
 )
 async def test_what_it_does_wrong_is_an_error_that_quotes_nothing(

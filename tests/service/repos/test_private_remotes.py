@@ -145,7 +145,7 @@ async def test_what_is_missing_or_wrong_is_said(place: Path, https: HttpsGit) ->
     source = a_source(https.url("localhost"), f"localhost:{https.port}")
     for value, words in (
         ({}, "choirctl secret set git"),
-        ({"git": "-----BEGIN X\nPRIVATE KEY-----"}, "is no token"),
+        ({"git": "-----BEGIN X\nPRIVATE KEY-----"}, "is not a token"),
         ({"git": "wrong"}, "Authentication failed"),
     ):
         with pytest.raises(Unavailable, match=words) as failed:
@@ -210,7 +210,7 @@ async def test_a_key_is_not_offered_to_another_host_and_a_token_is_no_key(
     mirrors = mirrors_at(place, {"git": ssh.private_key})
     with pytest.raises(Unavailable, match="is not for"):
         await mirrors.fetch(a_source(ssh.url("127.0.0.1"), "github.com"))
-    with pytest.raises(Unavailable, match="is no private key"):
+    with pytest.raises(Unavailable, match="is not a private key"):
         await mirrors_at(place, {"git": TOKEN}).fetch(a_source(ssh.url("127.0.0.1"), "127.0.0.1"))
 
 

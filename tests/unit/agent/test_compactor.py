@@ -294,7 +294,7 @@ async def test_the_line_of_a_compactions_model_call_names_its_lane() -> None:
         async with running(world):
             world.fill(WINDOW)
             await settle(lambda: bool(world.compacted()))
-    (call,) = (line for line in lines if line["event"] == "a model call ended")
+    (call,) = (line for line in lines if line["event"] == "model call ended")
     assert (call["lane"], call["purpose"], call["prompt_tokens"]) == ("edge", "compaction", 100)
 
 

@@ -86,9 +86,9 @@ def test_the_next_move_follows_from_the_state_alone(state: JobState, expected: t
     [
         (job(), BEGAN + timedelta(hours=1), "(setting budgets.per_job_wall_time_ms)"),
         (job(time_budget_ms=9_000), NOW, "(time_budget_ms)"),
-        (job(steps=100), NOW, "call the model 100 times"),
+        (job(steps=100), NOW, "limit of 100 model calls"),
         (job(steps=100), NOW, "(setting budgets.per_job_max_steps)"),
-        (job(proposed=301, calls=(CallState(CALL),)), NOW, "may make 300 tool calls"),
+        (job(proposed=301, calls=(CallState(CALL),)), NOW, "limit of 300 tool calls"),
         (
             job(proposed=301, calls=(CallState(CALL),)),
             NOW,

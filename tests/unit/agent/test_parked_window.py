@@ -31,7 +31,7 @@ def test_a_parked_turn_is_open_and_the_lane_is_free() -> None:
     session.turn(2)
     assert session.state.turn is None and [t.turn_id for t in session.state.parked] == ["t1"]
     shown = b"\n".join(session.edge().messages).decode()
-    assert "a human has not decided on it yet" in shown
+    assert "a human has not decided yet" in shown
     assert roles(session) == ["user", "assistant", "tool", "user", "assistant"]
 
 

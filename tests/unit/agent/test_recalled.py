@@ -68,11 +68,11 @@ def test_a_core_job_never_reads_the_users_own_words() -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    assert told()["note"] == "Memory holds nothing on this."
+    assert told()["note"] == "Memory has no results for this query."
     result = told(
         hit("x", status="retired", truncated=True), degraded="no vectors", cut=("vector",)
     )
-    assert (result["degraded"], result["left_out_for_lack_of_time"]) == ("no vectors", ["vector"])
+    assert (result["degraded"], result["skipped_for_time"]) == ("no vectors", ["vector"])
     assert (result["found"][0]["status"], result["found"][0]["cut_short"]) == ("retired", True)
     page = told(hit("x"), more_after=7, receipt_id="r")
     assert (page["more_after"], page["receipt"]) == (7, "r")

@@ -70,16 +70,16 @@ MALFORMED = [
     (changed("states", ...), "states", "is missing"),
     (changed("initial_state", ...), "initial_state", "is missing"),
     (changed("max_steps", ...), "max_steps", "is missing"),
-    (changed("name", "Build Feature"), "name", "'Build Feature' is no name"),
-    (changed("name", "../up"), "name", "is no name"),
-    (changed("name", 7), "name", "must be a text, not a number"),
+    (changed("name", "Build Feature"), "name", "'Build Feature' is not a valid name"),
+    (changed("name", "../up"), "name", "is not a valid name"),
+    (changed("name", 7), "name", "must be a string, not a number"),
     (changed("description", "  "), "description", "1 to 20000 characters"),
-    (changed("description", None), "description", "must be a text, not null"),
+    (changed("description", None), "description", "must be a string, not null"),
     (changed("max_steps", 0), "max_steps", "whole number, 1 or more"),
     (changed("max_steps", True), "max_steps", "whole number, 1 or more"),
     (changed("max_steps", 2.5), "max_steps", "whole number, 1 or more"),
     (changed("max_steps", "20"), "max_steps", "whole number, 1 or more"),
-    (changed("interruptible", "no"), "interruptible", "must be true or false, not a text"),
+    (changed("interruptible", "no"), "interruptible", "must be true or false, not a string"),
     (changed("guards", []), "guards", "is not a known field"),
     (changed("states", []), "states", "must be an object, not a list"),
     (changed("states", {}), "initial_state", "there is no state 'plan'"),
@@ -93,7 +93,11 @@ MALFORMED = [
     (changed(f"{MODIFY}/transitions/1/to", "x"), "states.modify.transitions[1].to", "no state 'x'"),
     (changed(f"{PLAN}/transitions/0/to", ...), "states.plan.transitions[0].to", "is missing"),
     (changed(f"{PLAN}/transitions/0/on", ...), "states.plan.transitions[0].on", "is missing"),
-    (changed(f"{PLAN}/transitions/0/on", "a b"), "states.plan.transitions[0].on", "is no name"),
+    (
+        changed(f"{PLAN}/transitions/0/on", "a b"),
+        "states.plan.transitions[0].on",
+        "is not a valid name",
+    ),
     (
         changed(f"{PLAN}/transitions/0/if", "x"),
         "states.plan.transitions[0].if",
@@ -112,7 +116,7 @@ MALFORMED = [
     (changed(f"{PLAN}/objective", ""), "states.plan.objective", "1 to 20000 characters"),
     (changed(f"{PLAN}/tools", []), "states.plan.tools", "is not a known field"),
     (changed(f"{PLAN}/allowed_tools", "all"), "states.plan.allowed_tools", "must be a list"),
-    (changed(f"{PLAN}/allowed_tools", [1]), "states.plan.allowed_tools[0]", "must be a text"),
+    (changed(f"{PLAN}/allowed_tools", [1]), "states.plan.allowed_tools[0]", "must be a string"),
     (
         changed(f"{PLAN}/allowed_tools", ["choir.fs.read", "choir.fs.erase"]),
         "states.plan.allowed_tools[1]",
@@ -140,8 +144,8 @@ MALFORMED = [
         "states",
         "no state is ter",
     ),
-    (changed("states/lost", {"terminal": True}), "states.lost", "no transition leads here"),
-    (changed("states/Done", {"terminal": True}), "states", "'Done' is no name"),
+    (changed("states/lost", {"terminal": True}), "states.lost", "not reachable from"),
+    (changed("states/Done", {"terminal": True}), "states", "'Done' is not a valid name"),
     (changed("input_schema", "object"), "input_schema", "must be a JSON Schema as an object"),
     (changed("input_schema", {"type": "objekt"}), "input_schema", "not a valid JSON Schema"),
     (changed("output_schema", {"required": "x"}), "output_schema", "not a valid JSON Schema"),
@@ -181,7 +185,7 @@ def test_a_state_that_leads_to_no_end_is_refused() -> None:
     skill = copy.deepcopy(GOOD)
     skill["states"]["loop"] = LOOP
     skill["states"]["plan"]["transitions"].append({"on": "turn", "to": "loop"})
-    with pytest.raises(InvalidSkill, match="loop: no way leads from here to a terminal state"):
+    with pytest.raises(InvalidSkill, match="loop: no terminal state is reachable from here"):
         parse_skill_document(skill, TOOLS)
 
 
@@ -192,8 +196,8 @@ def test_a_state_that_leads_to_no_end_is_refused() -> None:
         ("{", "file: is not JSON"),
         ("[]", "skill: must be an object, not a list"),
         ("7", "skill: must be an object, not a number"),
-        ('{"name": NaN}', "NaN is no JSON"),
-        ('{"name": "a", "name": "b"}', "name: stands twice in the same object"),
+        ('{"name": NaN}', "NaN is not valid JSON"),
+        ('{"name": "a", "name": "b"}', "name: is duplicated in the object"),
         ("[" * 100_000, "file: is not JSON"),
         (" " * 1_000_001, "more than 1000000 bytes"),
         (b"\xff\xfe\xff", "file: is not JSON"),

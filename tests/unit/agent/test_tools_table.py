@@ -13,7 +13,7 @@ from tests.support.agent_fakes import silent_log
 
 README = Path(__file__).parents[3] / "services/agent/README.md"
 HEAD = (
-    "| tool | lanes | locks | side effect | again after a crash | where |",
+    "| tool | lanes | locks | side effect | repeatable | where |",
     "|---|---|---|---|---|---|",
 )
 
@@ -23,7 +23,7 @@ def row(manifest: ToolManifest) -> str:
     runtime = manifest.runtime
     lanes = runtime.lanes
     again = "yes" if runtime.idempotent else "no"
-    where = "host" if runtime.host else "here"
+    where = "host" if runtime.host else "agent"
     return (
         f"| `{manifest.name}` | {lanes} | {locks(runtime)} | {runtime.side_effect} | {again} "
         f"| {where} |"

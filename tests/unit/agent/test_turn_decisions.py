@@ -68,11 +68,11 @@ def test_the_next_move_follows_from_the_state_alone(state: TurnState, move: type
     [
         (
             turn(steps=40, output=output("", CALL)),
-            "40 calls of the model, and they are used up (setting budgets.max_steps_per_turn)",
+            "40 model calls, and they are used up (setting budgets.max_steps_per_turn)",
         ),
         (
             turn(steps=1, proposed=101, calls=(CallState(CALL),)),
-            "100 tool calls, and it asked for more (setting budgets.max_tool_calls_per_turn)",
+            "100 tool calls, and the model requested more (setting budgets.max_tool_calls_per_turn)",
         ),
     ],
 )
@@ -81,7 +81,7 @@ def test_a_turn_that_reached_a_limit_says_which_in_plain_words_and_names_the_set
 ) -> None:
     move = next_turn_move(state, Budgets(max_steps_per_turn=40, max_tool_calls_per_turn=100))
     assert isinstance(move, TurnLimitReached)
-    assert move.reason == f"one answer may take {words}"
+    assert move.reason == f"an answer may use {words}"
 
 
 def fold(*payloads: EventPayload) -> SessionState:

@@ -45,7 +45,7 @@ def test_an_edit_a_reply_and_files_are_said_by_choir_and_quoted() -> None:
     assert "[Choir] The user corrected an earlier message. It said:\n> at four" in read
     assert "replies to this message:\n> When?" in read and "\n\nat five\n\n" in read
     assert "it is in .choirtmp/recv/1-a.jpg" in read and "big.zip" in read
-    assert "you do not have it: it is too large." in read
+    assert "it is not available: it is too large." in read
     assert "\n[Choir] x" not in read, "a file's name does not leave its line"
 
 

@@ -57,7 +57,7 @@ def test_a_setting_is_changed_and_what_it_was_is_told(file: Path) -> None:
         ("agents.main.timzone", "did you mean `timezone`"),
         ("gatewayz", "did you mean `gateways`"),
         ("models.default.modle", "did you mean `model`"),
-        ("event_window.x", "is no section"),
+        ("event_window.x", "is not a section"),
         ("agents..x", "names no setting"),
         ("event_window", "event_window"),
     ],

@@ -76,7 +76,7 @@ def provider() -> Iterator[Provider]:
 
 async def test_a_good_provider_is_asked_once_with_a_tool_and_the_key(provider: Provider) -> None:
     said = await check_model(provider.model(secret="k"), KEY)
-    assert said.outcome == "ok" and "takes tools" in said.detail
+    assert said.outcome == "ok" and "supports tools" in said.detail
     (asked,) = provider.asked
     assert asked["model"] == "m" and asked["tools"] and provider.keys == [f"Bearer {KEY}"]
 
@@ -181,10 +181,12 @@ async def test_a_choir_in_containers_needs_nothing_of_this_machine(
     parts = (ComponentStatus(name="postgres", ok=True, detail=""),)
     found = await findings(tmp_path, running_with(provider.model(), *parts))
     assert "in containers" in found["running"].detail
-    assert {found[name].detail for name in ("port", "postgres", "nats")} == {"a container has it"}
+    assert {found[name].detail for name in ("port", "postgres", "nats")} == {
+        "part of the container image"
+    }
 
 
 async def test_a_part_that_is_down_is_a_failure(provider: Provider, tmp_path: Path) -> None:
-    part = ComponentStatus(name="memory", ok=False, detail="it did not answer")
+    part = ComponentStatus(name="memory", ok=False, detail="no response within 5 s")
     found = await findings(tmp_path, running_with(provider.model(), part))
     assert found["running"].outcome == "fail" and "memory" in found["running"].detail

@@ -43,7 +43,7 @@ def said(home: Path, *, key: str | None, address: str) -> str:
 
 def test_another_address_than_at_the_last_start_is_said(tmp_path: Path) -> None:
     other = "http://127.0.0.1:2/v1"
-    assert f"with m at its old address; this one is with m at {other}" in said(
+    assert f"used m at its old address; this one uses m at {other}" in said(
         tmp_path, key="k", address=other
     )
 

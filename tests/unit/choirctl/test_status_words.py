@@ -43,7 +43,7 @@ def test_an_agent_that_waits_and_its_job_are_told_in_plain_words() -> None:
         agent_lines(an_agent(lanes=(EDGE, JOB), bindings=bindings, queued_messages=2))
     )
     assert "main waits for you in the conversation console" in words
-    assert "its job read is at work: reasoning" in words and "2 messages wait for it" in words
+    assert "job read: reasoning" in words and "2 messages wait for it" in words
     for term in ("lane", "edge", "epoch", "tokens", "core:"):
         assert term not in words
 
@@ -61,12 +61,12 @@ def test_a_model_that_is_away_is_told_once_with_since_when_and_what_mends_it() -
 def test_every_other_state_says_what_to_do() -> None:
     assert "choirctl agent start main" in agent_lines(an_agent(state="stopped"))[0]
     assert "choirctl logs main" in agent_lines(an_agent(state="crashed"))[0]
-    assert "does not answer" in agent_lines(an_agent(suspect=True))[0]
+    assert "does not respond" in agent_lines(an_agent(suspect=True))[0]
 
 
 def test_a_part_that_is_down_is_named_with_its_reason() -> None:
     good = ComponentStatus(name="postgres", ok=True, detail="")
     bad = ComponentStatus(name="memory", ok=False, detail="it did not answer within 2 s")
-    assert system_lines(a_system(good)) == ["Choir is ready. It thinks with gpt-5-mini."]
+    assert system_lines(a_system(good)) == ["Choir is ready. Model: gpt-5-mini."]
     first, second = system_lines(a_system(good, bad))
     assert "not ready: memory is down" in first and "did not answer" in second

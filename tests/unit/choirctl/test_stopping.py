@@ -8,7 +8,7 @@ def test_a_stop_of_choir_on_this_machine_is_told_at_once() -> None:
     assert prospect.check(1, is_up=True, is_connected=True, is_stopped=False) is None
     why = prospect.check(2, is_up=False, is_connected=False, is_stopped=False)
     assert why is not None and why.startswith("Choir was stopped before main answered.")
-    assert "The message is kept" in why and "`choirctl up`" in why
+    assert "The message is stored" in why and "`choirctl up`" in why
 
 
 def test_a_choir_elsewhere_is_given_up_after_a_long_silence_alone() -> None:
@@ -21,7 +21,7 @@ def test_a_choir_elsewhere_is_given_up_after_a_long_silence_alone() -> None:
         assert prospect.check(end, is_up=True, is_connected=True, is_stopped=False) is None
     assert prospect.check(500, is_up=True, is_connected=False, is_stopped=False) is None
     why = prospect.check(500 + SILENT_S, is_up=True, is_connected=False, is_stopped=False)
-    assert why is not None and "https://choir.example" in why and "The message is kept" in why
+    assert why is not None and "https://choir.example" in why and "The message is stored" in why
 
 
 def test_a_stopped_agent_is_told_of_but_a_restarted_one_is_waited_for() -> None:

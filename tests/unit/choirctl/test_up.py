@@ -19,5 +19,5 @@ async def test_a_chat_that_fails_leaves_choir_running_and_says_why(
     printed = io.StringIO()
     # nothing answers there
     assert not await start.chat(Console(file=printed, width=200), "console")
-    assert "Choir goes on without a chat here; Ctrl-C stops all of it." in printed.getvalue()
+    assert "Choir keeps running without this chat; Ctrl-C stops it." in printed.getvalue()
     assert "Error: " in capsys.readouterr().err

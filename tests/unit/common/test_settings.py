@@ -30,7 +30,7 @@ def test_a_value_of_a_wrong_form_is_told_in_words_and_never_as_a_pattern(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHOIR_OTHER_HTTP", "everywhere")
-    with pytest.raises(StartupError, match="other_http: a host and a port are needed") as caught:
+    with pytest.raises(StartupError, match="other_http: must be host and port") as caught:
         Ported.load()
     assert "^" not in str(caught.value)
 

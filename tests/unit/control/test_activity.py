@@ -129,7 +129,7 @@ def test_a_works_card_tells_how_it_goes_on_how_it_ended_and_that_it_was_cut_off(
     assert [(one.text, one.done) for _, one in shown] == [
         ("⏳ agent update-all: 1 of 2\n✅ main built", False),
         ("⛔ agent update-all: 1 of 2\n✅ main built", True),
-        ("⛔ agent update-all: cut off, begin it again", True),
+        ("⛔ agent update-all: interrupted, start it again", True),
     ]
 
 

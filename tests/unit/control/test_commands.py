@@ -115,7 +115,7 @@ def test_words_that_do_not_fit_are_answered_with_the_usage(text: str) -> None:
 
 
 def test_more_words_than_a_command_takes_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match="too much"):
+    with pytest.raises(InvalidRequest, match="not expected"):
         parse_arguments(CommandSpec("x", typed_form="/compact"), "now")
 
 
@@ -123,7 +123,7 @@ def test_a_regular_conversation_reaches_its_own_agent_only() -> None:
     own = CommandCall("second", is_admin=False, bound_agent_id="main", session_id=None)
     assert target_agent(own) == "main"
     named = CommandCall("second", False, "main", None, {"agent": "other"})
-    with pytest.raises(Forbidden, match="reaches main"):
+    with pytest.raises(Forbidden, match="bound to main"):
         target_agent(named)
     assert target_agent(CommandCall("console", True, "main", None, {"agent": "other"})) == "other"
     with pytest.raises(NotFound):
@@ -192,8 +192,8 @@ def test_a_number_means_what_was_shown_beside_it() -> None:
 def test_what_happens_is_said_in_words() -> None:
     assert "next step" in format_signal_effect(InjectSignal(text="x"), "main", "active")
     assert "job read" in format_signal_effect(CancelSignal(job="read"), "main", "active")
-    assert "its jobs go on" in format_signal_effect(CancelSignal(), "main", "active")
-    assert "sums up" in format_signal_effect(CompactSignal(), "main", "active")
+    assert "its jobs continue" in format_signal_effect(CancelSignal(), "main", "active")
+    assert "summarizes" in format_signal_effect(CompactSignal(), "main", "active")
     assert "crashed" in format_signal_effect(CompactSignal(lane="core:a"), "main", "crashed")
 
 
@@ -204,4 +204,4 @@ def test_jobs_are_listed_with_what_they_do() -> None:
     )
     assert format_status("main", reports) == "main: idle\n- read: waiting tool, digest, collect"
     assert "No jobs" in format_status("main", reports[:1])
-    assert "has not said" in format_status("main", ())
+    assert "has not reported" in format_status("main", ())

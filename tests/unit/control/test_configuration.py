@@ -114,7 +114,7 @@ def test_a_whole_configuration_with_hyphens_in_its_names_is_read_as_it_stands() 
     ("change", "place", "rule"),
     [
         ({"agents": {"Agent 1": {"defaults": DEFAULTS}}}, "agents.Agent 1: ", "lower-case letters"),
-        ({"workspaces": {"a b": {"path": "/w"}}}, "workspaces.a b: ", "a name begins with"),
+        ({"workspaces": {"a b": {"path": "/w"}}}, "workspaces.a b: ", "a name starts with"),
         (
             {"embedding": {"model": "m", "dimensions": 3, "endpoint": "ftp://x"}},
             "embedding.endpoint: ",
@@ -157,7 +157,7 @@ def test_several_faults_are_a_list_and_one_is_a_sentence(tmp_path: Path) -> None
     with pytest.raises(InvalidRequest) as several:
         read_config(path, None)
     head, *listed, tail = several.value.message.splitlines()
-    assert head == f"{path} does not fit:" and "nothing was changed" in tail
+    assert head == f"{path} is not valid:" and "nothing was changed" in tail
     assert [line[:15] for line in listed] == ["- heartbeat_int", "- event_window:"]
     path.write_text(json.dumps({**BASE, "event_window": "x"}))
     with pytest.raises(InvalidRequest) as one:
@@ -266,7 +266,7 @@ def test_an_agents_time_zone_is_its_own_or_that_of_the_host(tmp_path: Path) -> N
     snapshot = ConfigSnapshot(1, config(agents=agents))
     assert snapshot.settings_for("main", BOUND).timezone == "Asia/Tokyo"
     assert snapshot.settings_for("plain", BOUND).timezone == read_host_timezone()
-    with pytest.raises(ValidationError, match="no time zone 'Tokio'"):
+    with pytest.raises(ValidationError, match="unknown time zone 'Tokio'"):
         config(agents={"main": {"defaults": DEFAULTS, "timezone": "Tokio"}})
 
 

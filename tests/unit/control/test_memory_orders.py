@@ -54,4 +54,4 @@ def test_another_model_for_memory_takes_a_restart_only_where_it_has_another_key(
     (change,) = diff_configs(make(before), make(after))
     assert (change.path, change.category) == ("memory.model", category)
     assert ("choirctl down, then up" in change.note) == (category == "restart-required")
-    assert ("next round" in change.note) == (category == "hot-reload")
+    assert ("next maintenance pass" in change.note) == (category == "hot-reload")

@@ -62,11 +62,11 @@ async def test_the_board_tells_of_all_agents_what_is_done_to_whom_and_how_each_e
         await operations.work[0](OperationProgress(card))
     failed = f"⛔ b failed: {'x' * 190}"
     assert list(dict.fromkeys(card.texts)) == [
-        "0 of 3\n⏳ a: its turn\n· b\n· c",
+        "0 of 3\n⏳ a: starting\n· b\n· c",
         "0 of 3\n⏳ a: building\n· b\n· c",
-        "1 of 3\n✅ a redeployed (0.2)\n⏳ b: its turn\n· c",
+        "1 of 3\n✅ a redeployed (0.2)\n⏳ b: starting\n· c",
         "1 of 3\n✅ a redeployed (0.2)\n⏳ b: building\n· c",
-        f"2 of 3\n✅ a redeployed (0.2)\n{failed}\n⏳ c: its turn",
+        f"2 of 3\n✅ a redeployed (0.2)\n{failed}\n⏳ c: starting",
         f"2 of 3\n✅ a redeployed (0.2)\n{failed}\n⏳ c: building",
         f"3 of 3\n✅ a redeployed (0.2)\n{failed}\n✅ c redeployed (0.2)",
     ]

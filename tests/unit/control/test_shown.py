@@ -33,7 +33,7 @@ def test_a_setting_is_shown_as_what_it_was_and_what_it_would_be() -> None:
         "config.json: budgets.max_core_jobs",
         "-5",
         "+3",
-        "it stands on",
+        "based on",
         "version: 7",
     ]
     assert request_summary("config_change", payload) == "the setting budgets.max_core_jobs"
@@ -71,7 +71,7 @@ def test_files_stand_in_place_of_what_they_are_made_of() -> None:
         "+{",
         '+  "name": "wash"',
         "+}",
-        "it stands on",
+        "based on",
         "ref: main",
     ]
 

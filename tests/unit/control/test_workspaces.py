@@ -93,7 +93,7 @@ def test_only_a_directory_of_its_own_may_be_emptied(tmp_path: Path) -> None:
         *(home / part for part in ("data", "socks", "repos/global", "logs", "workspaces/../run")),
     ]
     for path in kept:
-        with pytest.raises(Conflict, match="not emptied"):
+        with pytest.raises(Conflict, match="cannot be emptied"):
             check_may_be_emptied(Path(path), home)
 
 

@@ -82,7 +82,7 @@ def test_a_tool_that_is_not_offered_is_not_called() -> None:
 def test_arguments_that_are_no_json_are_complained_about() -> None:
     said = answer(user("/tool choir.fs.read {path: x}")).text
     assert said is not None
-    assert "no JSON object" in said
+    assert "not a JSON object" in said
 
 
 def test_so_many_tools_are_called_one_after_the_other() -> None:

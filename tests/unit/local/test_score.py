@@ -34,7 +34,7 @@ def test_a_step_list_is_grouped_by_model_call() -> None:
     [
         ({"rules": [{"when": {}, "then": []}]}, "rules.0", "last step must say or call"),
         ({"rules": [{"when": {"regex": "("}, "then": [{"say": "x"}]}]}, "regex", "not a regular"),
-        ({"otherwise": [{"say": "a"}, {"say": "b"}]}, "otherwise", "never come"),
+        ({"otherwise": [{"say": "a"}, {"say": "b"}]}, "otherwise", "never reached"),
         ({"otherwise": [{"sya": "a"}]}, "otherwise.0.sya", "not permitted"),
         ({"scenes": [[{"error": {"status": 200}}, {"say": "a"}]]}, "status", "greater than"),
         ({"scenes": [[{"say": "a"}], [{"delay_ms": 1}]]}, "scenes", "scene 1"),

@@ -63,7 +63,7 @@ def test_an_answer_in_a_code_fence_is_read() -> None:
 
 @pytest.mark.parametrize("answer", ["Sure! Here it is", '{"candidates": [{"kind": "wish"}]}', "[]"])
 def test_an_answer_that_does_not_fit_is_refused_in_words_for_the_model(answer: str) -> None:
-    with pytest.raises(InvalidRequest, match="does not fit"):
+    with pytest.raises(InvalidRequest, match="does not match the schema"):
         parse_candidates(answer)
 
 

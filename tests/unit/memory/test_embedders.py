@@ -57,7 +57,7 @@ async def test_closing_a_model_cancels_nobody_who_waits_for_it() -> None:
     await asyncio.wait([waiting])
     assert not waiting.cancelled()
     assert isinstance(waiting.exception(), Unavailable)
-    with pytest.raises(Unavailable, match="no longer in use"):
+    with pytest.raises(Unavailable, match="was closed"):
         await closing.embed(["asked after"])
 
 

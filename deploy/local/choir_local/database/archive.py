@@ -86,7 +86,7 @@ def unpack(source: Path, directory: Path) -> Manifest:
             manifest = _read_manifest(tar, source)
             for name in manifest.parts:
                 if name not in PARTS:
-                    raise InvalidRequest(f"{source} holds {name!r}, which no backup holds.")
+                    raise InvalidRequest(f"{source} contains the unexpected file {name!r}.")
                 _extract(tar, name, directory / name)
     except (tarfile.TarError, KeyError, EOFError) as error:
         raise InvalidRequest(f"{source} is not a complete Choir backup: {error}.") from error

@@ -103,8 +103,8 @@ def require_embedded_database(settings: LocalSettings) -> None:
         )
     if not settings.postgres_dsn and read_major_version(home.data / "postgres") is None:
         raise NotFound(
-            f"There is no embedded database in {home.root}. Where Choir runs in containers, give the command "
-            "inside: `docker compose exec control choirctl db …`."
+            f"There is no embedded database in {home.root}. If Choir runs in containers, run the "
+            "command there: `docker compose exec control choirctl db …`."
         )
 
 
@@ -135,8 +135,8 @@ async def _refuse_if_used(access: DatabaseAccess) -> None:
         )
     if used:
         raise Conflict(
-            f"{used} connections use the database. Stop who has them first: `docker compose stop control "
-            "memory`; nothing was changed."
+            f"{used} connections use the database. Stop their services first: `docker compose stop "
+            "control memory`; nothing was changed."
         )
 
 

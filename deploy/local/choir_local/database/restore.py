@@ -79,15 +79,15 @@ async def _reject_replacement(access: DatabaseAccess, directory: Path) -> None:
     async with access.database() as database:
         if not await DatabaseStore(database).is_empty():
             raise Conflict(
-                f"The database in {access.home.root} holds sessions or memories. Restore into another "
-                "state directory (--home), or replace them with --yes."
+                f"The database in {access.home.root} contains sessions or memories. Restore into "
+                "another state directory (--home), or replace them with --yes."
             )
     config = access.home.config_file
     incoming = directory / CONFIG
     if config.exists() and incoming.exists() and config.read_bytes() != incoming.read_bytes():
         raise Conflict(
-            f"{config} differs from the one in the backup. With --yes it is kept beside it under "
-            "another name and replaced."
+            f"{config} differs from the one in the backup. With --yes it is replaced, and a copy "
+            "is saved under another name."
         )
 
 
@@ -114,7 +114,7 @@ async def _restore_dump(
     if broken:
         first = broken[0]
         raise StartupError(
-            f"The log of session {first.session_id} does not verify: {first.reason}. "
+            f"Verification of the log of session {first.session_id} failed: {first.reason}. "
             f"({len(broken)} of {len(chains)} sessions.) Nothing was replaced."
         )
     return chains

@@ -115,7 +115,7 @@ class DatabaseStore:
             at = head_of(page[-1])
         if at != head:
             return LogVerification(
-                session_id, count, f"the log ends at {at.rev}, its head says {head.rev}"
+                session_id, count, f"the log ends at {at.rev}, but its head is {head.rev}"
             )
         return LogVerification(session_id, count, "")
 

@@ -125,9 +125,7 @@ def _on_wire(call: ScriptedCall, turn: RehearsalTurn) -> ScriptedCall:
 
 def _no_tool(turn: RehearsalTurn, tool_name: str) -> ScriptedAnswer:
     offered = ", ".join(turn.tool_names) or "none"
-    return ScriptedAnswer(
-        f"I was offered no tool {tool_name}. The tools of this request: {offered}."
-    )
+    return ScriptedAnswer(f"The request offers no tool {tool_name}. Its tools are: {offered}.")
 
 
 def _cheap_call(tools: tuple[OfferedFunction, ...]) -> ScriptedCall | None:

@@ -10,7 +10,7 @@ from choir_local.rehearsal.directives import JobDirective
 from choir_local.rehearsal.score import ScriptedCall
 from choir_local.rehearsal.turn import ToolResult
 
-_DONE = {"spawn": "started", "inject": "message sent", "cancel": "cancelled"}
+_DONE = {"spawn": "started", "inject": "instructed", "cancel": "cancelled"}
 
 
 def job_call(order: JobDirective) -> ScriptedCall:

@@ -128,7 +128,7 @@ class Steps(_ScoreModel):
             if not step.answers and not step.always_fails:
                 continue
             if (step.always_fails or not step.calls) and number + 1 < len(steps):
-                raise ValueError(f"step {number} ends the turn, so the steps after it never come")
+                raise ValueError(f"step {number} ends the turn, so later steps are never reached")
             groups.append(tuple(waiting))
             waiting = []
         if waiting or not groups:

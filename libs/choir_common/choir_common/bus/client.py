@@ -170,7 +170,7 @@ class Bus:
             ) from error
         except NatsError as error:
             raise Unavailable(
-                f"The message bus (NATS) failed while {_service(subject)} was asked."
+                f"The message bus (NATS) failed during a request to {_service(subject)}."
             ) from error
 
     async def ping(self, timeout_s: float) -> None:

@@ -77,7 +77,7 @@ class NatsGatewayClient:
                     self._in_flight.discard(delivery)
         except TimeoutError as error:
             raise OutcomeUnknown(
-                "The gateway was restarted, or the bus broke, while it delivered."
+                "The gateway was restarted or the bus connection was lost during the delivery."
             ) from error
 
 

@@ -133,7 +133,7 @@ def count_hashes(hashes: bytes) -> int:
 def verify_hashes(hashes: bytes, head: LogHead) -> str:
     """Return why the hashes do not belong to a log that ends at `head`; empty if they do."""
     if len(hashes) != head.rev * HASH_BYTES:
-        return f"{count_hashes(hashes)} hashes are kept of its {head.rev} events"
+        return f"{count_hashes(hashes)} hashes are stored for {head.rev} events"
     if hashes[-HASH_BYTES:].hex() != head.hash:
         return "the last stored hash differs from the hash of the session's head"
     return ""

@@ -73,7 +73,7 @@ def ssl_context_for(ca_pem: str) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=ca_pem)
     except ssl.SSLError as error:
         raise InvalidRequest(
-            f"The certificates to trust cannot be read: {error.reason}."
+            f"The trusted certificates cannot be parsed: {error.reason}."
         ) from error
     # Allows pinning a server's own certificate, which no authority signed; the default since Python 3.13.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -97,7 +97,9 @@ async def stream_download(
                 raise read_problem(answer.status_code, body, answer.headers.get("retry-after"))
             yield answer.aiter_bytes(CHUNK_BYTES)
     except httpx2.HTTPError as error:
-        raise Unavailable(f"{path} broke off: {type(error).__name__}.") from error
+        raise Unavailable(
+            f"The download of {path} was interrupted: {type(error).__name__}."
+        ) from error
 
 
 async def await_unless_hung(

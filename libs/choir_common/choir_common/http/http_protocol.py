@@ -123,7 +123,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._refusal = (
             HTTPStatus.REQUEST_TIMEOUT,
             RequestTimeout.code,
-            f"No whole head of a request arrived within {HEAD_TIMEOUT_S:g} s.",
+            f"No complete request head arrived within {HEAD_TIMEOUT_S:g} s.",
         )
         self.send_400_response("")
 

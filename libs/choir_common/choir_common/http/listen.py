@@ -38,8 +38,8 @@ def bind_unix(path: Path) -> socket.socket:
     """
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise StartupError(
-            f"The socket path {path} has {len(os.fsencode(path))} bytes, and a Unix socket takes "
-            f"{MAX_SOCKET_PATH} at most. Choose a shorter CHOIR_HOME (or --home)."
+            f"The socket path {path} has {len(os.fsencode(path))} bytes; the limit is "
+            f"{MAX_SOCKET_PATH}. Choose a shorter CHOIR_HOME (or --home)."
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def bind_unix(path: Path) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.bind(os.fspath(path))
     except OSError as error:
-        raise StartupError(f"Cannot make the socket {path}: {error.strerror}.") from error
+        raise StartupError(f"Cannot create the socket {path}: {error.strerror}.") from error
     path.chmod(0o600)
     sock.listen(BACKLOG)
     sock.setblocking(False)
@@ -117,8 +117,8 @@ class ShutdownResponder:
 
 def _ending() -> OutcomeUnknown:
     return OutcomeUnknown(
-        "Choir is being stopped or restarted. This may have happened; repeating it under the same key "
-        "is safe.",
+        "Choir is stopping or restarting. The request may have been carried out; it is safe to "
+        "repeat it with the same key.",
         retry_after_s=2.0,
     )
 

@@ -241,7 +241,7 @@ async def _render_invalid(_: Request, error: Exception) -> JSONResponse:
 async def _render_http(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == NotFound.status:
-        return problem_response(NotFound(f"There is no {request.method} {request.url.path} here."))
+        return problem_response(NotFound(f"There is no route {request.method} {request.url.path}."))
     return problem_response(_FrameworkError(status, str(getattr(error, "detail", ""))))
 
 
@@ -252,8 +252,8 @@ async def _render_unexpected(request: Request, error: Exception) -> JSONResponse
 
 def _connection_lost() -> OutcomeUnknown:
     return OutcomeUnknown(
-        "A part of Choir went away while it was asked; it may be restarting. This may have happened; "
-        "repeating it under the same key is safe.",
+        "The connection to a part of Choir was lost; it may be restarting. The request may have "
+        "been carried out; it is safe to repeat it with the same key.",
         retry_after_s=2.0,
     )
 

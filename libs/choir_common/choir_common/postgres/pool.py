@@ -311,13 +311,13 @@ def _refused(error: BaseException) -> Unavailable:
 
 
 def _broken(error: BaseException) -> OutcomeUnknown:
-    log.info("database connection broke", error=repr(error))
+    log.info("database connection lost", error=repr(error))
     if isinstance(error, TimeoutError):
         why = "it did not respond in time"
     elif isinstance(error, asyncpg.InsufficientResourcesError | asyncpg.PostgresSystemError):
         why = "it has an internal error; see its log"
     else:
-        why = "the connection broke"
+        why = "the connection was lost"
     return OutcomeUnknown(
         f"The outcome of the database operation is unknown: {why}. "
         "It is safe to repeat it with the same key.",

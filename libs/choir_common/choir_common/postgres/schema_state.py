@@ -68,7 +68,7 @@ def check_upgradable(state: SchemaState, migrations: Sequence[Migration]) -> Non
     unknown = state.applied.keys() - {migration.name for migration in migrations}
     if unknown:
         raise StartupError(
-            f"The database schema {state.schema} was made by a newer Choir (it has "
+            f"The database schema {state.schema} was created by a newer version of Choir (it has "
             f"{', '.join(sorted(unknown))}). Start that version, or restore a backup."
         )
     for number, migration in enumerate(migrations):
@@ -76,8 +76,8 @@ def check_upgradable(state: SchemaState, migrations: Sequence[Migration]) -> Non
             later = [m.name for m in migrations[number:] if m.name in state.applied]
             if later:
                 raise StartupError(
-                    f"The database schema {state.schema} has {later[0]} without {migration.name}, "
-                    "which comes before it. Restore a backup made by a release."
+                    f"The database schema {state.schema} has {later[0]} but not the earlier "
+                    f"{migration.name}. Restore a backup made by a release."
                 )
         elif state.applied[migration.name] != migration.digest:
             raise StartupError(

@@ -51,8 +51,8 @@ def change_category(path: str, agents: Sequence[str] = ()) -> tuple[Category, st
         return "restart-required", "use: choirctl agent update-all"
     if _matches(path, EMBEDDING_PATHS):
         return "restart-required", (
-            f"{RESTART_NOTE}; memory then makes the vectors of the new model beside the old ones, which are "
-            "searched until all are there"
+            f"{RESTART_NOTE}; memory then builds the new model's vectors and searches the old ones "
+            "until all are complete"
         )
     if _matches(path, AT_CHOIR_START):
         return "restart-required", RESTART_NOTE

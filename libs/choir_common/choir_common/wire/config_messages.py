@@ -46,7 +46,7 @@ def _suggestion(loc: tuple[int | str, ...]) -> str:
     near = get_close_matches(str(loc[-1]), names, 1)
     if near:
         return f" (did you mean `{near[0]}`?)"
-    return f"; there are {', '.join(names)}" if names else ""
+    return f"; valid settings are {', '.join(names)}" if names else ""
 
 
 def _under(node: JsonObject, step: str | int) -> Iterator[JsonValue]:

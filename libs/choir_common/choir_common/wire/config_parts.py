@@ -33,7 +33,7 @@ def _check_time_zone(name: str) -> str:
     except (ValueError, OSError, KeyError) as error:
         # ZoneInfoNotFoundError is a KeyError; a name that is a directory of zones raises an OSError.
         raise ValueError(
-            f"there is no time zone {name[:64]!r}; use an IANA name, such as Europe/Berlin"
+            f"unknown time zone {name[:64]!r}; use an IANA name, such as Europe/Berlin"
         ) from error
     return name
 
@@ -71,14 +71,14 @@ def model_provider(name: str) -> ModelProviderProperties:
 def _free_fields(body: JsonObject) -> JsonObject:
     reserved = sorted(body.keys() & RESERVED_FIELDS)
     if reserved:
-        raise ValueError(f"{', '.join(reserved)}: Choir itself writes that; leave it out")
+        raise ValueError(f"{', '.join(reserved)}: Choir sets this itself; remove it")
     return body
 
 
 def _free_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise ValueError(f"{name[:64]!r}: that is no header of HTTP with printable ASCII text")
+            raise ValueError(f"{name[:64]!r}: not a valid HTTP header with printable ASCII text")
         if name.lower() in RESERVED_HEADERS:
             raise ValueError(f"{name}: Choir sets this header itself; remove it")
     return headers

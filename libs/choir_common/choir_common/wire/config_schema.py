@@ -24,10 +24,10 @@ NAME_PLACEHOLDER = "NAME"
 HEAD = """\
 # config.json, field by field
 
-Made of the models by `choirctl config schema --markdown`; a test keeps it so. `NAME` stands for a name of
-your choice. *When* says what a change takes: **apply**, `choirctl config load` and `choirctl config apply`;
-**agent**, a new start of the agents concerned (or `agent update`); **Choir**, a new start of all.
-`docs/config.schema.json` says the same to an editor: name it under `"$schema"`.
+Generated from the models with `choirctl config schema --markdown`; a test keeps it up to date. `NAME` is a
+name of your choice. *When* is when a change takes effect: **apply**, after `choirctl config load` and
+`choirctl config apply`; **agent**, after a restart of the agents concerned (or `agent update`); **Choir**,
+after a restart of Choir. `docs/config.schema.json` is the same for editors: set it as `"$schema"`.
 
 | field | type | default | limits | when | meaning |
 |---|---|---|---|---|---|

@@ -111,6 +111,6 @@ class SkillFile(WireModel):
             for transition in state.transitions:
                 if transition.to not in self.states:
                     raise ValueError(
-                        f"states.{name}: leads to {transition.to!r}, which is no state"
+                        f"states.{name}: a transition leads to {transition.to!r}, which is not a state"
                     )
         return self

@@ -18,16 +18,16 @@ _RULES = {
         "at most 64 characters"
     ),
     SKILL_NAME_PATTERN: (
-        "a skill's name begins with a lower-case letter or digit and holds lower-case letters, digits, "
-        "`_` and `-`, 64 characters at most"
+        "a skill's name starts with a lower-case letter or digit and contains only lower-case "
+        "letters, digits, `_` and `-`, at most 64 characters"
     ),
     TOOL_NAME_PATTERN: (
-        "a tool's name is two or more words with dots between them, such as `notes.add`; a word begins "
-        "with a lower-case letter and holds lower-case letters, digits and `_`"
+        "a tool's name has two or more parts separated by dots, such as `notes.add`; each part "
+        "starts with a lower-case letter and contains only lower-case letters, digits and `_`"
     ),
     LOCK_PATTERN: (
-        "a lock names `workspace`, `browser_tab`, `choirtmp`, `file:{path}`, or `mem:`, `repo:`, `net:` or "
-        "`ext:` with a name of lower-case letters, digits, `_` and `-`"
+        "a lock is `workspace`, `browser_tab`, `choirtmp`, `file:{path}`, or `mem:`, `repo:`, "
+        "`net:` or `ext:` with a name of lower-case letters, digits, `_` and `-`"
     ),
 }
 _KEY = "[key]"

@@ -215,8 +215,9 @@ class ControlClient:
             cut_at = cut_at or time.monotonic()
             await asyncio.sleep(1)
         raise Unavailable(
-            f"The log of {session_id} ends at revision {after} for now: {self._place.display_address} went "
-            f"away. Go on later with `choirctl session events {session_id} --follow --after {after}`."
+            f"The connection to {self._place.display_address} was lost at revision {after} of "
+            f"{session_id}. Continue later with `choirctl session events {session_id} --follow "
+            f"--after {after}`."
         )
 
     async def _stream_events(self, session_id: str, after: int) -> AsyncGenerator[Event | None]:
@@ -354,7 +355,7 @@ class ControlClient:
         # a proxy's error page has no problem document, so `read_problem` returns a plain ChoirError
         if type(error) is ChoirError and status in PROXY_UNAVAILABLE:
             raise Unavailable(
-                f"{self._place.display_address} answered HTTP {status}: a part of it is down."
+                f"{self._place.display_address} returned HTTP {status}: a part of it is down."
             )
         raise error
 
@@ -415,7 +416,7 @@ def parse_response(response: httpx2.Response, model: type[M]) -> M:
         return model.model_validate_json(response.content)
     except ValidationError as error:
         raise ChoirError(
-            f"{response.request.url} answered what this choirctl does not understand "
-            f"({error.error_count()} fields do not fit {model.__name__}). Are choirctl and Choir of "
-            "the same version? `choirctl version` and `choirctl status` tell."
+            f"{response.request.url} returned a response that this choirctl cannot read "
+            f"({error.error_count()} fields do not match {model.__name__}). Compare the versions "
+            "with `choirctl version` and `choirctl status`."
         ) from error

@@ -31,7 +31,9 @@ async def select_dm(api: ControlClient, agent: str | None = None, dm: str | None
         )
     agent_dm = _find(dms, view.bindings.dm)
     if agent_dm is not None and not agent_dm.channel.uses_choir_api:
-        raise Conflict(f"{agent_channel(agent_dm)}, not here. {_console_advice(dms, agent)}")
+        raise Conflict(
+            f"{agent_channel(agent_dm)}, not on this terminal. {_console_advice(dms, agent)}"
+        )
     return view.bindings.dm
 
 
@@ -64,8 +66,8 @@ def _check_named(dms: Sequence[DmView], name: str) -> str:
         raise NotFound(f"There is no DM {name!r} in config.json. On the console: {console_names}.")
     if not view.channel.uses_choir_api:
         raise Conflict(
-            f"The DM {name} is on {view.channel.label}, so one cannot talk in it from here. "
-            f"On the console: {console_names}."
+            f"The DM {name} is on {view.channel.label} and cannot be used from this terminal. On "
+            f"the console: {console_names}."
         )
     return name
 

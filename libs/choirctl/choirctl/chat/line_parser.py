@@ -109,7 +109,7 @@ def _parse_send(rest: str) -> FileMessage:
         raise InvalidRequest(f"A quote is not closed: {LOCAL_COMMANDS['/send'][0]}.") from error
     if not name:
         raise InvalidRequest(
-            f"Which file? {LOCAL_COMMANDS['/send'][0]}; quote a name with blanks in it."
+            f"No file given: {LOCAL_COMMANDS['/send'][0]}. Quote a name that contains spaces."
         )
     # the text after the name is sent unchanged
     return FileMessage(Path(name).expanduser(), stream.read().strip())

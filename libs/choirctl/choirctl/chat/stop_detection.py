@@ -22,8 +22,8 @@ STOPPED_S = 20.0
 SILENT_S = 60.0
 """Longer than it takes to replace a part of Choir that crashed or hangs."""
 STORED_NOTE = (
-    "The message is kept: {agent} goes on with it {when}, and "
-    "`choirctl chat` shows the answer then."
+    "The message is stored: {agent} continues with it {when}, and "
+    "`choirctl chat` then shows the answer."
 )
 
 

@@ -24,7 +24,7 @@ from choirctl.start.config_insert import insert_entries
 GIT_S = 30.0
 SKELETON = {
     "Dockerfile": "FROM choir-base\n# RUN apt-get update && apt-get install -y --no-install-recommends ...\n",
-    "identity/SOUL.md": "(keep)",
+    "identity/SOUL.md": "# {agent}\n\nWho {agent} is when it talks: tone, habits, what it cares for.\n",
     "identity/SOUL-CORE.md": "# {agent} at work\n\nHow {agent} works on its own: how careful, how far.\n",
     "tools/.gitkeep": "",
     "skills/.gitkeep": "",
@@ -97,8 +97,8 @@ def _tell(
         lines += [f"  {name:22} {_purpose(name)}" for name in SKELETON]
     else:
         lines.append(
-            f"Tools, skills and who it is may stand in {agent_folder(place.home, agent)}: tools/, skills/, "
-            f"identity/SOUL.md. `choirctl agent update {agent}` then checks and takes them."
+            f"Put tools, skills and identity in {agent_folder(place.home, agent)}: tools/, "
+            f"skills/, identity/SOUL.md. `choirctl agent update {agent}` checks and installs them."
         )
     runs = asyncio.run(agents_if_running(place)) is not None
     first = ["choirctl config load", "choirctl config apply"] if runs else ["choirctl up --detach"]

@@ -170,8 +170,8 @@ def _verify_digest(view: ApprovalView) -> ApprovalView:
     if view.digest in ("", request_digest(view.request_type, view.payload, view.basis)):
         return view
     raise Conflict(
-        f"{view.approval_id} is not what its digest names: it was altered after it was asked. Reject it in a "
-        "conversation, or let it time out."
+        f"{view.approval_id} does not match its digest: it was changed after the request. Reject "
+        "it in a conversation, or let it expire."
     )
 
 

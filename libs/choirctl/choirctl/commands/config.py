@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
     group.command("report")(report)
     group.command("schema")(schema)
     group.command("set")(set_)
-    app.add_typer(group, name="config", help="Look at config.json, and put changes of it in force.")
+    app.add_typer(group, name="config", help="Show config.json, and apply changes to it.")
 
 
 def show(ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False) -> None:
@@ -187,14 +187,14 @@ def raise_unless_applied(progress: ConfigProgress, wait_s: float) -> None:
     failed = [part.name for part in progress.agents if part.state == "failed"]
     if failed:
         raise ChoirError(
-            f"Version {progress.version} is in force, but {', '.join(failed)} cannot take it: see "
+            f"Version {progress.version} is active, but {', '.join(failed)} cannot apply it: see "
             "`choirctl config report`."
         )
     late = [part.name for part in progress.agents if part.state == "waiting"]
     if late and wait_s > 0:
         raise DeadlineExceeded(
-            f"Version {progress.version} is in force, but {', '.join(late)} did not say within "
-            f"{wait_s:g} s that it has it: see `choirctl config report`."
+            f"Version {progress.version} is active, but {', '.join(late)} did not confirm it "
+            f"within {wait_s:g} s: see `choirctl config report`."
         )
 
 

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Look for what keeps Choir from working; ask the model once.
+    """Check for problems; sends one request to the model.
 
     Exits 1 if a check fails; a warning only means that a feature will be missing.
     """

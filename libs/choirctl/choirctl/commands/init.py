@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
 
 
 def init(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Make the state directory with a first configuration.
+    """Create the state directory with a first configuration.
 
     Existing files are never changed.
     """

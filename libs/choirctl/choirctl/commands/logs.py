@@ -55,7 +55,7 @@ def logs(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a log and go on with what is added, until Ctrl-C.
+    """Print a log and follow it until Ctrl-C.
 
     A log that is rotated meanwhile is read to its end, and the new one from its beginning.
     """

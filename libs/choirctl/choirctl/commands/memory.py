@@ -251,7 +251,7 @@ def delete(
     else:
         deletion = _ask(place, agent, lambda memory: memory.delete(document or "", expected))
         rest = (
-            f" and {format_count(deletion.derived, 'document')} that stood on it"
+            f" and {format_count(deletion.derived, 'document')} derived from it"
             if deletion.derived
             else ""
         )

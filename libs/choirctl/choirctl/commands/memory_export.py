@@ -91,8 +91,9 @@ def import_(
     if counts.refused:
         some = ", ".join(counts.refused[:SHOWN]) + (", …" if len(counts.refused) > SHOWN else "")
         raise Conflict(
-            f"{format_count(len(counts.refused), 'record')} of the file were left out, because {agent} has "
-            f"something else in their place, or their session was erased: {some}. All others are there."
+            f"{format_count(len(counts.refused), 'record')} of the file were refused, because "
+            f"{agent} has different records with these ids, or their session was erased: {some}. "
+            "All others were imported."
         )
 
 
@@ -149,8 +150,8 @@ async def _export(place: Target, agent: str, out: IO[bytes] | JsonLineWriter) ->
         if ExportFooter.model_validate_json(last).records == lines - 2:
             return lines - 2
     raise OutcomeUnknown(
-        f"The export broke off after {lines:,} lines: what was written is not whole, and cannot be imported. "
-        "Try again; `choirctl status` and the log of choird say what is the matter."
+        f"The export was interrupted after {lines:,} lines; the output is incomplete and cannot be "
+        "imported. See `choirctl status` and the log of choird, then try again."
     )
 
 

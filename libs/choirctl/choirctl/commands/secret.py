@@ -35,9 +35,7 @@ def register(app: typer.Typer) -> None:
     group.command("set")(set_secret)
     group.command("delete")(delete)
     group.command("apply")(apply)
-    app.add_typer(
-        group, name="secret", help="Keep keys and passwords, and hand them to those who run."
-    )
+    app.add_typer(group, name="secret", help="Store keys and passwords, and apply changes to them.")
 
 
 def list_secrets(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:

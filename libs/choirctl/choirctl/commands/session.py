@@ -173,8 +173,8 @@ def verify(
         print_json(verification)
     elif verification.ok and verification.erased_at is not None:
         stdout_console().print(
-            f"{session}: erased on {verification.erased_at:%Y-%m-%d}, as agents.NAME.retention.log says. "
-            f"The hashes of its {verification.events} events are kept and end at the session's head."
+            f"{session}: erased on {verification.erased_at:%Y-%m-%d} by agents.NAME.retention.log. "
+            f"The hashes of its {verification.events} events are intact up to the session's head."
         )
     elif verification.ok:
         stdout_console().print(

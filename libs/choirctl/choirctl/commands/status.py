@@ -33,7 +33,7 @@ def status(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show whether Choir works, what agents do, and what waits.
+    """Show the state of Choir and its agents, and pending requests.
 
     Exits 6 if Choir does not run, or a part of it is down.
     """

@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def tls(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None:
-    """Show what clients of this Choir's HTTPS address trust.
+    """Show the CA certificate of this Choir's HTTPS endpoint.
 
     Prints the path of the CA certificate and its SHA-256 fingerprint.
     Exits 3 if this Choir created no certificate: it uses plain HTTP, or a certificate of the operator.

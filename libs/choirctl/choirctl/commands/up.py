@@ -54,7 +54,7 @@ def up(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start Choir on this machine and show what runs.
+    """Start Choir on this machine.
 
     Creates the state directory if there is none. Without --detach it runs until Ctrl-C.
     """

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     group.command("list")(list_workspaces)
     group.command("reset")(reset)
-    app.add_typer(group, name="workspace", help="See workspaces and who holds them, and empty one.")
+    app.add_typer(group, name="workspace", help="Show workspaces, and empty one.")
 
 
 def list_workspaces(
@@ -79,7 +79,7 @@ def _confirm(workspace: WorkspaceView) -> None:
         f"This permanently deletes all {workspace.files:,} files in {workspace.path}.{holder}",
         markup=False,
     )
-    if typer.prompt("Type the workspace's name to go on", err=True) != workspace.name:
+    if typer.prompt("Type the workspace's name to continue", err=True) != workspace.name:
         raise InvalidRequest("The name does not match; nothing was deleted.")
 
 

@@ -107,8 +107,8 @@ def memory_notes(state: AgentMemory) -> str:
     )
     for unfinished_import in state.unfinished_imports:
         words += (
-            f"\nAn import ended at {unfinished_import.done:,} of {unfinished_import.total:,} records. "
-            "Import the same file again to go on; what is there already is left alone."
+            f"\nAn import stopped at {unfinished_import.done:,} of {unfinished_import.total:,} "
+            "records. Import the same file again to resume it; existing records are not changed."
         )
     return words
 

@@ -112,9 +112,8 @@ async def follow_operation(
         if view.status != "running":
             return view
     raise Unavailable(
-        f"{place.display_address} does not tell how {operation_id} goes on. Ask again: `choirctl operation "
-        f"show "
-        f"{operation_id}`."
+        f"{place.display_address} does not report the progress of {operation_id}. Try again: "
+        f"`choirctl operation show {operation_id}`."
     )
 
 

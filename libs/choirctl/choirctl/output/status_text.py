@@ -21,7 +21,7 @@ def system_lines(status: SystemStatus) -> list[str]:
 def agent_lines(agent: AgentView) -> list[str]:
     """Return lines about an agent: its state, its jobs, failing models and queued messages."""
     lines = [f"{agent.agent_id} {_does(agent)}."]
-    lines += [f"  its job {_name(lane)} is at work: {lane.state_label}." for lane in _jobs(agent)]
+    lines += [f"  job {_name(lane)}: {lane.state_label}." for lane in _jobs(agent)]
     lines += model_lines(agent)
     if agent.queued_messages:
         verb = "waits" if agent.queued_messages == 1 else "wait"

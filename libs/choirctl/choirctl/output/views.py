@@ -42,7 +42,7 @@ def agent_channel(dm: DmView) -> str:
 
 def agent_rows(agents: Sequence[AgentView]) -> Table:
     """Return a table with one row per agent."""
-    rows = table("AGENT", "STATE", "MODEL", "SESSION", "UP", "BEAT", "QUEUED")
+    rows = table("AGENT", "STATE", "MODEL", "SESSION", "UPTIME", "HEARTBEAT", "QUEUED")
     for agent in agents:
         rows.add_row(
             agent.agent_id,
@@ -206,7 +206,7 @@ def choice_facts(choices: AgentModelAndVoice) -> Table:
         ("voice_profile", "voice"),
     ):
         name = getattr(choices, field)
-        note = "until it is restarted" if field in choices.changed else ""
+        note = "until the next restart" if field in choices.changed else ""
         facts.add_row(label, name or "-", note)
     return facts
 

@@ -38,7 +38,7 @@ def entries_to_add(
     InvalidRequest for a name that is not in config.json, Conflict if the agent id is taken.
     """
     if agent in RESERVED_AGENT_IDS:
-        raise Conflict(f"The name {agent} is taken by Choir itself; choose another.")
+        raise Conflict(f"The name {agent} is reserved by Choir; choose another.")
     if agent in config.agents:
         raise Conflict(f"config.json has agents.{agent} already; nothing was changed.")
     entries: list[ConfigEntry] = []
@@ -99,7 +99,7 @@ def _usual_model(config: Config) -> str:
 def _check_exists(kind: str, name: str, existing_names: Collection[str]) -> str:
     if name not in existing_names:
         names = ", ".join(sorted(existing_names)) or "none"
-        raise InvalidRequest(f"There is no {kind} {name!r} in config.json (it has {names}).")
+        raise InvalidRequest(f"config.json has no {kind} {name!r}; it has: {names}.")
     return name
 
 

@@ -190,8 +190,8 @@ async def _secrets(installation: Installation) -> CheckResult:
         if not is_running(installation.home):
             raise
         return "warn", (
-            f"{error.message} The Choir that runs goes on with what it read; its next start, and "
-            "`choirctl secret apply`, need the file whole."
+            f"{error.message} The running Choir keeps the values it has read; its next start and "
+            "`choirctl secret apply` need a valid file."
         )
 
 
@@ -315,8 +315,8 @@ async def _model_in_force(installation: Installation, running: RunningChoir) -> 
     # an environment variable of another shell or container cannot be read here
     if model.secret and key is None:
         return "warn", (
-            f"{model.model} at {model.endpoint} was not asked: its key was given to the running Choir by an "
-            f"environment. Keep it with `choirctl secret set {model.secret}`."
+            f"{model.model} at {model.endpoint} was not checked: only the environment of the "
+            f"running Choir has its key. Store it with `choirctl secret set {model.secret}`."
         )
     result = await check_model(model, key)
     return result.outcome, f"`{name}`: {result.detail}"

@@ -93,8 +93,8 @@ async def _check_loaded_context(model: ModelConfig, label: str) -> ModelCheckRes
         running = _LoadedModels()
     length = next((it.context_length for it in running.models if it.name == model.model), None)
     advice = (
-        f"Start Ollama with OLLAMA_CONTEXT_LENGTH={ADVISED_CONTEXT}: a prompt that is longer is cut without "
-        "a word."
+        f"Start Ollama with OLLAMA_CONTEXT_LENGTH={ADVISED_CONTEXT}: Ollama truncates longer "
+        "prompts silently."
     )
     if length is None:
         return ModelCheckResult(

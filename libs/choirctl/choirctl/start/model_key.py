@@ -63,7 +63,7 @@ class ModelKeySetup:
         record = read_record(self.home.model_file)
         if record is not None and record.config != choice.config:
             self.console.print(
-                f"The last start here was with {record.description}; this one is with {choice.description}.",
+                f"The previous start used {record.description}; this one uses {choice.description}.",
                 markup=False,
                 highlight=False,
             )
@@ -72,7 +72,7 @@ class ModelKeySetup:
         """Ask for the key of the previous start's model and store it; return False if none is entered."""
         name = str(record.config.secret)
         self.console.print(
-            f"The last start here was with {record.description}; its key is not set now.",
+            f"The previous start used {record.description}, but its key is not set now.",
             markup=False,
             highlight=False,
         )
@@ -99,13 +99,13 @@ class ModelKeySetup:
             return
         if not ask:
             self.console.print(
-                f"The key of {choice.description} stands in the environment alone: `choirctl secret set "
-                f"{name}` keeps it for the next start.",
+                f"The key of {choice.description} is only in the environment; `choirctl secret set "
+                f"{name}` stores it for the next start.",
                 markup=False,
                 highlight=False,
             )
         elif typer.confirm(
-            f"Keep the key of {choice.description} for the next start ({name} in secrets.json)?",
+            f"Store the key of {choice.description} for the next start ({name} in secrets.json)?",
             default=True,
             err=True,
         ):

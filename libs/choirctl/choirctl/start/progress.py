@@ -14,7 +14,7 @@ from choir_local.stack_state import ChildState, StackState
 
 DESCRIPTIONS = {
     "postgres": "the database",
-    "nats": "the bus",
+    "nats": "message bus",
     "rehearsal": "the scripted model",
     "memory": "the agents' memory",
     "browser": "the browser service",

@@ -17,8 +17,8 @@ from choirctl.output.printing import table
 from choirctl.output.views import agent_channel
 
 REHEARSAL_NOTE = (
-    "It is scripted: it shows the whole path and understands nothing. For a real one set "
-    "OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama, and start Choir again."
+    "It is scripted, for tests and demonstrations. For a real model set OPENROUTER_API_KEY or "
+    "OPENAI_API_KEY, or start Ollama, and start Choir again."
 )
 TRY_NEXT = (("chat", "-m", "hello"), ("status",), ("session", "list"), ("down",))
 

@@ -51,8 +51,8 @@ INTERRUPTED = CallOutcome(
     "interrupted",
     {
         "code": "outcome_unknown",
-        "message": "The agent stopped while this ran, so its outcome is unknown: it may have "
-        "happened, in whole or in part. Check before doing it again.",
+        "message": "The agent stopped during this call, so its outcome is unknown: it may have taken effect, "
+        "completely or partly. Check before you repeat it.",
     },
 )
 CANCELLED = CallOutcome(

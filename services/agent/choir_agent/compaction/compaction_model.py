@@ -88,7 +88,9 @@ def user_message(text: str) -> bytes:
 def correction(answer: str, fault: str) -> tuple[bytes, bytes]:
     """Render the model's own answer and the request to correct it."""
     own = orjson.dumps({"role": "assistant", "content": answer})
-    return own, user_message(f"That cannot be used: {fault} Answer again with the whole object.")
+    return own, user_message(
+        f"That answer is invalid: {fault} Answer again with the complete object."
+    )
 
 
 @dataclass(slots=True)

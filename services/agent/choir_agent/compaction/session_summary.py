@@ -77,7 +77,7 @@ class SessionSummarizer:
                 async with self._model.ask(EDGE_LANE, self._instructions, material) as completion:
                     return parse_summary(completion.text)
         except TimeoutError:
-            log.warning("session summary failed", reason=f"no answer within {timeout_s:g} s")
+            log.warning("session summary failed", reason=f"no response within {timeout_s:g} s")
         except (TokenBudgetExceeded, RateLimited, ModelFailed) as error:
             log.warning("session summary failed", reason=error.message)
         return None

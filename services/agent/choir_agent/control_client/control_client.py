@@ -150,10 +150,10 @@ class ControlClient:
             response = await self.http.send(request)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             # Without a connection the request was certainly not executed.
-            raise Unavailable(f"control does not answer: {error}") from error
+            raise Unavailable(f"control is unreachable: {error}") from error
         except httpx2.TransportError as error:
             # Control may have executed the request although its response was lost.
-            raise OutcomeUnknown(f"{verb} broke off: {error!r}") from error
+            raise OutcomeUnknown(f"{verb} was interrupted: {error!r}") from error
         if response.is_success:
             return answer.model_validate_json(response.content)
         wait = response.headers.get("Retry-After")
@@ -193,7 +193,7 @@ async def send_hello(
                 raise
             hopeless = isinstance(error, InvalidRequest)
             if hopeless or asyncio.get_running_loop().time() > deadline:
-                raise StartupError(f"Control did not let us in: {error.message}") from error
+                raise StartupError(f"Control rejected INIT_HELLO: {error.message}") from error
             await asyncio.sleep(backoff.pause_s())
 
 

@@ -70,7 +70,7 @@ class DynamicSettings:
                 await self._swap(self._current.settings)
                 return
             except Unavailable as error:
-                log.warning("secrets not fetched; trying again", reason=error.message)
+                log.warning("cannot fetch secrets; retrying", reason=error.message)
             await asyncio.sleep(backoff.pause_s())
 
     async def run(self) -> None:
@@ -81,7 +81,7 @@ class DynamicSettings:
             try:
                 await self._refresh()
             except ChoirError as error:
-                log.warning("settings not fetched; trying again", reason=error.message)
+                log.warning("cannot fetch settings; retrying", reason=error.message)
                 await asyncio.sleep(RETRY_S)
                 self._newer.set()
 

@@ -154,12 +154,12 @@ class _ResponseStream(httpx2.AsyncByteStream):
             async with asyncio.timeout(self._read_timeout_s):
                 data = await self._connection.reader.read(CHUNK)
         except TimeoutError as error:
-            text = f"nothing came for {self._read_timeout_s} s"
+            text = f"no data for {self._read_timeout_s} s"
             raise httpx2.ReadTimeout(text, request=self._request) from error
         except OSError as error:
             raise httpx2.ReadError(str(error), request=self._request) from error
         if not data:
-            raise httpx2.RemoteProtocolError("the connection ended", request=self._request)
+            raise httpx2.RemoteProtocolError("the connection was closed", request=self._request)
         try:
             self.reading.parser.feed_data(data)
         except httptools.HttpParserError as error:

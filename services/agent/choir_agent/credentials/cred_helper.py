@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     try:
         answer = request_credential(arguments[0], question)
     except OSError as error:
-        sys.stderr.write(f"choir: the agent gives no credential: {error}\n")
+        sys.stderr.write(f"choir: cannot reach the agent for a credential: {error}\n")
         return 1
     refusal, _, text = answer.partition(b"\0")
     if refusal:

@@ -79,7 +79,7 @@ def respond_to_request(question: str, credential: GitCredential | None) -> Crede
         return CredentialResponse(refusal="this agent has no git identity")
     if fields.get("protocol") != "https":
         return CredentialResponse(
-            refusal=f"credentials go over https only, not {fields.get('protocol', '')!r}"
+            refusal=f"credentials are provided for https only, not for {fields.get('protocol', '')!r}"
         )
     host = fields.get("host", "")
     if not is_allowed_host(credential.identity.hosts, host):

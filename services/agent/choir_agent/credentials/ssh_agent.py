@@ -82,7 +82,7 @@ class SshAgent:
                 process.kill()
         if process.returncode != 0:
             reason = " ".join(output.decode(errors="replace").split())[:200]
-            raise SshAgentFailed(f"ssh-add does not take the key: {reason}")
+            raise SshAgentFailed(f"ssh-add rejected the key: {reason}")
 
     async def _spawn(self, argv: list[str], environment: dict[str, str], stdin: int) -> Process:
         with self._own.start():

@@ -41,8 +41,8 @@ log = structlog.get_logger("choir.agent.core")
 # An absent user must not block a job indefinitely.
 INFO_TIMEOUT_S = 600.0
 NO_INFO_TEXT = (
-    "Nobody has answered what you asked for. Go on with your best assumption and name it in the "
-    "result, or end with what you have."
+    "Your request for information was not answered. Continue with your best assumption and state "
+    "it in the result, or finish with what you have."
 )
 INTERNAL_ERROR_TEXT = "An internal error occurred while I worked on it; see the log for details."
 

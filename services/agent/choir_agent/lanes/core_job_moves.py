@@ -49,7 +49,7 @@ def parse_job_result(text: str, schema: JsonObject | None) -> JobResult | Invali
     try:
         value: JsonValue = orjson.loads(fenced.group(1) if fenced else text)
     except orjson.JSONDecodeError as error:
-        return InvalidResult(f"it is not JSON ({error}); nothing may stand around the JSON.")
+        return InvalidResult(f"it is not JSON ({error}); write nothing before or after the JSON.")
     faults = find_violations(schema, value)
     if faults:
         return InvalidResult(f"{'; '.join(faults)}.")
@@ -97,8 +97,8 @@ def next_core_move(job: JobState, budgets: Budgets, now: datetime) -> CoreJobMov
             limit = budgets.per_job_max_tool_calls
             return EndJob(
                 "budget_exceeded",
-                f"A job may make {limit} tool calls, and it asked for more "
-                "(setting budgets.per_job_max_tool_calls).",
+                f"The job exceeded its limit of {limit} tool calls (setting "
+                "budgets.per_job_max_tool_calls).",
             )
         return RunTools(job.calls)
     if job.needs is not None:
@@ -110,8 +110,8 @@ def next_core_move(job: JobState, budgets: Budgets, now: datetime) -> CoreJobMov
         limit = budgets.per_job_max_steps
         return EndJob(
             "budget_exceeded",
-            f"A job may call the model {limit} times, and it had no result by then "
-            "(setting budgets.per_job_max_steps).",
+            f"The job had no result after its limit of {limit} model calls (setting "
+            "budgets.per_job_max_steps).",
         )
     return CallModel()
 
@@ -131,10 +131,14 @@ def end_for_time_limit(job: JobState, budgets: Budgets) -> EndJob:
     """Return the end of a job that has used up its wall time."""
     asked_ms = job.briefing.tool_constraints.time_budget_ms
     if asked_ms and asked_ms < budgets.per_job_wall_time_ms:
-        return EndJob("budget_exceeded", f"Its {asked_ms / 1000:g} s are over (time_budget_ms).")
+        return EndJob(
+            "budget_exceeded",
+            f"It exceeded its time limit of {asked_ms / 1000:g} s (time_budget_ms).",
+        )
     limit_s = budgets.per_job_wall_time_ms / 1000
     return EndJob(
-        "budget_exceeded", f"Its {limit_s:g} s are over (setting budgets.per_job_wall_time_ms)."
+        "budget_exceeded",
+        f"It exceeded its time limit of {limit_s:g} s (setting budgets.per_job_wall_time_ms).",
     )
 
 
@@ -143,7 +147,7 @@ def _must_end(job: JobState, budgets: Budgets, now: datetime) -> EndJob | None:
         return EndJob("cancelled", "")
     if job.resumes >= MAX_RESUMES:
         return EndJob(
-            "crashed", f"The agent crashed {job.resumes} times without a step in between."
+            "crashed", f"The agent crashed {job.resumes} times without progress of the job."
         )
     if time_left(job, budgets, now) <= timedelta():
         return end_for_time_limit(job, budgets)
@@ -159,8 +163,8 @@ def _move_for_result(job: JobState, text: str) -> CoreJobMove:
 
 def _move_for_invalid_result(job: JobState, invalid: InvalidResult) -> CoreJobMove:
     if job.corrections >= MAX_CORRECTIONS:
-        return EndJob("error", f"Its result does not have the asked shape: {invalid.why}")
+        return EndJob("error", f"Its result does not match the requested schema: {invalid.why}")
     return RequestCorrection(
-        f"Your result does not have the asked shape: {invalid.why} "
-        "Answer again with the whole result, corrected."
+        f"Your result does not match the requested schema: {invalid.why} Answer again with the "
+        "complete, corrected result."
     )

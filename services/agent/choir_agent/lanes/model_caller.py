@@ -179,13 +179,14 @@ class ModelCaller:
         if wait_s is None:
             wait_s = self._settings.current().settings.rate_limit_retry_ms / 1000
         if wait_s > MAX_RATE_LIMIT_WAIT_S:
-            text = f"{error.message} and asks to wait {wait_s:.0f} s"
+            text = f"{error.message} and requests a wait of {wait_s:.0f} s"
             raise ModelFailed(text, cause="rate") from error
         log.info("rate limited; waiting", lane=work.lane, wait_s=wait_s)
         # Read the current state: another wait of the same work may have sent the notice already.
         if not (self._arbiter.state.find_work(work.turn_id) or work).noticed:
             text = (
-                f"The model provider limits my requests; I try again in {max(1, round(wait_s))} s."
+                "The model provider limits my request rate; I will try again in "
+                f"{max(1, round(wait_s))} s."
             )
             notice = Reply(turn_id=work.turn_id, dm=work.dm, text=text, kind="notice")
             self._arbiter.commit(work.lane, notice)

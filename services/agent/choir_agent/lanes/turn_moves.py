@@ -60,8 +60,8 @@ def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
     if any(call.stage is not CallStage.DONE for call in turn.calls):
         if turn.proposed > budgets.max_tool_calls_per_turn:
             return TurnLimitReached(
-                f"one answer may take {budgets.max_tool_calls_per_turn} tool calls, and it asked for "
-                "more (setting budgets.max_tool_calls_per_turn)"
+                f"an answer may use {budgets.max_tool_calls_per_turn} tool calls, and the model "
+                "requested more (setting budgets.max_tool_calls_per_turn)"
             )
         return RunTools(turn.calls)
     if output is not None and not output.tool_calls and not turn.news:
@@ -69,7 +69,7 @@ def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
     # Checked after the answer: a turn that has its answer needs no further step.
     if turn.steps >= budgets.max_steps_per_turn:
         return TurnLimitReached(
-            f"one answer may take {budgets.max_steps_per_turn} calls of the model, and they are used "
-            "up (setting budgets.max_steps_per_turn)"
+            f"an answer may use {budgets.max_steps_per_turn} model calls, and they are used up "
+            "(setting budgets.max_steps_per_turn)"
         )
     return CallModel()

@@ -70,7 +70,7 @@ class TurnRunner:
                     text = "The model returned an empty answer. Please ask again."
                     self._close(turn, EdgeTrigger.FINISH, "error", text)
                 case TurnLimitReached():
-                    text = f"I stopped before I was done: {move.reason}."
+                    text = f"I stopped before I was finished: {move.reason}."
                     self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
                 case CancelTurn():
                     self.cancel(turn)
@@ -93,7 +93,7 @@ class TurnRunner:
 
     def close_after_error(self, turn: TurnState) -> None:
         """Close the turn because of a bug in this agent."""
-        text = "Something broke inside me while I worked on this; the log has the details."
+        text = "An internal error occurred while I worked on this; see the log for details."
         self._close(turn, EdgeTrigger.CANCEL, "error", text)
 
     async def _think(self, turn: TurnState) -> None:

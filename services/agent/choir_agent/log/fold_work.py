@@ -104,7 +104,7 @@ def apply_core_reported(state: SessionState, report: CoreReported) -> SessionSta
     if report.kind == "need_info":
         needs = _needs(job, _text(report.body))
         noted = replace(noted, needs=needs)
-        brief = f"The core job {report.job_name!r} needs something to go on: {needs}"
+        brief = f"The core job {report.job_name!r} needs information to continue: {needs}"
         # Do not report a repeated request again.
         if needs != job.needs:
             state = replace(state, due=_due_after_request(state, job, _short(brief)))

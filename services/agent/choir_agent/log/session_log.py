@@ -115,7 +115,7 @@ class SessionLog:
             start = LogHead(events[0].rev - 1, events[0].hash_prev)
             broken = find_break(events, start)
             if broken is not None or head_of(events[-1]) != head:
-                raise InvalidRequest(f"the log control handed over does not fit its head: {broken}")
+                raise InvalidRequest(f"the log from control does not match its head: {broken}")
         for event in events:
             self._store(event, parse_payload(event))
         self.head = head

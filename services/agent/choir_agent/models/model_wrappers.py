@@ -90,7 +90,7 @@ class MeteredModel:
         try:
             return await self._model.think(settings, api_key, prompt)
         except ChoirError as error:
-            log.warning("a model call failed", **_about(settings, lane), code=error.code,
+            log.warning("model call failed", **_about(settings, lane), code=error.code,
                         reason=error.message)  # fmt: skip
             raise
 
@@ -121,7 +121,7 @@ def _about(settings: ModelConfig, lane: str) -> dict[str, str]:
 
 def _log_call(settings: ModelConfig, completion: Completion, lane: str) -> None:
     log.info(
-        "a model call ended",
+        "model call ended",
         **_about(settings, lane),
         finish=completion.finish_reason[:40],
         calls=len(completion.calls),

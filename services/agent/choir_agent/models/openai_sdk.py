@@ -42,7 +42,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
             for part in self._unpacked(chunk):
                 size += len(part)
                 if size > MAX_BODY:
-                    raise _ResponseTooLarge(f"its answer is longer than {MAX_BODY >> 20} MB")
+                    raise _ResponseTooLarge(f"its response exceeds {MAX_BODY >> 20} MB")
                 yield part
 
     def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
@@ -53,7 +53,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
             try:
                 yield self._unpacker.decompress(chunk, UNPACK_CHUNK)
             except zlib.error as error:
-                raise _ResponseTooLarge(f"its answer cannot be unpacked: {error}") from error
+                raise _ResponseTooLarge(f"its response cannot be decompressed: {error}") from error
             chunk = self._unpacker.unconsumed_tail
 
     async def aclose(self) -> None:
@@ -116,7 +116,7 @@ class OpenAiClient:
             ) from error
         except openai.APITimeoutError as error:
             if isinstance(error.__cause__, httpx2.ConnectTimeout):
-                message = f"the provider took no connection within {CONNECT_S:g} s"
+                message = f"the provider did not accept a connection within {CONNECT_S:g} s"
                 raise NoModelResponse(message, cause="connection") from error
             message = f"the provider did not answer within {timeout_s:g} s"
             raise ModelFailed(message, cause="timeout") from error

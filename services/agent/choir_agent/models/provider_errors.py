@@ -79,7 +79,7 @@ def _classify(
     detail = shorten(f"{status_text}: {text}" if text else status_text, api_key)
     if (status in (BAD_REQUEST, TOO_LARGE, 0) and _OVERFLOW.search(body)) or status == TOO_LARGE:
         return ContextOverflow(
-            f"the conversation is longer than the model takes ({detail})", cause="too_long"
+            f"the conversation exceeds the model's context window ({detail})", cause="too_long"
         )
     if status in (BAD_REQUEST, FORBIDDEN, 0) and _FILTER.search(body):
         return ModelFailed(

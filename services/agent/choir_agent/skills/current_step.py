@@ -84,16 +84,16 @@ def render_step_note(
     tools = ", ".join(prompt_name(name) for name in state.allowed_tools) or "none"
     answers_left = spec.max_steps - skill.steps
     lines = [
-        f"# Your present step: {skill.state!r} of the skill {skill.skill!r}",
+        f"# Current step: {skill.state!r} of the skill {skill.skill!r}",
         f"Objective: {state.objective}",
         f"Tools for this step: {tools}. No other tool will run.",
-        f"When it is done, leave it with {prompt_name(TRANSITION_TOOL)}, alone in your answer, and hand on "
-        "as `context` what the next step needs to know. These are its ways on:",
+        f"When it is done, leave it with {prompt_name(TRANSITION_TOOL)}, alone in your answer, and "
+        "pass on as `context` what the next step needs to know. Its transitions:",
         *(f"- {on}: {to or UNFINISHED}" for on, to in available_transitions(spec, skill)),
         *_ending(spec, skill),
-        "An answer in words alone goes to the user, and you stay in this step."
+        "An answer without tool calls goes to the user, and you stay in this step."
         if skill.lane == EDGE_LANE
-        else "An answer in words alone is the result of the whole job, and ends it.",
+        else "An answer without tool calls is the result of the whole job and ends it.",
         f"Answers left in this skill: {answers_left}.",
     ]
     return "\n".join(lines)
@@ -117,8 +117,8 @@ def _ending(spec: SkillSpec, skill: SkillState) -> list[str]:
     if not final_events or spec.output_schema is None:
         return []
     return [
-        f"With {', '.join(final_events)} the skill ends; give its `output`, which must fit this JSON Schema: "
-        f"{_json(spec.output_schema)}"
+        f"With {', '.join(final_events)} the skill ends; give its `output`, which must match this "
+        f"JSON Schema: {_json(spec.output_schema)}"
     ]
 
 

@@ -70,13 +70,13 @@ def start_skill(
         # The same call again after a crash: the same result, and no event.
         if present.entered_by == caller.call_id:
             return TransitionAllowed((), _entered(spec, spec.initial_state))
-        reason = f"The skill {present.skill!r} is active; one at a time, and none inside another."
+        reason = f"The skill {present.skill!r} is active; only one skill can be active at a time."
         return TransitionRefused(
             {"code": "skill_active", "message": reason, "skill": present.skill}
         )
     faults = _violations("input", spec.input_schema, input_)
     if faults:
-        message = f"The input does not fit the skill {spec.name!r}."
+        message = f"The input does not match the input schema of the skill {spec.name!r}."
         return TransitionRefused(
             {"code": "skill_input_invalid", "message": message, "faults": [*faults]}
         )
@@ -121,7 +121,7 @@ def rule_on_transition(
         )
     context, faults = _checked_context(spec, proposal, to)
     if faults:
-        reason = f"What the transition on {proposal.on!r} hands on does not fit."
+        reason = f"The data of the transition on {proposal.on!r} is invalid."
         error = refusal_error(spec, skill, "skill_output_invalid", reason, prompt_name)
         return TransitionRefused({**error, "faults": [*faults]})
     event = SkillTransitioned(
@@ -151,7 +151,7 @@ def due_skill_events(
     if state.terminal:
         return (_arrived(skill, turn_id),)
     if skill.steps >= spec.max_steps:
-        reason = f"It took {skill.steps} steps without an end (max_steps)."
+        reason = f"It did not end within {skill.steps} steps (max_steps)."
         return (_skill_stopped(skill, turn_id, "error", reason),)
     if skill.refusals > retries:
         return (_failed(state, skill, turn_id),)

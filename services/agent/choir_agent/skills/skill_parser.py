@@ -149,7 +149,7 @@ def _list(where: str, value: object) -> list[object]:
 
 def _text(where: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidSkill(where, f"must be a text, not {_kind(value)}")
+        raise InvalidSkill(where, f"must be a string, not {_kind(value)}")
     if not value.strip() or len(value) > MAX_TEXT:
         raise InvalidSkill(where, f"must have 1 to {MAX_TEXT} characters")
     return value
@@ -157,10 +157,10 @@ def _text(where: str, value: object) -> str:
 
 def _name(where: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidSkill(where, f"must be a text, not {_kind(value)}")
+        raise InvalidSkill(where, f"must be a string, not {_kind(value)}")
     if not NAME.fullmatch(value):
-        rule = "1 to 64 of a-z, 0-9, _ and -, the first a letter or digit"
-        raise InvalidSkill(where, f"{value[:80]!r} is no name; it takes {rule}")
+        rule = "1 to 64 characters of a-z, 0-9, _ and -, starting with a letter or digit"
+        raise InvalidSkill(where, f"{value[:80]!r} is not a valid name: use {rule}")
     return value
 
 
@@ -192,12 +192,12 @@ def _reject_unknown_fields(where: str, fields: Fields, known_fields: set[str]) -
         if field not in known_fields:
             path = f"{where}.{field}" if where else field
             raise InvalidSkill(
-                path, f"is not a known field; those are {', '.join(sorted(known_fields))}"
+                path, f"is not a known field; known fields are {', '.join(sorted(known_fields))}"
             )
 
 
 def _kind(value: object) -> str:
-    names = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
+    names = {type(None): "null", bool: "true or false", str: "a string", list: "a list"}
     return names.get(type(value), "an object" if isinstance(value, dict) else "a number")
 
 
@@ -211,4 +211,4 @@ def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]
 
 
 def _constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")

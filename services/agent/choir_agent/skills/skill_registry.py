@@ -87,7 +87,7 @@ def _read_all(
         try:
             spec = parse_skill(file.read_bytes(), known_tools)
         except InvalidSkill as error:
-            raise StartupError(f"The skill {source} does not fit. {error.message}.") from error
+            raise StartupError(f"The skill {source} is invalid. {error.message}.") from error
         except OSError as error:
             raise StartupError(f"Cannot read the skill {source}: {error.strerror}.") from error
         if spec.name in specs:
@@ -96,7 +96,9 @@ def _read_all(
             )
         specs[spec.name], sources_by_name[spec.name] = spec, source
         if len(specs) > MAX_SKILLS:
-            raise StartupError(f"There are more than {MAX_SKILLS} skills beside {source}.")
+            raise StartupError(
+                f"There are more than {MAX_SKILLS} skills; the first one too many is {source}."
+            )
     return specs
 
 

@@ -189,7 +189,7 @@ def redacted_excerpt(text: str, service: ApiService) -> str:
 def error_of_response(service: ApiService, answer: ApiResponse, text: str) -> ToolFailed:
     """Return the error for an unsuccessful response, judged by its status alone."""
     text = redacted_excerpt(text, service)
-    detail = f" It says: {text}" if text else ""
+    detail = f" Its message: {text}" if text else ""
     match answer.status:
         case 401 | 403:
             return ToolFailed(

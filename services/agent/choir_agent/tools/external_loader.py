@@ -47,7 +47,7 @@ def load_external_tools(
     for directory in TOOL_DIRS:
         tools |= _load_place(top, directory, children)
     if len(tools) > MAX_TOOLS:
-        raise StartupError(f"{top} holds {len(tools)} tools; {MAX_TOOLS} is the most.")
+        raise StartupError(f"{top} contains {len(tools)} tools; the limit is {MAX_TOOLS}.")
     _check_names(tools, reserved_names, top)
     # Test once at startup; otherwise each call would fail.
     offline = [name for name, tool in tools.items() if not tool.manifest.runtime.network]
@@ -117,9 +117,9 @@ def _executable(manifest: Path, top: Path, exec_path: str | None) -> Path:
     # A symlink must not lead to a program outside the image.
     real = path.resolve()
     if not real.is_relative_to(top.resolve()):
-        raise _InvalidManifest(f"runtime.exec_path: {path} leads out of {top}")
+        raise _InvalidManifest(f"runtime.exec_path: {path} is outside {top}")
     if not real.is_file():
-        raise _InvalidManifest(f"runtime.exec_path: there is no file {path}")
+        raise _InvalidManifest(f"runtime.exec_path: the file {path} does not exist")
     if not os.access(real, os.X_OK):
         raise _InvalidManifest(f"runtime.exec_path: {path} is not executable (chmod +x)")
     return real
@@ -155,7 +155,7 @@ def _check_names(names: Collection[str], reserved_names: Collection[str], top: P
         if other != name:
             raise StartupError(
                 f"The tools {name!r} in {top} and {other!r} have the same model name "
-                f"{model_name(name)} to it. Rename one."
+                f"{model_name(name)}. Rename one."
             )
 
 

@@ -127,8 +127,8 @@ def apply_delta(
     size = len(changed.model_dump_json().encode())
     if size > room:
         raise InvalidDelta(
-            f"The summary would take {size} bytes of {room}: use mode overwrite with a shorter "
-            "summary_update, and remove facts that no longer matter."
+            f"The summary would have {size} bytes, the limit is {room}: use mode overwrite with a "
+            "shorter summary_update, and remove facts that no longer matter."
         )
     return changed
 
@@ -152,7 +152,9 @@ def _new_facts(
         facts.pop(fact.key, None)
         facts[fact.key] = Fact(key=fact.key, value=fact.value, source_event=source)
     if len(facts) > MAX_FACTS:
-        raise InvalidDelta(f"There would be {len(facts)} facts of {MAX_FACTS}: remove some.")
+        raise InvalidDelta(
+            f"There would be {len(facts)} facts, the limit is {MAX_FACTS}: remove some."
+        )
     return tuple(facts.values())
 
 
@@ -164,7 +166,9 @@ def _new_references(
     added = (_short(reference, known_hashes) for reference in delta.add_references)
     references = tuple(dict.fromkeys([*remaining, *added]))
     if len(references) > MAX_REFERENCES:
-        raise InvalidDelta(f"There would be {len(references)} references of {MAX_REFERENCES}.")
+        raise InvalidDelta(
+            f"There would be {len(references)} references, the limit is {MAX_REFERENCES}: remove some."
+        )
     return references
 
 
@@ -173,5 +177,7 @@ def _short(reference: str, known_hashes: tuple[str, ...]) -> str:
     prefix = reference.strip().lower()
     fits = {event for event in known_hashes if event.startswith(prefix)}
     if len(prefix) < MIN_HASH_LENGTH or len(fits) != 1:
-        raise InvalidDelta(f"{reference[:80]!r} names no event of these: give its hash as shown.")
+        raise InvalidDelta(
+            f"{reference[:80]!r} is not the hash of one of these events: use a hash as shown."
+        )
     return fits.pop()[:SHORT_HASH_LENGTH]

@@ -68,7 +68,7 @@ class ProcessWatchdog:
             try:
                 await self.check()
             except Exception:  # outermost loop: one failure must not stop the watchdog
-                log.exception("could not check the browser's processes")
+                log.exception("checking the browser's processes failed")
 
     async def check(self) -> None:
         """Check once, and act."""

@@ -120,7 +120,7 @@ class ChromiumContext:
             return response
         except TimeoutError as error:
             raise DeadlineExceeded(
-                f"{subject} did not get done within {timeout_s:g} s; its tab was closed."
+                f"{subject} timed out after {timeout_s:g} s; its tab was closed."
             ) from error
         except Error as error:
             # A failed load shows an error page a moment later, which would interrupt the next

@@ -104,7 +104,7 @@ class DownloadInterceptor:
                 await beginning  # raises its error
                 await asyncio.wait({waiting}, timeout=RESPONSE_TIMEOUT_S)
             if not waiting.done():
-                raise InvalidRequest(f"Within {RESPONSE_TIMEOUT_S:g} s no file came of it.")
+                raise InvalidRequest(f"No download started within {RESPONSE_TIMEOUT_S:g} s.")
             head = waiting.result()
             try:
                 return await self._body(head, blobs)

@@ -61,7 +61,7 @@ async def type_text(tab: Tab, action: TypeText) -> None:
             await tab.wait_for_effect()
         return
     field = await tab.script.call(ScriptResult, "held", action.ref)
-    tab.add_note(f"Field {action.ref} now holds {field.value!r}.")
+    tab.add_note(f"Field {action.ref} now contains {field.value!r}.")
 
 
 async def select_options(tab: Tab, action: SelectOption) -> None:

@@ -58,7 +58,7 @@ class TabRegistry:
         newer = await self.open_tab()
         self._current[lane] = newer.number
         if tab is not None:
-            newer.add_note(f"Of the page before: {await tab.crash_reason()}")
+            newer.add_note(f"The previous page: {await tab.crash_reason()}")
         return newer
 
     def lane_urls(self) -> dict[str, str]:

@@ -75,7 +75,7 @@ class LogStreamer:
         Raises RateLimited when too many streams are open.
         """
         if self._open >= MAX_STREAMS:
-            raise RateLimited(f"{MAX_STREAMS} logs are being followed already; end one first.")
+            raise RateLimited(f"{MAX_STREAMS} logs are already being followed; close one first.")
         return self._counted(session_id, after)
 
     async def _counted(self, session_id: str, after: int) -> AsyncIterator[bytes]:

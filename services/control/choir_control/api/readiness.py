@@ -89,7 +89,7 @@ class ReadinessChecks:
         building = status.building
         if building is not None and building.documents is not None:
             progress = (
-                f"; {building.embedder}: {building.done} of {building.documents}embedded again"
+                f"; {building.embedder}: {building.done} of {building.documents} embedded again"
             )
         else:
             progress = ""
@@ -128,7 +128,7 @@ async def _run_check(name: str, check: Callable[[], Awaitable[str]]) -> Componen
     except ChoirError as error:
         detail = f"!{error.message}"
     except TimeoutError:
-        detail = f"!no response within{CHECK_TIMEOUT_S:g} s"
+        detail = f"!no response within {CHECK_TIMEOUT_S:g} s"
     return ComponentStatus(
         name=name, ok=not detail.startswith("!"), detail=detail.removeprefix("!")
     )

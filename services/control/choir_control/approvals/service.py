@@ -63,7 +63,7 @@ class ApprovalService:
         plausible = 0 < len(approval_id) <= MAX_ID and approval_id.isprintable()
         approval = await self._store.get(approval_id) if plausible else None
         if approval is None:
-            raise NotFound(f"There is no request {approval_id[:MAX_ID]!r} for a decision.")
+            raise NotFound(f"There is no approval request {approval_id[:MAX_ID]!r}.")
         return approval
 
     async def decide(

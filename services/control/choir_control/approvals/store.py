@@ -201,8 +201,8 @@ class ApprovalStore:
         basis = orjson.loads(row["basis"])
         if row["digest"] != request_digest(request.request_type, request.payload, basis):
             raise Conflict(
-                f"The call {request.call_id} has asked for something else before; a decision holds for "
-                "exactly what was shown."
+                f"The call {request.call_id} requested something else before; a decision applies "
+                "only to what was shown."
             )
         return ApprovalResponse(approval_id=row["approval_id"], status=row["status"])
 
@@ -221,8 +221,8 @@ class ApprovalStore:
         )
         if pending >= MAX_PENDING:
             raise RateLimited(
-                f"{pending} questions of this session wait for a human already; no more are taken until "
-                "one of them is decided."
+                f"This session has {pending} open approval requests; more are accepted once one of "
+                "them is decided."
             )
         approval_id = new_id("appr")
         text = format_request(

@@ -43,7 +43,7 @@ def _categorised(
     elif whole_agent:
         category, note = (
             "removed-agent",
-            (f"if it runs, it goes on until it is stopped: choirctl agent stop {path[1]}"),
+            (f"if it is running, it continues until it is stopped: choirctl agent stop {path[1]}"),
         )
     elif len(path) == 2 and path[0] in REFERENCED_SECTIONS and (old is None or new is None):
         # No agent references an entry that was just added or just removed.
@@ -68,7 +68,7 @@ def _for_memory(change: ConfigChange, before: Config, after: Config) -> ConfigCh
     own = ("memory.model", *(f"models.{config.memory.model}.secret" for config in (before, after)))
     if change.path not in own or now is None or now.secret in (None, was and was.secret):
         return change
-    note = f"memory gets the key of its model when {RESTART_NOTE.removeprefix('counts when ')}"
+    note = f"the key of memory's model {RESTART_NOTE}"
     return change.model_copy(update={"category": "restart-required", "note": note})
 
 

@@ -55,7 +55,9 @@ def parse_config_file(path: Path) -> Config:
     except OSError as error:
         raise InvalidRequest(f"Cannot read {path}: {error.strerror}.") from error
     if len(text) > MAX_BYTES:
-        raise InvalidRequest(f"{path} is larger than {MAX_BYTES} bytes; that is no configuration.")
+        raise InvalidRequest(
+            f"{path} is larger than {MAX_BYTES} bytes, which is too large for a configuration."
+        )
     try:
         return Config.model_validate_json(text)
     except ValidationError as error:

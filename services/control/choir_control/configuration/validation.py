@@ -41,7 +41,7 @@ def find_faults(config: Config) -> list[str]:
 def _agents(config: Config) -> Iterator[str]:
     for agent_id, agent in config.agents.items():
         if agent_id in RESERVED_AGENT_IDS:
-            yield f"agents.{agent_id}: the name is taken by Choir itself; choose another"
+            yield f"agents.{agent_id}: this name is reserved by Choir; choose another"
         yield from _defaults(config, f"agents.{agent_id}.defaults", agent.defaults)
 
 
@@ -174,8 +174,7 @@ def _secrets(config: Config) -> Iterator[str]:
             for path in paths:
                 if path != "postgres":
                     yield (
-                        f"{path}.secret: {name!r} is Choir's own and is never given away; use "
-                        "another name"
+                        f"{path}.secret: {name!r} is reserved for Choir itself; use another name"
                     )
 
 

@@ -180,8 +180,8 @@ class ImageBuildService:
             report.output(f"{source.display_name} is at {repository.commit[:COMMIT_CHARS]}")
             if repository.warning is not None:
                 warning = (
-                    f"{repository.warning} Going on with {repository.commit[:COMMIT_CHARS]}, "
-                    "which is stale."
+                    f"{repository.warning} Using {repository.commit[:COMMIT_CHARS]}, which is "
+                    "stale."
                 )
                 commits.warnings.append(warning)
                 report.output(f"warning: {warning}")

@@ -119,7 +119,7 @@ class ImageStore:
         different = [name for name, reported, expected in fields if reported != expected]
         if different:
             raise InvalidRequest(
-                f"{hello.agent_id} does not run the image built for it:{', '.join(different)} differ "
-                f"from image {version.image_version}. Build it again: choirctl agent build "
+                f"{hello.agent_id} does not run the image built for it: {', '.join(different)} "
+                f"differ from image {version.image_version}. Build it again: choirctl agent build "
                 f"{hello.agent_id}."
             )

@@ -89,7 +89,7 @@ class OutgoingFiles:
         root = self._settings.workspace_path(workspace)
         if root is None:
             failures = tuple(
-                f"{file.name} could not be sent: its workspace is gone." for file in files
+                f"{file.name} could not be sent: its workspace no longer exists." for file in files
             )
             return SpoolResult((), failures)
         most = self._settings.file_limits.sent_mb * MIB
@@ -101,7 +101,9 @@ class OutgoingFiles:
         files = sent.files if sent else ()
         path = self._spool.path_of(files[number]) if number < len(files) else None
         if path is None or not await asyncio.to_thread(path.is_file):
-            raise NotFound(f"The message {outbox_id} has no file {number}, or no longer.")
+            raise NotFound(
+                f"The message {outbox_id} has no file {number}; it may have been deleted."
+            )
         return path
 
     async def sent(self, outbox_id: int, *, keep_copy: bool) -> None:

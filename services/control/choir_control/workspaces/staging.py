@@ -175,7 +175,7 @@ def _remove_drafts(directory: int, now: float) -> int:
 def _open_directory(root: Path, path: str, *, make: bool = False) -> int:
     parts = path.split("/")
     if any(part in ("", ".", "..") or "\x00" in part for part in parts):
-        raise PermissionError(f"{path!r} is no path below the workspace")
+        raise PermissionError(f"{path!r} is not a path below the workspace")
     # the workspace itself may be a link, because an operator configured it
     descriptor = os.open(root.expanduser(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

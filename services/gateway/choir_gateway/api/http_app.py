@@ -103,7 +103,7 @@ def _token_routes(receiver: TokenReceiver) -> APIRouter:
         except ValidationError as error:
             # Name only the fields: the framework's error message would quote the tokens.
             places = {".".join(map(str, fault["loc"][:1])) for fault in error.errors()}
-            raise InvalidRequest(f"Not the tokens of bots: {', '.join(sorted(places))}.") from None
+            raise InvalidRequest(f"Invalid bot tokens: {', '.join(sorted(places))}.") from None
         receiver.receive(tokens)
 
     return router

@@ -70,7 +70,7 @@ class MemoryReader:
             record = await store.record(*which) if which else None
             if which is None or record is None:
                 raise NotFound(
-                    f"The memory of {request.agent_id} holds no document {request.name!r}."
+                    f"There is no document {request.name!r} in the memory of {request.agent_id}."
                 )
             vectors = await store.vectors(*which)
             links = await store.links(which[1])

@@ -48,10 +48,12 @@ class MemoryWriter:
         which = await store.find(parse_document_id(request.name), request.name)
         version = await store.lock(*which) if which else None
         if which is None or version is None:
-            raise NotFound(f"The memory of {request.agent_id} holds no document {request.name!r}.")
+            raise NotFound(
+                f"There is no document {request.name!r} in the memory of {request.agent_id}."
+            )
         if request.expected_version not in (None, version):
             raise Conflict(
-                f"{request.name} is at version {version}, and you expect version "
+                f"{request.name} is at version {version}, not at the expected version "
                 f"{request.expected_version}. Nothing was deleted."
             )
         return which[1]
@@ -84,7 +86,7 @@ class SessionEraser:
             state = await sessions.get(request.session_id)
             if state is None:
                 raise NotFound(
-                    f"Memory holds no session {request.session_id} of {request.agent_id}."
+                    f"There is no session {request.session_id} in the memory of {request.agent_id}."
                 )
             await take_agent_role(connection, request.agent_id)
             document_ids = await DocumentStore(connection, request.agent_id).list_session_ids(

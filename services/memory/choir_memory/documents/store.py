@@ -140,8 +140,8 @@ class DocumentStore:
         conflict = await self._connection.fetchrow(self._sql(_TAKEN), *columns)
         if conflict is not None:
             raise Conflict(
-                f"Position {conflict['chunk_index']} of session {conflict['session_id']} is another "
-                "unit's; give each unit of a session a position of its own."
+                f"Position {conflict['chunk_index']} of session {conflict['session_id']} is taken "
+                "by another unit; give each unit of a session its own position."
             )
 
     def _sql(self, statement: str) -> str:

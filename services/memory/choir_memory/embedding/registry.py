@@ -142,6 +142,6 @@ class EmbedderRegistry:
 
 def _unknown(row: StoredModel) -> str:
     return (
-        f"The stored vectors are of the model {row.name} with {row.dimensions} dimensions, which this "
-        "process is not configured for; start it again with the configuration that is in force."
+        f"The stored vectors belong to the model {row.name} with {row.dimensions} dimensions, but "
+        "this process is configured for another one; restart it with the current configuration."
     )

@@ -196,8 +196,8 @@ def _as_expected(write: MemoryUpsert, document: LockedDocument | None) -> Locked
     if expected is not None and expected != document.version:
         expectation = "you expect none yet" if expected == 0 else f"you expect version {expected}"
         raise Conflict(
-            f"The knowledge {name} is at version {document.version}, and {expectation}. Nothing was changed: "
-            "read it again, and write on top of what it says now."
+            f"The document {name} is at version {document.version}, but {expectation}. Nothing was "
+            "changed: read it again and apply your change to the current text."
         )
     return document
 

@@ -85,8 +85,8 @@ def _as_choir(error: APIError) -> ChoirError:
             return RateLimited("The model's provider rate limit is exceeded (HTTP 429).")
         case APIStatusError(status_code=401 | 403 as status):
             return Unavailable(
-                f"The model's provider refuses the key (HTTP {status}); check the secret of the model "
-                "that `memory.model` names."
+                f"The model's provider rejects the key (HTTP {status}); check the secret of the "
+                "model named in `memory.model`."
             )
         case APIStatusError(status_code=status):
             return Unavailable(f"The model's provider failed (HTTP {status}).")

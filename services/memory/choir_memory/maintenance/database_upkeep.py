@@ -127,8 +127,8 @@ class DatabaseUpkeep:
             return
         if (needed_mb := build_memory_mb(table, model)) > self._settings.index_build_mb:
             log.warning(
-                "a vector index does not fit into the memory it may take, and will be made slowly; "
-                "set CHOIR_INDEX_BUILD_MB if Postgres has that much",
+                "the vector index does not fit in the allowed build memory and will be built "
+                "slowly; raise CHOIR_INDEX_BUILD_MB if Postgres has enough",
                 agent_id=table.agent_id,
                 index=name,
                 wanted_mb=needed_mb,

@@ -92,8 +92,8 @@ class SpaceStore:
                 await connection.execute(qualified(_MAKE_ROLE, agent_id))
             elif role["powerful"]:
                 raise Conflict(
-                    f"The database role {name} exists and may log in or more; the agent {agent_id} "
-                    "needs that name for a role without rights. Rename the agent or the role."
+                    f"The database role {name} exists and has more rights than an agent's role may "
+                    f"have. Rename the agent {agent_id} or the role."
                 )
         await migrate(self._database, name, self._files)
         # listed only after its migration, so that every listed space can be used

@@ -104,7 +104,7 @@ class CoreInjectTool:
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Inject the text; raises ToolFailed if no such job runs or its limit of injections is reached."""
         job = find_open_job(self._session.state, str(arguments["job_name"]))
-        output: JsonObject = {"job_name": job.name, "status": "told"}
+        output: JsonObject = {"job_name": job.name, "status": "sent"}
         if context.call_id in job.injected_by:
             return ToolOutput(output, f"{job.name} already has this instruction")
         limit = (context.settings.budgets if context.settings else Budgets()).max_injections_per_job

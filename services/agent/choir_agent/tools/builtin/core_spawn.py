@@ -123,7 +123,7 @@ class CoreSpawnTool:
         # lane name.
         if not re.match(JOB_NAME_PATTERN, name):
             raise ToolFailed(
-                "bad_name", f"{name!r} is no job name; it has to fit {JOB_NAME_PATTERN}."
+                "bad_name", f"{name!r} is not a valid job name; it must match {JOB_NAME_PATTERN}."
             )
         if state.find_job(name) is not None:
             message = f"A core job {name!r} is already running. Use another name, or send it instructions."

@@ -277,8 +277,8 @@ def _error_from_server(error: Exception, name: str) -> ToolFailed:
     if "AUTHENTICATIONFAILED" in text:
         return _login_refused(name)
     if isinstance(error, imaplib.IMAP4.abort):
-        return ToolFailed("unreachable", f"{name} broke off: {text!r}.")
-    return ToolFailed("mail_server", f"{name} said: {text!r}.")
+        return ToolFailed("unreachable", f"{name} closed the connection: {text!r}.")
+    return ToolFailed("mail_server", f"{name} answered: {text!r}.")
 
 
 def _login_refused(name: str) -> ToolFailed:

@@ -61,7 +61,7 @@ def validate_tool_proposal(
     name = str(llm["name"])
     if name.startswith(RESERVED_PREFIX):
         raise ToolFailed(
-            "bad_input", f"manifest.llm.name: names that begin with {RESERVED_PREFIX} are Choir's."
+            "bad_input", f"manifest.llm.name: the prefix {RESERVED_PREFIX} is reserved."
         )
     _check_form(manifest)
     if model_name(name) in {model_name(tool) for tool in known_tools}:

@@ -53,7 +53,7 @@ class ArtifactDownload:
                 await self._fetch(blob, draft)
             path = await asyncio.to_thread(draft.finish, safe_name(blob.name))
         except TimeoutError as error:
-            raise Unavailable(f"The browser did not hand over {blob.name} in time.") from error
+            raise Unavailable(f"The browser did not send {blob.name} in time.") from error
         except OSError as error:
             raise Unavailable(f"{blob.name} could not be written: {error.strerror}.") from error
         finally:

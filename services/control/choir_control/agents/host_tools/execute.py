@@ -51,7 +51,7 @@ class HostToolExecutor:
             if handler is None:
                 names = ", ".join(sorted(self._handlers))
                 raise NotFound(
-                    f"There is no host tool {request.tool_name[:80]!r}; valid settings are {names}."
+                    f"There is no host tool {request.tool_name[:80]!r}; host tools: {names}."
                 )
             if not 0 < len(request.call_id) <= MAX_CALL_ID or "\x00" in request.call_id:
                 raise InvalidRequest(

@@ -19,7 +19,7 @@ def parse_tool_input(shape: type[M], arguments: JsonObject, **fixed: str) -> M:
     """
     forbidden = sorted(arguments.keys() & fixed.keys())
     if forbidden:
-        raise InvalidRequest(f"{', '.join(forbidden)} cannot be given: control sets it.")
+        raise InvalidRequest(f"{', '.join(forbidden)} must not be set: control sets it.")
     try:
         return shape.model_validate_json(orjson.dumps({**arguments, **fixed}))
     except ValidationError as error:

@@ -103,11 +103,11 @@ class OperationService:
         for other in running:
             if conflicts := other.exclusive & exclusive:
                 raise Conflict(
-                    f"{', '.join(sorted(conflicts))}: {other.kind} {other.subject} goes on "
-                    f"({other.operation_id}). Wait for its end."
+                    f"{', '.join(sorted(conflicts))}: {other.kind} {other.subject} is running "
+                    f"({other.operation_id}). Wait until it ends."
                 )
         if len(running) >= MAX_RUNNING:
-            raise RateLimited(f"{len(running)} works go on; wait for one of them.")
+            raise RateLimited(f"{len(running)} operations are running; wait for one to end.")
         operation_id = new_id("op")
         # registered before the row is written, so that no equal operation can start meanwhile
         card = self._make_card(asker.dm, operation_id, kind) if asker and has_card else None

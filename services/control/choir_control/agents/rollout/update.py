@@ -73,7 +73,7 @@ class AgentUpdater:
         try:
             await self._start(agent_id, live, SessionImage(build.image))
         except ChoirError as error:
-            report.output(f"it did not come up: {error.message}")
+            report.output(f"it did not start: {error.message}")
             back = live.image or (SessionImage(before) if before else None)
             return await self._roll_back(agent_id, live, back, build, error)
         report.progress(f"{agent_id} runs with {build.image.version.image_version}", 1.0)
@@ -129,7 +129,7 @@ class AgentUpdater:
         error: ChoirError,
     ) -> AgentOutcome:
         """Start the agent with its previous image, if that is known, and return the outcome."""
-        why = f"the new image did not come up: {error.message}"
+        why = f"the new image did not start: {error.message}"
         if before is None or before.image == build.image:
             return _outcome("failed", build, why)
         await self._stopper.stop(agent_id, REASON_ROLLBACK)
@@ -139,7 +139,9 @@ class AgentUpdater:
         try:
             await self._start(agent_id, live, before)
         except ChoirError as again:
-            return _outcome("failed", build, f"{why} Nor did the one before: {again.message}")
+            return _outcome(
+                "failed", build, f"{why} The previous image did not start either: {again.message}"
+            )
         now = before.image.version.image_version if before.image else "the default identity"
         return _outcome("failed", build, f"{why} It runs with {now} again.")
 

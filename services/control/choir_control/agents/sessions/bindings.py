@@ -78,7 +78,7 @@ def require_known_name(kind: str, name: str, configured_names: Collection[str]) 
     if name not in configured_names:
         names = ", ".join(sorted(configured_names)) or "none"
         raise InvalidRequest(
-            f"There is no {kind} {name[:MAX_NAME_IN_ERROR]!r} in config.json (it has {names})."
+            f"config.json has no {kind} {name[:MAX_NAME_IN_ERROR]!r}; it has: {names}."
         )
 
 

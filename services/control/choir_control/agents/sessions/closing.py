@@ -172,9 +172,9 @@ def _text(session: SessionRow, status: SessionStatus, count: int) -> str:
             "trying."
         )
         if not count:
-            return f"{crash_text} No message waits for an answer; to go on, {start}."
+            return f"{crash_text} No message is waiting for a reply; to continue, {start}."
         return f"{crash_text} {messages} will not be answered; {advice}."
     return (
-        f"{session.agent_id} was stopped before it was done. {messages} will not be answered; "
+        f"{session.agent_id} was stopped before it finished. {messages} will not be answered; "
         f"{advice}."
     )

@@ -141,7 +141,9 @@ class ConfigVersionTracker:
         try:
             snapshot.settings_for(session.agent_id, session.bindings)
         except NotFound as error:
-            reason = f"{error.message} It goes on with what it has; restart it, or put that back."
+            reason = (
+                f"{error.message} It keeps its current settings; restart it, or restore that entry."
+            )
             return _row(session, "failed", version, reason)
         if session.status == "crashed":
             return _row(

@@ -115,8 +115,8 @@ class CrashHandler:
             await self._store.mark_crashed(session, counts=False, resume_in=None)
         resume_in = LAUNCH_RETRY if self._resumes(session) else None
         notice = (
-            f"{session.agent_id} cannot be started: {why} Your messages are kept; it goes on once that "
-            "is mended."
+            f"{session.agent_id} cannot be started: {why} Your messages are stored; it continues "
+            "once this is fixed."
         )
         dm = await self._store.postpone_and_notify(session.session_id, why, notice, resume_in)
         write_log = log.error if dm is not None else log.info

@@ -88,7 +88,9 @@ class LaunchImageResolver:
             )
         fault = await self._builder.find_drift(image)
         if fault is not None:
-            raise Conflict(f"The image of {agent_id} is not what was built: {fault}. {advice}")
+            raise Conflict(
+                f"The image of {agent_id} differs from what was built: {fault}. {advice}"
+            )
 
     def remember(self, agent_id: str, image: SessionImage | None) -> None:
         """Record the image version of a running or unfinished session, so that cleanup keeps it."""
@@ -188,5 +190,5 @@ class AgentLauncher:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise Unavailable(f"Cannot make the workspace {path}: {error.strerror}.") from error
+            raise Unavailable(f"Cannot create the workspace {path}: {error.strerror}.") from error
         return path

@@ -53,15 +53,15 @@ class SignalSender:
         session = await self._store.find_live(agent_id)
         if session is not None and session_id not in (None, session.session_id):
             raise Conflict(
-                f"{session_id} is not the session {agent_id} runs now; that is {session.session_id}."
+                f"{agent_id} does not run {session_id}; its current session is "
+                f"{session.session_id}."
             )
         if session is None:
             raise Conflict(
-                f"{agent_id} is not running, so there is nobody to tell. Start it with "
-                f"`choirctl agent start {agent_id}`."
+                f"{agent_id} is not running. Start it with `choirctl agent start {agent_id}`."
             )
         if session.status == "stopping":
-            raise Conflict(f"{agent_id} is about to stop; it takes nothing up any more.")
+            raise Conflict(f"{agent_id} is stopping and accepts no more signals.")
         seq = await self.send(session, body)
         if seq is None:
             raise Conflict(f"{agent_id} has just stopped.")

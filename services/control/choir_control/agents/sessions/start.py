@@ -229,7 +229,7 @@ class SessionStarter:
         resources = exclusive_resources(crashed.agent_id, crashed.bindings, snapshot.config)
         row = await self._store.begin_epoch(crashed, resources, gateway, token, image)
         if row is None:
-            raise Conflict(f"Session {crashed.session_id} is being taken up already.")
+            raise Conflict(f"Session {crashed.session_id} is already being resumed.")
         # the cached lease has the token of the previous epoch
         self._authenticator.forget(row.session_id)
         return EpochGrant(row, token)

@@ -101,7 +101,7 @@ class WorkspaceService:
         async def work(progress: OperationProgress) -> WorkspaceReset:
             done = await self._reset(name, root, request.restart, progress)
             if done.stopped:
-                progress.outcome = f"{progress.at}. {done.stopped} was stopped for it."
+                progress.outcome = f"{progress.at}. {done.stopped} was stopped for the reset."
             return _raise_if_incomplete(done)
 
         alone = frozenset({f"workspace {name}"})
@@ -156,7 +156,7 @@ class WorkspaceService:
                 continue
             if holder.session_id is None:
                 raise Conflict(f"{resource} is being reset already; wait until that is done.")
-            progress.progress(f"stopping {holder.agent_id}, in good order")
+            progress.progress(f"stopping {holder.agent_id}")
             session = await self._stopper.stop(holder.agent_id, STOP_REASON) or session
         raise Conflict(f"{resource} is repeatedly taken by other agents; stop them first.")
 

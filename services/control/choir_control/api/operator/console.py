@@ -214,12 +214,12 @@ def _away(error: httpx2.HTTPError) -> ChoirError:
         )
     if isinstance(error, httpx2.TimeoutException):
         return DeadlineExceeded(
-            "The gateway is running but does not respond. It is restarted if that continues. A message"
-            "may have been accepted; repeating it under the same idempotency key is safe.",
+            "The gateway is running but does not respond. It is restarted if that continues. A "
+            "message may have been accepted; repeating it under the same idempotency key is safe.",
             retry_after_s=30.0,
         )
     return OutcomeUnknown(
-        "The connection to the gateway broke: it may be restarting. A message may have been accepted; "
-        "repeating it under the same idempotency key is safe.",
+        "The connection to the gateway was lost; it may be restarting. A message may have been "
+        "accepted; repeating it under the same idempotency key is safe.",
         retry_after_s=1.0,
     )

@@ -57,7 +57,7 @@ def _refusal(method: str, why: str) -> ASGIApp:
         error = Unavailable(f"Postgres hangs: {why}.", retry_after_s=RETRY_AFTER_S)
     else:
         error = OutcomeUnknown(
-            f"Postgres hangs: {why}.  The outcome is unknown; repeating the request under the same "
+            f"Postgres hangs: {why}. The outcome is unknown; repeating the request under the same "
             "idempotency key is safe, if it has one.",
             retry_after_s=RETRY_AFTER_S,
         )

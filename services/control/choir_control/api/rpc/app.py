@@ -147,7 +147,7 @@ def _described(entry: RpcVerb) -> Callable[..., Awaitable[Response]]:
     """Return a function with the signature of the verb; it is never called."""
 
     async def never_called(body: WireModel) -> Response:
-        raise AssertionError("RpcApp answers before the routes do")
+        raise AssertionError("RpcApp serves this route")
 
     never_called.__annotations__["body"] = entry.takes
     return never_called

@@ -81,7 +81,7 @@ class SessionRateLimiter:
         bucket = self._take(session_id, allowance, 1)
         if bucket.running >= allowance.at_once:
             raise RateLimited(
-                f"This session has {bucket.running} such requests running; wait for one.",
+                f"This session has {bucket.running} such requests running; wait until one ends.",
                 retry_after_s=1.0,
             )
         bucket.running += 1

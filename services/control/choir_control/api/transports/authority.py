@@ -38,7 +38,7 @@ def issue_certificate(
     except (OSError, ValueError) as error:
         raise StartupError(
             f"The certificate authority in {files.directory} cannot be read: {error}. Remove that "
-            "directory to have a new one made; whoever trusts the old one must be told."
+            "directory to create a new one; its clients must then trust the new certificate."
         ) from error
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
         raise StartupError(f"{files.authority_key} is not the key that choird made; remove it.")

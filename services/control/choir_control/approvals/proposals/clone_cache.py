@@ -53,8 +53,8 @@ class CloneCache:
         source = self.source_of_agent(agent_id)
         if source is None:
             raise InvalidRequest(
-                f"{agent_id} has no repository: set agents.{agent_id}.repo in config.json, then have it"
-                "proposed again."
+                f"{agent_id} has no repository: set agents.{agent_id}.repo in config.json, then "
+                "have it proposed again."
             )
         async with self._locks.of(agent_id):
             try:

@@ -99,7 +99,7 @@ def make_skill_files(payload: JsonObject) -> Mapping[str, str]:
     spec = payload.get("spec")
     name = spec.get("name") if isinstance(spec, dict) else None
     if not isinstance(name, str) or not _SKILL.fullmatch(name):
-        raise InvalidRequest("spec.name: lower-case letters, digits, - and _ are allowed.")
+        raise InvalidRequest("spec.name: use lower-case letters, digits, - and _ only.")
     return {f"skills/{name}.json": _pretty(spec)}
 
 

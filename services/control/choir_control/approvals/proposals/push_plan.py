@@ -43,8 +43,8 @@ async def make_rollback_plan(
         if await clone.fetch(clone.source.ref) != commit:
             raise Conflict(
                 f"Newer commits depend on {commit[:COMMIT_CHARS]} in {clone.source.display_name}; "
-                "take it back with git."
+                "revert it with git."
             )
-        message = f"Take back {approval.approval_id}\n\nThe tree is the one of {base}."
+        message = f"Roll back {approval.approval_id}\n\nThe tree is the one of {base}."
         rollback = await clone.commit(base, (commit,), message, clone_cache.commit_author(approval))
         return make_push_plan(clone, commit, rollback)

@@ -142,7 +142,7 @@ class ProposalWorker:
     def _proposal_type(self, approval: Approval) -> ProposalType:
         proposal_type = self._proposal_types.get(approval.request_type)
         if proposal_type is None:
-            raise Conflict(f"Choir does not carry out a {approval.request_type}; a human does.")
+            raise Conflict(f"Choir does not apply a {approval.request_type}; a human does.")
         return proposal_type
 
     async def _fail(self, effect: Effect, approval: Approval, error: ChoirError) -> bool:
@@ -173,7 +173,7 @@ class ProposalWorker:
         if is_finished:
             self._outbox.rescan(approval.dm)
         log.info(
-            "carried out" if not failed else "not carried out",
+            "effect finished" if not failed else "effect failed",
             approval_id=approval.approval_id,
             agent_id=approval.agent_id,
             request_type=approval.request_type,

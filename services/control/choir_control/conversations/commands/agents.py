@@ -154,7 +154,7 @@ def _lane(report: StatusReport) -> str:
     failure = report.model_failure
     if failure is None:
         return line
-    return f"{line}\n  The model has not responded for{_age(failure.since)}: {failure.words}"
+    return f"{line}\n  The model has not responded for {_age(failure.since)}: {failure.words}"
 
 
 def _age(since: datetime | None) -> str:
@@ -171,15 +171,15 @@ async def show_model(context: CommandContext, call: CommandCall) -> str:
     model_names = ", ".join(sorted(context.configuration.current.config.models))
     core = f", its jobs use {view.core_llm}" if view.core_llm else ""
     return (
-        f"{view.agent_id} thinks with {view.llm} ({view.model or 'gone from config.json'}){core}. "
-        f"There are {model_names}."
+        f"{view.agent_id} uses the model {view.llm} "
+        f"({view.model or 'removed from config.json'}){core}. Available: {model_names}."
     )
 
 
 async def set_model(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another model."""
     view = await context.session_settings.set_model(target_agent(call), call.arguments["name"])
-    return f"{view.agent_id} thinks with {view.llm} from its next step on, until it is restarted."
+    return f"{view.agent_id} uses the model {view.llm} from its next step until its next restart."
 
 
 async def show_voice(context: CommandContext, call: CommandCall) -> str:
@@ -187,14 +187,14 @@ async def show_voice(context: CommandContext, call: CommandCall) -> str:
     view = await context.session_settings.choices(target_agent(call))
     voice_names = ", ".join(sorted(context.configuration.current.config.voice_profiles)) or "none"
     return (
-        f"{view.agent_id} speaks with {view.voice_profile or 'no voice'}. There are {voice_names}."
+        f"{view.agent_id} uses the voice {view.voice_profile or 'none'}. Available: {voice_names}."
     )
 
 
 async def set_voice(context: CommandContext, call: CommandCall) -> str:
     """Switch an agent to another voice."""
     view = await context.session_settings.set_voice(target_agent(call), call.arguments["name"])
-    return f"{view.agent_id} speaks with {view.voice_profile} from now on, until it is restarted."
+    return f"{view.agent_id} uses the voice {view.voice_profile} until its next restart."
 
 
 async def show_events(context: CommandContext, call: CommandCall) -> str:

@@ -98,7 +98,7 @@ async def _find_shown(context: CommandContext, call: CommandCall, reference: str
     current = await context.approval_service.find(target.approval_id)
     if not _may_decide(call, current):
         # the same text as for an unknown id: a conversation must not learn of other agents' requests
-        raise NotFound(f"There is no request {reference[:100]!r} for a decision.")
+        raise NotFound(f"There is no approval request {reference[:100]!r}.")
     return target
 
 
@@ -130,4 +130,6 @@ def _numbered_list(
 
 
 def _summary(approval: Approval) -> str:
-    return f"{approval.agent_id} requests{request_summary(approval.request_type, approval.payload)}"
+    return (
+        f"{approval.agent_id} requests {request_summary(approval.request_type, approval.payload)}"
+    )

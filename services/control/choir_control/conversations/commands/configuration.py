@@ -47,8 +47,8 @@ async def apply_config(context: CommandContext, call: CommandCall) -> str:
     snapshot, difference = await context.staging.apply(digest)
     warning_text = "".join(f"\nWarning: {warning}" for warning in difference.warnings)
     return (
-        f"Version {snapshot.version} is active, with {len(difference.changes)} changes; running agents are "
-        f"told.{warning_text}"
+        f"Version {snapshot.version} is active, with {len(difference.changes)} changes; running "
+        f"agents are notified.{warning_text}"
     )
 
 

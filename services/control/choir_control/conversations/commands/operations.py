@@ -58,7 +58,7 @@ async def ask_before_reset(context: CommandContext, call: CommandCall) -> str:
     """Return what resetting a workspace would delete, and which agent would be stopped."""
     name = call.arguments["name"]
     workspace = await context.workspaces.one(name)
-    holder = f" {workspace.agent_id}  uses it and is stopped first." if workspace.agent_id else ""
+    holder = f" {workspace.agent_id} uses it and is stopped first." if workspace.agent_id else ""
     more = "" if workspace.complete else " or more"
     return (
         f"This deletes everything in the workspace {name}: {workspace.files:,}{more} files, "

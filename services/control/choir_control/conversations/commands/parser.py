@@ -110,7 +110,7 @@ def _checked(row: CommandSpec, argument: CommandArgument, value: str) -> str:
     if argument.kind is ArgumentKind.COUNT and not (
         value.isdecimal() and 0 < int(value[:9]) <= MAX_COUNT
     ):
-        raise InvalidRequest(f"{value[:60]!r} is not a number from 1 to{MAX_COUNT}: {row.usage}.")
+        raise InvalidRequest(f"{value[:60]!r} is not a number from 1 to {MAX_COUNT}: {row.usage}.")
     return value
 
 
@@ -146,9 +146,9 @@ def target_agent(call: CommandCall) -> str:
     agent_name = call.arguments.get(AGENT)
     if agent_name is not None and not call.is_admin and agent_name != call.bound_agent_id:
         own = (
-            f"It reaches {call.bound_agent_id}, and needs no name."
+            f"It is bound to {call.bound_agent_id}; omit the name."
             if call.bound_agent_id
-            else "It has no agent."
+            else "It has no agent of its own."
         )
         raise Forbidden(f"This conversation is not an admin's. {own} Nothing was done.")
     agent_id = agent_name or call.bound_agent_id

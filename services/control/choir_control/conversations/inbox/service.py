@@ -230,8 +230,8 @@ def _leaving(snapshot: ConfigSnapshot, agent_id: str | None) -> str | None:
     if agent_id is None or agent_id in snapshot.config.agents:
         return None
     return (
-        f"{agent_id} has been taken out of the configuration: it still answers, until an operator stops "
-        "it, and then nobody does."
+        f"{agent_id} was removed from the configuration. It still answers until an operator stops "
+        "it."
     )
 
 

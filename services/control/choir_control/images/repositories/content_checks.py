@@ -87,7 +87,7 @@ def _tool_faults(tree: RepositoryTree, compiles: bool) -> Iterator[str]:
             continue
         name = manifest.llm.name
         if name.startswith("choir."):
-            yield f"{path}: llm.name: names in `choir.` are Choir's own"
+            yield f"{path}: llm.name: the prefix `choir.` is reserved"
         if name in tool_paths:
             yield f"{path}: llm.name: {tool_paths[name]} already has the name {name!r}"
         tool_paths[name] = path
@@ -103,7 +103,7 @@ def _program_fault(
     stem = PurePosixPath(path).stem
     program = _program(stem, manifest.runtime.exec_path)
     if program is None:
-        return "is outside of the tools"
+        return "is outside the tools directory"
     entry = tree.files.get(program)
     if entry is not None:
         return (

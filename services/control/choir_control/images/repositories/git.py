@@ -192,7 +192,7 @@ async def _read(stream: asyncio.StreamReader | None, max_output_bytes: int) -> b
     while stream is not None and (chunk := await stream.read(1 << 16)):
         output += chunk
         if len(output) > max_output_bytes:
-            raise TooLarge(f"git's output exceeds{max_output_bytes} bytes.")
+            raise TooLarge(f"git's output exceeds {max_output_bytes} bytes.")
     return bytes(output)
 
 

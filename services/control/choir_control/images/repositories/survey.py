@@ -114,8 +114,8 @@ class RepositorySurveyor:
             except ChoirError as error:
                 return SurveyedRepository(source, None, error.message), []
             warning = repository.warning and (
-                f"{repository.warning} {repository.commit[:COMMIT_CHARS]}, fetched earlier, is what "
-                "there is; it may be stale."
+                f"{repository.warning} {repository.commit[:COMMIT_CHARS]}, fetched earlier, is "
+                "used; it may be stale."
             )
             return SurveyedRepository(source, repository.commit, warning), await self._faults(
                 repository

@@ -115,7 +115,7 @@ def find_path_fault(path: str) -> str | None:
     if _STRANGE.search(path):
         return "contains a control character or a backslash"
     if any(part in ("", ".", "..") for part in parts) or PurePosixPath(path).is_absolute():
-        return "is outside of the repository"
+        return "points outside the repository"
     if any(part.casefold().rstrip(" .") == ".git" or part.casefold() == "git~1" for part in parts):
         return "is a git directory inside the repository"
     if len(path) > MAX_PATH or len(parts) > MAX_DEPTH or any(len(part) > 200 for part in parts):
@@ -188,7 +188,7 @@ def _request_objects(stdin: IO[bytes], entries: list[TreeEntry]) -> None:
 def _write(stdout: IO[bytes], entry: TreeEntry, into: Path) -> None:
     head = stdout.readline()
     if head.split() != [entry.object_id.encode(), b"blob", str(entry.size).encode()]:
-        raise Unavailable(f"git did not return{entry.path!r}; fetch the repository again.")
+        raise Unavailable(f"git did not return {entry.path!r}; fetch the repository again.")
     target = into / entry.path
     target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     remaining = entry.size

@@ -23,7 +23,7 @@ WHERE s.rehearsal AND s.forgotten_at IS NULL AND s.ended_at IS NOT NULL
   AND EXISTS (SELECT FROM choir_control.sessions AS later WHERE later.agent_id = s.agent_id
               AND NOT later.rehearsal AND later.started_at > s.started_at)
 ORDER BY s.started_at
-"""  # noqa: S608 our own words
+"""  # noqa: S608 constants only
 _WRITTEN = """
 SELECT DISTINCT payload ->> 'document_id' AS document_id FROM choir_control.session_events
 WHERE session_id = $1 AND type = 'memory_write_committed' AND payload ->> 'operation' = 'inserted'

@@ -191,7 +191,7 @@ class _EffectCollector:
             case CoreStopped():
                 self._completes = True
             case SessionAbandoned():
-                raise InvalidRequest(f"Event {event.rev}: only control abandons a session.")
+                raise InvalidRequest(f"Event {event.rev}: only control may abandon a session.")
             case _:
                 pass
 
@@ -209,7 +209,7 @@ def _check_chain(events: Iterable[Event], head: LogHead, session_id: str) -> Non
 
 def _payload(event: Event) -> EventPayload:
     if event.lane == CONTROL_LANE:
-        raise InvalidRequest(f"Event {event.rev}: the lane {CONTROL_LANE} is not an agent's.")
+        raise InvalidRequest(f"Event {event.rev}: agents may not write to the lane {CONTROL_LANE}.")
     if any("\x00" in text for text in (event.lane, event.at)):
         raise InvalidRequest(f"Event {event.rev} holds a NUL character in its envelope.")
     try:
@@ -223,7 +223,7 @@ def _payload(event: Event) -> EventPayload:
 def _make_reply(event: Event, reply: Reply, dm: str) -> OutgoingReply:
     if reply.dm != dm:
         raise InvalidRequest(
-            f"Event {event.rev} speaks to {reply.dm!r}; this session is bound to {dm!r}."
+            f"Event {event.rev} replies to {reply.dm!r}, but this session is bound to {dm!r}."
         )
     try:
         at = datetime.fromisoformat(event.at)

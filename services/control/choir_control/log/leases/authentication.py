@@ -63,7 +63,9 @@ class LeaseAuthenticator:
             return lease
         # an agent that gets Fenced must exit; Unauthorized means that the caller never had a lease
         if await self._store.was_valid(session_id, digest):
-            raise Fenced("This lease token has expired: the session ended or has a newer epoch.")
+            raise Fenced(
+                "This lease token is no longer valid: the session ended or has a newer epoch."
+            )
         raise Unauthorized("The lease token is not valid for this session.")
 
     async def is_current(self, lease: Lease) -> bool:

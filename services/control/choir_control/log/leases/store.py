@@ -92,10 +92,11 @@ def _describe_holder(resource: str, agent_id: str, session_id: str | None) -> st
     """Describe who has a lease and what to do about it."""
     kind, name = resource.split(":", 1)
     if session_id is None:
-        return f"{resource} is held by {agent_id}; wait until that is done"
+        return f"{resource} is in use by {agent_id}; wait until that is done"
     return (
-        f"{resource} is held by agent {agent_id}; stop that one (`choirctl agent stop {agent_id}`), or "
-        f"start this one with another than {name} (--{kind.replace('_', '-')})"
+        f"{resource} is in use by agent {agent_id}; stop that agent (`choirctl agent stop "
+        f"{agent_id}`), or start this one with something other than {name} "
+        f"(--{kind.replace('_', '-')})"
     )
 
 

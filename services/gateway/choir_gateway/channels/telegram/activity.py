@@ -101,7 +101,7 @@ class ActivityDisplay:
         try:
             await update()
         except Exception:  # outermost loop of the activities: messages must not stop
-            log.exception("not shown")
+            log.exception("activity not shown")
 
     def _store_card(self, dm: str, card: Card, user_id: str) -> None:
         key = (user_id, card.card_id)

@@ -110,7 +110,7 @@ async def call_telegram(call: Call, pace: RateLimiter, chat: str, deadline: floa
                 raise RefusedError("it is larger than Telegram allows") from error
             raise _unsent_or_unknown(error) from error
         except TelegramError as error:
-            raise Unavailable(f"Telegram refuses for now: {error.message}") from error
+            raise Unavailable(f"Telegram refuses temporarily: {error.message}") from error
         else:
             return str(result.message_id) if isinstance(result, Message) else None
 
@@ -132,5 +132,5 @@ def describe_error(error: TelegramError) -> str:
     if isinstance(error, InvalidToken):
         return "Telegram refuses the bot's token; check it in secrets.json."
     if isinstance(error, Conflict):
-        return f"Telegram serves somebody else with this bot's token: {error.message}"
+        return f"Another program uses this bot's token: {error.message}"
     return f"Telegram cannot be reached ({type(error).__name__})."

@@ -45,11 +45,13 @@ async def download_file(
             if answer.status_code == httpx2.codes.NOT_FOUND:
                 raise NotFound("Telegram no longer has this file.")
             if answer.is_error:
-                raise Unavailable(f"Telegram answers {answer.status_code} instead of the file.")
+                raise Unavailable(
+                    f"Telegram returned status {answer.status_code} instead of the file."
+                )
             yield answer.aiter_bytes(PIECE)
     except httpx2.HTTPError as error:
         # `from None`: the library's message contains the address.
-        raise Unavailable(f"Telegram broke off ({type(error).__name__}).") from None
+        raise Unavailable(f"The connection to Telegram failed ({type(error).__name__}).") from None
 
 
 async def _address(bot: Bot, ref: str) -> str:
@@ -92,7 +94,7 @@ async def fetch_file(
         except Unavailable:
             raise
         except ChoirError as error:
-            raise Unavailable(f"Control does not give the file: {error.message}") from error
+            raise Unavailable(f"Control did not return the file: {error.message}") from error
         if spool.tell() == 0:
             raise RefusedError("it is empty")
         yield spool

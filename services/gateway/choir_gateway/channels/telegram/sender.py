@@ -105,7 +105,7 @@ class MessageSender:
         been.
         """
         if not user_id.isdigit():
-            detail = f"{user_id!r} is no Telegram user id; correct the DM {message.dm!r}."
+            detail = f"{user_id!r} is not a Telegram user id; correct the DM {message.dm!r}."
             return DeliveryReceipt(
                 outbox_id=message.outbox_id, status="undeliverable", detail=detail
             )
@@ -255,8 +255,8 @@ class MessageSender:
         """Send a file; after several attempts with an unknown outcome, send a notice instead."""
         if delivery.unknown_outcomes >= MAX_FILE_ATTEMPTS:
             why = (
-                f"the connection broke or was too slow {delivery.unknown_outcomes} times; "
-                "perhaps it has arrived"
+                f"the connection failed or timed out {delivery.unknown_outcomes} times; it may "
+                "have arrived"
             )
             return await self._report_lost_file(outbox_id, part, target, why)
         async with self._slots:

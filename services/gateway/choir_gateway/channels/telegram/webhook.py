@@ -102,7 +102,7 @@ class WebhookReceiver:
                 drop_pending_updates=False,
             )
         behind = webhook.pending_update_count and webhook.last_error_message
-        self.error = f"Telegram cannot bring updates: {behind}" if behind else None
+        self.error = f"Telegram cannot deliver updates: {behind}" if behind else None
 
     def _set_trouble(self, trouble: str) -> None:
         self.error = trouble

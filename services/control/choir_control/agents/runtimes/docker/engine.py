@@ -220,7 +220,7 @@ def _translate_errors(action: str) -> Iterator[None]:
             "(docker compose build agent) or set CHOIR_AGENT_IMAGE."
         ) from error
     except docker_errors.APIError as error:
-        raise Unavailable(f"Cannot {action}: the engine says: {error.explanation}") from error
+        raise Unavailable(f"Cannot {action}: the engine reports: {error.explanation}") from error
     except (docker_errors.DockerException, OSError) as error:
         # the SDK's HTTP client raises subclasses of OSError
         raise Unavailable(

@@ -103,7 +103,7 @@ class ProcessLauncher:
         temporary.mkdir(mode=0o700, parents=True)
         self._view_base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not spec.workspace.is_dir():
-            raise NotADirectoryError(f"the workspace {spec.workspace} is no directory")
+            raise NotADirectoryError(f"the workspace {spec.workspace} is not a directory")
         return make_boundary(spec, self._home, temporary, self._limits, self._environment)
 
     @property
@@ -147,7 +147,7 @@ class ProcessLauncher:
         except TimeoutError:
             process.kill()
             await process.wait()
-            return f"no answer within {PROBE_WITHIN_S:g} s"
+            return f"no response within {PROBE_WITHIN_S:g} s"
         return stderr.decode(errors="replace").strip() if process.returncode else None
 
     def _agent_environment(self, boundary: Boundary) -> dict[str, str]:
