@@ -34,8 +34,8 @@ from choir_local.model_record import (
     rehearsal_replaces_model_error,
 )
 from choir_local.settings import LocalSettings
-from choir_local.stack_lock import is_locked
 from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, POSTGRES_ADMIN, STACK_SECRETS
+from choir_local.stack_state import is_locked
 from choirctl.start.state_directory import create_state_directory
 
 VOLUMES = Path("/volumes")

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import Config, ModelConfig
+from choir_local.home import write_private
 from choir_local.model_choice import ModelChoice, environment_keys
-from choir_local.private_file import write_private
 from choir_local.settings import LocalSettings
 
 DEFAULT_MODEL = "default"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from choir_common.errors import StartupError
 from choir_local.embedded import EmbeddedServer
+from choir_local.home import write_private
 from choir_local.launch import Command, clean_environment
-from choir_local.private_file import write_private
 from choir_local.sockets import check_port_free
 
 HOST = "127.0.0.1"

@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 
 from choir_common.errors import StartupError
+from choir_local.home import sync_directory
 from choir_local.launch import Command, clean_environment, run_to_end
 from choir_local.postgres_binaries import PostgresBinaries
-from choir_local.private_file import sync_directory
 from choir_local.process_user import ProcessUser
 
 SUPERUSER = "choir"

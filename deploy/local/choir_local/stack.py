@@ -34,13 +34,14 @@ from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 from choir_local.services import SERVICES, ServiceProgram, StackSetup, build_children
 from choir_local.settings import LocalSettings
 from choir_local.sockets import check_socket_path, listen
-from choir_local.stack_lock import is_locked, lock_home
 from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN, load_or_create_secrets
 from choir_local.stack_state import (
     ChildState,
     Phase,
     StackObserver,
     StackState,
+    is_locked,
+    lock_home,
     read_state,
     write_state,
 )

@@ -1,12 +1,21 @@
-"""State of the stack in `run/stack.json`: written by the supervisor, read by choirctl and tests."""
+"""State of the stack in `run/stack.json`, and the file lock that allows one stack per home.
 
+The supervisor writes the state; choirctl and tests read it. The kernel releases the lock when its holder
+exits.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, Protocol
 
 from pydantic import Field, ValidationError
 
+from choir_common.errors import StartupError
 from choir_common.wire.model import AwareTime, WireModel
-from choir_local.private_file import write_private
+from choir_local.home import Home, write_private
 
 Phase = Literal["waiting", "starting", "ready", "restarting", "stopping", "stopped", "failed"]
 
@@ -65,3 +74,41 @@ def read_state(path: Path) -> StackState | None:
         return StackState.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+@contextlib.contextmanager
+def lock_home(home: Home) -> Iterator[None]:
+    """Lock the home during the block.
+
+    Raises StartupError naming the process that has the lock.
+    """
+    fd = os.open(home.lock_file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(fd, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise StartupError(
+                f"Choir already runs in {home.root} (process {holder}). Stop it with `choirctl "
+                "down`, or choose another state directory with CHOIR_HOME or --home."
+            ) from error
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def is_locked(home: Home) -> bool:
+    """Return whether a stack runs in this home."""
+    try:
+        fd = os.open(home.lock_file, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False

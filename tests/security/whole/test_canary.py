@@ -24,8 +24,7 @@ import psutil
 from nats.aio.msg import Msg
 
 from choir_common.http.client import make_client
-from choir_local.database.client_programs import run_program
-from choir_local.database.connection import open_database
+from choir_local.database.connection import open_database, run_program
 from choir_local.settings import LocalSettings
 from tests.support.stack import (
     EmbeddedStack,

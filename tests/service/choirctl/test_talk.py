@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_local.home import Home
-from choir_local.stack_lock import is_locked
+from choir_local.stack_state import is_locked
 from tests.journey.phone import Prepare
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.support.ports import free_port

@@ -21,8 +21,12 @@ from choir_local.database.archive import (
     describe,
     pack,
 )
-from choir_local.database.client_programs import run_program
-from choir_local.database.connection import DatabaseAccess, open_database, require_embedded_database
+from choir_local.database.connection import (
+    DatabaseAccess,
+    open_database,
+    require_embedded_database,
+    run_program,
+)
 from choir_local.database.schemas import schema_statuses
 from choir_local.database.store import DatabaseStore
 from choir_local.home import Home

@@ -1,22 +1,25 @@
 """Access to the database of a home: of the running stack, started temporarily, or in a container.
 
-Called by `backup`, `restore` and `schemas`. While a temporary server runs, the home is locked, so that no
-stack starts at the same time.
+Called by `backup`, `restore` and `schemas`; also runs pg_dump and pg_restore for them. While a temporary
+server runs, the home is locked, so that no stack starts at the same time.
 """
 
+import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from choir_common.errors import Conflict, NotFound
+from choir_common.errors import Conflict, NotFound, StartupError
 from choir_common.postgres.pool import Database
 from choir_local.config_values import read_config
-from choir_local.home import Home
+from choir_local.home import Home, write_private
+from choir_local.launch import clean_environment
 from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 from choir_local.postgres_binaries import (
     PostgresBinaries,
@@ -24,13 +27,14 @@ from choir_local.postgres_binaries import (
     find_postgres_binaries,
 )
 from choir_local.postgres_cluster import DATABASE, SUPERUSER, read_major_version
-from choir_local.private_file import write_private
 from choir_local.settings import LocalSettings
-from choir_local.stack_lock import is_locked, lock_home
 from choir_local.stack_secrets import POSTGRES_ADMIN, load_or_create_secrets
+from choir_local.stack_state import is_locked, lock_home
 
 APPLICATION = "choirctl-db"
 MAINTENANCE = "postgres"
+LOOK_S = 0.2
+SAID_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +152,45 @@ def password_file(access: DatabaseAccess) -> Iterator[Path]:
         path = Path(folder) / "pgpass"
         write_private(path, f"*:*:*:*:{quoted}\n")
         yield path
+
+
+async def run_program(
+    access: DatabaseAccess, name: str, *options: str, inspect_progress: Callable[[], None]
+) -> None:
+    """Run a Postgres program to its end; call `inspect_progress` every 0.2 s, to show the progress.
+
+    Raises StartupError with the program's error output.
+    """
+    program = _find(access, name)
+    with password_file(access) as passwords:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *("--host", access.host, "--username", SUPERUSER, "--no-password"),
+            *options,
+            env=clean_environment(PGPASSFILE=str(passwords), PGAPPNAME="choirctl-db"),
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=PIPE,
+        )
+        talking = asyncio.ensure_future(process.communicate())
+        try:
+            while not (await asyncio.wait((talking,), timeout=LOOK_S))[0]:
+                inspect_progress()
+        except BaseException:
+            process.kill()
+            await talking
+            raise
+    _, stderr = talking.result()
+    if process.returncode:
+        message = " ".join(stderr.decode(errors="replace").splitlines()[:SAID_LINES])
+        raise StartupError(f"{name} failed: {message}")
+
+
+def _find(access: DatabaseAccess, name: str) -> str:
+    program = Path(access.binaries.program(name))
+    if not program.is_file():
+        raise StartupError(
+            f"There is no {name} beside the Postgres in use ({access.binaries.directory}). Set "
+            "CHOIR_PG_BIN to a complete installation."
+        )
+    return str(program)

@@ -15,13 +15,11 @@ from pathlib import Path
 from choir_common.errors import Conflict, NotFound, StartupError
 from choir_local.database.archive import CONFIG, DUMP, SECRETS, Manifest, unpack
 from choir_local.database.backup import ShowProgress
-from choir_local.database.client_programs import run_program
-from choir_local.database.connection import MAINTENANCE, DatabaseAccess, open_database
+from choir_local.database.connection import MAINTENANCE, DatabaseAccess, open_database, run_program
 from choir_local.database.schemas import migrate_all
 from choir_local.database.store import DatabaseStore, LogVerification
-from choir_local.home import Home
+from choir_local.home import Home, write_private
 from choir_local.postgres_cluster import DATABASE
-from choir_local.private_file import write_private
 from choir_local.settings import LocalSettings
 from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN
 

@@ -13,10 +13,14 @@ from typing import TypeAlias
 
 from pydantic import JsonValue
 
+from choir_local.rehearsal.answer_content import (
+    fold_events,
+    sample_object,
+    sample_value,
+    summarize_session,
+)
 from choir_local.rehearsal.directives import Directives, read_directives
 from choir_local.rehearsal.jobs import describe_job_results, job_call, report_call
-from choir_local.rehearsal.remember import fold_events, summarize_session
-from choir_local.rehearsal.sample import sample_object, sample_value
 from choir_local.rehearsal.score import (
     ErrorStep,
     MalformedStep,

@@ -1,8 +1,9 @@
 """Command `choirctl up`: create what is missing and start the embedded stack."""
 
 import asyncio
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +17,8 @@ from choir_common.wire.operator import DmView
 from choir_local.detach import start_detached
 from choir_local.home import Home as LocalHome
 from choir_local.settings import LocalSettings
-from choir_local.stack_state import StackState
+from choir_local.stack import Stack
+from choir_local.stack_state import StackObserver, StackState
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, find_target
 from choirctl.chat.dm_selection import default_dm
@@ -24,13 +26,16 @@ from choirctl.output.failures import report_error
 from choirctl.output.printing import print_json, stderr_console
 from choirctl.start.background import is_running, wait_until_ready
 from choirctl.start.config_file import read_config
-from choirctl.start.foreground import run_in_foreground
 from choirctl.start.model_key import ModelKeySetup
 from choirctl.start.progress import StartProgress
 from choirctl.start.state_directory import create_state_directory
 from choirctl.start.summary_screen import SummaryScreen
 
 INTERRUPTED = 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+OnReady = Callable[[StackState], Awaitable[bool]]
+"""Called once, when the stack is ready; returns True if the stack is to stop afterwards."""
 
 
 def register(app: typer.Typer) -> None:
@@ -152,7 +157,7 @@ class UpCommand:
             return choice.dm is not None and await self.chat(console, choice.dm)
 
         try:
-            was_ready = asyncio.run(run_in_foreground(self.settings, progress, when_ready))
+            was_ready = asyncio.run(_run_stack(self.settings, progress, when_ready))
         finally:
             progress.close()
         console.print("Choir has stopped.")
@@ -210,3 +215,31 @@ class UpCommand:
             print_json(state)
         else:
             SummaryScreen(state, config, self.local.secrets_file, dms).show(console, headline)
+
+
+async def _run_stack(settings: LocalSettings, observer: StackObserver, on_ready: OnReady) -> bool:
+    """Run the stack in this process; return False if it was stopped before it was ready.
+
+    It runs until a signal arrives or the user leaves the chat. A second signal kills the processes that
+    still run. Raises StartupError (in a group) if the stack does not start.
+    """
+    stack = Stack(settings, observer)
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stack.stop)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            chat_task = tasks.create_task(_chat_when_ready(stack, on_ready))
+            running = tasks.create_task(stack.run())
+            # when the stack has ended, the chat or the wait for readiness must end, too
+            running.add_done_callback(lambda _: chat_task.cancel())
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+    return stack.ready.is_set()
+
+
+async def _chat_when_ready(stack: Stack, on_ready: OnReady) -> None:
+    await stack.ready.wait()
+    if await on_ready(stack.state):
+        stack.stop()

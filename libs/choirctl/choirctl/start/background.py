@@ -7,8 +7,7 @@ from datetime import timedelta
 from choir_common.errors import StartupError, Unavailable
 from choir_common.wire.operator import AgentView
 from choir_local.home import Home
-from choir_local.stack_lock import is_locked
-from choir_local.stack_state import StackState, read_state
+from choir_local.stack_state import StackState, is_locked, read_state
 from choirctl.api.control import connect
 from choirctl.api.target import Target
 

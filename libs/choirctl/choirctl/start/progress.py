@@ -1,7 +1,6 @@
 """Progress display of a starting stack: a line for each part that is ready, and what is still starting.
 
-Receives every change of the stack's state, from `foreground` (the stack itself) or `background` (its state
-file).
+Receives every change of the stack's state, from `up` (the stack itself) or `background` (its state file).
 """
 
 import contextlib
