@@ -12,7 +12,7 @@ from choir_testing.telegram import InlineButton, SentMessage
 from tests.journey.town import LOBBY, Phone, Town, founding_town
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-NEUTRAL = "This is not open any more."
+NEUTRAL = "This is no longer open."
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

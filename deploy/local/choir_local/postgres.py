@@ -111,7 +111,7 @@ class EmbeddedPostgres(EmbeddedServer):
     def command(self) -> Command:
         """Return the command to start; call `prepare` first."""
         if self._cluster is None:
-            raise RuntimeError("prepare() comes before command()")
+            raise RuntimeError("call prepare() before command()")
         settings = _settings(
             self._paths.socket_dir,
             self._cluster.binaries.major,

@@ -142,7 +142,7 @@ async def test_opening_a_conversation_is_answered_with_a_greeting(
 
 
 async def test_several_requests_are_chosen_from_by_number(agent: AgentHand, say: Any) -> None:
-    assert await say("/approvals") == "Nothing waits for a decision."
+    assert await say("/approvals") == "No request is pending."
     assert "Nothing waits" in await say("/approve")
     assert "no number 1" in await say("/approve 1")
     first, second = await ask_for(agent, "one"), await ask_for(agent, "two")
@@ -162,7 +162,7 @@ async def test_a_regular_conversation_decides_for_its_own_agent_only(
     world: World, agent: AgentHand, say: Any
 ) -> None:
     asked = await ask_for(agent, "one")
-    assert await say("/approvals", dm="second") == "Nothing waits for a decision."
+    assert await say("/approvals", dm="second") == "No request is pending."
     refused = await say(f"/approve {asked}", dm="second")
     assert refused == (await say("/approve appr_x", dm="second")).replace("appr_x", asked)
     assert (await world.get(f"/v1/approvals/{asked}")).json()["status"] == "pending"
@@ -221,7 +221,7 @@ async def test_anything_but_a_yes_right_after_the_question_empties_nothing(
 async def test_an_admin_begins_an_update_and_sees_how_it_goes(
     world: World, agent: AgentHand, say: Any
 ) -> None:
-    assert "Nothing has been built" in await say("/operation")
+    assert "There are no operations yet" in await say("/operation")
     assert "There is no agent 'nobody'" in await say("/update nobody")
     for text in ("/agent build other", "/update other", "/update-all"):
         begun = await say(text)

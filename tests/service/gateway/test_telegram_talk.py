@@ -75,7 +75,7 @@ async def test_a_press_is_controls_to_judge_and_is_answered_once(room: Room) -> 
     await room.bob.forge_press(asked, Key("Approve", "a:n1:y"))
     await until_answered(room, 3)
     answers = [answer.text for answer in room.telegram.bot(TOKEN).answers]
-    assert answers == ["Approved.", *(["This is not open any more."] * 2)]
+    assert answers == ["Approved.", *(["This is no longer open."] * 2)]
     first = room.control.pressed[0]
     assert (first.user_id, first.chat_id, first.message_id) == ("7", "7", receipt.message_id)
     assert room.control.pressed[2].user_id == "8"

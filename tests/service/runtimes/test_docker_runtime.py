@@ -183,11 +183,11 @@ async def test_an_engine_that_is_not_there_is_said_in_a_sentence() -> None:
         nowhere = DockerRuntime(
             home=yard.home, image="x", engine=DockerEngine(f"unix://{yard.home}/none.sock")
         )
-        with pytest.raises(Unavailable, match="does not answer"):
+        with pytest.raises(Unavailable, match="does not respond"):
             await nowhere.start(yard.spec())
-        with pytest.raises(Unavailable, match="does not answer"):
+        with pytest.raises(Unavailable, match="does not respond"):
             await nowhere.remove_orphans()
-        assert "does not answer" in await nowhere.unavailable_reason()
+        assert "does not respond" in await nowhere.unavailable_reason()
         assert await yard.runtime.unavailable_reason() == ""
         await nowhere.close()
 

@@ -69,7 +69,7 @@ def init(
     file = place.home / "config.json"
     local = _local_path(repo)
     if local is not None and local.exists():
-        raise Conflict(f"{local} is there already; nothing was changed.")
+        raise Conflict(f"{local} already exists; nothing was changed.")
     others = {"voice_profile": voice_profile, "git_identity": git_identity}
     others |= {"notion": notion, "email": email}
     address = str(local) if local else repo

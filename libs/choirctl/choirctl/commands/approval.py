@@ -55,7 +55,7 @@ def list_approvals(
     if as_json:
         print_json(requests)
     else:
-        print_rows(_rows(requests), "Nothing waits for a decision.")
+        print_rows(_rows(requests), "No request is pending.")
 
 
 def show(

@@ -364,5 +364,5 @@ def _confirm(place: Target, agent: str, document: str | None, session: str | Non
     if document is not None:
         detail = _ask(place, agent, lambda memory: memory.document(document))
         stdout_console().print(document_facts(detail))
-    if not typer.confirm(f"Erase {what}, for good?", err=True):
+    if not typer.confirm(f"Erase {what} permanently?", err=True):
         raise InvalidRequest("Nothing was erased.")

@@ -32,7 +32,7 @@ def list_operations(
     if as_json:
         print_json(operations)
     else:
-        print_rows(operation_rows(operations), "Nothing has been built, updated or reset yet.")
+        print_rows(operation_rows(operations), "There are no operations yet.")
 
 
 def show(

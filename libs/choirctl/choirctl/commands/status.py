@@ -71,7 +71,7 @@ async def _waiting(api: ControlClient) -> list[str]:
         if view.staged:
             lines.append("A configuration is staged but not active: `choirctl config diff`.")
         if view.note:
-            lines.append(f"config.json is not in force: {view.note}")
+            lines.append(f"config.json is not active: {view.note}")
     return lines
 
 

@@ -77,7 +77,7 @@ def _faults(path: Path, text: str, error: ValidationError) -> str:
     for fault in error.errors(include_url=False):
         line, field = line_of(text, fault["loc"]), error_path(fault, "the file")
         faults.append(f"line {line}, field `{field}`: {setting_error_message(fault)}")
-    return format_errors(f"{path} does not fit", faults, REMEDY, MAX_FAULTS)
+    return format_errors(f"{path} is not valid", faults, REMEDY, MAX_FAULTS)
 
 
 def _skip(text: str, at: int) -> int:

@@ -261,7 +261,10 @@ async def _docker(_: Installation) -> CheckResult:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return "warn", f"{program} is here, but its engine does not answer (only compose needs it)."
+        return (
+            "warn",
+            f"{program} is installed, but its engine does not respond (only compose needs it).",
+        )
     if process.returncode != 0:
         return "warn", f"{program} is installed, but no engine responds (only compose needs it)."
     return "ok", f"engine {process.stdout.strip()}"

@@ -105,7 +105,7 @@ async def _check_loaded_context(model: ModelConfig, label: str) -> ModelCheckRes
         return ModelCheckResult(
             outcome, f"{label} responds, but its context has only {length:,} tokens. {advice}"
         )
-    return ModelCheckResult("ok", f"{label} answers and takes tools; context {length:,} tokens")
+    return ModelCheckResult("ok", f"{label} responds and supports tools; context {length:,} tokens")
 
 
 def _refusal(answer: httpx2.Response, model: ModelConfig, key: str | None) -> str:

@@ -76,7 +76,7 @@ def find_machine_fault(
     )
     for name in states:
         if name not in reachable_states:
-            return f"states.{name}", f"no transition leads here from {initial_state!r}"
+            return f"states.{name}", f"this state is not reachable from {initial_state!r}"
     return _trap(states)
 
 

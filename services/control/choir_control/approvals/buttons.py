@@ -17,7 +17,7 @@ from choir_control.log.metrics.meter import ControlMetrics
 
 log = structlog.get_logger("choir.approvals")
 
-REFUSED = ButtonResponse(answer="This is not open any more.")
+REFUSED = ButtonResponse(answer="This is no longer open.")
 ANSWERS: dict[Verdict, str] = {"approved": "Approved.", "rejected": "Rejected."}
 
 

@@ -75,7 +75,7 @@ class OperationService:
             self._tasks = None
             # ends the progress streams, which would otherwise stay open
             for operation in self._operations.values():
-                operation.progress.end("choird stops")
+                operation.progress.end("choird is stopping")
 
     async def begin(
         self,

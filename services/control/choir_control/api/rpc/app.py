@@ -92,7 +92,9 @@ class RpcApp:
         verb = scope["path"][len(PREFIX) :]
         entry = self._table.get(verb)
         if entry is None:
-            raise NotFound(f"There is no verb {verb[:40]!r}; there are {', '.join(self._table)}.")
+            raise NotFound(
+                f"There is no verb {verb[:40]!r}; valid verbs: {', '.join(self._table)}."
+            )
         allowance = VERB_LIMITS[verb]
         with self._limits.admitted(lease.session_id, allowance):
             body = await _read(verb, headers, receive, allowance.max_body)

@@ -103,8 +103,9 @@ class SessionRateLimiter:
         bucket = buckets.setdefault(allowance, TokenBucket(allowance.burst, now))
         wait_s = bucket.wait_s(allowance, cost, now)
         if wait_s:
+            unit = "bytes" if allowance is BYTE_LIMIT else "requests of this kind"
             raise RateLimited(
-                f"This session asks more than {allowance.per_s:g} a second of this kind.",
+                f"This session sends more than {allowance.per_s:g} {unit} per second.",
                 retry_after_s=wait_s,
             )
         return bucket

@@ -224,6 +224,6 @@ def _translate_errors(action: str) -> Iterator[None]:
     except (docker_errors.DockerException, OSError) as error:
         # the SDK's HTTP client raises subclasses of OSError
         raise Unavailable(
-            f"Cannot {action}: the Docker engine does not answer ({error}). Is it running, and may "
-            "control open its socket?"
+            f"Cannot {action}: the Docker engine does not respond ({error}). Is it running, and "
+            "may control open its socket?"
         ) from error
