@@ -114,13 +114,15 @@ class ApprovalService:
         return decided
 
 
-def _describe_earlier_decision(decided: Approval) -> str:
+def _describe_earlier_decision(approval: Approval) -> str:
     """Return the error text for a request that was decided before."""
-    at = decided.resolved_at
+    at = approval.resolved_at
     when = at.isoformat(timespec="seconds") if at else "before"
-    if decided.status == "expired":
-        return f"{decided.approval_id} expired without a decision, {when}; the agent may ask again."
-    return f"{decided.approval_id} was {decided.status} by {decided.decided_by} already, {when}."
+    if approval.status == "expired":
+        return (
+            f"{approval.approval_id} expired without a decision, {when}; the agent may ask again."
+        )
+    return f"{approval.approval_id} was {approval.status} by {approval.decided_by} already, {when}."
 
 
 class ApprovalExpiry:

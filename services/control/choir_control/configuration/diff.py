@@ -35,9 +35,9 @@ def diff_configs(before: Config, after: Config) -> tuple[ConfigChange, ...]:
 def _categorised(
     path: tuple[str, ...], old: JsonValue, new: JsonValue, agents: tuple[str, ...]
 ) -> ConfigChange:
-    dotted = ".".join(path)
+    dotted_path = ".".join(path)
     whole_agent = len(path) == 2 and path[0] == "agents"
-    category, note = change_category(dotted, agents)
+    category, note = change_category(dotted_path, agents)
     if whole_agent and old is None:
         category, note = "new-agent", f"can be started at once: choirctl agent start {path[1]}"
     elif whole_agent:
@@ -49,7 +49,7 @@ def _categorised(
         # No agent references an entry that was just added or just removed.
         category, note = "hot-reload", ""
     return ConfigChange(
-        path=dotted,
+        path=dotted_path,
         kind="added" if old is None else "removed" if new is None else "changed",
         category=category,
         agents=agents,

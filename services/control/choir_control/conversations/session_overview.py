@@ -92,8 +92,8 @@ class AgentOverview:
         has_ended = row is None or row.status not in LIVE_STATUSES
         agent_config = snapshot.config.agents.get(agent_id)
         # an agent that left the configuration has no defaults, only its session's bindings
-        bound = row.bindings if row and (not has_ended or agent_config is None) else None
-        bindings = bound or snapshot.agent(agent_id).defaults
+        used_bindings = row.bindings if row and (not has_ended or agent_config is None) else None
+        bindings = used_bindings or snapshot.agent(agent_id).defaults
         process = running_agents.get(row.session_id) if row else None
         model = snapshot.config.models.get(bindings.llm)
         return AgentView(

@@ -97,8 +97,8 @@ class OutgoingFiles:
 
     async def find(self, outbox_id: int, number: int) -> Path:
         """Return the path of a message's file. Raises NotFound."""
-        sent = await self._store.of(outbox_id)
-        files = sent.files if sent else ()
+        outgoing = await self._store.of(outbox_id)
+        files = outgoing.files if outgoing else ()
         path = self._spool.path_of(files[number]) if number < len(files) else None
         if path is None or not await asyncio.to_thread(path.is_file):
             raise NotFound(
@@ -106,13 +106,13 @@ class OutgoingFiles:
             )
         return path
 
-    async def sent(self, outbox_id: int, *, keep_copy: bool) -> None:
+    async def delete_delivered(self, outbox_id: int, *, keep_copy: bool) -> None:
         """Delete the agent's file after delivery, and the copy unless `keep_copy`."""
-        sent = await self._store.of(outbox_id)
-        if sent is None or not sent.files:
+        outgoing = await self._store.of(outbox_id)
+        if outgoing is None or not outgoing.files:
             return
-        root = self._settings.workspace_path(sent.workspace)
-        for file in sent.files:
+        root = self._settings.workspace_path(outgoing.workspace)
+        for file in outgoing.files:
             if root is not None:
                 await asyncio.to_thread(remove_staged_file, root, file.path)
             if not keep_copy:

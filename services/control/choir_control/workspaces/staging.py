@@ -122,14 +122,14 @@ def open_outgoing_file(root: Path, path: str) -> tuple[int, int]:
     parent, name = os.path.split(path)
     directory = _open_directory(root, parent)
     try:
-        opened = os.open(name, _READ, dir_fd=directory)
+        file = os.open(name, _READ, dir_fd=directory)
     finally:
         os.close(directory)
-    status = os.fstat(opened)
+    status = os.fstat(file)
     if not stat.S_ISREG(status.st_mode):
-        os.close(opened)
+        os.close(file)
         raise IsADirectoryError("it is not a regular file")
-    return opened, status.st_size
+    return file, status.st_size
 
 
 def remove_staged_file(root: Path, path: str) -> None:

@@ -127,31 +127,31 @@ class SessionStarter:
         if live is not None:
             await self.check(agent_id, live.initial_bindings, live.image)
 
-    async def resume(self, crashed: SessionRow) -> None:
+    async def resume(self, session: SessionRow) -> None:
         """Resume a crashed session under its next epoch, or postpone it if it cannot be started now.
 
         Does nothing if the session was stopped or started while this waited for the agent's lock.
         """
-        async with self._agent_locks.of(crashed.agent_id):
-            now = await self._store.get(crashed.session_id)
-            if now is None or (now.status, now.epoch) != ("crashed", crashed.epoch):
+        async with self._agent_locks.of(session.agent_id):
+            now = await self._store.get(session.session_id)
+            if now is None or (now.status, now.epoch) != ("crashed", session.epoch):
                 return
-            if self._must_end_rehearsal(crashed):
-                await self._crash_handler.end_rehearsal(crashed)
-                await self._begin(crashed.agent_id, crashed.initial_bindings, None)
+            if self._must_end_rehearsal(session):
+                await self._crash_handler.end_rehearsal(session)
+                await self._begin(session.agent_id, session.initial_bindings, None)
                 return
             try:
-                image = crashed.image or await self._launcher.newest(crashed.agent_id)
-                await self._launcher.check(crashed.agent_id, crashed.bindings, image)
+                image = session.image or await self._launcher.newest(session.agent_id)
+                await self._launcher.check(session.agent_id, session.bindings, image)
             except ChoirError as error:
-                await self._crash_handler.handle_failed_start(crashed, error.message)
+                await self._crash_handler.handle_failed_start(session, error.message)
                 return
             try:
-                grant = await self._begin_epoch(crashed, image)
+                grant = await self._begin_epoch(session, image)
             # a crash freed the leases, and another agent may have taken one meanwhile
             except Conflict as error:
-                log.warning("resume postponed", session=crashed.session_id, why=error.message)
-                await self._store.delay_resume(crashed.session_id, LEASE_CONFLICT_RETRY)
+                log.warning("resume postponed", session=session.session_id, why=error.message)
+                await self._store.delay_resume(session.session_id, LEASE_CONFLICT_RETRY)
                 return
             await self._launch(grant)
 
@@ -222,14 +222,14 @@ class SessionStarter:
         await self._launch(EpochGrant(row, token))
         return row
 
-    async def _begin_epoch(self, crashed: SessionRow, image: SessionImage) -> EpochGrant:
+    async def _begin_epoch(self, session: SessionRow, image: SessionImage) -> EpochGrant:
         token, snapshot = create_lease_token(), self._configuration.current
         # the configuration may have moved the DM to another gateway since the last epoch
-        gateway = snapshot.gateway_of(crashed.bindings.dm) or crashed.gateway
-        resources = exclusive_resources(crashed.agent_id, crashed.bindings, snapshot.config)
-        row = await self._store.begin_epoch(crashed, resources, gateway, token, image)
+        gateway = snapshot.gateway_of(session.bindings.dm) or session.gateway
+        resources = exclusive_resources(session.agent_id, session.bindings, snapshot.config)
+        row = await self._store.begin_epoch(session, resources, gateway, token, image)
         if row is None:
-            raise Conflict(f"Session {crashed.session_id} is already being resumed.")
+            raise Conflict(f"Session {session.session_id} is already being resumed.")
         # the cached lease has the token of the previous epoch
         self._authenticator.forget(row.session_id)
         return EpochGrant(row, token)
@@ -242,12 +242,12 @@ class SessionStarter:
             raise
 
 
-def _reject_contradictions(request: StartAgent, crashed: SessionRow) -> None:
+def _reject_contradictions(request: StartAgent, session: SessionRow) -> None:
     """Raise Conflict if the request names other resources than the unfinished session is bound to."""
-    others = find_contradictions(request, crashed.bindings)
+    others = find_contradictions(request, session.bindings)
     if others:
         raise Conflict(
-            f"{crashed.agent_id} has an unfinished session ({crashed.session_id}) that is bound to "
+            f"{session.agent_id} has an unfinished session ({session.session_id}) that is bound to "
             f"{', '.join(others)}. Start it without naming resources to resume that session, or end it first "
-            f"(`choirctl agent stop {crashed.agent_id}`)."
+            f"(`choirctl agent stop {session.agent_id}`)."
         )

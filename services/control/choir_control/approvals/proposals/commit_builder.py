@@ -148,11 +148,11 @@ class CommitBuilder:
 
         Raises InvalidRequest when a human could not read it: too large, binary, or not UTF-8.
         """
-        counted = await self._run_text("diff-tree", *DIFF_OPTIONS, "--numstat", base, tree)
-        if not counted:
+        numstat = await self._run_text("diff-tree", *DIFF_OPTIONS, "--numstat", base, tree)
+        if not numstat:
             raise InvalidRequest("The branch changes nothing.")
         # numstat prints - instead of counts for binary files
-        if any(line.startswith("-\t") for line in counted.splitlines()):
+        if any(line.startswith("-\t") for line in numstat.splitlines()):
             raise InvalidRequest("The branch changes a binary file, which a human cannot review.")
         stat = await self._run_text(
             "diff-tree", *DIFF_OPTIONS, "--stat=100", "--summary", base, tree

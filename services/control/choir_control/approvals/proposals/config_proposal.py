@@ -180,10 +180,10 @@ class ConfigProposal:
     async def plan_rollback(self, approval: Approval, plan: JsonObject) -> JsonObject:
         """Restore each changed value that is still in place; other edits since then stay."""
         document = await self._file.read()
-        listed = approval.basis.get("changes")
+        change_list = approval.basis.get("changes")
         changes = (
-            [change for change in listed if isinstance(change, dict)]
-            if isinstance(listed, list)
+            [change for change in change_list if isinstance(change, dict)]
+            if isinstance(change_list, list)
             else []
         )
         # Only the changed places are compared, so unrelated edits since then stay.

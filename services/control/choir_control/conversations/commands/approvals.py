@@ -69,12 +69,12 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
             )
         target = ShownApproval(pending[0].approval_id, pending[0].digest)
     by = f"dm {call.dm}"
-    decided = await context.approval_service.decide(target.approval_id, verdict, by, target.digest)
-    must_execute = verdict == "approved" and decided.request_type != "call"
+    decision = await context.approval_service.decide(target.approval_id, verdict, by, target.digest)
+    must_execute = verdict == "approved" and decision.request_type != "call"
     then = " Executing; the result will be reported here." if must_execute else ""
-    if verdict == "approved" and decided.session_ended:
+    if verdict == "approved" and decision.session_ended:
         then = f" {TOO_LATE}"
-    return f"{verdict.capitalize()}: {_summary(decided)} ({decided.approval_id}).{then}"
+    return f"{verdict.capitalize()}: {_summary(decision)} ({decision.approval_id}).{then}"
 
 
 async def _find_replied(context: CommandContext, call: CommandCall) -> Approval | None:

@@ -72,21 +72,25 @@ class CommandHandler:
         Raises Unavailable when the same message is being stored by a concurrent request.
         """
         confirmed = await self._take_confirmed_command(message)
-        typed = confirmed or parse_command(message.text) or await self._take_chosen_command(message)
+        typed_command = (
+            confirmed or parse_command(message.text) or await self._take_chosen_command(message)
+        )
         # any message closes an open question
         self._context.dialogue.take_question(message.dm)
-        if typed is None or typed.name in AGENT_COMMANDS:
+        if typed_command is None or typed_command.name in AGENT_COMMANDS:
             return None
         holder = await self._store.find_bound_session(message.dm)
         try:
-            inbox_row, note = await self._execute(message, typed, holder, confirmed is not None)
+            inbox_row, note = await self._execute(
+                message, typed_command, holder, confirmed is not None
+            )
         except Unavailable:
             # Not stored: the gateway must deliver the message again.
             raise
         except ChoirError as error:
             inbox_row, note = None, error.message
         return CommandResult(
-            typed.name, inbox_row or _seen(holder), self._adapt_to_channel(note, message.dm)
+            typed_command.name, inbox_row or _seen(holder), self._adapt_to_channel(note, message.dm)
         )
 
     def _adapt_to_channel(self, note: str, dm: str) -> str:
@@ -100,18 +104,18 @@ class CommandHandler:
     async def _execute(
         self,
         message: InboundMessage,
-        typed: TypedCommand,
+        typed_command: TypedCommand,
         holder: BoundSession | None,
         confirmed: bool,
     ) -> tuple[StoredMessage | None, str]:
         is_admin = self._is_admin(message.dm)
         agent_id = holder.agent_id if holder else await self._default_agent(message.dm)
-        if typed.name == "/start" and not typed.rest:
+        if typed_command.name == "/start" and not typed_command.rest:
             # Telegram sends this when a user opens a bot
             return None, format_greeting(agent_id, holder.status if holder else None)
-        row, rest = _find(typed, is_admin)
+        row, rest = _find(typed_command, is_admin)
         if row is None:
-            return None, unknown_text(typed, is_admin)
+            return None, unknown_text(typed_command, is_admin)
         if row is HELP:
             return None, help_text(is_admin)
         arguments = parse_arguments(row, rest)
@@ -212,8 +216,8 @@ class CommandHandler:
         return conversation is not None and conversation.admin
 
 
-def _find(typed: TypedCommand, is_admin: bool) -> tuple[CommandSpec | None, str]:
-    command = TypedCommand(ALIASES.get(typed.name, typed.name), typed.rest)
+def _find(typed_command: TypedCommand, is_admin: bool) -> tuple[CommandSpec | None, str]:
+    command = TypedCommand(ALIASES.get(typed_command.name, typed_command.name), typed_command.rest)
     return find_command(commands_for(is_admin), command) or (None, "")
 
 
@@ -231,21 +235,24 @@ def help_text(is_admin: bool) -> str:
     return "\n".join([*lines, "Any other message goes to the agent."])
 
 
-def unknown_text(typed: TypedCommand, is_admin: bool) -> str:
+def unknown_text(typed_command: TypedCommand, is_admin: bool) -> str:
     """Return the error text for an unknown or ambiguous command, with suggestions."""
-    if find_command(commands_for(is_admin=True), typed) and not is_admin:
-        return f"{typed.name} is for admin conversations; /help lists what you can do here. Nothing was done."
+    if find_command(commands_for(is_admin=True), typed_command) and not is_admin:
+        return (
+            f"{typed_command.name} is for admin conversations; /help lists what you can do here. "
+            "Nothing was done."
+        )
     several = [
         row.usage_for(is_admin=is_admin)
         for row in commands_for(is_admin)
-        if row.name.startswith(f"{typed.name} ")
+        if row.name.startswith(f"{typed_command.name} ")
     ]
     if several:
-        return f"{typed.name} needs one of: {', '.join(several)}. Nothing was done."
+        return f"{typed_command.name} needs one of: {', '.join(several)}. Nothing was done."
     names = {row.name.split()[0] for row in commands_for(is_admin)} | ALIASES.keys()
-    similar = get_close_matches(typed.name, sorted(names), 1)
+    similar = get_close_matches(typed_command.name, sorted(names), 1)
     suggestion = f" Did you mean {similar[0]}?" if similar else ""
     return (
-        f"There is no command {typed.name}; /help lists all commands.{suggestion} Nothing was sent. To "
-        "send it to the agent unchanged, begin with a space."
+        f"There is no command {typed_command.name}; /help lists all commands.{suggestion} "
+        "Nothing was sent. To send it to the agent unchanged, begin with a space."
     )

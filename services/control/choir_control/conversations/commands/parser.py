@@ -51,14 +51,14 @@ def parse_command(text: str) -> TypedCommand | None:
 
 
 def find_command(
-    rows: Sequence[CommandSpec], typed: TypedCommand
+    rows: Sequence[CommandSpec], typed_command: TypedCommand
 ) -> tuple[CommandSpec, str] | None:
     """Return the matching row and the text of its arguments, or None.
 
     The row with the longest name wins; then one that takes arguments exactly if some were typed:
     `/voice` and `/voice calm` are different commands.
     """
-    matches = [(row, rest) for row in rows if (rest := _rest(row, typed)) is not None]
+    matches = [(row, rest) for row in rows if (rest := _rest(row, typed_command)) is not None]
     return max(
         matches,
         key=lambda candidate: (
@@ -69,12 +69,12 @@ def find_command(
     )
 
 
-def _rest(row: CommandSpec, typed: TypedCommand) -> str | None:
+def _rest(row: CommandSpec, typed_command: TypedCommand) -> str | None:
     if row.typed_form is None:
         return None
     first, *more = row.typed_form.split()
-    words = typed.rest.split(maxsplit=len(more))
-    if first != typed.name or [word.lower() for word in words[: len(more)]] != more:
+    words = typed_command.rest.split(maxsplit=len(more))
+    if first != typed_command.name or [word.lower() for word in words[: len(more)]] != more:
         return None
     return words[len(more)] if len(words) > len(more) else ""
 

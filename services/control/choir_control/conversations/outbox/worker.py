@@ -178,12 +178,12 @@ class OutboxWorker:
         await self._store.store_receipt(receipt)
         if receipt.status != "delivered":
             log.warning("undeliverable", outbox_id=receipt.outbox_id, detail=receipt.detail)
-        closed = queue.first
+        first = queue.first
         queue.remove_first()
-        if closed is not None and closed.attachments:
+        if first is not None and first.attachments:
             # users of such a channel download files whenever they like
-            keep_copy = self._is_idempotent(closed.gateway)
-            await self._files.sent(closed.outbox_id, keep_copy=keep_copy)
+            keep_copy = self._is_idempotent(first.gateway)
+            await self._files.delete_delivered(first.outbox_id, keep_copy=keep_copy)
 
     def _is_idempotent(self, gateway_name: str) -> bool:
         gateway = self._configuration.current.config.gateways.get(gateway_name)

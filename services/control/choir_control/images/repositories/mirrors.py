@@ -148,16 +148,16 @@ class Mirrors:
         directory = self.directory_of(owner)
         try:
             if before is None:
-                listed = await self._git.run(
+                listing = await self._git.run(
                     directory, "ls-tree", "-r", "-z", "--name-only", "--full-tree", after
                 )
-                return [RepoFile(path=path, kind="added") for path in _texts(listed)]
-            listed = await self._git.run(
+                return [RepoFile(path=path, kind="added") for path in _texts(listing)]
+            listing = await self._git.run(
                 directory, "diff-tree", "-r", "-z", "--no-renames", "--name-status", before, after
             )
         except ChoirError:
             return None
-        fields = _texts(listed)
+        fields = _texts(listing)
         return [
             RepoFile(path=path, kind=CHANGE_KINDS[kind[0]])
             for kind, path in zip(fields[::2], fields[1::2], strict=True)
@@ -200,8 +200,8 @@ class Mirrors:
         return commit
 
 
-def _texts(listed: bytes) -> list[str]:
-    return [part.decode("utf-8", "replace") for part in listed.split(b"\0")[:-1]]
+def _texts(listing: bytes) -> list[str]:
+    return [part.decode("utf-8", "replace") for part in listing.split(b"\0")[:-1]]
 
 
 def _clear_leftovers(directory: Path) -> None:

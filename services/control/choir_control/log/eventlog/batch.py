@@ -202,9 +202,11 @@ def _check_chain(events: Iterable[Event], head: LogHead, session_id: str) -> Non
     for event in events:
         if event.session_id != session_id:
             raise InvalidRequest(f"Event {event.rev} belongs to another session.")
-    broken = find_break(events, head)
-    if broken:
-        raise InvalidRequest(f"The chain breaks at revision {broken.rev}: {broken.reason}.")
+    chain_break = find_break(events, head)
+    if chain_break:
+        raise InvalidRequest(
+            f"The chain breaks at revision {chain_break.rev}: {chain_break.reason}."
+        )
 
 
 def _payload(event: Event) -> EventPayload:

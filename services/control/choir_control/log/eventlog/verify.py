@@ -25,9 +25,9 @@ async def verify_log(store: EventStore, session_id: str, head: LogHead) -> LogVe
                 return _broken(session_id, head, count, at.rev + 1, reason)
             size = 1  # one event of the page is damaged: find it
             continue
-        broken = find_break(page, at)
-        if broken:
-            return _broken(session_id, head, count, broken.rev, broken.reason)
+        chain_break = find_break(page, at)
+        if chain_break:
+            return _broken(session_id, head, count, chain_break.rev, chain_break.reason)
         count += len(page)
         at = head_of(page[-1]) if page else at
         if len(page) < size:
