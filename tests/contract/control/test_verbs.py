@@ -187,7 +187,7 @@ async def test_errors_are_problem_documents_with_a_stable_code(agent: AgentHand)
     assert wrong.headers["content-type"] == "application/problem+json"
     assert (wrong.status_code, wrong.json()["code"]) == (400, "bad_input")
     unfit = await agent.post("TERMINATE_SELF", b'{"reason": 7}')
-    words = "The body does not fit: reason: Input should be a valid string."
+    words = "The body is invalid: reason: Input should be a valid string."
     assert (unfit.status_code, unfit.json()["detail"]) == (400, words)
     large = await agent.post("HEARTBEAT", b"x" * 4_000_001)
     assert (large.status_code, large.json()["code"]) == (413, "too_large")
@@ -202,7 +202,7 @@ async def test_every_verb_refuses_strangers_and_wants_a_request_id(agent: AgentH
         unnamed = await agent.post(verb, b"{}", **{"X-Choir-Request-Id": ""})
         assert unnamed.status_code == 400, verb
     unknown = await agent.post("SELF_DESTRUCT", b"{}")
-    told = f"There is no verb 'SELF_DESTRUCT'; there are {', '.join(VERBS)}."
+    told = f"There is no verb 'SELF_DESTRUCT'; valid verbs: {', '.join(VERBS)}."
     assert (unknown.status_code, unknown.json()["detail"]) == (404, told)
 
 

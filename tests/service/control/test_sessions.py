@@ -121,7 +121,7 @@ async def test_a_stop_that_leaves_work_open_tells_the_user_once_that_it_is_kept(
 ) -> None:
     await stopped_in_a_turn(world, agent)
     [text] = await world.delivered(1)
-    assert text.startswith("main was stopped in the middle of its work. The work is kept")
+    assert text.startswith("main was stopped with open work. It resumes the work")
     assert "choirctl agent start main" in text
     [row] = await world.database.fetch("SELECT dm, kind, answers FROM choir_control.outbox")
     assert tuple(row) == ("console", "notice", None)
@@ -136,7 +136,7 @@ async def test_a_stop_by_a_command_in_the_conversation_is_said_once_in_the_comma
     await until(lambda: _status(world, agent, "stopping"))
     world.runtime.die("main")
     note = (await stopping).note
-    assert note is not None and note.startswith("main has stopped in the middle of its work")
+    assert note is not None and note.startswith("main has stopped with open work")
     assert (await world.session(agent.spec.session_id))["status"] == "suspended"
     said = await world.database.fetch(
         "SELECT text FROM choir_control.outbox WHERE text LIKE '%The work is kept%'"

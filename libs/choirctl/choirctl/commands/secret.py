@@ -204,8 +204,8 @@ def _collect(path: tuple[str, ...], value: JsonValue, uses: dict[str, list[str]]
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise InvalidRequest(
-            "A secret's name has letters, digits, `.`, `_` and `-`, 64 at most, and begins with a letter "
-            "or digit."
+            "A secret's name starts with a letter or digit and contains only letters, digits, `.`, "
+            "`_` and `-`, at most 64 characters."
         )
 
 

@@ -26,7 +26,7 @@ def parse_body(body: bytes, shape: type[M]) -> M:
         return shape.model_validate_json(body or b"{}")
     except ValidationError as error:
         text = "; ".join(error_messages(error, "body")[:SHOWN])
-        raise InvalidRequest(f"The body does not fit: {text}.") from None
+        raise InvalidRequest(f"The body is invalid: {text}.") from None
 
 
 def openapi_body(model: type[WireModel]) -> dict[str, Any]:

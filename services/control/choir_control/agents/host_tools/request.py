@@ -24,7 +24,7 @@ def parse_tool_input(shape: type[M], arguments: JsonObject, **fixed: str) -> M:
         return shape.model_validate_json(orjson.dumps({**arguments, **fixed}))
     except ValidationError as error:
         text = "; ".join(error_messages(error, "input"))
-        raise InvalidRequest(f"The input does not fit: {text}.") from None
+        raise InvalidRequest(f"The input is invalid: {text}.") from None
     except (orjson.JSONEncodeError, TypeError) as error:
         raise InvalidRequest(
             f"The input contains a value that JSON cannot represent: {error}."

@@ -118,7 +118,7 @@ class AgentUpdater:
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
             raise Unavailable(f"{agent_id} was not ready within {START_TIMEOUT_S:g} s.") from None
-        raise Unavailable(f"{agent_id} ended while it started; its log says why.")
+        raise Unavailable(f"{agent_id} exited during its start; see its log.")
 
     async def _roll_back(
         self,

@@ -155,8 +155,8 @@ def _suspended(session: SessionRow, reason: str) -> str | None:
         return None
     name = session.agent_id
     return (
-        f"{name} was stopped in the middle of its work. The work is kept: {name} goes on with it when it "
-        f"is started again (/start {name}, or choirctl agent start {name})."
+        f"{name} was stopped with open work. It resumes the work when it is started again (/start "
+        f"{name}, or choirctl agent start {name})."
     )
 
 

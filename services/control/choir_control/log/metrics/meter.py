@@ -102,7 +102,8 @@ class ControlMetrics:
             "choir_inbox_waiting", "Messages that no agent has answered yet."
         )
         self._inbox_age = metrics.gauge(
-            "choir_inbox_oldest_seconds", "Age of the oldest message nobody has answered yet."
+            "choir_inbox_oldest_seconds",
+            "Age of the oldest message that no agent has answered yet.",
         )
         self._approvals = metrics.gauge("choir_approvals_pending", "Pending approval requests.")
         self._unarchived = metrics.gauge(

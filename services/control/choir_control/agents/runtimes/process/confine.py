@@ -265,7 +265,7 @@ def die_with_parent(kernel: SystemCalls, parent: int) -> None:
     """Make the kernel kill this process when control ends; exit if it has ended already."""
     kernel.prctl(PR_SET_PDEATHSIG, SIGKILL)
     if os.getppid() != parent:
-        sys.exit("control is gone")
+        sys.exit("control has exited")
 
 
 def confine_linux(options: ConfinementOptions) -> None:
