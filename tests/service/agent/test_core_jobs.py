@@ -232,7 +232,7 @@ async def test_a_result_has_the_asked_shape_or_is_corrected_or_fails() -> None:
         edge("go", {"call": spawns}, {"say": "on it"}),
         core("good", {"say": '```json\n{"n": 1}\n```'}),
         {
-            "when": {"lane": "core", "regex": "mended(?s:.)*asked shape"},
+            "when": {"lane": "core", "regex": "mended(?s:.)*requested schema"},
             "then": [{"say": '{"n": 2}'}],
         },
         core("mended", {"say": '{"n": "two"}'}),

@@ -77,7 +77,7 @@ async def test_each_model_call_failed_heartbeat_and_change_of_a_lane_has_its_lin
     moves = {
         (line["lane"], line["before"], line["state"])
         for line in lines
-        if line["message"] == "lane state"
+        if line["message"] == "lane state changed"
     }
     assert ("edge", "EDGE_IDLE", "EDGE_CONTEXT_READY") in moves
     assert ("edge", "EDGE_CONTEXT_READY", "EDGE_REASONING") in moves

@@ -158,7 +158,7 @@ WAYS = {
     "limited once, milliseconds": limited_once(Retry_After_Ms="20"),
     "limited once, a date": limited_once(Retry_After=email.utils.formatdate(usegmt=True)),
     "limited once, without a word": limited_once(),
-    "limited for an hour": error(429, {}, "asks to wait 3600 s", Retry_After="3600"),
+    "limited for an hour": error(429, {}, "requests a wait of 3600 s", Retry_After="3600"),
     "hangs": Way(hang, "error", "did not answer within 3 s"),
     "trickles": Way(trickle, "error", "did not answer within 3 s"),
     "floods": Way(flood, "error", "longer than 16 MB"),

@@ -72,7 +72,7 @@ async def test_neither_token_nor_key_is_in_environment_arguments_logs_or_a_tools
             process.send_signal(signal.SIGTERM)
             await process.wait()
         seen += (control.root / "agent.log").read_bytes()
-    assert b"a call ended" in seen
+    assert b"tool call ended" in seen
     seen += "".join(event.model_dump_json() for event in control.events).encode()
     for canary in (TOKEN, SECRET):
         assert canary.encode() not in seen

@@ -90,7 +90,7 @@ async def test_a_form_is_filled_in_sent_and_gone_back_from() -> None:
         dress(surfer)
         await surfer.open("/")
         typed = await surfer.do(TypeText(ref=surfer.ref("Name"), text="Ann & Bob"))
-        assert typed.notes == (f"Field {surfer.ref('Name')} now holds 'Ann & Bob'.",)
+        assert typed.notes == (f"Field {surfer.ref('Name')} now contains 'Ann & Bob'.",)
         await surfer.do(TypeText(ref=surfer.ref("day"), text="2026-05-04"))
         await surfer.do(SelectOption(ref=surfer.ref("Colour"), options=("green",)))
         ticked = await surfer.do(Click(ref=surfer.ref("I agree")))

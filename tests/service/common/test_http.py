@@ -211,7 +211,7 @@ async def test_a_process_that_does_not_end_on_sigterm_is_ended_and_says_where_it
     async with asyncio.timeout(60):
         said, _ = await process.communicate()
     assert process.returncode == DEADLINE_PASSED
-    assert b"did not end in time" in said and b"<string>:" in said
+    assert b"shutdown deadline passed" in said and b"<string>:" in said
 
 
 async def test_an_unexpected_failure_shows_no_internals(endpoint: str) -> None:

@@ -103,7 +103,7 @@ async def test_model_and_voice_are_shown_and_changed(agent: AgentHand, say: Any)
     assert "There is no llm 'bad'" in await say("/model llm bad")
     assert "until its next restart" in await say("/model llm default")
     assert "not running" in await say("/model llm default other")
-    assert "Say what: /model llm <name>" in await say("/model llm")
+    assert "An argument is missing: /model llm <name>" in await say("/model llm")
     assert "Available: " in await say("/voice")
     assert "There is no voice profile" in await say("/voice nobody")
 

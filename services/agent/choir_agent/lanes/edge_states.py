@@ -97,5 +97,7 @@ class EdgeStateTracker:
     def move(self, trigger: EdgeTrigger) -> None:
         """Change the state; raises Conflict for a transition that is not in the table."""
         before, self.state = self.state, next_edge_state(self.state, trigger)
-        log.info("lane state", lane=EDGE_LANE, state=self.state, before=before, trigger=trigger)
+        log.info(
+            "lane state changed", lane=EDGE_LANE, state=self.state, before=before, trigger=trigger
+        )
         self._recorder.record_state(EDGE_LANE, self.state)

@@ -105,7 +105,9 @@ class TurnRunner:
         except TokenBudgetExceeded as error:
             self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
         except ModelFailed as error:
-            log.warning("model call failed", turn_id=turn.turn_id, reason=error.message)
+            log.warning(
+                "turn ended by a failed model call", turn_id=turn.turn_id, reason=error.message
+            )
             self._close(
                 turn, EdgeTrigger.MODEL_ERROR, "error", self._model.explain(error, EDGE_LANE)
             )
