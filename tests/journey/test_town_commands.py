@@ -163,7 +163,7 @@ async def test_a_person_restarts_and_stops_their_agent_and_only_an_admin_starts_
     town: Town,
 ) -> None:
     before = (await view(town, "helper"))["session_id"]
-    await town.ben.asks("/restart", "helper is started again")
+    await town.ben.asks("/restart", "helper has restarted")
     assert (await view(town, "helper"))["session_id"] != before
     await town.ben.asks("/stop", "helper has stopped.")
     assert "/start is for admin" in await town.ben.asks("/start helper", "Nothing was done.")
@@ -176,7 +176,7 @@ async def test_a_person_restarts_and_stops_their_agent_and_only_an_admin_starts_
 
 
 async def test_an_admin_stops_and_restarts_any_agent(town: Town) -> None:
-    await town.ada.asks("/restart helper", "helper is started again")
+    await town.ada.asks("/restart helper", "helper has restarted")
     await town.ada.asks("/stop helper", "helper has stopped.")
     assert "helper: stopped" in await town.ada.asks("/agent list", "main: running")
     assert "not running" in await town.ada.asks("/stop helper", "helper is not")
@@ -216,7 +216,7 @@ async def test_an_admin_sees_workspaces_and_secrets_and_empties_one(town: Town) 
     assert "annex-token: set, used by gateways.annex" in secrets and LOBBY not in secrets
     await town.ada.asks("/workspace reset helper", "Reply yes to continue")
     assert (town.workspace("helper") / "left-over").exists()
-    await town.ada.asks("yes", "helper is being emptied")
+    await town.ada.asks("yes", "helper is being reset")
     await town.ada.sees("workspace reset of helper: ")
     assert not (town.workspace("helper") / "left-over").exists()
     assert (await view(town, "helper"))["state"] == "stopped"

@@ -75,7 +75,7 @@ def rehearsal_replaces_model_error(record: ModelRecord) -> StartupError:
         else "Make it reachable again"
     )
     return StartupError(
-        f"The last start used {record.description}, which is not available now. {remedy}, or add "
+        f"The previous start used {record.description}, which is not available now. {remedy}, or add "
         "`models.default` to config.json. The scripted rehearsal model does not replace it "
         "automatically; set CHOIR_MODEL_SOURCE=rehearsal to use it."
     )

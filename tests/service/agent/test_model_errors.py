@@ -161,7 +161,7 @@ WAYS = {
     "limited for an hour": error(429, {}, "requests a wait of 3600 s", Retry_After="3600"),
     "hangs": Way(hang, "error", "did not answer within 3 s"),
     "trickles": Way(trickle, "error", "did not answer within 3 s"),
-    "floods": Way(flood, "error", "longer than 16 MB"),
+    "floods": Way(flood, "error", "exceeds 16 MB"),
     "closes at once": raw(b"", "connection to the provider failed"),
     "closes in the head": raw(HEAD + b"Content-Le", "connection to the provider failed"),
     "closes in the body": raw(HEAD + b"Content-Length: 99\r\n\r\n{", "connection to the provider"),

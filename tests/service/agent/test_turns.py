@@ -116,7 +116,7 @@ async def test_every_result_says_in_a_few_words_what_happened() -> None:
         ("choir.exec", "success"): "exit code 3, 5 bytes of output",
         ("choir.core.list", "success"): "0 core jobs run",
         ("choir.memory.query", "success"): "0 hits",
-        ("choir.fs.read", "error"): "There is no 'gone.txt' in the workspace.",
+        ("choir.fs.read", "error"): "'gone.txt' does not exist in the workspace.",
     }
 
 

@@ -99,7 +99,7 @@ async def test_what_is_not_there_and_what_does_not_fit_is_told_in_words(endpoint
     async with make_client(endpoint) as client:
         missing = await client.get("/nowhere")
         unfit = await client.get("/agents/Not an id")
-    assert missing.json()["detail"] == "There is no GET /nowhere here."
+    assert missing.json()["detail"] == "There is no route GET /nowhere."
     assert (unfit.status_code, unfit.json()["code"]) == (400, "bad_input")
     assert unfit.json()["detail"] == f"path.agent_id: {AGENT_ID_RULE}"
 
@@ -257,7 +257,7 @@ def test_a_port_that_is_none_is_refused_in_words() -> None:
 
 def test_a_socket_path_that_is_too_long_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 120) / "choird.sock"
-    with pytest.raises(StartupError, match="107 at most.*shorter CHOIR_HOME"):
+    with pytest.raises(StartupError, match="limit is 107.*shorter CHOIR_HOME"):
         bind_unix(path)
     assert not path.parent.exists()
 

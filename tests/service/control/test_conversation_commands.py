@@ -57,7 +57,7 @@ async def test_cores_and_events_show_the_running_session(agent: AgentHand, say: 
     assert "main" in await say("/cores")
     assert "session: session started" in await say("/events")
     assert len((await say("/events 1")).splitlines()) == 1
-    assert "no number from 1 to 50" in await say("/events many")
+    assert "not a number from 1 to 50" in await say("/events many")
     assert "not running" in await say("/cores other")
 
 
@@ -94,7 +94,7 @@ async def test_an_agent_is_restarted_with_what_it_holds(
 ) -> None:
     assert "not running" in await say("/restart", dm="second")
     said = await stop_by(say, "/restart", world, agent)
-    assert said.startswith("main is started again")
+    assert said.startswith("main has restarted")
     assert (await world.get("/v1/agents/main")).json()["session_id"] in said
 
 

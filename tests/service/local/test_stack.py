@@ -439,6 +439,6 @@ async def test_the_rehearsal_model_starts_in_place_of_no_real_one(home: Path) ->
             "ollama_host": "http://127.0.0.1:1",
         }
     )
-    with pytest.raises(StartupError, match="The last start used gpt-5 at OpenAI"):
+    with pytest.raises(StartupError, match="The previous start used gpt-5 at OpenAI"):
         async with running_stack(settings, services=()):
             pass

@@ -66,12 +66,15 @@ async def test_a_file_that_is_missing_says_nothing_about_another(room: Room) -> 
     script = LogBuilder("s1", started_at=BEGAN)
     script.start()
     script.user("Read.")
-    missing: JsonObject = {"code": "not_found", "message": "There is no 'a.txt' in the workspace."}
+    missing: JsonObject = {
+        "code": "not_found",
+        "message": "'a.txt' does not exist in the workspace.",
+    }
     script.tool_call("c1", "choir.fs.read", {"path": "a.txt"})
     script.result("c1", "choir.fs.read", missing, status="error")
     script.reply("It is not there.")
     await live(room, script)
-    said = "not_found There is no {} in the workspace."
+    said = "not_found {} does not exist in the workspace."
     assert await told(room, said.format("'gone.txt'"), tool="choir.fs.read") == []
     assert len(await told(room, said.format("'a.txt'"), tool="choir.fs.read")) == 1
 

@@ -230,4 +230,4 @@ def test_an_identity_that_is_not_there_is_a_fault() -> None:
     said = "\n".join(find_faults(config))
     assert "agents.main.repo.git_identity: there is no 'who'" in said
     assert "global_repo.git_identity: there is no 'whom'" in said
-    assert "agents.global: the name is taken" in said
+    assert "agents.global: this name is reserved" in said
