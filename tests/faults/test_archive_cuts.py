@@ -37,8 +37,8 @@ __all__ = ["dsn", "postgres", "witness"]
 
 # all of them take minutes: `make nightly` does them, else each of so many
 EVERY = 1 if os.environ.get("CHOIR_TEST_EVERY_CUT") == "1" else 57
-CONTROL = ("/archiving/archivist.py", "/archiving/store.py")
-MEMORY = ("/sessions/archive.py", "/sessions/promote.py", "/sessions/store.py")
+CONTROL = ("/archiving/archiver.py", "/archiving/store.py")
+MEMORY = ("/sessions/archive.py", "/sessions/promotion.py", "/sessions/store.py")
 CONFIG = Config.model_validate_json(
     orjson.dumps({"agents": {}, "workspaces": {}, "memory": {"mid_term_sessions": 1}})
 )

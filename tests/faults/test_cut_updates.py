@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 UPDATE = """
 import runpy, sys
 sys.path.insert(0, {root!r})
-from tests.support.crash_injection import die_at
-die_at({line}, "rollout/update.py", ("update", "_start"))
+from tests.support.crash_injection import exit_at_line
+exit_at_line({line}, "rollout/update.py", ("update", "_start"))
 runpy.run_module("choir_control", run_name="__main__")
 """
 EVERY = os.environ.get("CHOIR_TEST_EVERY_CUT") == "1"

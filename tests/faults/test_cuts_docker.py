@@ -49,7 +49,7 @@ def test_a_docker_build_that_is_cut_leaves_the_old_image_or_the_new_one(
         forge.use(DockerImageBuilder(home, PYTHON_IMAGE))
         asyncio.run(forge.images.build("main", Told()))
 
-    for number in crash_at_each_line(build, "/images/docker.py", every=1 if EVERY else 60):
+    for number in crash_at_each_line(build, "/images/docker_builder.py", every=1 if EVERY else 60):
         now = ImageStore(home).get_current("main")
         assert now is not None
         went_through.append(now != old)

@@ -268,7 +268,7 @@ async def test_no_agent_is_lost_in_thirty_seconds_without_the_database_by_defaul
     ):
         agent = await begin(world)
         assert world.control is not None
-        config = world.control.configuration.current.config
+        config = world.control.services.configuration.current.config
         suspect_s, lost_s = liveness_thresholds(config)
         assert (suspect_s, lost_s) == (7.5, 10.0)
 

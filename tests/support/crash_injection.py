@@ -9,10 +9,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from types import FrameType
 
 KILLED, DONE, BROKEN = 9, 0, 1
 MAX_LINES = 2_000
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("libs", "services", "deploy")
 
 
 def crash_at_each_line(work: Callable[[], object], *modules: str, every: int = 1) -> Iterator[int]:
@@ -21,6 +24,7 @@ def crash_at_each_line(work: Callable[[], object], *modules: str, every: int = 1
     The last attempt runs to the end. `modules` are suffixes of file names; `every` is the step in
     lines.
     """
+    _require_modules(modules)
     for number in range(1, MAX_LINES):
         killed = crash_at_line(number * every, work, *modules)
         yield number
@@ -40,6 +44,13 @@ def crash_at_line(line: int, work: Callable[[], object], *modules: str) -> bool:
     return code == KILLED
 
 
+def _require_modules(suffixes: Collection[str]) -> None:
+    """Raise AssertionError if a suffix is of no file, so that a moved module does not empty a test."""
+    files = [f"/{path.relative_to(ROOT)}" for top in PRODUCT for path in (ROOT / top).rglob("*.py")]
+    unknown = [suffix for suffix in suffixes if not any(file.endswith(suffix) for file in files)]
+    assert not unknown, f"no module is named {unknown}"
+
+
 def fork() -> int:
     """Fork without the warning about threads: the test worker's other thread has no lock the child needs."""
     with warnings.catch_warnings():
@@ -49,6 +60,7 @@ def fork() -> int:
 
 def exit_at_line(line: int, module: str, functions: Collection[str]) -> None:
     """Make this process exit at the `line`-th executed line of these functions, in any thread."""
+    _require_modules((module,))
     seen = 0
 
     def trace(frame: FrameType, event: str, _: object) -> object:

@@ -35,7 +35,7 @@ async def main():
     key = Path('key').read_text()
     Path('key').unlink()
     git = GitAccess(os.environ['TMPDIR'], home)
-    shell = ShellTool(ProgramRunner(home, os.environ['TMPDIR'], git.own_children, git.environment))
+    shell = ShellTool(ProgramRunner(home, os.environ["TMPDIR"], own=git.own_children, git=git))
     async def run(command):
         done = await shell.run(CallContext('c', 'edge'), {'command': command})
         return done.output['stdout'] + done.output['stderr']
