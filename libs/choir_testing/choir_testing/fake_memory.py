@@ -171,8 +171,8 @@ class FakeMemory:
             raise NotFound(f"There is no document {write.key or write.document_id} in knowledge.")
         if write.expected_version not in (None, found.version):
             raise Conflict(
-                f"The document is at version {found.version}, but you expect version "
-                f"{write.expected_version}."
+                f"The document is at version {found.version}, not at the expected "
+                f"version {write.expected_version}."
             )
         if write.operation == "delete":
             del space.documents[found.document_id]

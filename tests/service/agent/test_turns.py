@@ -114,7 +114,7 @@ async def test_every_result_says_in_a_few_words_what_happened() -> None:
         ("choir.fs.write", "success"): "a.txt created: 8 bytes",
         ("choir.fs.read", "success"): "lines 1 to 2 of 2 of a.txt",
         ("choir.exec", "success"): "exit code 3, 5 bytes of output",
-        ("choir.core.list", "success"): "0 core jobs run",
+        ("choir.core.list", "success"): "0 core jobs are running",
         ("choir.memory.query", "success"): "0 hits",
         ("choir.fs.read", "error"): "'gone.txt' does not exist in the workspace.",
     }

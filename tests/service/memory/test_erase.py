@@ -146,7 +146,7 @@ async def test_a_write_that_expects_another_version_changes_nothing_and_says_bot
     assert changed.version == 2
     with pytest.raises(Conflict, match="is at version 2, not at the expected version 1"):
         await room.put("third", operation="update", key="k", expected_version=1)
-    with pytest.raises(Conflict, match="is at version 2, and you expect none"):
+    with pytest.raises(Conflict, match="is at version 2, but should not exist yet"):
         await room.put("third", operation="update", key="k", expected_version=0)
     with pytest.raises(Conflict, match="version 2"):
         await room.put(None, operation="delete", key="k", expected_version=1)

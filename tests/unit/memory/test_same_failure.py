@@ -11,8 +11,8 @@ LINE = 'exit code 1: Traceback (most recent call last): File "/work/main.py", li
     ("first", "second"),
     [
         (
-            "not_found There is no 'a.txt' in the workspace.",
-            "not_found There is no './a.txt' in the workspace.",
+            "not_found 'a.txt' does not exist in the workspace.",
+            "not_found './a.txt' does not exist in the workspace.",
         ),
         ("exit code 2: timeout after 31 s", "exit code 2: timeout after 7 s"),
         (
@@ -34,8 +34,8 @@ def test_the_same_failure_is_known_again(first: str, second: str) -> None:
     ("first", "second"),
     [
         (
-            "not_found There is no 'gone.txt' in the workspace.",
-            "not_found There is no 'README.md' in the workspace.",
+            "not_found 'gone.txt' does not exist in the workspace.",
+            "not_found 'README.md' does not exist in the workspace.",
         ),
         (
             "exit code 1: cat: src/a.py: No such file or directory",

@@ -194,9 +194,13 @@ def _as_expected(write: MemoryUpsert, document: LockedDocument | None) -> Locked
         was = f" (you expect version {expected})" if expected else ""
         raise NotFound(f"There is no document {name}{was} in knowledge.")
     if expected is not None and expected != document.version:
-        expectation = "you expect none yet" if expected == 0 else f"you expect version {expected}"
+        expectation = (
+            "but should not exist yet"
+            if expected == 0
+            else f"not at the expected version {expected}"
+        )
         raise Conflict(
-            f"The document {name} is at version {document.version}, but {expectation}. Nothing was "
+            f"The document {name} is at version {document.version}, {expectation}. Nothing was "
             "changed: read it again and apply your change to the current text."
         )
     return document
