@@ -13,12 +13,12 @@ from choir_local.stack_state import ChildState, StackState
 
 DESCRIPTIONS = {
     "postgres": "the database",
-    "nats": "message bus",
+    "nats": "the message bus",
     "rehearsal": "the scripted model",
     "memory": "the agents' memory",
     "browser": "the browser service",
     "control": "sessions, log, approvals",
-    "gateway": "channels to users",
+    "gateway": "the channels to users",
 }
 
 
