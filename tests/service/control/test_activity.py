@@ -133,7 +133,7 @@ async def test_the_card_of_a_work_that_was_cut_off_says_so(
         """
     )
     await stopped.start()
-    card = await watcher.card("op_1", "cut off")
+    card = await watcher.card("op_1", "interrupted")
     assert card.done and card.text == "⛔ agent update-all: interrupted, start it again"
-    await hears(stopped, "agent stop of main was cut off")
+    await hears(stopped, "agent stop of main was interrupted")
     assert watcher.cards("op_2") == []

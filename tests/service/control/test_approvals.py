@@ -310,7 +310,7 @@ async def test_an_operator_lists_reads_and_decides_on_the_command_line(
 ) -> None:
     # a command takes a second or more on a busy machine, longer than an agent may be silent
     async with agent.beating():
-        assert "Nothing waits" in (await choirctl(world, "list"))[2]
+        assert "No request is pending" in (await choirctl(world, "list"))[2]
         trick = {"reason": "\x1b[2J[red]harmless[/] \u202e"}
         first, second = await ask(agent, "c1", {**trick}), await ask(agent, "c2")
         code, listed, _ = await choirctl(world, "list")

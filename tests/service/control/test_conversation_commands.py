@@ -76,7 +76,7 @@ async def test_an_admin_stops_and_starts_an_agent(world: World, agent: AgentHand
         await say("/start main", again=True)
     assert "already running" in await say("/start main")
     assert "main: " in await say("/agent list")
-    assert "There are /agent list" in await say("/agent")
+    assert "needs one of: /agent list" in await say("/agent")
 
 
 async def test_an_agent_started_from_a_conversation_is_bound_to_it(
@@ -100,7 +100,7 @@ async def test_an_agent_is_restarted_with_what_it_holds(
 
 async def test_model_and_voice_are_shown_and_changed(agent: AgentHand, say: Any) -> None:
     assert (await say("/model")).startswith("main uses the model default (scripted).")
-    assert "There is no llm 'bad'" in await say("/model llm bad")
+    assert "config.json has no llm 'bad'" in await say("/model llm bad")
     assert "until its next restart" in await say("/model llm default")
     assert "not running" in await say("/model llm default other")
     assert "An argument is missing: /model llm <name>" in await say("/model llm")
@@ -143,7 +143,7 @@ async def test_opening_a_conversation_is_answered_with_a_greeting(
 
 async def test_several_requests_are_chosen_from_by_number(agent: AgentHand, say: Any) -> None:
     assert await say("/approvals") == "No request is pending."
-    assert "Nothing waits" in await say("/approve")
+    assert "No request is pending" in await say("/approve")
     assert "no number 1" in await say("/approve 1")
     first, second = await ask_for(agent, "one"), await ask_for(agent, "two")
     listed = await say("/approve")
