@@ -91,7 +91,7 @@ async def test_anothers_button_a_forged_one_and_anothers_request_have_no_effect(
     assert await answer_of(town, before + 3) == NEUTRAL
     words = await town.ben.asks(f"/approve {named(asked)}", "There is no approval request")
     assert named(asked) in words
-    assert "No request is pending" in await town.ben.asks("/approvals", "Nothing waits")
+    assert "No request is pending" in await town.ben.asks("/approvals", "No request is pending")
     assert (await approvals(town))[named(asked)]["state"] == "pending"
     assert stranger.user.chat.bot_texts() == []
     await town.ada.asks(f"/reject {named(asked)}", "Rejected: main asks for")
@@ -129,7 +129,7 @@ async def test_a_reply_to_the_request_decides_that_one_and_a_lone_one_needs_no_n
     assert named(first) in (await town.ben.sees("Rejected: helper asks for", after)).text
     assert (await approvals(town))[named(second)]["state"] == "pending"
     assert named(second) in await town.ben.asks("/reject", "Rejected: helper asks for")
-    assert "No request is pending" in await town.ben.asks("/approve", "Nothing waits")
+    assert "No request is pending" in await town.ben.asks("/approve", "No request is pending")
 
 
 async def test_what_is_decided_elsewhere_takes_the_buttons_away(town: Town) -> None:

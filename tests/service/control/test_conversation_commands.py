@@ -105,7 +105,7 @@ async def test_model_and_voice_are_shown_and_changed(agent: AgentHand, say: Any)
     assert "not running" in await say("/model llm default other")
     assert "An argument is missing: /model llm <name>" in await say("/model llm")
     assert "Available: " in await say("/voice")
-    assert "There is no voice profile" in await say("/voice nobody")
+    assert "config.json has no voice profile" in await say("/voice nobody")
 
 
 async def test_a_stop_that_takes_longer_is_acknowledged_at_once(

@@ -272,5 +272,5 @@ async def test_what_choirds_end_cut_off_is_told_by_the_next_one(
     await world.stop()
     assert not world.gateway.delivered
     await world.start()
-    cut = await hears(world, "agent stop of main was cut off")
+    cut = await hears(world, "agent stop of main was interrupted")
     assert "start it again" in cut
