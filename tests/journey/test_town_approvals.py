@@ -52,7 +52,7 @@ def named(asked: SentMessage) -> str:
 
 async def test_a_button_approves_once_and_the_message_says_so(town: Town) -> None:
     asked = await wish(town.ben, "a wider window")
-    assert "helper asks for" in asked.text and "event_window" in asked.text
+    assert "helper requests" in asked.text and "event_window" in asked.text
     assert [button.text for button in asked.buttons] == ["Approve", "Reject"]
     before, name = len(town.telegram.bot(LOBBY).answers), named(asked)
     approve, reject = asked.buttons
@@ -94,24 +94,24 @@ async def test_anothers_button_a_forged_one_and_anothers_request_have_no_effect(
     assert "No request is pending" in await town.ben.asks("/approvals", "No request is pending")
     assert (await approvals(town))[named(asked)]["state"] == "pending"
     assert stranger.user.chat.bot_texts() == []
-    await town.ada.asks(f"/reject {named(asked)}", "Rejected: main asks for")
+    await town.ada.asks(f"/reject {named(asked)}", "Rejected: main requests")
     await town.ada.user.wait_until(lambda _: not asked.buttons, 120)
 
 
 async def test_of_several_a_number_is_chosen_and_an_admin_sees_everybodys(town: Town) -> None:
     of_main = await wish(town.ada, "more steps")
     of_helper = await wish(town.ben, "more steps")
-    own = await town.ben.asks("/approvals", "1. helper asks for")
+    own = await town.ben.asks("/approvals", "1. helper requests")
     assert "main" not in own
-    everybodys = await town.ada.asks("/approvals", "1. main asks for")
+    everybodys = await town.ada.asks("/approvals", "1. main requests")
     second = everybodys.splitlines()[1]
-    assert second.startswith("2. helper asks for") and named(of_helper) in second
+    assert second.startswith("2. helper requests") and named(of_helper) in second
     await town.ada.asks("/reject", "Which one?")
-    await town.ada.asks("2", "Rejected: helper asks for")
+    await town.ada.asks("2", "Rejected: helper requests")
     await town.ben.user.wait_until(lambda _: not of_helper.buttons, 120)
     assert of_helper.text.startswith("Rejected by dm ada")
     assert "max_steps_per_turn" in await town.ada.asks("/approvals 1", "[pending]")
-    await town.ada.asks("/approve 1", "Approved: main asks for")
+    await town.ada.asks("/approve 1", "Approved: main requests")
     await town.ada.user.wait_until(lambda _: not of_main.buttons, 120)
     await town.ada.sees("Done: ", of_main.message_id)
     config = json.loads((town.stack.home / "config.json").read_text())
@@ -126,9 +126,9 @@ async def test_a_reply_to_the_request_decides_that_one_and_a_lone_one_needs_no_n
     first, second = await wish(town.ben, "more steps"), await wish(town.ben, "a wider window")
     after = town.ben.newest
     await town.ben.user.reply(first, "/reject")
-    assert named(first) in (await town.ben.sees("Rejected: helper asks for", after)).text
+    assert named(first) in (await town.ben.sees("Rejected: helper requests", after)).text
     assert (await approvals(town))[named(second)]["state"] == "pending"
-    assert named(second) in await town.ben.asks("/reject", "Rejected: helper asks for")
+    assert named(second) in await town.ben.asks("/reject", "Rejected: helper requests")
     assert "No request is pending" in await town.ben.asks("/approve", "No request is pending")
 
 

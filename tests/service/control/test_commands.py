@@ -95,7 +95,7 @@ async def test_a_model_that_does_not_answer_is_named_with_what_mends_it(
     failure = ModelFailure(model="gpt-x", since=datetime.now(UTC), words=words)
     report = StatusReport(lane="edge", state="EDGE_IDLE", model_failure=failure)
     await agent.call("REPORT_STATUS", report)
-    assert f"not answered for 0 min: {words}" in ((await world.say("/status", "u1")).note or "")
+    assert f"not responded for 0 min: {words}" in ((await world.say("/status", "u1")).note or "")
     view = (await world.get("/v1/agents/main")).json()
     assert view["lanes"][0]["model_failure"]["words"] == words
 

@@ -147,7 +147,7 @@ async def test_several_requests_are_chosen_from_by_number(agent: AgentHand, say:
     assert "no number 1" in await say("/approve 1")
     first, second = await ask_for(agent, "one"), await ask_for(agent, "two")
     listed = await say("/approve")
-    assert listed.startswith("1. main asks for the tool one") and "Which one?" in listed
+    assert listed.startswith("1. main requests the tool one") and "Which one?" in listed
     assert listed.index(first) < listed.index(second)
     assert second in await say("/reject 2")
     third = await ask_for(agent, "three")

@@ -75,7 +75,7 @@ async def test_who_asks_for_what_is_said_with_the_difference_and_how_to_decide(
     world: World, agent: AgentHand
 ) -> None:
     approval = await ask(agent)
-    text = await hears(world, "main asks for the setting event_window.")
+    text = await hears(world, "main requests the setting event_window.")
     assert "config.json: event_window\n+60" in text and "reason: longer memory" in text
     assert f"/approve {approval} or /reject {approval}" in text
     assert f"choirctl approval show {approval}" in text
@@ -109,7 +109,7 @@ async def test_a_decision_made_in_the_conversation_is_not_told_twice_but_why_it_
     world.settings.config_file.write_text(json.dumps({**config, "event_window": 70}))
     note = await say(f"/approve {approval}")
     assert (
-        note.startswith("Approved: main asks for the setting event_window") and "Executing" in note
+        note.startswith("Approved: main requests the setting event_window") and "Executing" in note
     )
     failed = await hears(world, "Failed:")
     assert "config.json has been edited" in failed and "Propose it again" in failed
@@ -229,7 +229,7 @@ async def test_a_request_is_shown_at_length_in_the_conversation(
 ) -> None:
     rows: JsonObject = {"tool": "t", "input": {"rows": [f"row {n}" for n in range(60)]}}
     approval = await ask(agent, kind="call", payload=rows)
-    assert "row 59" not in await hears(world, "main asks for the use of t.")
+    assert "row 59" not in await hears(world, "main requests the use of t.")
     await say("/approvals")
     for named in ("1", approval):
         shown = await say(f"/approvals {named}")

@@ -173,7 +173,7 @@ async def test_an_agent_designs_a_skill_and_its_next_session_uses_it(
     await until_said(real, "All is clean.")
     told = [text.split(":")[0] for text in real.gateway.texts if "the skill wash" in text]
     # the decision itself is said in the message that asked
-    assert told[0].startswith("main asks for the skill wash") and told[1:] == ["Done"]
+    assert told[0].startswith("main requests the skill wash") and told[1:] == ["Done"]
     events = (await shown(real, f"/v1/sessions/{second}/events?limit=200"))["items"]
     assert [e["payload"]["skill"] for e in events if e["type"] == "skill_started"] == ["wash"]
 

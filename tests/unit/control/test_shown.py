@@ -91,7 +91,7 @@ def test_what_an_agent_wrote_cannot_move_a_cursor_turn_a_line_or_begin_one() -> 
 def test_a_conversation_is_shown_the_beginning_how_much_is_left_and_where_to_see_it() -> None:
     payload: JsonObject = {"tool": "t", "input": json.loads(json.dumps({"rows": ["x" * 50] * 500}))}
     text = format_request("main", "appr_1", "call", payload, {})
-    assert text.startswith("main asks for the use of t.") and len(text) < 2_000
+    assert text.startswith("main requests the use of t.") and len(text) < 2_000
     assert "more lines" in text and "choirctl approval show appr_1" in text
     assert "/approve appr_1" in text and "/reject appr_1" in text
     short = format_request("main", "appr_1", "call", {"tool": "t", "input": {}}, {})

@@ -33,7 +33,7 @@ def model_lines(agent: AgentView) -> list[str]:
     """Return a line for each of the agent's models that fails: since when, and how to fix it."""
     failures = {it.model_failure.words: it.model_failure for it in agent.lanes if it.model_failure}
     return [
-        f"  Its model has not answered for {format_age(it.since)}: {it.words}"
+        f"  Its model has not responded for {format_age(it.since)}: {it.words}"
         for it in failures.values()
     ]
 

@@ -29,7 +29,7 @@ def format_request(
     """Return the text that asks: who, for what, the beginning of the change, and how to decide."""
     lines = request_lines(request_type, payload, basis)
     body = truncate_lines(lines, SHORT_MAX_LINES, SHORT_MAX_CHARACTERS)
-    first = f"{agent_id} asks for {request_summary(request_type, payload)}."
+    first = f"{agent_id} requests {request_summary(request_type, payload)}."
     return f"{first}\n{body}\n{HOW_TO_DECIDE.format(id=approval_id)}"
 
 
