@@ -53,9 +53,9 @@ def test_a_model_that_is_away_is_told_once_with_since_when_and_what_mends_it() -
     since = datetime.now(UTC) - timedelta(minutes=5, seconds=3)
     failure = ModelFailure(model="gpt-x", since=since, words=words)
     lanes = [lane.model_copy(update={"model_failure": failure}) for lane in (EDGE, JOB)]
-    told = [line for line in agent_lines(an_agent(lanes=tuple(lanes))) if "not answered" in line]
+    told = [line for line in agent_lines(an_agent(lanes=tuple(lanes))) if "not responded" in line]
     assert told == [f"  Its model has not responded for 5m: {words}"]
-    assert not any("not answered" in line for line in agent_lines(an_agent(lanes=(EDGE, JOB))))
+    assert not any("not responded" in line for line in agent_lines(an_agent(lanes=(EDGE, JOB))))
 
 
 def test_every_other_state_says_what_to_do() -> None:
