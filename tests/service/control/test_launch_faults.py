@@ -135,7 +135,7 @@ async def test_a_failed_update_goes_back_to_what_the_session_ran_with_not_to_the
     await back.hello()
     failed = await updating
     assert failed["status"] == "failed"
-    assert "It runs with Choir's own identity again" in failed["error"]
+    assert "It runs with the default identity again" in failed["error"]
 
 
 async def test_a_start_goes_on_with_open_work_in_the_image_of_before(

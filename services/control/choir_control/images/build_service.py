@@ -112,7 +112,7 @@ class ImageBuildService:
             raise InvalidRequest(
                 f"{agent_id} has no repository: set agents.{agent_id}.repo.url (or "
                 "global_repo.url) in config.json, or put tools/, skills/ or identity/ into "
-                f"{self._home / 'agents' / agent_id}. Without one it runs with Choir's own identity."
+                f"{self._home / 'agents' / agent_id}. Without one it runs with the default identity."
             )
         async with self._locks.of(agent_id):
             return await self._build(agent_id, sources, report)
