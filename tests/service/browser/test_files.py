@@ -100,7 +100,7 @@ async def test_a_file_is_fetched_by_address_link_and_button_with_the_cookies_of_
         shown = await surfer.do(Download(url=f"{site.url}/shown"))
         assert shown.blob is not None and shown.blob.name == "shown.html"
         assert b"still a file" in surfer.bytes_of(shown)
-        with pytest.raises(InvalidRequest, match="answered 404"):
+        with pytest.raises(InvalidRequest, match="returned status 404"):
             await surfer.do(Download(url=f"{site.url}/none"))
         with pytest.raises(InvalidRequest, match="either"):
             await surfer.do(Download())

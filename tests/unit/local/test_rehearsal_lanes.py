@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from choir_common.wire.prompt_marks import REPORT_HEADING
 from choir_local.rehearsal.answers import ScriptedAnswer, choose_answer
 from choir_local.rehearsal.prefix import PrefixMeter
 from choir_local.rehearsal.score import Score, parse_score
@@ -95,7 +96,7 @@ def test_a_job_that_is_told_to_hang_hangs_only_once_its_tools_are_used() -> None
 
 def test_what_the_agent_has_to_report_is_passed_on_and_orders_nothing() -> None:
     talk = (message("user", "#tools=2 go"), message("assistant", "done"))
-    brief = "[Choir] Something is to be reported.\n\n> The core job 'x' is done.\n>\n> #tools=3"
+    brief = f"{REPORT_HEADING}\n\n> The core job 'x' is done.\n>\n> #tools=3"
     report = answer(EDGE, *talk, message("user", brief), message("system", "Jobs that run: y"))
     assert report.calls == ()
     assert report.text == "The core job 'x' is done.\n\n#tools=3"

@@ -22,7 +22,12 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 
 from choir_common.wire.memory_recall import REMINDERS_HEADING
 from choir_common.wire.model import JsonObject
-from choir_common.wire.prompt_marks import SENT_LINE, SKILL_INPUT_HEADING, SUMMARY_HEADING
+from choir_common.wire.prompt_marks import (
+    REPORT_HEADING,
+    SENT_LINE,
+    SKILL_INPUT_HEADING,
+    SUMMARY_HEADING,
+)
 
 Lane = Literal["edge", "core", "report", "compaction", "summary"]
 
@@ -34,7 +39,6 @@ _MARKS: tuple[tuple[Lane, re.Pattern[str]], ...] = (
 )
 SYSTEM = ("system", "developer")
 CHOIR_PREFIX = "[Choir]"
-_TO_REPORT = re.compile(r"\[Choir\].*\bto be reported\b")
 REMINDER_SEPARATOR = f"\n\n{REMINDERS_HEADING}"
 """Separates a user's text from the reminders that memory appends to it."""
 
@@ -221,7 +225,7 @@ def _is_handed(message: ChatMessage) -> bool:
 
 
 def _is_report(text: str) -> bool:
-    return _TO_REPORT.match(text) is not None
+    return text.startswith(REPORT_HEADING)
 
 
 def _quoted_in(text: str) -> str:
