@@ -161,7 +161,7 @@ async def test_a_report_is_headed_as_one() -> None:
 async def test_up_on_a_terminal_opens_a_chat_and_ctrl_c_twice_stops_everything() -> None:
     with tempfile.TemporaryDirectory(prefix="ch-") as home:
         with terminal(Path(home), "up", "--port", str(free_port())) as screen:
-            await screen.shows("Ctrl-C twice stops all", "› ", within_s=90)
+            await screen.shows("Ctrl-C twice stops it", "› ", within_s=90)
             screen.types("hello\r")
             await screen.shows("Hello! I am Choir")
             with terminal(Path(home), "chat") as second:
@@ -195,7 +195,7 @@ async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -
             words = ("chat", "--agent", "main", "-m", "hi")
             asked = await asyncio.to_thread(run_choirctl, *words, home=home)
             assert asked.returncode == 5
-            assert "main talks on Telegram (DM phone), not here" in " ".join(asked.stderr.split())
+            assert "main talks on Telegram (DM phone), not on this terminal" in " ".join(asked.stderr.split())
             assert is_locked(Home(home))
             screen.process.send_signal(signal.SIGINT)
             await screen.shows("Choir has stopped.")

@@ -84,7 +84,7 @@ async def test_it_logs_each_step_serves_and_stops_on_sigterm(stopped: World) -> 
         "database schema ready",
         "sessions in order",
         "choird ready",
-        "choird stops",
+        "choird is stopping",
     ):
         assert step in steps
     assert OPERATOR_TOKEN not in err.decode()

@@ -151,7 +151,7 @@ class UpCommand:
             dms = await self._dms()
             choice = _default_dm(dms) if with_chat else DmChoice()
             stop = "Ctrl-C twice stops" if choice.dm else "Ctrl-C stops"
-            self._show(console, state, config, dms, f"Choir runs. {stop} it.")
+            self._show(console, state, config, dms, f"Choir is running. {stop} it.")
             if choice.why_none:
                 console.print(choice.why_none, markup=False)
             return choice.dm is not None and await self.chat(console, choice.dm)

@@ -42,7 +42,7 @@ def agent_channel(dm: DmView) -> str:
 
 def agent_rows(agents: Sequence[AgentView]) -> Table:
     """Return a table with one row per agent."""
-    rows = table("AGENT", "STATE", "MODEL", "SESSION", "UPTIME", "HEARTBEAT", "QUEUED")
+    rows = table("AGENT", "STATE", "MODEL", "SESSION", "UP", "SEEN", "QUEUED")
     for agent in agents:
         rows.add_row(
             agent.agent_id,
