@@ -109,14 +109,16 @@ async def test_a_failed_compaction_changes_nothing_but_is_tried_again_and_counte
             await talk(control, 1, 8)
             said = 8
             async with asyncio.timeout(60):
-                # each turn that ends is a try, unless one is under way
-                while not any(not p.failed for p in compacted(control)):
+                # each turn that ends is a try, unless one is under way; on a slow machine the window
+                # may reach its limit before that, and is folded without the model
+                while not any(p.summary.summary == MARK for p in compacted(control)):
                     said += 1
                     await talk(control, said, said)
-    first, second, third = compacted(control)[:3]
+    first, second = [p for p in compacted(control) if p.failed]
     assert "JSON" in first.failed and first.through_rev == 0 and not first.summary.summary
     assert "is not the hash" in second.failed and second.prompt_tokens == 10
-    assert third.summary.summary == MARK and third.through_rev > 0
+    *_, folded = compacted(control)
+    assert folded.summary.summary == MARK and folded.through_rev > 0
 
 
 async def test_when_no_model_can_fold_the_oldest_turns_roll_off_and_stay_searchable() -> None:

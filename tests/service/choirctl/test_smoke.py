@@ -271,26 +271,35 @@ def test_down_leaves_open_work_to_the_next_start_and_tells_who_still_waits() -> 
         assert "session_suspended" in events and "session_abandoned" not in events
 
 
-def test_up_in_the_foreground_shows_one_screen_and_stops_at_a_signal(home: Path) -> None:
-    running = subprocess.Popen(
-        [CHOIRCTL, "up", "--port", str(free_port())],
-        env={**os.environ, "CHOIR_HOME": str(home), "OPENROUTER_API_KEY": "", "OPENAI_API_KEY": ""},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_up_in_the_foreground_shows_one_screen_and_stops_at_a_signal(
+    home: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "screen"
+    with log.open("w") as stderr:
+        running = subprocess.Popen(
+            [CHOIRCTL, "up", "--port", str(free_port())],
+            env={
+                **os.environ,
+                "CHOIR_HOME": str(home),
+                "OPENROUTER_API_KEY": "",
+                "OPENAI_API_KEY": "",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
     try:
         deadline = time.monotonic() + 90
-        while call("status", home=home).returncode != 0:
-            assert running.poll() is None, running.communicate()
-            assert time.monotonic() < deadline
+        while "chat -m" not in log.read_text():
+            assert running.poll() is None and time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+        assert call("status", home=home).returncode == 0
         assert stat.S_IMODE((home / "secrets.json").stat().st_mode) == 0o600
     finally:
         running.send_signal(signal.SIGINT)
-        _, words = running.communicate(timeout=STOP_WITHIN_S)
-    assert running.returncode == 0, words
-    screen = " ".join(words.split())
+        running.wait(STOP_WITHIN_S)
+    screen = " ".join(log.read_text().split())
+    assert running.returncode == 0, screen
     for expected in (str(home), "rehearsal", "OPENROUTER_API_KEY", "chat -m", "has stopped"):
         assert expected in screen
     assert call("status", home=home).returncode == 6

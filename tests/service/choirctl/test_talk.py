@@ -195,7 +195,9 @@ async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -
             words = ("chat", "--agent", "main", "-m", "hi")
             asked = await asyncio.to_thread(run_choirctl, *words, home=home)
             assert asked.returncode == 5
-            assert "main talks on Telegram (DM phone), not on this terminal" in " ".join(asked.stderr.split())
+            assert "main talks on Telegram (DM phone), not on this terminal" in " ".join(
+                asked.stderr.split()
+            )
             assert is_locked(Home(home))
             screen.process.send_signal(signal.SIGINT)
             await screen.shows("Choir has stopped.")

@@ -186,7 +186,9 @@ async def test_replicas_that_upgrade_together_do_it_once() -> None:
 async def test_a_hole_among_the_applied_files_is_refused() -> None:
     async with running_postgres() as server, open_database(server.dsn) as database:
         await leave_as_a_release_did(database, "s", [CONTROL[0], CONTROL[2]])
-        with pytest.raises(StartupError, match=rf"{CONTROL[2].name} but not the earlier {CONTROL[1].name}"):
+        with pytest.raises(
+            StartupError, match=rf"{CONTROL[2].name} but not the earlier {CONTROL[1].name}"
+        ):
             await migrate(database, "s", CONTROL)
 
 
