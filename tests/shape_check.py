@@ -1,8 +1,7 @@
 """Check of the code's structure: sizes of modules and functions, names, no import cycle. Exits 1 on a fault.
 
-Run by `make check`. The limits and their reasons are in CONTRIBUTING.md. The size of the
-largest import cycle
-is the best single measure of a tangled code base, so any cycle fails.
+Run by `make check`. The limits and their reasons are in CONTRIBUTING.md. The size of
+the largest import cycle is the best single measure of a tangled code base, so any cycle fails.
 """
 
 import ast
@@ -33,6 +32,8 @@ P90_MODULE_LINES = 300
 MEDIAN_MODULE_LINES = 120
 MAX_FUNCTION_LINES = 50
 MEDIAN_FUNCTION_LINES = 12
+MAX_POSITIONAL = 3
+"""Parameters of a constructor that may be passed by position, without `self`."""
 BANNED_NAMES = re.compile(
     r"^(utils?|helpers?|common|misc|base|impl|managers?|processors?|tools?_?utils?)$"
 )
@@ -64,6 +65,18 @@ def functions(path: Path, tree: ast.Module) -> Iterator[FunctionLength]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             yield FunctionLength(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", length)
+
+
+def check_constructors(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Yield the constructors with too many parameters that may be passed by position."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            positional = len(node.args.posonlyargs) + len(node.args.args) - 1
+            if positional > MAX_POSITIONAL:
+                yield (
+                    f"{path.relative_to(ROOT)}:{node.lineno}: {positional} positional parameters "
+                    f"(at most {MAX_POSITIONAL}); make them keyword-only with `*`"
+                )
 
 
 def check_module(path: Path, text: str) -> Iterator[str]:
@@ -113,7 +126,9 @@ def main() -> int:
         text = path.read_text()
         sizes.append(text.count("\n"))
         faults += check_module(path, text)
-        for function in functions(path, ast.parse(text)):
+        tree = ast.parse(text)
+        faults += check_constructors(path, tree)
+        for function in functions(path, tree):
             lengths.append(function.lines)
             if function.lines > MAX_FUNCTION_LINES:
                 faults.append(

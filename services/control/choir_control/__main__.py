@@ -30,7 +30,7 @@ async def serve_until_stopped(
     runtime = make_runtime(settings, redactor)
     stop_fast = asyncio.Event()
     stop = stop_on_signals(stop_fast, settings.agents_stop_s + CLOSE_TIMEOUT_S)
-    await ControlApp(settings, secrets, runtime, redactor).run(stop, stop_fast)
+    await ControlApp(settings, secrets, runtime, redactor=redactor).run(stop, stop_fast)
 
 
 def _open_log(settings: ControlSettings) -> LogFile | None:

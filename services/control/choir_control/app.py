@@ -38,6 +38,7 @@ class ControlApp:
         settings: ControlSettings,
         secrets: ControlSecrets,
         runtime: AgentRuntime,
+        *,
         redactor: Redactor | None = None,
         clock: Clock | None = None,
     ) -> None:

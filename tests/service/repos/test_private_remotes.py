@@ -157,7 +157,10 @@ async def test_a_commit_is_pushed_with_the_agents_own_token(place: Path, https: 
     source = a_source(https.url("localhost"), f"localhost:{https.port}")
     environment = {**os.environ, "GIT_SSL_CAINFO": str(https.certificate)}
     bench = CommitBuilder(
-        place / "home/bench", source, environment, GitCredentials(SecretStore({"git": TOKEN}))
+        place / "home/bench",
+        source,
+        environment=environment,
+        credentials=GitCredentials(SecretStore({"git": TOKEN})),
     )
     base = await bench.fetch("main")
     tree = await bench.write_tree_with(base, {"new": "file\n"})

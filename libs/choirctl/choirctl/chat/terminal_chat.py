@@ -83,7 +83,14 @@ async def run_terminal_chat(
             console.print(
                 f"[dim]Chat in DM `{dm}`. Enter sends, {leaving}, /help lists commands.[/]"
             )
-            chat = _TerminalChat(api, dm, conversation, console, files, stops_all=stops_all)
+            chat = _TerminalChat(
+                api,
+                dm,
+                conversation=conversation,
+                console=console,
+                files=files,
+                stops_all=stops_all,
+            )
             await chat.show_history(INITIAL_HISTORY)
             await chat.show_pending_approvals()
             completer = ChatCompleter(await _commands(api, dm), chat)
@@ -99,10 +106,10 @@ class _TerminalChat:
         self,
         api: ControlClient,
         dm: str,
+        *,
         conversation: DmClient,
         console: Console,
         files: Path,
-        *,
         stops_all: bool,
     ) -> None:
         self._api = api

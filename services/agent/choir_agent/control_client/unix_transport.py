@@ -79,7 +79,9 @@ class UnixTransport(httpx2.AsyncBaseTransport):
         timeouts = request.extensions.get("timeout", {})
         body = await request.aread()
         connection = self._take_idle() or await self._connect(request, timeouts.get("connect"))
-        stream = _ResponseStream(self, connection, timeouts.get("read"), request)
+        stream = _ResponseStream(
+            self, connection, read_timeout_s=timeouts.get("read"), request=request
+        )
         try:
             connection.write(_render(request, body))
             await stream.read_head()
@@ -133,6 +135,7 @@ class _ResponseStream(httpx2.AsyncByteStream):
         self,
         transport: UnixTransport,
         connection: _Connection,
+        *,
         read_timeout_s: float | None,
         request: httpx2.Request,
     ) -> None:

@@ -99,7 +99,9 @@ def _load(path: Path, top: Path, children: ProgramRunner) -> ExternalTool:
         raise _InvalidManifest(f"llm.parameters: {fault}")
     executable = _executable(path, top, read.runtime.exec_path)
     digest = hashlib.sha256(executable.read_bytes()).hexdigest()
-    return ExternalTool(_manifest(read, digest), executable, digest, children)
+    return ExternalTool(
+        _manifest(read, digest), executable=executable, digest=digest, children=children
+    )
 
 
 def _faults(error: ValidationError) -> str:

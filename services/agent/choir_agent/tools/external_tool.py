@@ -29,7 +29,7 @@ class ExternalTool:
     """Runs one executable as long as its hash is the one computed at startup."""
 
     def __init__(
-        self, manifest: ToolManifest, executable: Path, digest: str, children: ProgramRunner
+        self, manifest: ToolManifest, *, executable: Path, digest: str, children: ProgramRunner
     ) -> None:
         self.manifest = manifest
         self._executable = executable

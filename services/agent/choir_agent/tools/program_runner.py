@@ -59,6 +59,7 @@ class ProgramRunner:
         self,
         workspace: Path,
         tmp_dir: str,
+        *,
         own: OwnChildProcesses | None = None,
         git: GitEnvironment | None = None,
     ) -> None:

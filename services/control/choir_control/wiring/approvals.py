@@ -52,7 +52,13 @@ class ProposalServices:
         credentials: GitCredentials | None = None,
     ) -> None:
         """`environment` is control's own; git receives a few allow-listed variables of it."""
-        self._clones = CloneCache(home, configuration, environment, clock, credentials)
+        self._clones = CloneCache(
+            home,
+            configuration=configuration,
+            environment=environment,
+            clock=clock,
+            keys=credentials,
+        )
         self._effects = EffectStore(database)
         proposal_types: dict[str, ProposalType] = {
             "config_change": ConfigProposal(configuration, ConfigFile(config_file), config_applier),

@@ -43,6 +43,7 @@ class RpcApp:
     def __init__(
         self,
         app: ASGIApp,
+        *,
         leases: LeaseAuthenticator,
         table: dict[str, RpcVerb],
         limits: SessionRateLimiter,

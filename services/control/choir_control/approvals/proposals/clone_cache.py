@@ -26,6 +26,7 @@ class CloneCache:
     def __init__(
         self,
         home: Path,
+        *,
         configuration: ConfigService,
         environment: Mapping[str, str],
         clock: Clock,
@@ -58,7 +59,12 @@ class CloneCache:
             )
         async with self._locks.of(agent_id):
             try:
-                yield CommitBuilder(self._top / agent_id, source, self._environment, self._keys)
+                yield CommitBuilder(
+                    self._top / agent_id,
+                    source,
+                    environment=self._environment,
+                    credentials=self._keys,
+                )
             finally:
                 self._used[agent_id] = self._clock.monotonic()
 

@@ -80,6 +80,7 @@ class CommitBuilder:
         self,
         directory: Path,
         source: RepositorySource,
+        *,
         environment: Mapping[str, str],
         credentials: GitCredentials | None = None,
     ) -> None:
