@@ -26,6 +26,7 @@ GATEWAY, MEMORY = "services/gateway/choir_gateway", "services/memory/choir_memor
 READ = {
     "$schema": "an editor",
     "agents.*.autostart": f"{CONTROL}/agents/sessions/startup.py",
+    "agents.*.recall": f"{CONTROL}/log/leases/dm_memory.py",
     "agents.*.timezone": f"{CONTROL}/configuration/current.py",
     "agents.*.restart": f"{CONTROL}/agents/sessions/crash_handling.py",
     **{

@@ -41,6 +41,8 @@ EXAMPLES = {
     "memory export": "choirctl memory export main --out main.jsonl",
     "memory import": "choirctl memory import helper main.jsonl",
     "memory audit": "choirctl memory audit main --limit 20",
+    "memory mode": "choirctl memory mode main incognito",
+    "memory recall": "choirctl memory recall main off",
     "memory receipt": "choirctl memory receipt main 1b4e28ba-2fa1-41d2-883f-0016d3cca427",
     "collection add": "choirctl collection add main manuals boiler.md heating.md",
     "collection list": "choirctl collection list main",

@@ -59,7 +59,8 @@ from choir_common.errors import ChoirError
 from choir_common.eventlog.chain import LogHead
 from choir_common.identity_dir import SKILLS_DIR, TOOLS_DIR, hash_directory, read_version
 from choir_common.telemetry import Redactor
-from choir_common.wire.events import SessionResumed, SessionStarted
+from choir_common.wire.events import MemoryModeChanged, SessionResumed, SessionStarted
+from choir_common.wire.memory_modes import DEFAULT_MODE, INCOGNITO
 from choir_common.wire.rpc import (
     AgentStartParameters,
     HelloRequest,
@@ -274,7 +275,9 @@ class Agent:
         registry = self._toolset.registry
         unavailable = unavailable_tools(registry.manifests(), self._hello.config)
         static = read_static_prompts(
-            Path(self._boot.choir_dir), self._toolset.skills.summaries(unavailable)
+            Path(self._boot.choir_dir),
+            self._toolset.skills.summaries(unavailable),
+            incognito=self._hello.memory_mode == INCOGNITO,
         )
         return PromptAssembler(self._memory, static, registry)
 
@@ -358,7 +361,17 @@ class Agent:
             self._arbiter.commit(EDGE_LANE, carried, more_follows=True)
         if self._hello.head_rev:
             self._arbiter.commit(SESSION_LANE, SessionResumed(epoch=self._hello.epoch))
+        self._record_memory_mode()
         log.info("session opened", status=self._hello.status, epoch=self._hello.epoch)
+
+    def _record_memory_mode(self) -> None:
+        """Commit the session's memory mode, once, if it or the mode before is not the default one."""
+        mode, previous = self._hello.memory_mode, self._hello.previous_memory_mode
+        if self._arbiter.state.memory_mode is not None or mode == previous == DEFAULT_MODE:
+            return
+        self._arbiter.commit(
+            SESSION_LANE, MemoryModeChanged(mode=mode, previous=previous), more_follows=True
+        )
 
     def _listen_to_sigterm(self) -> None:
         loop = asyncio.get_running_loop()

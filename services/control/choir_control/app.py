@@ -139,6 +139,7 @@ class ControlApp:
                 ("proposals", proposals.worker.run()),
                 ("operations", services.operations.run()),
                 ("archiving", services.log.archiver.run()),
+                ("incognito erasure", services.log.incognito.run()),
                 ("bot tokens", services.config_changes.bot_tokens.run()),
                 ("bus", self._serve_bus()),
             ):

@@ -92,6 +92,7 @@ VALUES: dict[str, Value] = {
     "collection": lambda _: "books",
     "source": lambda _: "main",
     "job": lambda _: "slow",
+    "setting": lambda _: "on",
     "query": lambda _: "hostile",
     "text": lambda _: ONE_LINE,
     "name": _known("receipt"),

@@ -256,3 +256,20 @@ def test_a_session_is_erased_from_memory(stack: EmbeddedStack, shell: ChoirctlRu
     assert erased["documents"] >= len(units)
     assert shell.data(*of_session) == []
     assert "walnut" not in shell.succeeds("memory", "export", "main")
+
+
+def test_the_memory_mode_is_shown_and_switched_and_so_is_recall(shell: ChoirctlRunner) -> None:
+    before = shell.data("memory", "mode", "main")
+    assert (before["mode"], before["recall"]) == ("local", True)
+    assert shell.data("memory", "recall", "main", "off")["recall"] is False
+    assert shell.data("agent", "status", "main")["recall"] is False
+    assert shell.data("memory", "recall", "main", "default")["recall"] is True
+    assert "on, off, default" in shell.fails(2, "memory", "recall", "main", "perhaps")
+    private = shell.data("memory", "mode", "main", "guest")
+    assert private["mode"] == "incognito" and private["session_id"] != before["session_id"]
+    assert "incognito" in shell.succeeds("memory", "mode", "main")
+    assert "incognito" in shell.succeeds("status")
+    assert "incognito" in shell.succeeds("agent", "list")
+    assert "incognito" in shell.succeeds("session", "list")
+    assert "guest" in shell.fails(2, "memory", "mode", "main", "private")
+    assert shell.data("memory", "mode", "main", "local")["mode"] == "local"

@@ -33,12 +33,18 @@ class RecordingModel:
 
     def __init__(self) -> None:
         self.prompts: list[list[Message]] = []
+        self.hold: asyncio.Event | None = None
+        """The model answers the edge lane only when this is set."""
+        self.waiting = 0
 
     async def complete(self, request: Request) -> Response:
         messages: list[Message] = orjson.loads(await request.body())["messages"]
         if lane_of(messages[0]["content"]) != "edge":
             return Response(status_code=401)
         self.prompts.append(messages)
+        if self.hold is not None:
+            self.waiting += 1
+            await self.hold.wait()
         said = {"role": "assistant", "content": f"answer {len(self.prompts)}"}
         choice = {"index": 0, "message": said, "finish_reason": "stop"}
         usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}

@@ -49,7 +49,9 @@ async def test_status_tells_what_an_agent_does_and_has_left(agent: AgentHand, sa
     text = await say("/status")
     assert "main is running" in text and "workspace main" in text
     assert "- job read: reasoning (left: 9 steps)" in text
-    assert await say("/status other") == "other is stopped. Model: scripted."
+    assert await say("/status other") == (
+        "other is stopped. Model: scripted.\nMemory: local, recall on."
+    )
     assert "There is no agent 'nobody'" in await say("/status nobody")
 
 

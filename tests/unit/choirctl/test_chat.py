@@ -29,6 +29,7 @@ from choir_common.wire.events import (
 from choir_common.wire.messages import EditTarget, OutboundMessage
 from choir_common.wire.operator import CommandView
 from choir_common.wire.rpc import StatusReport
+from choirctl.api.target import Target
 from choirctl.chat.approval_prompts import PendingApprovals, without_edited
 from choirctl.chat.history import history_line
 from choirctl.chat.lane_activity import MAX_LINES, LaneTracker
@@ -41,7 +42,7 @@ from choirctl.chat.line_parser import (
     ShowHistory,
     parse_line,
 )
-from choirctl.chat.prompt import ChatCompleter
+from choirctl.chat.prompt import ChatCompleter, open_history
 from choirctl.chat.render import one_line, render_message
 
 
@@ -236,12 +237,16 @@ class FakeChat:
 
     def __init__(self, *jobs: str) -> None:
         self._jobs = jobs
+        self.keeps = True
 
     def running_jobs(self) -> tuple[str, ...]:
         return self._jobs
 
     def prompt_text(self) -> str:
         return ""
+
+    def keeps_history(self) -> bool:
+        return self.keeps
 
     def status_lines(self, width: int) -> tuple[str, ...]:
         return ()
@@ -318,3 +323,17 @@ def test_with_several_requests_the_number_says_which() -> None:
 def test_only_what_no_later_message_edited_is_open() -> None:
     said = [asking(1), a_message(2, "hello"), asking(3), a_message(4, "Timed out.", edits=1)]
     assert [message.outbox_id for message in without_edited(said)] == [3]
+
+
+def test_lines_typed_incognito_are_not_stored_on_disk(tmp_path: Path) -> None:
+    chat = FakeChat()
+    history = open_history(Target(tmp_path, None), chat)
+    history.append_string("hello")
+    chat.keeps = False
+    history.append_string("my secret")
+    # the arrow keys still find it until the chat is left
+    assert history.get_strings() == ["hello", "my secret"]
+    chat.keeps = True
+    history.append_string("goodbye")
+    stored = (tmp_path / "chat_history").read_text()
+    assert "hello" in stored and "goodbye" in stored and "secret" not in stored

@@ -1,14 +1,38 @@
-"""What an agent keeps in its memory holds no secret's value, in whatever part of the write it stands."""
+"""The memory tools: secrets are masked, and a conversation without recall or incognito reads nothing."""
 
+from typing import cast
+
+import pytest
+
+from choir_common.errors import Forbidden
 from choir_common.redactor import MASK, Redactor
-from choir_common.wire.memory_recall import ReadHints, ToolHints
+from choir_common.wire.config import Config
+from choir_common.wire.memory_modes import MemoryMode
+from choir_common.wire.memory_recall import ReadHints, Reminders, ToolHints
 from choir_common.wire.memory_search import MemoryHits
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.host_tools.memory import MemoryTools
+from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
 from choir_testing.fake_memory import FakeMemory
+from tests.support.fixed_configuration import FixedConfiguration
 
 SECRET = "sk-very-secret-1234"
+TEA = {"operation": "insert", "text": "Ada likes green tea.", "key": "user.tea"}
+ASKED = {"store": "knowledge", "query": "tea", "mode": "text"}
+
+
+def a_configuration(*, recall: bool = True) -> ConfigService:
+    agent = {"defaults": {"workspace": "main", "llm": "default", "dm": "console"}, "recall": recall}
+    config = Config.model_validate(
+        {"agents": {"main": agent}, "workspaces": {"main": {"path": "/w"}}}
+    )
+    return cast("ConfigService", FixedConfiguration(config))
+
+
+def a_lease(mode: MemoryMode = "local", recall: bool | None = None) -> Lease:
+    bindings = ResourceBindings(workspace="main", llm="default", dm="console")
+    return Lease("ses_1", "main", 1, b"", bindings, memory_mode=mode, recall=recall)
 
 
 async def test_a_secret_in_a_write_is_masked_before_it_leaves_control() -> None:
@@ -16,7 +40,7 @@ async def test_a_secret_in_a_write_is_masked_before_it_leaves_control() -> None:
     redactor.add_secrets((SECRET,))
     bindings = ResourceBindings(workspace="main", llm="default", dm="console")
     lease = Lease("ses_1", "main", 1, b"", bindings)
-    tools = MemoryTools(FakeMemory(), redactor)
+    tools = MemoryTools(FakeMemory(), redactor, a_configuration())
     write = {
         "operation": "insert",
         "text": f"The walnut key is {SECRET}.",
@@ -48,7 +72,49 @@ async def test_what_is_asked_of_a_failure_holds_no_secret_either() -> None:
         "ses_1", "main", 1, b"", ResourceBindings(workspace="main", llm="default", dm="console")
     )
     given = {"tool": "choir.exec", "said": f"exit code 1: bad key {SECRET}"}
-    answer = await MemoryTools(Listening(), redactor).hints(lease, "call-1", given)
+    answer = await MemoryTools(Listening(), redactor, a_configuration()).hints(
+        lease, "call-1", given
+    )
     assert answer == ToolHints(hints=())
     (wanted,) = asked
     assert (wanted.agent_id, wanted.said) == ("main", f"exit code 1: bad key {MASK}")
+
+
+async def test_an_incognito_session_neither_writes_nor_reads_memory() -> None:
+    tools = MemoryTools(FakeMemory(), Redactor(), a_configuration())
+    await tools.upsert(a_lease(), "call-1", {**TEA})
+    private = a_lease("incognito", recall=True)
+    with pytest.raises(Forbidden, match="incognito"):
+        await tools.upsert(private, "call-2", {**TEA, "key": "user.secret"})
+    with pytest.raises(Forbidden, match="incognito"):
+        await tools.query(private, "call-3", {**ASKED})
+    assert await tools.remind(private, "call-4", {"text": "tea"}) == Reminders(reminders=())
+    failed = {"tool": "choir.exec", "said": "exit code 1"}
+    assert await tools.hints(private, "call-5", failed) == ToolHints(hints=())
+    found = await tools.query(a_lease("synced"), "call-6", {**ASKED})
+    assert isinstance(found, MemoryHits) and [hit.key for hit in found.hits] == ["user.tea"]
+
+
+@pytest.mark.parametrize(
+    ("configured", "setting", "recalls"),
+    [
+        (True, None, True),
+        (False, None, False),
+        (True, False, False),
+        (False, True, True),
+    ],
+)
+async def test_recall_is_that_of_the_conversation_or_else_of_the_agent(
+    configured: bool, setting: bool | None, recalls: bool
+) -> None:
+    tools = MemoryTools(FakeMemory(), Redactor(), a_configuration(recall=configured))
+    lease = a_lease(recall=setting)
+    # sessions are remembered in any case
+    await tools.upsert(lease, "call-1", {**TEA})
+    reminders = await tools.remind(lease, "call-2", {"text": "tea"})
+    assert isinstance(reminders, Reminders) and bool(reminders.reminders) is recalls
+    if recalls:
+        await tools.query(lease, "call-3", {**ASKED})
+    else:
+        with pytest.raises(Forbidden, match="Recall is off"):
+            await tools.query(lease, "call-3", {**ASKED})

@@ -305,6 +305,9 @@ class AgentConfig(WireModel):
     """Start the agent with control; `choirctl init` sets it for the first agent."""
     restart: Literal["on-crash", "never"] = "on-crash"
     """Whether a crashed session is resumed."""
+    recall: bool = True
+    """Whether memories are shown to it: reminders, hints and its searches. `/recall` overrides it for a
+    conversation."""
     timezone: TimeZone | None = None
     """The user's time zone (IANA name) for message times in prompts; default: the host's."""
     retention: RetentionConfig = RetentionConfig()

@@ -16,6 +16,7 @@ from choir_common.wire.model import JsonObject, WireModel
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
 from choir_common.wire.session_events import Fact as Fact
 from choir_common.wire.session_events import LaneSummary as LaneSummary
+from choir_common.wire.session_events import MemoryModeChanged as MemoryModeChanged
 from choir_common.wire.session_events import ProviderFields as ProviderFields
 from choir_common.wire.session_events import ReferenceSummary as ReferenceSummary
 from choir_common.wire.session_events import SessionAbandoned as SessionAbandoned
@@ -401,6 +402,7 @@ class BudgetGranted(WireModel):
 EventPayload = Annotated[
     SessionStarted
     | CarriedEvent
+    | MemoryModeChanged
     | SessionResumed
     | SessionSuspended
     | SessionStopped

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
 from choir_common.wire.events import Event
+from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.messages import AgentState
 from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 from choir_common.wire.rpc import ResourceBindings, StatusReport
@@ -46,6 +47,10 @@ class AgentView(WireModel):
     queued_messages: int = 0
     config_version: int | None = None
     """The version of its settings, from its latest heartbeat."""
+    memory_mode: MemoryMode = DEFAULT_MODE
+    """Memory mode of its session; without one, of the next session in its conversation."""
+    recall: bool = True
+    """Whether it is shown memories."""
 
 
 class StartAgent(WireModel):
@@ -118,6 +123,8 @@ class SessionView(WireModel):
     ended_at: AwareTime | None
     rehearsal: bool = False
     """It was started with the scripted rehearsal model."""
+    memory_mode: MemoryMode = DEFAULT_MODE
+    """In mode `incognito`, memory has nothing of it, and its log is erased when it ends."""
 
 
 class EventPage(WireModel):
@@ -193,6 +200,8 @@ class DmView(WireModel):
     admin: bool
     agent_id: str | None
     bound: bool
+    memory_mode: MemoryMode = DEFAULT_MODE
+    """Mode of its session; without one, of its next session."""
 
     @property
     def channel(self) -> ChannelProperties:

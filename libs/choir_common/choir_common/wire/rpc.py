@@ -11,6 +11,7 @@ from pydantic import Field
 
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import Event
+from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.model import AwareTime, JsonObject, WireModel
 
 VERBS = (
@@ -67,6 +68,10 @@ class HelloResponse(WireModel):
     snapshot."""
     config_version: int
     config: AgentSettings
+    memory_mode: MemoryMode = DEFAULT_MODE
+    """Memory mode of the session, from its start to its end."""
+    previous_memory_mode: MemoryMode = DEFAULT_MODE
+    """Mode of the session before in the same conversation."""
 
 
 class SecretsRequest(WireModel):

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from choir_common.wire.memory_modes import MemoryMode
 from choir_common.wire.model import JsonObject, WireModel
 
 
@@ -68,6 +69,18 @@ class CarriedEvent(WireModel):
     at: str
     event_type: str
     payload: JsonObject
+
+
+class MemoryModeChanged(WireModel):
+    """The memory mode of this session, if it or the mode before is not the default one.
+
+    A session has one mode from its first event to its last, so a change begins a new session.
+    """
+
+    type: Literal["memory_mode_changed"] = "memory_mode_changed"
+    mode: MemoryMode
+    previous: MemoryMode
+    """The mode of the session before in the same conversation."""
 
 
 class SessionResumed(WireModel):

@@ -6,6 +6,12 @@ from urllib.parse import quote
 import httpx2
 from pydantic import BaseModel, TypeAdapter
 
+from choir_common.wire.memory_modes import (
+    ConversationMemory,
+    RecallSetting,
+    SetMemoryMode,
+    SetRecall,
+)
 from choir_common.wire.memory_operator import (
     AgentMemory,
     AuditEntries,
@@ -23,6 +29,7 @@ from choirctl.api.control import ControlClient, convert_transport_errors, parse_
 from choirctl.api.target import Target
 
 ERASE_TIMEOUT_S = 90.0
+SWITCH_TIMEOUT_S = 120.0  # the agent writes a summary and starts again
 STREAM_READ_TIMEOUT_S = 60.0
 
 
@@ -43,6 +50,22 @@ class MemoryClient:
     async def status(self) -> AgentMemory:
         """Return the document counts and queue of the memory. Raises NotFound if there is no such memory."""
         return parse_response(await self._api.send("GET", self._path), AgentMemory)
+
+    async def conversation(self) -> ConversationMemory:
+        """Return how the agent's conversation uses memory. Raises NotFound."""
+        return parse_response(await self._api.send("GET", f"{self._path}/mode"), ConversationMemory)
+
+    async def set_mode(self, mode: str) -> ConversationMemory:
+        """Switch the memory mode. Raises InvalidRequest, or Conflict while the agent works."""
+        answer = await self._api.send(
+            "PUT", f"{self._path}/mode", body=SetMemoryMode(mode=mode), timeout_s=SWITCH_TIMEOUT_S
+        )
+        return parse_response(answer, ConversationMemory)
+
+    async def set_recall(self, recall: RecallSetting) -> ConversationMemory:
+        """Switch recall."""
+        answer = await self._api.send("PUT", f"{self._path}/recall", body=SetRecall(recall=recall))
+        return parse_response(answer, ConversationMemory)
 
     async def documents(self, params: Mapping[str, str]) -> DocumentPage:
         """Return a page of documents."""

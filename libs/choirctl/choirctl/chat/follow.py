@@ -6,6 +6,7 @@ import time
 from typing import Protocol
 
 from choir_common.errors import ChoirError
+from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.operator import AgentView
 from choirctl.api.control import ControlClient
 from choirctl.chat.lane_activity import LaneTracker
@@ -30,6 +31,8 @@ class SessionFollower:
         self._dm = dm
         self._printer = printer
         self.lanes = LaneTracker()
+        self.memory_mode: MemoryMode = DEFAULT_MODE
+        """Memory mode of the DM, as last read."""
         self.shown_revs: dict[str, int] = {}
         """The last revision shown to the user, by session id; only later events are printed."""
 
@@ -45,10 +48,14 @@ class SessionFollower:
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def bound_agent(self) -> AgentView | None:
-        """Return the agent that is bound to the DM now, if any."""
+        """Return the agent that is bound to the DM now, if any, and remember the DM's memory mode."""
         for agent in await self._api.agents():
             if agent.bindings is not None and agent.bindings.dm == self._dm:
+                self.memory_mode = agent.memory_mode
                 return agent
+        for dm in await self._api.dms():
+            if dm.name == self._dm:
+                self.memory_mode = dm.memory_mode
         return None
 
     async def _follow(self, agent: AgentView) -> str:

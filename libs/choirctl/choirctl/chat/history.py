@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import Event
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import SessionView
 from choirctl.api.control import PAGE_SIZE, ControlClient
 
@@ -32,7 +33,9 @@ class History:
 
 async def read_history(api: ControlClient, agent_id: str, dm: str, most: int) -> History:
     """Return up to `most` of the newest messages in a DM. Raises NotFound for an unknown agent."""
-    sessions = await api.sessions(agent_id, MAX_SESSIONS)
+    newest = await api.sessions(agent_id, MAX_SESSIONS)
+    # the log of an ended incognito session is erased
+    sessions = [it for it in newest if it.ended_at is None or it.memory_mode != INCOGNITO]
     messages: list[Event] = []
     for session in sessions:
         messages = [*await _read_messages(api, session, dm, most - len(messages)), *messages]

@@ -63,9 +63,25 @@ class ChatState(Protocol):
         """Return the prompt."""
         ...
 
+    def keeps_history(self) -> bool:
+        """Return whether typed lines may be stored in the history file."""
+        ...
+
     def status_lines(self, width: int) -> Sequence[str]:
         """Return the lines below the prompt, for a terminal width."""
         ...
+
+
+class ChatHistory(FileHistory):
+    """Input history in a file, without what is typed incognito; that stays until the chat is left."""
+
+    def __init__(self, filename: str, chat: ChatState) -> None:
+        self._chat = chat
+        super().__init__(filename)
+
+    def store_string(self, string: str) -> None:
+        if self._chat.keeps_history():
+            super().store_string(string)
 
 
 class ChatCompleter(Completer):
@@ -203,7 +219,7 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def open_history(place: Target) -> History:
+def open_history(place: Target, chat: ChatState) -> History:
     """Return the input history; stored in the state directory, readable only by its owner."""
     path: Path = place.home / "chat_history"
     if not place.home.is_dir():
@@ -212,7 +228,7 @@ def open_history(place: Target) -> History:
         path.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()
-    return FileHistory(str(path))
+    return ChatHistory(str(path), chat)
 
 
 def _completions(text: str, words: Iterable[str]) -> Iterator[Completion]:

@@ -19,6 +19,7 @@ from rich.markup import escape
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.escape_text import escape_hidden
 from choir_common.ids import new_id
+from choir_common.wire.memory_modes import INCOGNITO, MEMORY_MODES
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import CommandView
 from choirctl.api.control import ControlClient, connect
@@ -56,6 +57,7 @@ MAX_UNSENT_LINES = 100  # lines queued while Choir accepts none
 INITIAL_HISTORY = 6  # messages of the history that are shown when the chat opens
 HISTORY_TIMEOUT_S = 5.0  # the history is not worth a longer wait
 HELP = "/help"
+MEMORY_COMMAND = "/memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ async def run_terminal_chat(
             await chat.show_history(INITIAL_HISTORY)
             await chat.show_pending_approvals()
             completer = ChatCompleter(await _commands(api, dm), chat)
-            await chat.run(ChatPrompt(open_history(place), completer, chat))
+            await chat.run(ChatPrompt(open_history(place, chat), completer, chat))
         # patch_stdout prints from a thread: give it time for the last lines
         await asyncio.sleep(FLUSH_S)
 
@@ -129,6 +131,8 @@ class _TerminalChat:
         )
         self._unsent = 0
         self._last_sent: SentMessage | None = None
+        self._entering_incognito = False
+        """The user has typed the switch to incognito, which takes seconds, and no other switch since."""
         self._prefill = ""
         """The text with which the next line is prefilled."""
 
@@ -177,7 +181,12 @@ class _TerminalChat:
 
     def prompt_text(self) -> str:
         """Return the prompt."""
-        return f"{self._pending_approvals.prompt_prefix()}› "
+        incognito = "incognito " if self._follower.memory_mode == INCOGNITO else ""
+        return f"{self._pending_approvals.prompt_prefix()}{incognito}› "
+
+    def keeps_history(self) -> bool:
+        """Return whether typed lines are stored on disk: not while incognito or on the way there."""
+        return not self._entering_incognito and self._follower.memory_mode != INCOGNITO
 
     def status_lines(self, width: int) -> Sequence[str]:
         """Return the lines below the prompt: the busy lanes, or that the connection is lost."""
@@ -219,6 +228,8 @@ class _TerminalChat:
 
     async def _execute(self, line: ChatLine | ButtonChoice) -> bool:
         """Execute a line; return False if it ends the chat."""
+        if isinstance(line, ChatMessage):
+            self._note_switch(line.text)
         match line:
             case LeaveChat():
                 return False
@@ -234,6 +245,11 @@ class _TerminalChat:
                 self._unsent += 1
                 await self._send_queue.put(line)
         return True
+
+    def _note_switch(self, text: str) -> None:
+        words = text.lower().split()
+        if words[:1] == [MEMORY_COMMAND] and len(words) > 1:
+            self._entering_incognito = MEMORY_MODES.get(words[1]) == INCOGNITO
 
     def _last(self) -> SentMessage:
         if self._last_sent is None:

@@ -1,6 +1,6 @@
 """Commands `choirctl memory status|list|show|search|put|delete|audit|receipt`.
 
-`export` and `import` are in `memory_export`.
+`export` and `import` are in `memory_export`, `mode` and `recall` in `memory_mode`.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, complete_with
 from choirctl.commands.memory_export import export, import_
+from choirctl.commands.memory_mode import mode, recall
 from choirctl.output.memory_views import (
     audit_rows,
     document_facts,
@@ -81,6 +82,8 @@ def register(app: typer.Typer) -> None:
         ("import", import_),
         ("audit", audit),
         ("receipt", receipt),
+        ("mode", mode),
+        ("recall", recall),
     )
 
 

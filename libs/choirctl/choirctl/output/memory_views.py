@@ -6,6 +6,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
+from choir_common.wire.memory_modes import ConversationMemory
 from choir_common.wire.memory_operator import (
     AgentMemory,
     AuditEntry,
@@ -118,3 +119,16 @@ def truncate(text: str, length: int | None = None) -> str:
     line = " ".join(text.split())
     cut = len(line) > LONGEST or (length or 0) > len(text)
     return f"{line[:LONGEST]}…" if cut else line
+
+
+def conversation_facts(memory: ConversationMemory) -> Table:
+    """Return a table of how a conversation uses memory."""
+    facts = table("", "")
+    facts.show_header = False
+    facts.add_row("conversation", escape(memory.dm))
+    facts.add_row("agent", memory.agent_id or "-")
+    facts.add_row("session", memory.session_id or "-")
+    facts.add_row("memory mode", memory.mode)
+    source = "" if memory.recall_setting == "default" else ", set for this conversation"
+    facts.add_row("recall", f"{'on' if memory.recall else 'off'}{source}")
+    return facts

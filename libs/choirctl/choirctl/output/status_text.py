@@ -1,5 +1,6 @@
 """Sentences about the state of Choir and its agents. Pure; used by `status`."""
 
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import AgentView, SystemStatus
 from choir_common.wire.rpc import StatusReport
 from choirctl.output.printing import format_age, format_count
@@ -21,6 +22,8 @@ def system_lines(status: SystemStatus) -> list[str]:
 def agent_lines(agent: AgentView) -> list[str]:
     """Return lines about an agent: its state, its jobs, failing models and queued messages."""
     lines = [f"{agent.agent_id} {_does(agent)}."]
+    if agent.memory_mode == INCOGNITO:
+        lines.append("  Its conversation is incognito: nothing is remembered.")
     lines += [f"  job {_name(lane)}: {lane.state_label}." for lane in _jobs(agent)]
     lines += model_lines(agent)
     if agent.queued_messages:

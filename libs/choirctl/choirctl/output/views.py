@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from choir_common.wire.events import Event
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operations import (
     AgentModelAndVoice,
     ModelView,
@@ -46,7 +47,7 @@ def agent_rows(agents: Sequence[AgentView]) -> Table:
     for agent in agents:
         rows.add_row(
             agent.agent_id,
-            _state(agent.state),
+            _state(agent.state) + (" (incognito)" if agent.memory_mode == INCOGNITO else ""),
             agent.model or "-",
             agent.session_id or "-",
             format_age(agent.started_at),
@@ -64,6 +65,7 @@ def agent_facts(agent: AgentView, settings: str = "") -> Table:
     facts.add_row("state", _state(agent.state))
     facts.add_row("session", f"{agent.session_id or '-'}, epoch {agent.epoch or '-'}")
     facts.add_row("model", agent.model or "-")
+    facts.add_row("memory", f"{agent.memory_mode}, recall {'on' if agent.recall else 'off'}")
     if agent.bindings:
         for what, name in agent.bindings.model_dump(exclude_none=True).items():
             facts.add_row(what.replace("_", " "), name)
@@ -111,13 +113,20 @@ def session_rows(sessions: Sequence[SessionView]) -> Table:
         rows.add_row(
             session.session_id,
             session.agent_id,
-            _state(session.status) + (" (rehearsal)" if session.rehearsal else ""),
+            _state(session.status) + _kind(session),
             str(session.epoch),
             str(session.head_rev),
             format_age(session.started_at),
             format_age(session.ended_at),
         )
     return rows
+
+
+def _kind(session: SessionView) -> str:
+    """Return what is special about a session, in parentheses; empty for a usual one."""
+    incognito = INCOGNITO if session.memory_mode == INCOGNITO else ""
+    kinds = ", ".join(filter(None, ("rehearsal" if session.rehearsal else "", incognito)))
+    return f" ({kinds})" if kinds else ""
 
 
 def session_line(session: SessionView) -> str:
@@ -220,6 +229,7 @@ def session_facts(session: SessionView) -> Table:
     facts.add_row("status", f"{_state(session.status)}, epoch {session.epoch}")
     facts.add_row("log", f"{session.head_rev} events, up to {session.head_hash[:SHORT_HASH]}…")
     facts.add_row("continues", session.continues or "-")
+    facts.add_row("memory mode", session.memory_mode)
     facts.add_row("started", f"{session.started_at:%Y-%m-%d %H:%M:%S %Z}")
     ended_at = session.ended_at
     facts.add_row("ended", f"{ended_at:%Y-%m-%d %H:%M:%S %Z}" if ended_at else "-")

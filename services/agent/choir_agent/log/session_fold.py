@@ -40,6 +40,7 @@ from choir_common.wire.events import (
     InjectedInstruction,
     LaneSummary,
     MemoryCompacted,
+    MemoryModeChanged,
     MemoryWriteCommitted,
     ModelOutput,
     RemindersAdded,
@@ -67,7 +68,7 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
     """Return the state after one more event."""
     state = replace(state, rev=event.rev)
     match event.payload:
-        case SessionStarted() | CarriedEvent() | SessionAbandoned() as p:
+        case SessionStarted() | CarriedEvent() | MemoryModeChanged() | SessionAbandoned() as p:
             return _apply_lifecycle(state, p)
         case SessionResumed() | SessionSuspended() | SessionStopped() as p:
             return _apply_lifecycle(state, p)
@@ -120,6 +121,7 @@ def _apply_lifecycle(
     payload: (
         SessionStarted
         | CarriedEvent
+        | MemoryModeChanged
         | SessionResumed
         | SessionSuspended
         | SessionStopped
@@ -132,6 +134,8 @@ def _apply_lifecycle(
         case CarriedEvent():
             sources = tuple(dict.fromkeys((*state.carried_from, payload.session_id)))
             return replace(state, carried=state.carried + 1, carried_from=sources)
+        case MemoryModeChanged():
+            return replace(state, memory_mode=payload.mode)
         case SessionResumed():
             # Only a crash counts against a job, a resumed suspension does not.
             jobs = state.jobs if state.suspended else tuple(_resumed(job) for job in state.jobs)

@@ -13,6 +13,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from choir_common.wire.events import CoreStarted, LaneSummary, ModelOutput, ToolCall
+from choir_common.wire.memory_modes import MemoryMode
 from choir_common.wire.model import JsonObject
 
 EDGE_LANE = "edge"
@@ -198,6 +199,8 @@ class SessionState:
     """No more events are appended in this epoch."""
     suspended: bool = False
     """Whether the last epoch stopped in order with open work."""
+    memory_mode: MemoryMode | None = None
+    """The recorded memory mode; None if no event has recorded it."""
     turns_done: int = 0
     turn: TurnState | None = None
     parked: tuple[TurnState, ...] = ()

@@ -16,6 +16,12 @@ MAX_IDENTITY_CHARS = 100_000
 EDGE_FILES = (("USER.md", "The user"), ("SOUL.md", "Your personality"))
 CORE_FILES = (("SOUL-CORE.md", "Your personality"),)
 
+INCOGNITO_TEXT = (
+    "# Incognito\n\nThe user has switched this conversation to incognito. Nothing of it reaches your "
+    "memory, and its log is erased when the session ends. The memory tools fail here. Do not promise to "
+    "remember anything, and write what the user says into files only if the user asks you to."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class StaticPrompts:
@@ -25,22 +31,26 @@ class StaticPrompts:
     core: str
 
 
-def read_static_prompts(choir_dir: Path, skills: Iterable[tuple[str, str]] = ()) -> StaticPrompts:
+def read_static_prompts(
+    choir_dir: Path, skills: Iterable[tuple[str, str]] = (), *, incognito: bool = False
+) -> StaticPrompts:
     """Return instructions, names and descriptions of skills, and identity, for each lane.
+
+    With `incognito`, each prompt says that nothing of the session is remembered.
 
     A missing identity file is skipped.
     """
-    skill_list = _list_skills(skills)
+    extra = "\n\n".join(filter(None, (_list_skills(skills), INCOGNITO_TEXT if incognito else "")))
     return StaticPrompts(
-        edge=_together("edge.md", skill_list, choir_dir, EDGE_FILES),
-        core=_together("core.md", skill_list, choir_dir, CORE_FILES),
+        edge=_together("edge.md", extra, choir_dir, EDGE_FILES),
+        core=_together("core.md", extra, choir_dir, CORE_FILES),
     )
 
 
 def _together(
-    instructions: str, skills: str, choir_dir: Path, identity: tuple[tuple[str, str], ...]
+    instructions: str, extra: str, choir_dir: Path, identity: tuple[tuple[str, str], ...]
 ) -> str:
-    parts = [files("choir_agent.prompt").joinpath(instructions).read_text("utf-8").strip(), skills]
+    parts = [files("choir_agent.prompt").joinpath(instructions).read_text("utf-8").strip(), extra]
     for name, heading in identity:
         text = _read(choir_dir / name)
         if text:

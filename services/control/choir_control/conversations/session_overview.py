@@ -1,15 +1,22 @@
 """Overview of agents and their state, for the operator API."""
 
+from collections.abc import Mapping
+
 from choir_common.wire.messages import AgentState
 from choir_common.wire.operator import AgentView
 from choir_control.agents.runtimes.port import AgentRuntime, RunningAgent
 from choir_control.agents.sessions.config_propagation import ConfigVersionTracker
 from choir_control.agents.sessions.liveness import LivenessTracker
-from choir_control.agents.sessions.record import LIVE_STATUSES, SessionRow
+from choir_control.agents.sessions.record import LIVE_STATUSES, RESUMABLE_STATUSES, SessionRow
 from choir_control.agents.sessions.reports import LaneStatusRegistry
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
 from choir_control.conversations.inbox.store import InboxStore
+from choir_control.log.leases.dm_memory import (
+    DmMemorySettings,
+    DmMemoryStore,
+    effective_recall,
+)
 
 _STATES: dict[str, AgentState] = {
     "starting": "starting",
@@ -35,6 +42,7 @@ class AgentOverview:
         runtime: AgentRuntime,
         liveness: LivenessTracker,
         config_versions: ConfigVersionTracker,
+        memory_settings: DmMemoryStore,
     ) -> None:
         self._configuration = configuration
         self._sessions = sessions
@@ -43,6 +51,7 @@ class AgentOverview:
         self._runtime = runtime
         self._liveness = liveness
         self._config_versions = config_versions
+        self._memory_settings = memory_settings
 
     async def require_known_agent(self, agent_id: str) -> None:
         """Raise NotFound unless the agent is configured or still running."""
@@ -60,10 +69,12 @@ class AgentOverview:
         live = {row.agent_id: row for row in await self._sessions.list_live()}
         running_agents = {agent.session_id: agent for agent in await self._runtime.list_running()}
         waiting_counts = await self._inbox.count_waiting()
+        memory = await self._memory_settings.read_all()
         views = []
         for agent_id in sorted(snapshot.config.agents.keys() | live.keys()):
             row = live.get(agent_id) or await self._last(agent_id)
-            views.append(self._view(snapshot, agent_id, row, running_agents, waiting_counts))
+            view = self._view(snapshot, agent_id, row, running_agents, waiting_counts)
+            views.append(_with_memory(view, snapshot, row, memory))
         return views
 
     async def one(self, agent_id: str) -> AgentView:
@@ -73,9 +84,10 @@ class AgentOverview:
         if row is None:
             snapshot.agent(agent_id)
         running_agents = {agent.session_id: agent for agent in await self._runtime.list_running()}
-        return self._view(
+        view = self._view(
             snapshot, agent_id, row, running_agents, await self._inbox.count_waiting()
         )
+        return _with_memory(view, snapshot, row, await self._memory_settings.read_all())
 
     async def _last(self, agent_id: str) -> SessionRow | None:
         rows = await self._sessions.list_page(agent_id, None, 1)
@@ -113,3 +125,22 @@ class AgentOverview:
             queued_messages=waiting_counts.get(bindings.dm, 0),
             config_version=self._config_versions.version_of(row) if row and not has_ended else None,
         )
+
+
+def _with_memory(
+    view: AgentView,
+    snapshot: ConfigSnapshot,
+    row: SessionRow | None,
+    memory: Mapping[str, DmMemorySettings],
+) -> AgentView:
+    """Return the view with the memory mode and recall of the agent's conversation."""
+    agent = snapshot.config.agents.get(view.agent_id)
+    is_unfinished = row is not None and row.status in (*LIVE_STATUSES, *RESUMABLE_STATUSES)
+    if row is not None and (is_unfinished or agent is None):
+        dm = row.bindings.dm
+    else:
+        dm = snapshot.agent(view.agent_id).defaults.dm
+    settings = memory.get(dm, DmMemorySettings())
+    mode = row.memory_mode if row is not None and is_unfinished else settings.mode
+    recall = effective_recall(mode, settings.recall, agent)
+    return view.model_copy(update={"memory_mode": mode, "recall": recall})

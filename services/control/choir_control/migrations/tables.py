@@ -59,6 +59,15 @@ Table(
 )
 
 Table(
+    "conversation_memory",
+    METADATA,
+    Column("dm", Text, primary_key=True),
+    Column("mode", Text, nullable=False, server_default=text("'local'::text")),
+    Column("recall", Boolean),
+    Column("changed_at", TIME, nullable=False, server_default=CLOCK),
+)
+
+Table(
     "operations",
     METADATA,
     Column("operation_id", Text, primary_key=True),
@@ -112,6 +121,7 @@ Table(
     Column("forgotten_at", TIME),
     Column("image", JSONB),
     Column("blocked", Text),
+    Column("memory_mode", Text, nullable=False, server_default=text("'local'::text")),
     Index("sessions_by_agent", "agent_id", "started_at"),
     Index("sessions_by_continues", "continues", postgresql_where=text("continues IS NOT NULL")),
     Index(

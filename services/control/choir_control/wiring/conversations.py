@@ -35,8 +35,9 @@ class ConversationServices:
         clock: Clock,
     ) -> None:
         self._configuration = configuration
+        self.spool = FileSpool(home / "spool" / "outbox")
         self.outgoing_files = OutgoingFiles(
-            spool=FileSpool(home / "spool" / "outbox"),
+            spool=self.spool,
             store=OutboxFileStore(database),
             settings=configuration,
         )

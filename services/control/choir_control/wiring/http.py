@@ -108,7 +108,7 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
             readiness=readiness,
         ),
         approval_routes(approvals.store, approvals.service, approvals.proposals.worker),
-        dm_routes(services.configuration, services.sessions.store),
+        dm_routes(services.configuration, services.sessions.store, services.log.memory_settings),
         command_routes(services.configuration),
     )
 
@@ -140,6 +140,7 @@ def _memory_routers(services: ControlServices) -> Sequence[APIRouter]:
             search_client=services.host_tools.memory,
             admin_client=NatsMemoryAdminClient(services.bus),
             session_client=NatsSessionMemoryClient(services.bus),
+            modes=services.sessions.memory_modes,
         ),
         collection_routes(
             spaces=spaces,

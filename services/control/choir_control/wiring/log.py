@@ -1,5 +1,7 @@
 """Wiring of the event log: appending, signals, metrics, retention and archiving."""
 
+from collections.abc import Sequence
+
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryAdminClient, NatsSessionMemoryClient
 from choir_common.keyed_lock import KeyedLock
@@ -12,9 +14,14 @@ from choir_control.log.archiving.store import ArchiveStore
 from choir_control.log.eventlog.append import EventAppender
 from choir_control.log.eventlog.store import EventStore
 from choir_control.log.leases.authentication import LeaseAuthenticator
+from choir_control.log.leases.dm_memory import DmMemoryStore
 from choir_control.log.leases.store import LeaseStore
 from choir_control.log.metrics.meter import ControlMetrics, GaugeStore
+from choir_control.log.retention.incognito_eraser import IncognitoEraser
+from choir_control.log.retention.incognito_store import IncognitoStore
 from choir_control.log.retention.job import RetentionJob
+from choir_control.log.retention.log_eraser import LogEraser
+from choir_control.log.retention.log_store import ErasedLogStore
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore
 from choir_control.log.signals.streams import SignalStreams
@@ -32,7 +39,9 @@ class LogServices:
         configuration: ConfigService,
         bus: Bus,
         conversations: ConversationServices,
+        restart_reasons: Sequence[str],
     ) -> None:
+        """`restart_reasons` are the end reasons of sessions that the next one continues at once."""
         self.notifier = Notifier()
         self.signal_locks = KeyedLock()
         """By DM: the signals of a conversation must become visible in the order of their ids."""
@@ -45,6 +54,13 @@ class LogServices:
             file_fetcher=conversations.file_fetcher,
         )
         self.events = EventStore(database)
+        self.memory_settings = DmMemoryStore(database)
+        self.incognito = IncognitoEraser(
+            store=IncognitoStore(database, restart_reasons),
+            logs=LogEraser(self.events, ErasedLogStore(database)),
+            spool=conversations.spool,
+            configuration=configuration,
+        )
         self.retention = RetentionJob(database, self.events, configuration)
         self.metrics = Metrics(service_name)
         self.control_metrics = ControlMetrics(self.metrics, GaugeStore(database))

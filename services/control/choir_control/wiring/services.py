@@ -13,6 +13,7 @@ from choir_control.agents.rollout.service import AgentRedeployer, UpdateService
 from choir_control.agents.rollout.update import AgentUpdater
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.launch import LaunchImageResolver
+from choir_control.agents.sessions.record import RESTART_REASONS
 from choir_control.api.http_apps import AgentSockets
 from choir_control.api.transports.listener import TcpListener
 from choir_control.approvals.proposals.config_proposal import ConfigApplier
@@ -105,6 +106,7 @@ class ControlServices:
             configuration=self.configuration,
             bus=self.bus,
             conversations=self.conversations,
+            restart_reasons=RESTART_REASONS,
         )
 
     def _make_host_tools(self) -> HostToolServices:
@@ -200,6 +202,7 @@ class ControlServices:
             runtime=self.runtime,
             liveness=self.sessions.liveness,
             config_versions=self.config_changes.versions,
+            memory_settings=self.log.memory_settings,
         )
 
     def _make_command_context(self) -> CommandContext:
@@ -212,6 +215,7 @@ class ControlServices:
             starter=sessions.starter,
             stopper=sessions.stopper,
             session_settings=sessions.overrides,
+            memory_modes=sessions.memory_modes,
             sessions=sessions.store,
             events=self.log.events,
             approvals=self.approvals.store,

@@ -19,6 +19,7 @@ from choir_control.agents.sessions.crash_handling import CrashHandler
 from choir_control.agents.sessions.crash_recovery import CrashRecovery
 from choir_control.agents.sessions.launch import AgentLauncher, ControlListener, LaunchImageResolver
 from choir_control.agents.sessions.liveness import LivenessTracker
+from choir_control.agents.sessions.memory_modes import MemoryModeService
 from choir_control.agents.sessions.overrides import SessionOverrides
 from choir_control.agents.sessions.reports import LaneStatusRegistry
 from choir_control.agents.sessions.signal_sender import SignalSender
@@ -48,7 +49,7 @@ class HostToolServices:
     ) -> None:
         self.memory = NatsMemoryClient(bus)
         self.browser = NatsBrowserClient(bus)
-        self.memory_tools = MemoryTools(self.memory, redactor)
+        self.memory_tools = MemoryTools(self.memory, redactor, configuration)
         self.browse_tool = make_browse_tool(self.browser, settings, configuration)
         self.executor = HostToolExecutor(
             memory=self.memory_tools,
@@ -94,6 +95,7 @@ class SessionServices:
         self.signal_sender = self._make_signal_sender()
         self.overrides = self._make_overrides()
         self.stopper = self._make_stopper()
+        self.memory_modes = self._make_memory_modes(outbox)
         self.shutdown = AgentShutdown(self.store, self.stopper)
         self.crash_recovery = self._make_crash_recovery(browse_tool, clock)
         self.startup = self._make_startup(leases, image_resolver)
@@ -118,6 +120,7 @@ class SessionServices:
             outbox=outbox,
             runtime=self._runtime,
             archiver=self._log.archiver,
+            incognito=self._log.incognito,
         )
 
     def _make_signal_sender(self) -> SignalSender:
@@ -134,6 +137,18 @@ class SessionServices:
             configuration=self._configuration,
             authenticator=self._log.leases,
             signal_sender=self.signal_sender,
+        )
+
+    def _make_memory_modes(self, outbox: OutboxRescanner) -> MemoryModeService:
+        return MemoryModeService(
+            settings=self._log.memory_settings,
+            sessions=self.store,
+            events=self._log.events,
+            configuration=self._configuration,
+            starter=self.starter,
+            stopper=self.stopper,
+            authenticator=self._log.leases,
+            outbox=outbox,
         )
 
     def _make_starter(
@@ -157,6 +172,7 @@ class SessionServices:
             crash_handler=self._crash_handler,
             agent_locks=self._agent_locks,
             archiver=self._log.archiver,
+            memory_settings=self._log.memory_settings,
         )
 
     def _make_stopper(self) -> SessionStopper:

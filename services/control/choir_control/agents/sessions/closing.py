@@ -10,6 +10,7 @@ from choir_common.clock import Clock
 from choir_common.errors import Conflict
 from choir_common.eventlog.chain import link_event
 from choir_common.wire.events import Event, SessionAbandoned, SessionStopped, SessionSuspended
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import SessionStatus
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.closing_store import ClosingSnapshot, ClosingStore
@@ -23,6 +24,7 @@ from choir_control.agents.sessions.record import (
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.leases.authentication import LeaseAuthenticator
+from choir_control.log.retention.incognito_eraser import IncognitoEraser
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 
 log = structlog.get_logger("choir.sessions")
@@ -44,6 +46,7 @@ class SessionCloser:
         outbox: OutboxRescanner,
         runtime: AgentRuntime,
         archiver: SessionArchiver,
+        incognito: IncognitoEraser,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -53,6 +56,7 @@ class SessionCloser:
         self._outbox = outbox
         self._runtime = runtime
         self._archiver = archiver
+        self._incognito = incognito
 
     async def stop(self, session_id: str, reason: str, *, said_goodbye: bool = False) -> None:
         """End a session that was stopped, or suspend it if a turn or job may be open.
@@ -115,7 +119,10 @@ class SessionCloser:
                     self._outbox.rescan(snapshot.session.bindings.dm)
                 session = snapshot.session
                 self._runtime.archive_log(session.agent_id, session_id)
-                self._archiver.wake()
+                if session.memory_mode == INCOGNITO:
+                    self._incognito.wake()
+                else:
+                    self._archiver.wake()
                 log.info(
                     "session ended",
                     session=session_id,

@@ -2,6 +2,7 @@
 
 from choir_common.errors import Fenced
 from choir_common.wire.events import Event
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HelloRequest, HelloResponse
 from choir_control.agents.sessions.record import SessionRow
@@ -59,6 +60,8 @@ class HandshakeService:
             tail_events=tuple(event for event in tail if event.rev <= head.rev),
             config_version=snapshot.version_for(session.settings_rev),
             config=snapshot.settings_for(session.agent_id, session.bindings),
+            memory_mode=session.memory_mode,
+            previous_memory_mode=await self._sessions.read_previous_mode(session),
         )
 
     async def _predecessor(self, session: SessionRow, tail: list[Event]) -> JsonObject | None:
@@ -69,5 +72,7 @@ class HandshakeService:
         before = await self._sessions.get(session.continues)
         if before is None or not before.head.rev:
             return None
+        if before.memory_mode == INCOGNITO and session.memory_mode != INCOGNITO:
+            return None  # `create` never continues one; checked again where its text would leave control
         events = await self._logs.tail(before.session_id, before.head.rev)
         return {"events": [event.model_dump(mode="json") for event in events]}

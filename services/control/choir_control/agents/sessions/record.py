@@ -5,6 +5,7 @@ from datetime import datetime
 
 from choir_common.eventlog.chain import LogHead
 from choir_common.wire.config import Config
+from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.operator import SessionStatus, SessionView
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.images.builder import SessionImage
@@ -21,11 +22,14 @@ REASON_SHUTDOWN = "Choir was shut down"
 REASON_UPDATE = "it is updated to a new image"
 REASON_ROLLBACK = "its new image did not come up"
 REASON_RESTART = "it is restarted"
+REASON_MEMORY_MODE = "its conversation switches to another memory mode"
 STOPPED_BY = "stopped by a user in the conversation {dm}"
 """Why a session ended that was stopped by a command, which is answered in that conversation."""
 KEEP_IMAGE_REASONS = (REASON_SHUTDOWN, REASON_RESTART)
 """End reasons after which the agent is started again with the same image."""
-START_AGAIN_REASONS = (*KEEP_IMAGE_REASONS, REASON_UPDATE, REASON_ROLLBACK)
+RESTART_REASONS = (*KEEP_IMAGE_REASONS, REASON_UPDATE, REASON_ROLLBACK)
+"""End reasons after which the next session continues the conversation, also in mode `incognito`."""
+START_AGAIN_REASONS = (*RESTART_REASONS, REASON_MEMORY_MODE)
 """End reasons that a start follows immediately. If choird died in between, the next startup starts the agent.
 
 """
@@ -60,6 +64,8 @@ class SessionRow:
     """Image it was started with; None for sessions created before this column existed."""
     rehearsal: bool = False
     """Whether it was started with the rehearsal model."""
+    memory_mode: MemoryMode = DEFAULT_MODE
+    """Fixed from its start to its end."""
 
     def view(self) -> SessionView:
         """Return the operator API's view of the session."""
@@ -74,6 +80,7 @@ class SessionRow:
             started_at=self.started_at,
             ended_at=self.ended_at,
             rehearsal=self.rehearsal,
+            memory_mode=self.memory_mode,
         )
 
 

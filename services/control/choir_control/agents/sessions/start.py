@@ -33,6 +33,7 @@ from choir_control.configuration.current import ConfigService
 from choir_control.images.builder import SessionImage
 from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.leases.authentication import LeaseAuthenticator, create_lease_token
+from choir_control.log.leases.dm_memory import DmMemoryStore
 
 log = structlog.get_logger("choir.sessions")
 
@@ -53,6 +54,7 @@ class SessionStarter:
         crash_handler: CrashHandler,
         agent_locks: KeyedLock,
         archiver: SessionArchiver,
+        memory_settings: DmMemoryStore,
     ) -> None:
         self._store = store
         self._configuration = configuration
@@ -61,6 +63,7 @@ class SessionStarter:
         self._crash_handler = crash_handler
         self._agent_locks = agent_locks
         self._archiver = archiver
+        self._memory_settings = memory_settings
 
     async def start(
         self, agent_id: str, request: StartAgent, image: SessionImage | None = None
@@ -215,6 +218,7 @@ class SessionStarter:
             token,
             image,
             rehearsal=is_rehearsal(config, bindings),
+            memory_mode=(await self._memory_settings.read(bindings.dm)).mode,
         )
         if not row.rehearsal:
             # A real session must not recall rehearsals.

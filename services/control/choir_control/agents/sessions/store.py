@@ -12,9 +12,10 @@ from choir_common.errors import Conflict
 from choir_common.eventlog.chain import LogHead
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.events import GENESIS
+from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.operator import SessionStatus
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.agents.sessions.record import SessionRow
+from choir_control.agents.sessions.record import RESTART_REASONS, SessionRow
 from choir_control.images.builder import SessionImage
 from choir_control.log.eventlog.store import IS_REHEARSAL_SQL
 from choir_control.log.leases.authentication import LeaseToken
@@ -24,7 +25,8 @@ from choir_control.log.leases.store import acquire_leases, current_bindings, ini
 _IMAGE = TypeAdapter(SessionImage)
 COLUMNS = (
     f"session_id, agent_id, status, epoch, head_rev, head_hash, continues, {BOUND}, "
-    "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at, image, rehearsal"
+    "gateway, resumes, idle_resumes, started_at, ended_at, end_reason, last_heartbeat_at, image, rehearsal, "
+    "memory_mode"
 )
 _LIVE = "status IN ('starting', 'active', 'stopping', 'crashed')"
 # A suspended session is stored as a crashed one with the reason of its stop. It has no lease, and its agent
@@ -33,7 +35,26 @@ _SUSPENDED = "status = 'crashed' AND end_reason IS NOT NULL"
 # A session with no events except control's own has nothing to carry over to the next one.
 _HAS_AGENT_EVENTS = """EXISTS (SELECT 1 FROM choir_control.session_events AS said
     WHERE said.session_id = s.session_id AND said.lane <> 'control')"""
+# A new session of mode $12 in the DM $7 may show events of session `s`. An incognito conversation is over
+# unless its newest session ended by a restart ($13) and its erasure has not begun.
+_IS_CONTINUED = """(s.memory_mode <> 'incognito' OR (
+    $12 = 'incognito' AND s.dm = $7 AND s.end_reason = ANY ($13::text[])
+    AND NOT EXISTS (SELECT FROM choir_control.erased_logs AS e WHERE e.session_id = s.session_id)
+    AND NOT EXISTS (SELECT FROM choir_control.sessions AS later WHERE later.agent_id = s.agent_id
+                    AND later.started_at > s.started_at AND later.head_rev > 0)))"""
 _LIVE_NOT_SUSPENDED = f"{_LIVE} AND NOT ({_SUSPENDED})"
+_CREATE = f"""
+INSERT INTO choir_control.sessions
+    (session_id, agent_id, status, epoch, token_sha256, head_hash, workspace,
+     llm, dm, gateway, resource_bindings, rehearsal, image, memory_mode, continues)
+VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, $11::jsonb, $12,
+    (SELECT session_id FROM choir_control.sessions AS s
+     WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND {_HAS_AGENT_EVENTS}
+       AND {IS_REHEARSAL_SQL} = $10 AND {_IS_CONTINUED}
+     ORDER BY started_at DESC LIMIT 1))
+ON CONFLICT (agent_id) WHERE {_LIVE} DO NOTHING
+RETURNING {COLUMNS}
+"""  # noqa: S608 our own column names
 
 
 def session_from_record(record: Record) -> SessionRow:
@@ -57,6 +78,7 @@ def session_from_record(record: Record) -> SessionRow:
         last_heartbeat_at=record["last_heartbeat_at"],
         image=None if record["image"] is None else _IMAGE.validate_json(record["image"]),
         rehearsal=record["rehearsal"],
+        memory_mode=record["memory_mode"],
     )
 
 
@@ -82,28 +104,19 @@ class SessionStore:
         image: SessionImage,
         *,
         rehearsal: bool = False,
+        memory_mode: MemoryMode = DEFAULT_MODE,
     ) -> SessionRow:
         """Create a session at epoch 1 with all its leases, atomically.
 
         It continues the agent's newest ended session of the same kind: a rehearsal continues only a
-        rehearsal, and other sessions never continue one.
+        rehearsal, and other sessions never continue one. An incognito session is only continued by another
+        incognito one in the same DM, after a restart.
 
         Raises Conflict when the agent has an unfinished session or a resource is leased.
         """
         async with self._database.transaction() as connection:
             record = await connection.fetchrow(
-                f"""
-                INSERT INTO choir_control.sessions
-                    (session_id, agent_id, status, epoch, token_sha256, head_hash, workspace,
-                     llm, dm, gateway, resource_bindings, rehearsal, image, continues)
-                VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, $11::jsonb,
-                    (SELECT session_id FROM choir_control.sessions AS s
-                     WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND {_HAS_AGENT_EVENTS}
-                       AND {IS_REHEARSAL_SQL} = $10
-                     ORDER BY started_at DESC LIMIT 1))
-                ON CONFLICT (agent_id) WHERE {_LIVE} DO NOTHING
-                RETURNING {COLUMNS}
-                """,  # noqa: S608 our own column names
+                _CREATE,
                 session_id,
                 agent_id,
                 token.digest,
@@ -115,6 +128,8 @@ class SessionStore:
                 bindings.model_dump_json(),
                 rehearsal,
                 _IMAGE.dump_json(image).decode(),
+                memory_mode,
+                RESTART_REASONS,
             )
             if record is None:
                 raise Conflict(f"{agent_id} already has a session that is not over.")
@@ -344,6 +359,25 @@ class SessionStore:
             f"SELECT {COLUMNS} FROM choir_control.sessions WHERE agent_id = $1 AND {_LIVE_NOT_SUSPENDED}",  # noqa: S608
             agent_id,
         )
+
+    async def find_unfinished_in(self, dm: str) -> SessionRow | None:
+        """Return the unfinished session of a conversation, also a suspended one; the newest of several."""
+        return await self._one(
+            f"SELECT {COLUMNS} FROM choir_control.sessions WHERE dm = $1 AND {_LIVE} "  # noqa: S608
+            f"ORDER BY {_SUSPENDED}, started_at DESC LIMIT 1",
+            dm,
+        )
+
+    async def read_previous_mode(self, session: SessionRow) -> MemoryMode:
+        """Return the memory mode of the session before in the same conversation."""
+        mode: MemoryMode | None = await self._database.fetchval(
+            "SELECT memory_mode FROM choir_control.sessions "
+            "WHERE dm = $1 AND agent_id = $2 AND started_at < $3 ORDER BY started_at DESC LIMIT 1",
+            session.bindings.dm,
+            session.agent_id,
+            session.started_at,
+        )
+        return mode or DEFAULT_MODE
 
     async def list_live(self) -> list[SessionRow]:
         """Return all sessions that have neither ended nor been suspended."""

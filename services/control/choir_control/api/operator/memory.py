@@ -31,6 +31,7 @@ from choir_common.wire.memory_collections import (
     NewDocument,
     RemoveDocuments,
 )
+from choir_common.wire.memory_modes import ConversationMemory, SetMemoryMode, SetRecall
 from choir_common.wire.memory_operator import (
     AgentMemory,
     AuditEntries,
@@ -62,6 +63,7 @@ from choir_common.wire.memory_sessions import EraseSession, SessionErased
 from choir_common.wire.model import JsonObject, WireModel
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.agents.host_tools.request import parse_tool_input
+from choir_control.agents.sessions.memory_modes import MemoryModeService
 from choir_control.api.body import openapi_body, parse_body, parse_request_body
 from choir_control.configuration.current import ConfigService
 
@@ -111,9 +113,11 @@ def memory_routes(
     search_client: MemoryClient,
     admin_client: MemoryAdminClient,
     session_client: SessionMemoryClient,
+    modes: MemoryModeService,
 ) -> APIRouter:
     """Return the router of an agent's memory."""
     router = APIRouter(prefix="/agents/{agent_id}/memory", tags=["memory"])
+    router.include_router(_mode_routes(modes))
     router.include_router(_document_routes(spaces, admin_client))
     router.include_router(_write_routes(spaces, admin_client))
     router.include_router(_export_import_routes(spaces, admin_client))
@@ -179,6 +183,33 @@ def _search_routes(
         return await search_client.receipt(
             ReadSearchReceipt(agent_id=agent_id, receipt_id=receipt_id)
         )
+
+    return router
+
+
+def _mode_routes(modes: MemoryModeService) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/mode")
+    async def show_memory_mode(agent_id: AgentPath) -> ConversationMemory:
+        """Show whether an agent's conversation is remembered, and whether memory is read."""
+        return await modes.show(await modes.find_dm(agent_id), agent_id)
+
+    @router.put("/mode", openapi_extra=openapi_body(SetMemoryMode))
+    async def set_memory_mode(agent_id: AgentPath, request: Request) -> ConversationMemory:
+        """Switch the memory mode of an agent's conversation; a running agent starts a new session."""
+        body = await parse_request_body(request, SetMemoryMode)
+        memory = await modes.set_mode(await modes.find_dm(agent_id), body.mode, agent_id)
+        await modes.notify(memory)
+        return memory
+
+    @router.put("/recall", openapi_extra=openapi_body(SetRecall))
+    async def set_recall(agent_id: AgentPath, request: Request) -> ConversationMemory:
+        """Switch recall for an agent's conversation."""
+        body = await parse_request_body(request, SetRecall)
+        memory = await modes.set_recall(await modes.find_dm(agent_id), body.recall, agent_id)
+        await modes.notify(memory)
+        return memory
 
     return router
 

@@ -7,6 +7,7 @@ from fastapi.responses import StreamingResponse
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.http.responses import event_stream_response
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import EventPage, LogVerification, Page, SessionView
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
@@ -71,9 +72,12 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer
                 f"`choirctl session verify {row.session_id}` shows which."
             ) from None
         if not page and (erased_log := await events.find_erased(row.session_id)) is not None:
+            why = f"agents.{row.agent_id}.retention.log requires"
+            if row.memory_mode == INCOGNITO:
+                why = "it was incognito"
             raise NotFound(
                 f"The log of {row.session_id} was erased on {erased_log.erased_at:%Y-%m-%d}, as "
-                f"agents.{row.agent_id}.retention.log requires; its hashes are kept."
+                f"{why}; its hashes are kept."
             )
         more = page[-1].rev if len(page) == limit else None
         return EventPage(items=tuple(page), next=more)

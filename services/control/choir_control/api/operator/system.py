@@ -8,6 +8,7 @@ from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
 
 from choir_common.errors import NotFound
+from choir_common.wire.memory_modes import DEFAULT_MODE
 from choir_common.wire.operator import (
     CommandView,
     DmView,
@@ -20,6 +21,7 @@ from choir_control.configuration.current import ConfigService
 from choir_control.configuration.parsing import DEFAULT_MODEL
 from choir_control.conversations.commands.table import CHAT_COMMANDS, commands_for
 from choir_control.conversations.session_overview import AgentOverview
+from choir_control.log.leases.dm_memory import DmMemoryStore
 from choir_control.workspaces.outgoing_files import OutgoingFiles
 
 MAX_OUTBOX_ID = 2**62
@@ -56,7 +58,9 @@ def status_routes(
     return router
 
 
-def dm_routes(configuration: ConfigService, sessions: SessionStore) -> APIRouter:
+def dm_routes(
+    configuration: ConfigService, sessions: SessionStore, memory_settings: DmMemoryStore
+) -> APIRouter:
     """Return the router of the conversations."""
     router = APIRouter(tags=["console"])
 
@@ -64,7 +68,10 @@ def dm_routes(configuration: ConfigService, sessions: SessionStore) -> APIRouter
     async def list_dms() -> Page[DmView]:
         """List the configured conversations and the agent that each is bound to."""
         snapshot = configuration.current
-        holders = {row.bindings.dm: row.agent_id for row in await sessions.list_live()}
+        suspended, live = await sessions.list_suspended(), await sessions.list_live()
+        holders = {row.bindings.dm: row.agent_id for row in live}
+        modes = {dm: it.mode for dm, it in (await memory_settings.read_all()).items()}
+        modes |= {row.bindings.dm: row.memory_mode for row in (*suspended, *live)}
         return Page(
             items=[
                 DmView(
@@ -74,6 +81,7 @@ def dm_routes(configuration: ConfigService, sessions: SessionStore) -> APIRouter
                     admin=dm.admin,
                     agent_id=holders.get(name) or snapshot.default_agent_for(name),
                     bound=name in holders,
+                    memory_mode=modes.get(name, DEFAULT_MODE),
                 )
                 for name, dm in sorted(snapshot.config.dms.items())
             ]

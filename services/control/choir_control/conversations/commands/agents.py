@@ -9,8 +9,10 @@ from pydantic import ValidationError
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.wire.events import Event
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.operator import AgentView, StartAgent
 from choir_common.wire.rpc import StatusReport
+from choir_control.agents.sessions.memory_modes import format_memory
 from choir_control.agents.sessions.record import REASON_RESTART, STOPPED_BY
 from choir_control.conversations.commands.context import RESULT_FOLLOWS, CommandContext
 from choir_control.conversations.commands.parser import (
@@ -19,7 +21,11 @@ from choir_control.conversations.commands.parser import (
     target_session,
 )
 from choir_control.conversations.commands.spec import CommandCall
-from choir_control.conversations.commands.texts import CORE, format_status, format_unknown_job
+from choir_control.conversations.commands.texts import (
+    CORE,
+    format_status,
+    format_unknown_job,
+)
 
 LEFT_OPEN = (
     "{agent} has stopped with open work. It resumes the work when it is started; another /stop "
@@ -37,11 +43,15 @@ async def show_status(context: CommandContext, call: CommandCall) -> str:
     """Return the state of an agent and its jobs, its resources and its remaining budgets."""
     view = await context.overview.one(target_agent(call))
     if view.bindings is None:
-        return f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}"
+        return (
+            f"{view.agent_id} is {view.state}. Model: {view.model or 'none'}.{_queued(view)}\n"
+            f"{format_memory(view)}"
+        )
     resources = view.bindings.model_dump(exclude_none=True)
     lines = [
         f"{view.agent_id} is {view.state}, up {_age(view.started_at)}, epoch {view.epoch}. "
         f"Model: {view.model or 'none'}.{_queued(view)}",
+        format_memory(view),
         *(_lane(report) for report in view.lanes),
         "Resources: "
         + ", ".join(f"{kind.replace('_', ' ')} {name}" for kind, name in resources.items()),
@@ -53,7 +63,8 @@ async def show_status(context: CommandContext, call: CommandCall) -> str:
 async def list_agents(context: CommandContext, _: CommandCall) -> str:
     """Return the state of every agent."""
     lines = [
-        f"{view.agent_id}: {view.state}, {view.model or 'no model'}{_queued(view)}"
+        f"{view.agent_id}: {view.state}, {view.model or 'no model'}"
+        f"{', incognito' if view.memory_mode == INCOGNITO else ''}{_queued(view)}"
         for view in await context.overview.all()
     ]
     return "\n".join(lines) or "No agent is configured."

@@ -14,6 +14,7 @@ from choir_control.agents.operations.service import OperationService
 from choir_control.agents.operations.store import Requester
 from choir_control.agents.rollout.config_staging import ConfigStaging
 from choir_control.agents.rollout.service import UpdateService
+from choir_control.agents.sessions.memory_modes import MemoryModeService
 from choir_control.agents.sessions.overrides import SessionOverrides
 from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.stop import SessionStopper
@@ -68,6 +69,7 @@ class CommandContext:
     starter: SessionStarter
     stopper: SessionStopper
     session_settings: SessionOverrides
+    memory_modes: MemoryModeService
     sessions: SessionStore
     events: EventStore
     approvals: ApprovalStore

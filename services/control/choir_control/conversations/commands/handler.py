@@ -12,8 +12,10 @@ from typing import assert_never
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.ids import new_id
 from choir_common.keyed_lock import KeyedLock
+from choir_common.wire.memory_modes import DEFAULT_MODE
 from choir_common.wire.messages import InboundMessage
 from choir_common.wire.signals import SignalBody
+from choir_control.agents.sessions.memory_modes import format_memory
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.dialogue import OpenConfirmation
 from choir_control.conversations.commands.parser import (
@@ -112,7 +114,9 @@ class CommandHandler:
         agent_id = holder.agent_id if holder else await self._default_agent(message.dm)
         if typed_command.name == "/start" and not typed_command.rest:
             # Telegram sends this when a user opens a bot
-            return None, format_greeting(agent_id, holder.status if holder else None)
+            memory = await self._context.memory_modes.show(message.dm)
+            sentence = format_memory(memory) if memory.mode != DEFAULT_MODE else ""
+            return None, format_greeting(agent_id, holder.status if holder else None, sentence)
         row, rest = _find(typed_command, is_admin)
         if row is None:
             return None, unknown_text(typed_command, is_admin)

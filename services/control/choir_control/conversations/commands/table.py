@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from choir_common.wire.signals import CancelSignal, CompactSignal, InjectSignal
-from choir_control.conversations.commands import agents, approvals, configuration, operations
+from choir_control.conversations.commands import (
+    agents,
+    approvals,
+    configuration,
+    memory,
+    operations,
+)
 from choir_control.conversations.commands.spec import (
     ArgumentKind,
     CommandArgument,
@@ -128,6 +134,29 @@ CONVERSATION_COMMANDS = (
         action=MutationAction(agents.set_voice),
         choirctl="voice set",
         route="PUT /v1/agents/{agent_id}/voice",
+    ),
+    CommandSpec(
+        "Show whether this conversation is remembered, and whether memory is read.",
+        typed_form="/memory",
+        action=QueryAction(memory.show_memory),
+        choirctl="memory mode",
+        route="GET /v1/agents/{agent_id}/memory/mode",
+    ),
+    CommandSpec(
+        "Switch to local, synced or incognito; incognito: nothing is remembered.",
+        typed_form="/memory",
+        arguments=(CommandArgument("mode", required=True),),
+        action=MutationAction(memory.set_memory_mode),
+        choirctl="memory mode",
+        route="PUT /v1/agents/{agent_id}/memory/mode",
+    ),
+    CommandSpec(
+        "Switch recall on, off or default: whether the agent is shown memories here.",
+        typed_form="/recall",
+        arguments=(CommandArgument("setting", required=True),),
+        action=MutationAction(memory.set_recall),
+        choirctl="memory recall",
+        route="PUT /v1/agents/{agent_id}/memory/recall",
     ),
     CommandSpec(
         "List pending approval requests, or show one with its exact changes.",

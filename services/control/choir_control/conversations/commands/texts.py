@@ -54,9 +54,12 @@ def format_unknown_job(agent_id: str, name: str, open_jobs: Sequence[str]) -> st
     return f"{agent_id} has no job {name[:64]!r}. Its jobs are: {names}. Nothing was done."
 
 
-def format_greeting(agent_id: str | None, status: str | None) -> str:
-    """Return the greeting for a user who opens the conversation, with the name of its agent."""
-    commands = "/help lists what else you can do here."
+def format_greeting(agent_id: str | None, status: str | None, memory: str = "") -> str:
+    """Return the greeting for a user who opens the conversation, with the name of its agent.
+
+    `memory` is a sentence about how the conversation uses memory.
+    """
+    commands = f"/help lists what else you can do here. {memory}".rstrip()
     if agent_id is None:
         return (
             "Hello. No agent is bound to this conversation yet. What you write is kept for the first one. "

@@ -19,6 +19,7 @@ log = structlog.get_logger("choir.archiving")
 _DUE = f"""
 SELECT s.session_id, s.agent_id FROM choir_control.sessions AS s
 WHERE s.rehearsal AND s.forgotten_at IS NULL AND s.ended_at IS NOT NULL
+  AND s.memory_mode <> 'incognito'  -- memory never had it
   AND ($1::text IS NULL OR s.agent_id = $1) AND {IS_REHEARSAL_SQL}
   AND EXISTS (SELECT FROM choir_control.sessions AS later WHERE later.agent_id = s.agent_id
               AND NOT later.rehearsal AND later.started_at > s.started_at)

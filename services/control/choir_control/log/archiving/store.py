@@ -7,12 +7,13 @@ from datetime import datetime
 from choir_common.postgres.pool import Database
 
 # One session per agent, so that the sessions of an agent are written one after the other; ended
-# sessions first, oldest first.
+# sessions first, oldest first. An incognito session is never sent.
 _DUE = """
 SELECT DISTINCT ON (agent_id)
        session_id, agent_id, started_at, ended_at, head_rev, archived_rev, archive_tries
 FROM choir_control.sessions
-WHERE archived_at IS NULL AND (archive_due_at IS NULL OR archive_due_at <= clock_timestamp())
+WHERE archived_at IS NULL AND memory_mode <> 'incognito'
+  AND (archive_due_at IS NULL OR archive_due_at <= clock_timestamp())
   AND (ended_at IS NOT NULL OR head_rev - archived_rev >= $1)
 ORDER BY agent_id, (ended_at IS NULL), started_at, session_id
 LIMIT $2
@@ -31,7 +32,8 @@ WHERE session_id = $1
 # A session that ended a moment ago is expected to wait, so it is not reported.
 _WAITING = """
 SELECT count(*) AS sessions, max(archive_error) AS error FROM choir_control.sessions
-WHERE archived_at IS NULL AND (archive_tries > 0 OR ended_at < clock_timestamp() - interval '1 minute')
+WHERE archived_at IS NULL AND memory_mode <> 'incognito'
+  AND (archive_tries > 0 OR ended_at < clock_timestamp() - interval '1 minute')
 """
 
 

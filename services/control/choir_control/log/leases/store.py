@@ -11,6 +11,7 @@ import orjson
 
 from choir_common.errors import Conflict
 from choir_common.postgres.pool import Connection, Database, Record
+from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.rpc import ResourceBindings
 
 COLUMNS = "workspace, llm, dm, resource_bindings, overrides, settings_rev"
@@ -47,6 +48,9 @@ class Lease:
     """Bindings in force: those of the start, with later overrides."""
     settings_rev: int = 0
     """Number of overrides so far; part of the version of the session's settings."""
+    memory_mode: MemoryMode = DEFAULT_MODE
+    recall: bool | None = None
+    """Whether its conversation reads memory; None: as the agent's configuration says."""
 
     @property
     def dm(self) -> str:
@@ -118,7 +122,8 @@ class LeaseStore:
         """Return the lease of a session that has a valid token, or None."""
         row = await self._database.fetchrow(
             f"""
-            SELECT session_id, agent_id, epoch, token_sha256, {COLUMNS}
+            SELECT session_id, agent_id, epoch, token_sha256, memory_mode, {COLUMNS}, (
+                SELECT recall FROM choir_control.conversation_memory AS c WHERE c.dm = sessions.dm)
             FROM choir_control.sessions WHERE session_id = $1 AND token_sha256 IS NOT NULL
             """,  # noqa: S608 our own column names
             session_id,
@@ -132,6 +137,8 @@ class LeaseStore:
             digest=row["token_sha256"],
             bindings=current_bindings(row),
             settings_rev=row["settings_rev"],
+            memory_mode=row["memory_mode"],
+            recall=row["recall"],
         )
 
     async def was_valid(self, session_id: str, digest: bytes) -> bool:

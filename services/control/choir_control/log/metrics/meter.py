@@ -26,7 +26,8 @@ _WAITING = """
 SELECT
     (SELECT count(*) FROM choir_control.outbox WHERE status IN ('waiting', 'sending')) AS outbox,
     (SELECT count(*) FROM choir_control.sessions
-        WHERE archived_at IS NULL AND ended_at IS NOT NULL) AS unarchived,
+        WHERE archived_at IS NULL AND ended_at IS NOT NULL
+          AND memory_mode <> 'incognito') AS unarchived,
     (SELECT count(*) FROM choir_control.pending_approvals WHERE status = 'pending') AS approvals,
     count(*) AS inbox,
     coalesce(extract(epoch FROM now() - min(received_at)), 0)::float8 AS age

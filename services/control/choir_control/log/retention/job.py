@@ -14,8 +14,8 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_control.configuration.current import ConfigService
 from choir_control.log.eventlog.store import EventStore
-from choir_control.log.eventlog.verify import verify_log
-from choir_control.log.retention.log_store import ErasedLogStore, ExpiredLog
+from choir_control.log.retention.log_eraser import BATCH_ROWS, PAUSE_S, LogEraser
+from choir_control.log.retention.log_store import ErasedLogStore
 from choir_control.log.retention.row_store import ExpiredRowStore
 from choir_control.log.signals.store import SignalStore
 
@@ -24,10 +24,7 @@ log = structlog.get_logger("choir.retention")
 INTERVAL_S = 3_600.0
 KEEP_SIGNALS = timedelta(days=1)
 """Signals are only a queue, and the log stores their results. One day allows for troubleshooting."""
-BATCH_ROWS = 1_000
-"""Rows per statement. Short statements do not hold locks that an append waits for."""
 MAX_BATCHES = 100
-PAUSE_S = 0.2
 
 # Functions of the row stores, which differ only in their statement.
 PruneBatch = Callable[[timedelta, int], Awaitable[int]]
@@ -47,7 +44,7 @@ class RetentionJob:
         self._rows = ExpiredRowStore(database)
         self._logs = ErasedLogStore(database)
         self._signals = SignalStore(database)
-        self._events = events
+        self._eraser = LogEraser(events, self._logs, pause_s=pause_s)
         self._configuration = configuration
         self._pause_s = pause_s
 
@@ -93,29 +90,8 @@ class RetentionJob:
             if agent.retention.log is not None:
                 keep = timedelta(days=agent.retention.log)
                 for due in await self._logs.due(agent_id, keep):
-                    await self._erase(due)
+                    await self._eraser.erase(due)
         if config.retention.deleted_agents is not None:
             keep = timedelta(days=config.retention.deleted_agents)
             for due in await self._logs.list_expired_without_agent(config.agents, keep):
-                await self._erase(due)
-
-    async def _erase(self, due: ExpiredLog) -> None:
-        if not due.has_hashes:
-            verification = await verify_log(self._events, due.session_id, due.head)
-            if not verification.ok:
-                # Keep a damaged log as evidence.
-                log.warning(
-                    "a log does not verify and is not erased",
-                    session=due.session_id,
-                    reason=verification.reason,
-                )
-                return
-            # With its hashes stored the log counts as erased; the next sweep resumes an interrupted
-            # one.
-            await self._logs.store_hashes(due.session_id)
-        for first in range(0, due.head.rev, BATCH_ROWS):
-            if first:
-                await asyncio.sleep(self._pause_s)
-            await self._logs.erase_batch(due.session_id, BATCH_ROWS)
-        await self._logs.finish(due.session_id)
-        log.info("log erased", session=due.session_id, agent=due.agent_id, events=due.head.rev)
+                await self._eraser.erase(due)

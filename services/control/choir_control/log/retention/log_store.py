@@ -24,13 +24,15 @@ WHERE s.ended_at < clock_timestamp() - $2::interval
       SELECT FROM choir_control.received_files AS f JOIN choir_control.inbox AS i USING (inbox_id)
       WHERE i.session_id = s.session_id)
 """
-# A later session has user messages, so the next start does not continue this one.
+# A later session has user messages, so the next start does not continue this one. Incognito sessions
+# do not count: the session after them continues the one before.
 _DUE = f"""{_OLD}
   AND s.agent_id = $1 AND EXISTS (
       SELECT FROM choir_control.sessions AS later
       JOIN choir_control.session_events AS said ON said.session_id = later.session_id
       WHERE later.agent_id = s.agent_id AND later.started_at > s.started_at
-        AND later.rehearsal = s.rehearsal AND said.type = 'user_msg')
+        AND later.rehearsal = s.rehearsal AND later.memory_mode <> 'incognito'
+        AND said.type = 'user_msg')
 ORDER BY s.started_at LIMIT $3
 """
 _DUE_WITHOUT_AGENT = f"{_OLD} AND s.agent_id <> ALL ($1::text[]) ORDER BY s.started_at LIMIT $3"

@@ -1,0 +1,108 @@
+"""Commands `choirctl memory mode|recall`: how an agent's conversation uses memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.memory_modes import (
+    INCOGNITO,
+    MEMORY_MODES,
+    ConversationMemory,
+    RecallSetting,
+)
+from choirctl.api.control import connect
+from choirctl.api.memory import MemoryClient
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.arguments import AgentId
+from choirctl.output.memory_views import conversation_facts
+from choirctl.output.printing import print_json, stderr_console, stdout_console
+
+RECALLS: dict[str, RecallSetting] = {"on": "on", "off": "off", "default": "default"}
+
+
+def mode(
+    ctx: typer.Context,
+    agent: AgentId,
+    new: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODE",
+            help="Switch to local, synced, incognito or guest (the same as incognito).",
+            show_default=False,
+            autocompletion=lambda: list(MEMORY_MODES),
+        ),
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or switch the memory mode of an agent's conversation.
+
+    local: sessions are remembered. synced: the same today, reserved for a remote memory. incognito: nothing
+    reaches memory, and the log is erased when the session ends. A running agent starts a new session. Exits 5
+    while it works.
+    """
+    place = find_target(ctx, home, url)
+    if new is None:
+        memory = _ask(place, agent, lambda client: client.conversation())
+        _show(memory, as_json=as_json)
+        return
+    memory = _ask(place, agent, lambda client: client.set_mode(new))
+    ends = " Nothing said from now on is remembered." if memory.mode == INCOGNITO else ""
+    _confirm(memory, f"The conversation {memory.dm} is in mode {memory.mode}.{ends}", as_json)
+
+
+def recall(
+    ctx: typer.Context,
+    agent: AgentId,
+    setting: Annotated[
+        str,
+        typer.Argument(
+            metavar="SETTING",
+            help="on, off, or default: as agents.NAME.recall in config.json says.",
+            autocompletion=lambda: list(RECALLS),
+        ),
+    ],
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Switch whether an agent is shown memories in its conversation.
+
+    With recall off there are no reminders and no hints, and the agent cannot search its memory. Sessions are
+    still remembered.
+    """
+    choice = RECALLS.get(setting.lower())
+    if choice is None:
+        raise InvalidRequest(f"SETTING is {', '.join(RECALLS)}, not {setting[:20]!r}.")
+    memory = _ask(find_target(ctx, home, url), agent, lambda client: client.set_recall(choice))
+    _confirm(memory, f"Recall is {'on' if memory.recall else 'off'} in {memory.dm}.", as_json)
+
+
+def _confirm(memory: ConversationMemory, sentence: str, as_json: bool) -> None:
+    if as_json:
+        print_json(memory)
+    else:
+        stderr_console().print(sentence, markup=False)
+
+
+def _show(memory: ConversationMemory, *, as_json: bool) -> None:
+    if as_json:
+        print_json(memory)
+    else:
+        stdout_console().print(conversation_facts(memory))
+
+
+def _ask(
+    place: Target,
+    agent: str,
+    question: Callable[[MemoryClient], Awaitable[ConversationMemory]],
+) -> ConversationMemory:
+    async def ask() -> ConversationMemory:
+        async with connect(place) as api:
+            return await question(MemoryClient(api, place, agent))
+
+    return asyncio.run(ask())

@@ -1,0 +1,174 @@
+"""Switch of a conversation's memory mode and recall.
+
+A session has one memory mode from its start to its end. So a switch ends the session and starts the next one:
+what was said before stays as it was, and nothing said incognito is in the prompts of a recorded session.
+"""
+
+import structlog
+
+from choir_common.errors import Conflict, InvalidRequest
+from choir_common.wire.memory_modes import (
+    INCOGNITO,
+    MEMORY_MODES,
+    ConversationMemory,
+    MemoryMode,
+    RecallSetting,
+)
+from choir_common.wire.operator import AgentView
+from choir_control.agents.sessions.record import REASON_MEMORY_MODE, SessionRow
+from choir_control.agents.sessions.start import SessionStarter
+from choir_control.agents.sessions.stop import SessionStopper
+from choir_control.agents.sessions.store import SessionStore
+from choir_control.configuration.current import ConfigService
+from choir_control.log.eventlog.store import EventStore
+from choir_control.log.leases.authentication import LeaseAuthenticator
+from choir_control.log.leases.dm_memory import DmMemoryStore, effective_recall
+from choir_control.log.signals.notifier import OutboxRescanner
+
+log = structlog.get_logger("choir.sessions")
+
+_RECALL: dict[RecallSetting, bool | None] = {"on": True, "off": False, "default": None}
+
+
+class MemoryModeService:
+    """Service that shows and switches how conversations use memory."""
+
+    def __init__(
+        self,
+        *,
+        settings: DmMemoryStore,
+        sessions: SessionStore,
+        events: EventStore,
+        configuration: ConfigService,
+        starter: SessionStarter,
+        stopper: SessionStopper,
+        authenticator: LeaseAuthenticator,
+        outbox: OutboxRescanner,
+    ) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._events = events
+        self._configuration = configuration
+        self._starter = starter
+        self._stopper = stopper
+        self._authenticator = authenticator
+        self._outbox = outbox
+
+    async def find_dm(self, agent_id: str) -> str:
+        """Return an agent's conversation: that of its unfinished session, or its default; raises NotFound."""
+        session = await self._sessions.find_unfinished(agent_id)
+        if session is not None:
+            return session.bindings.dm
+        return self._configuration.current.agent(agent_id).defaults.dm
+
+    async def show(self, dm: str, agent_id: str | None = None) -> ConversationMemory:
+        """Return how a conversation uses memory; `agent_id` is its agent if no session has it."""
+        session = await self._sessions.find_unfinished_in(dm)
+        settings = await self._settings.read(dm)
+        agent_id = session.agent_id if session else agent_id
+        mode = session.memory_mode if session else settings.mode
+        agent = self._configuration.current.config.agents.get(agent_id or "")
+        return ConversationMemory(
+            dm=dm,
+            agent_id=agent_id,
+            session_id=session.session_id if session else None,
+            mode=mode,
+            recall=effective_recall(mode, settings.recall, agent),
+            recall_setting=next(key for key, value in _RECALL.items() if value is settings.recall),
+        )
+
+    async def set_recall(
+        self, dm: str, recall: RecallSetting, agent_id: str | None = None
+    ) -> ConversationMemory:
+        """Switch recall from the next use of memory on."""
+        await self._settings.set_recall(dm, _RECALL[recall])
+        session = await self._sessions.find_unfinished_in(dm)
+        if session is not None:
+            # the cached lease has the previous value
+            self._authenticator.forget(session.session_id)
+        log.info("recall switched", dm=dm, recall=recall)
+        return await self.show(dm, agent_id)
+
+    async def set_mode(self, dm: str, name: str, agent_id: str | None = None) -> ConversationMemory:
+        """Switch the memory mode; a session of another mode ends, and the next one starts.
+
+        Raises InvalidRequest for an unknown mode, and Conflict while a message, a turn or a job is
+        unfinished: it would end up in a session of the other mode.
+        """
+        mode = parse_mode(name)
+        session = await self._sessions.find_unfinished_in(dm)
+        await self._require_no_open_work(dm, session, mode)
+        if session is None or session.memory_mode == mode:
+            await self._settings.set_mode(dm, mode)
+        else:
+            await self._switch(session, mode)
+        log.info("memory mode switched", dm=dm, mode=mode)
+        return await self.show(dm, agent_id)
+
+    async def notify(self, memory: ConversationMemory) -> None:
+        """Tell the user of a conversation how it uses memory after an operator has changed that."""
+        gateway = self._configuration.current.gateway_of(memory.dm)
+        if gateway is not None:
+            text = f"An operator has changed this conversation. {format_memory(memory)}"
+            await self._settings.notify(memory.dm, gateway, text)
+            self._outbox.rescan(memory.dm)
+
+    async def _require_no_open_work(
+        self, dm: str, session: SessionRow | None, mode: MemoryMode
+    ) -> None:
+        now = session.memory_mode if session else (await self._settings.read(dm)).mode
+        if now == mode:
+            return
+        if session is not None and session.status == "suspended":
+            raise Conflict(_open_work(session, mode, "has stopped with open work. Start it again"))
+        session_id = session.session_id if session else None
+        count = await self._settings.count_open_messages(dm, session_id)
+        if count and session is None:
+            raise Conflict(
+                f"{count} messages wait in this conversation and would be read in mode {mode}. Start "
+                f"the agent, let it answer them, and switch then. The mode is still {now}."
+            )
+        if session is None:
+            return
+        if count or await self._events.list_open_jobs(session.session_id):
+            raise Conflict(_open_work(session, mode, "is still working. Wait for it"))
+
+    async def _switch(self, session: SessionRow, mode: MemoryMode) -> None:
+        agent_id, bindings = session.agent_id, session.initial_bindings
+        # before the stop: a switch that cannot succeed must not stop the agent
+        await self._starter.check(agent_id, bindings, session.image)
+        stopped = await self._stopper.stop(agent_id, REASON_MEMORY_MODE)
+        if stopped is not None and stopped.status == "suspended":
+            # work began meanwhile: it goes on in the mode in which it began
+            await self._starter.restart(agent_id, bindings, session.image)
+            raise Conflict(_open_work(session, mode, "is still working. Wait for it"))
+        await self._settings.set_mode(session.bindings.dm, mode)
+        await self._starter.restart(agent_id, bindings, session.image)
+
+
+def format_memory(memory: ConversationMemory | AgentView) -> str:
+    """Return a sentence for users about how a conversation uses memory."""
+    mode = memory.mode if isinstance(memory, ConversationMemory) else memory.memory_mode
+    if mode == INCOGNITO:
+        return (
+            "Memory: incognito. Nothing is remembered, and the log is erased at the session's end."
+        )
+    return f"Memory: {mode}, recall {'on' if memory.recall else 'off'}."
+
+
+def parse_mode(name: str) -> MemoryMode:
+    """Return the mode of that name. Raises InvalidRequest with the names that exist."""
+    mode = MEMORY_MODES.get(name.lower())
+    if mode is None:
+        raise InvalidRequest(
+            f"There is no memory mode {name[:20]!r}; the modes are {', '.join(MEMORY_MODES)} (guest is "
+            "another name of incognito). Nothing was changed."
+        )
+    return mode
+
+
+def _open_work(session: SessionRow, mode: MemoryMode, what: str) -> str:
+    return (
+        f"{session.agent_id} {what}, or cancel its work, before you switch to {mode}. The mode is still "
+        f"{session.memory_mode}: what you write now is kept as before."
+    )
