@@ -33,6 +33,11 @@ READ = {
         f"agents.*.retention.{name}": f"{MEMORY}/summaries/retention_cutoffs.py"
         for name in ("turns", "vectors", "days", "weeks", "months", "quarters", "years")
     },
+    **{
+        f"agents.*.memory_prompts.{name}.{part}": f"{CONTROL}/images/repositories/prompt_files.py"
+        for name in ("extraction", "summaries")
+        for part in ("text", "file")
+    },
     "agents.*.retention.log": f"{CONTROL}/log/retention/job.py",
     "retention.messages": f"{CONTROL}/log/retention/job.py",
     "retention.operations": f"{CONTROL}/log/retention/job.py",

@@ -146,6 +146,7 @@ class ControlApp:
                 tasks.create_task(worker, name=name)
             for name, interval_s, run in (
                 ("retention", job.INTERVAL_S, services.log.retention.sweep),
+                ("log erasure", job.RESET_INTERVAL_S, services.log.retention.erase_reset_logs),
                 ("approval expiry", EXPIRY_INTERVAL_S, services.approvals.expiry.expire_overdue),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),

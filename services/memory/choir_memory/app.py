@@ -23,6 +23,7 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.config import MemoryServiceConfig
 from choir_memory import VERSION
 from choir_memory.admin.export_import import MemoryTransfer
+from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditStore
@@ -124,6 +125,7 @@ class MemoryService:
                 database=database, spaces=spaces, search_service=search, audit_log=audit
             ),
             writer=MemoryWriter(database, spaces, knowledge),
+            forgetter=MemoryForgetter(database, spaces, clock),
             transfer=MemoryTransfer(
                 database=database, spaces=spaces, audit=audit, queue=self._queue
             ),

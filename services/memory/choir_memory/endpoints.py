@@ -15,6 +15,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import ChoirError, Unavailable
 from choir_common.wire.memory_collections import AddDocument, ListCollections, RemoveDocuments
+from choir_common.wire.memory_forget import ForgetMemory
 from choir_common.wire.memory_operator import (
     AuditQuery,
     DeleteDocument,
@@ -37,6 +38,7 @@ from choir_common.wire.memory_search import (
 from choir_common.wire.memory_sessions import ArchivePage, EraseSession, RecordUnits
 from choir_common.wire.messages import Empty
 from choir_memory.admin.export_import import MemoryTransfer
+from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditRecord, AuditStore, actor_name
@@ -172,6 +174,7 @@ class AdminEndpoints:
 
     reader: MemoryReader
     writer: MemoryWriter
+    forgetter: MemoryForgetter
     transfer: MemoryTransfer
     collections: CollectionService
 
@@ -193,7 +196,8 @@ class AdminEndpoints:
                 ListCollections,
                 with_retry(collections.list_documents),
             ),
-            # not retried: if the first attempt succeeded unnoticed, a second one would raise NotFound
+            # not retried: if the first attempt succeeded unnoticed, a second one would raise an error
             Endpoint(subjects.delete_memory(), DeleteDocument, self.writer.delete),
+            Endpoint(subjects.forget_memory(), ForgetMemory, self.forgetter.forget),
             Endpoint(subjects.remove_from_collection(), RemoveDocuments, collections.remove),
         )

@@ -78,6 +78,49 @@ def test_a_document_is_erased_after_a_question(shell: ChoirctlRunner) -> None:
     assert "document_chunk" in shell.fails(2, "memory", "list", "main", "--kind", "nokind")
 
 
+def test_what_is_to_be_forgotten_is_shown_then_exactly_that_is_erased(
+    shell: ChoirctlRunner,
+) -> None:
+    for key, text in (("one", "The zebra is striped."), ("two", "A zebra eats."), ("three", "Ox")):
+        shell.succeeds("memory", "put", "main", text, "--key", f"zoo.{key}")
+    shown = shell.data("memory", "forget", "main", "--words", "zebra", "--preview")
+    assert shown["memory"]["counts"] == {"note": 2} and not shown["memory"]["erased"]
+    assert "striped" in shell.succeeds("memory", "forget", "main", "--words", "zebra", "--preview")
+    assert "--preview" in shell.fails(2, "memory", "forget", "main", "--words", "zebra")
+    assert len(shell.data("memory", "list", "main", "--prefix", "zoo.")) == 3
+    done = shell.data("memory", "forget", "main", "--words", "zebra", "--yes")
+    assert done["memory"]["erased"] and done["memory"]["total"] == 2
+    (rest,) = shell.data("memory", "list", "main", "--prefix", "zoo.")
+    assert rest["key"] == "zoo.three"
+    shell.fails(2, "memory", "forget", "main", "--yes")
+    shell.fails(2, "memory", "forget", "main", "--last", "soon", "--yes")
+    shell.fails(2, "memory", "forget", "main", "--last", "1h", "--since", "2026-01-01", "--yes")
+    shell.fails(3, "memory", "forget", "nobody", "--words", "zebra", "--preview")
+
+
+def test_lessons_of_a_source_can_be_taken_back(shell: ChoirctlRunner) -> None:
+    shell.succeeds("memory", "put", "main", "A source.", "--key", "source")
+    shown = shell.data("memory", "undo", "main", "--source", "source", "--preview")
+    assert shown["memory"]["total"] == 0 and shown["conversation"] == "kept"
+    done = shell.data("memory", "undo", "main", "--source", "source", "--yes")
+    assert done["memory"]["erased"]
+    assert shell.data("memory", "show", "main", "source")["record"]["text"] == "A source."
+    shell.fails(3, "memory", "undo", "main", "--source", "no-such-source", "--yes")
+    shell.fails(2, "memory", "undo", "main", "--source", "source", "--last", "1h", "--yes")
+
+
+def test_a_reset_shows_what_it_clears_and_keeps(shell: ChoirctlRunner) -> None:
+    shell.succeeds("chat", "-m", "The anvil is in the shed.")
+    before = shell.data("session", "list", "main")[0]["session_id"]
+    shown = shell.data("session", "reset", "main", "--preview")
+    assert shown["conversation"] == "summary" and shown["logs"] == [before]
+    assert shell.data("session", "list", "main")[0]["session_id"] == before
+    shell.fails(2, "session", "reset", "main")
+    done = shell.data("session", "reset", "main", "--all", "--yes")
+    assert done["conversation"] == "nothing" and done["restarts"]
+    assert shell.data("session", "list", "main")[0]["session_id"] != before
+
+
 def test_a_secret_in_what_is_written_is_masked(shell: ChoirctlRunner) -> None:
     shell.succeeds("secret", "apply")
     words = f"The key is {SECRET}."

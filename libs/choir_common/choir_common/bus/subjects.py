@@ -141,6 +141,11 @@ def delete_memory() -> str:
     return "choir.memory.operator.delete"
 
 
+def forget_memory() -> str:
+    """control → memory: ForgetMemory → ForgetResult."""
+    return "choir.memory.operator.forget"
+
+
 def export_memory() -> str:
     """control → memory: ExportMemory → ExportedPage."""
     return "choir.memory.operator.export"

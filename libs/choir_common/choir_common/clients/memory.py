@@ -12,6 +12,7 @@ from choir_common.wire.memory_collections import (
     ListCollections,
     RemoveDocuments,
 )
+from choir_common.wire.memory_forget import ForgetMemory, ForgetResult
 from choir_common.wire.memory_operator import (
     AgentMemory,
     AuditEntries,
@@ -171,6 +172,8 @@ class MemoryAdminClient(Protocol):
 
     async def delete(self, request: DeleteDocument) -> MemoryErased: ...
 
+    async def forget(self, request: ForgetMemory) -> ForgetResult: ...
+
     async def export(self, request: ExportMemory) -> ExportedPage: ...
 
     async def bring_in(self, request: ImportPart) -> MemoryImported: ...
@@ -214,6 +217,12 @@ class NatsMemoryAdminClient:
         """Erase a document and everything derived from it alone; raises NotFound, Conflict."""
         return await self._bus.request(
             subjects.delete_memory(), request, MemoryErased, BULK_TIMEOUT_S
+        )
+
+    async def forget(self, request: ForgetMemory) -> ForgetResult:
+        """Preview or erase a selection; raises NotFound, Conflict when it changed since its preview."""
+        return await self._bus.request(
+            subjects.forget_memory(), request, ForgetResult, BULK_TIMEOUT_S
         )
 
     async def export(self, request: ExportMemory) -> ExportedPage:

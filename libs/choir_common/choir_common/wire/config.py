@@ -9,7 +9,12 @@ from urllib.parse import quote
 from pydantic import BeforeValidator, Field
 
 from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
-from choir_common.wire.config_parts import AgentBudgets, FeatureFlags, TimeZone
+from choir_common.wire.config_parts import (
+    AgentBudgets,
+    FeatureFlags,
+    MemoryPromptsConfig,
+    TimeZone,
+)
 from choir_common.wire.config_parts import Budgets as Budgets
 from choir_common.wire.config_parts import ModelConfig as ModelConfig
 from choir_common.wire.model import AgentName, Name, WireModel
@@ -314,6 +319,8 @@ class AgentConfig(WireModel):
     """Retention of its logs and its memory; default: no limit."""
     budgets: AgentBudgets = AgentBudgets()
     """Its own hard limits, which override those in `budgets`."""
+    memory_prompts: MemoryPromptsConfig = MemoryPromptsConfig()
+    """Its own prompts for `memory.model`."""
 
 
 class FileLimits(WireModel):
@@ -441,6 +448,13 @@ class AgentSettings(WireModel):
         return frozenset(name for name in secret_names if name)
 
 
+class MemoryPrompts(WireModel):
+    """An agent's own prompts; None: the default."""
+
+    extraction: str | None = None
+    summaries: str | None = None
+
+
 class MemoryServiceConfig(WireModel):
     """The part that the memory service's maintenance uses; it never contains a key.
 
@@ -451,6 +465,8 @@ class MemoryServiceConfig(WireModel):
     """The language model that `memory.model` names; memory gets its key at startup."""
     retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
     """Retention of the agents that do not keep everything."""
+    prompts: dict[AgentName, MemoryPrompts] = Field(default_factory=dict)
+    """Prompts of the agents that have their own."""
 
 
 def secret_references(config: Config) -> dict[str, tuple[str, ...]]:

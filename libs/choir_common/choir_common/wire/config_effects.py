@@ -32,7 +32,10 @@ AT_CHOIR_START = (*("embedding", "embedding.*", "postgres", "postgres.*"),)
 AT_HOURLY_CLEANUP = ("agents.*.retention.log", "retention", "retention.*")
 CLEANUP_NOTE = "control deletes older records within an hour"
 # Memory reads these at the start of each maintenance pass.
-AT_MEMORY_MAINTENANCE = ("memory.model", "agents.*.retention", "agents.*.retention.*")
+AT_MEMORY_MAINTENANCE = (
+    *("memory.model", "agents.*.retention", "agents.*.retention.*"),
+    *("agents.*.memory_prompts", "agents.*.memory_prompts.*"),
+)
 MAINTENANCE_NOTE = (
     "memory uses it from its next maintenance pass on: within an hour, unless CHOIR_ROUND_S is set"
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from choir_common.wire.model import JsonObject, Name, WireModel
 
@@ -40,6 +40,55 @@ def _check_time_zone(name: str) -> str:
 
 TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
 """An IANA time zone name."""
+
+MAX_PROMPT_CHARS = 8_000
+"""Length of a prompt of one's own; the model must also read what it is about."""
+
+
+def check_prompt(text: str) -> str:
+    """Return a prompt's text; raises ValueError for an empty one, one that is too long, or NUL."""
+    if not text.strip() or "\x00" in text:
+        raise ValueError("a prompt is text that is not blank, without the character NUL")
+    if len(text) > MAX_PROMPT_CHARS:
+        raise ValueError(f"a prompt has at most {MAX_PROMPT_CHARS:,} characters, not {len(text):,}")
+    return text
+
+
+def _check_repository_path(path: str) -> str:
+    parts = path.split("/")
+    if not path or len(path) > 400 or any(part in ("", ".", "..") for part in parts):
+        raise ValueError("name a file by its path in the repository, such as identity/facts.md")
+    if any(ord(character) < 32 or character in "\\:\x7f" for character in path):
+        raise ValueError("a path contains no control character, colon or backslash")
+    return path
+
+
+PromptText = Annotated[str, AfterValidator(check_prompt)]
+RepositoryPath = Annotated[str, AfterValidator(_check_repository_path)]
+
+
+class PromptConfig(WireModel):
+    """A prompt: its text, or a file in the agent's repository; one of the two."""
+
+    text: PromptText | None = None
+    """The prompt itself, at most 8,000 characters."""
+    file: RepositoryPath | None = None
+    """The path of a file in the agent's own repository or folder, such as `identity/facts.md`."""
+
+    @model_validator(mode="after")
+    def _check_one(self) -> "PromptConfig":
+        if (self.text is None) == (self.file is None):
+            raise ValueError("set either `text` or `file`")
+        return self
+
+
+class MemoryPromptsConfig(WireModel):
+    """What memory's model should look for; the form of its answers and the safety rules are fixed."""
+
+    extraction: PromptConfig | None = None
+    """Which facts and rules to keep; default: what is still useful in a year."""
+    summaries: PromptConfig | None = None
+    """What summaries of days, weeks and longer periods keep; applies to those written from then on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,6 +209,8 @@ class MemoryUpsert(WireModel):
     """Write only if the document has this version; 0: only if the key does not exist yet."""
     outside: bool = False
     """The agent had just read untrusted text from outside, so this document gets the same low trust."""
+    session_id: str | None = Field(default=None, max_length=200)
+    """The session in which the agent wrote it, so that what a session wrote can be taken back."""
 
 
 class MemoryWritten(WireModel):

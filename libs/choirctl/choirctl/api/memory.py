@@ -6,6 +6,7 @@ from urllib.parse import quote
 import httpx2
 from pydantic import BaseModel, TypeAdapter
 
+from choir_common.wire.memory_forget import ForgetReport, ForgetSelection, ResetRequest
 from choir_common.wire.memory_modes import (
     ConversationMemory,
     RecallSetting,
@@ -30,6 +31,8 @@ from choirctl.api.target import Target
 
 ERASE_TIMEOUT_S = 90.0
 SWITCH_TIMEOUT_S = 120.0  # the agent writes a summary and starts again
+FORGET_TIMEOUT_S = 480.0
+"""Memory is erased, and a running agent may take minutes to stop and start."""
 STREAM_READ_TIMEOUT_S = 60.0
 
 
@@ -107,6 +110,19 @@ class MemoryClient:
         return parse_response(
             await self._api.send("DELETE", path, timeout_s=ERASE_TIMEOUT_S), SessionErased
         )
+
+    async def forget(self, selection: ForgetSelection) -> ForgetReport:
+        """Preview or erase a selection. Raises NotFound, Conflict if it changed since the preview."""
+        answer = await self._api.send(
+            "POST", f"{self._path}/forget", body=selection, timeout_s=FORGET_TIMEOUT_S
+        )
+        return parse_response(answer, ForgetReport)
+
+    async def reset(self, request: ResetRequest) -> ForgetReport:
+        """Preview or carry out a reset of the agent's conversation. Raises Conflict."""
+        path = f"{self._path.removesuffix('/memory')}/reset"
+        answer = await self._api.send("POST", path, body=request, timeout_s=FORGET_TIMEOUT_S)
+        return parse_response(answer, ForgetReport)
 
     async def audit(self, before: int | None, limit: int) -> AuditEntries:
         """Return up to `limit` audit log entries, newest first, those before the number `before`."""

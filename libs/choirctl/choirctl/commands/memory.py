@@ -1,6 +1,7 @@
 """Commands `choirctl memory status|list|show|search|put|delete|audit|receipt`.
 
-`export` and `import` are in `memory_export`, `mode` and `recall` in `memory_mode`.
+`export` and `import` are in `memory_export`, `forget` and `undo` in `memory_forget`,
+`mode` and `recall` in `memory_mode`.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId, complete_with
 from choirctl.commands.memory_export import export, import_
+from choirctl.commands.memory_forget import forget, undo
 from choirctl.commands.memory_mode import mode, recall
 from choirctl.output.memory_views import (
     audit_rows,
@@ -78,6 +80,8 @@ def register(app: typer.Typer) -> None:
         ("search", search),
         ("put", put),
         ("delete", delete),
+        ("forget", forget),
+        ("undo", undo),
         ("export", export),
         ("import", import_),
         ("audit", audit),

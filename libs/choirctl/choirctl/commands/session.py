@@ -1,4 +1,4 @@
-"""Commands `choirctl session list|show|events|cores|cancel|compact|verify`."""
+"""Commands `choirctl session list|show|events|cores|cancel|compact|verify`; `reset` is in `memory_forget`."""
 
 import asyncio
 import contextlib
@@ -22,6 +22,7 @@ from choirctl.api.control import RECONNECT_TIMEOUT_S, ControlClient, connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import JobName, OptionalAgentId, SessionId
+from choirctl.commands.memory_forget import reset
 from choirctl.output.printing import (
     print_json,
     print_json_line,
@@ -53,6 +54,7 @@ def register(app: typer.Typer) -> None:
         ("cores", cores),
         ("cancel", cancel),
         ("compact", compact),
+        ("reset", reset),
         ("verify", verify),
     )
 

@@ -28,6 +28,7 @@ from choir_control.conversations.commands.spec import CommandScope
 from choir_control.conversations.commands.table import commands_for
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.outbox.store import OutboxStore
+from choir_control.images.repositories.prompt_files import MemoryPromptReader
 
 MAX_ID = 2**62
 
@@ -41,6 +42,7 @@ def make_bus_endpoints(
     buttons: ApprovalButtons,
     gateway: NatsGatewayClient,
     bot_tokens: BotTokenPublisher,
+    memory_prompts: MemoryPromptReader,
 ) -> tuple[Endpoint, ...]:
     """Return control's endpoints."""
     commands = list_channel_commands()
@@ -64,7 +66,8 @@ def make_bus_endpoints(
         return Empty()
 
     async def memory_orders(_: Empty) -> MemoryServiceConfig:
-        return configuration.current.memory_orders()
+        prompts = await memory_prompts.read()
+        return configuration.current.memory_orders().model_copy(update={"prompts": prompts})
 
     return (
         Endpoint(subjects.accept_message(), InboundMessage, inbox.accept),

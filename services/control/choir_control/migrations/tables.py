@@ -259,6 +259,21 @@ Table(
 )
 
 Table(
+    "session_resets",
+    METADATA,
+    Column(
+        "session_id",
+        Text,
+        ForeignKey(f"{SCHEMA}.sessions.session_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("carries", Text, nullable=False),
+    Column("since", TIME),
+    Column("until", TIME),
+    Column("requested_at", TIME, nullable=False, server_default=CLOCK),
+)
+
+Table(
     "session_events",
     METADATA,
     Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id"), primary_key=True),

@@ -13,12 +13,14 @@ from choir_common.clients.memory import (
 from choir_common.clock import SystemClock
 from choir_control import VERSION
 from choir_control.agents.sessions.handshake import HandshakeService
+from choir_control.agents.sessions.predecessor_log import PredecessorLogReader
 from choir_control.api.bus import make_bus_endpoints
 from choir_control.api.event_streams import LogStreamer
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
 from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
 from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.authentication import OperatorAuthentication, ProcessTree
+from choir_control.api.operator.forgetting import forget_routes
 from choir_control.api.operator.memory import MemorySpaces, collection_routes, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
 from choir_control.api.operator.sessions import session_routes
@@ -77,9 +79,11 @@ class HttpServices:
 
 def _make_agent_api(services: ControlServices) -> AgentApi:
     sessions = services.sessions
+    logs = LogTailReader(services.database, services.log.events)
     handshake = HandshakeService(
         sessions=sessions.store,
-        logs=LogTailReader(services.database, services.log.events),
+        logs=logs,
+        predecessor_log=PredecessorLogReader(logs, services.log.resets),
         configuration=services.configuration,
         image_store=services.images.image_store,
     )
@@ -142,6 +146,7 @@ def _memory_routers(services: ControlServices) -> Sequence[APIRouter]:
             session_client=NatsSessionMemoryClient(services.bus),
             modes=services.sessions.memory_modes,
         ),
+        forget_routes(services.sessions.forgetting, services.overview),
         collection_routes(
             spaces=spaces,
             collections_client=NatsCollectionsClient(services.bus),
@@ -161,4 +166,5 @@ def bus_endpoints(services: ControlServices) -> tuple[Endpoint, ...]:
         buttons=services.approvals.buttons,
         gateway=conversations.gateway,
         bot_tokens=services.config_changes.bot_tokens,
+        memory_prompts=services.images.memory_prompts,
     )

@@ -11,6 +11,7 @@ from choir_control.images.directory_builder import DirectoryImageBuilder
 from choir_control.images.image_store import ImageStore
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.images.repositories.mirrors import Mirrors
+from choir_control.images.repositories.prompt_files import MemoryPromptReader
 from choir_control.images.repositories.survey import RepositorySurveyor
 from choir_control.settings import ControlSettings
 
@@ -28,6 +29,7 @@ class ImageServices:
         self.builder = choose_builder(settings)
         compiles = self.builder.kind == "docker"
         self.surveyor = RepositorySurveyor(self.mirrors, settings.home / "repos", compiles=compiles)
+        self.memory_prompts = MemoryPromptReader(configuration, self.mirrors, settings.home)
         self.build_service = ImageBuildService(
             home=settings.home,
             configuration=configuration,

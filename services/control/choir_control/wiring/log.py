@@ -22,6 +22,7 @@ from choir_control.log.retention.incognito_store import IncognitoStore
 from choir_control.log.retention.job import RetentionJob
 from choir_control.log.retention.log_eraser import LogEraser
 from choir_control.log.retention.log_store import ErasedLogStore
+from choir_control.log.retention.reset_store import SessionResetStore
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore
 from choir_control.log.signals.streams import SignalStreams
@@ -62,6 +63,7 @@ class LogServices:
             configuration=configuration,
         )
         self.retention = RetentionJob(database, self.events, configuration)
+        self.resets = SessionResetStore(database)
         self.metrics = Metrics(service_name)
         self.control_metrics = ControlMetrics(self.metrics, GaugeStore(database))
         self.appender = EventAppender(

@@ -13,7 +13,7 @@ from choir_control.agents.rollout.service import AgentRedeployer, UpdateService
 from choir_control.agents.rollout.update import AgentUpdater
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.launch import LaunchImageResolver
-from choir_control.agents.sessions.record import RESTART_REASONS
+from choir_control.agents.sessions.record import CONTINUED_REASONS
 from choir_control.api.http_apps import AgentSockets
 from choir_control.api.transports.listener import TcpListener
 from choir_control.approvals.proposals.config_proposal import ConfigApplier
@@ -106,7 +106,7 @@ class ControlServices:
             configuration=self.configuration,
             bus=self.bus,
             conversations=self.conversations,
-            restart_reasons=RESTART_REASONS,
+            restart_reasons=CONTINUED_REASONS,
         )
 
     def _make_host_tools(self) -> HostToolServices:
@@ -134,6 +134,8 @@ class ControlServices:
             operations=self.operations,
             outbox=self.conversations.outbox,
             browse_tool=self.host_tools.browse_tool,
+            memory_tools=self.host_tools.memory_tools,
+            memory_admin=self.host_tools.memory_admin,
             listener=self.listener,
             clock=self._clock,
         )
@@ -224,6 +226,7 @@ class ControlServices:
             rollout=self.rollout,
             operations=self.operations,
             workspaces=sessions.workspaces,
+            forgetting=sessions.forgetting,
             background=BackgroundCommands(self.operations),
             dialogue=DialogueState(),
         )

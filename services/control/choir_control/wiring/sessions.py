@@ -2,7 +2,11 @@
 
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import NatsBrowserClient
-from choir_common.clients.memory import NatsMemoryClient
+from choir_common.clients.memory import (
+    MemoryAdminClient,
+    NatsMemoryAdminClient,
+    NatsMemoryClient,
+)
 from choir_common.clock import Clock
 from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
@@ -17,6 +21,7 @@ from choir_control.agents.sessions.closing import SessionCloser
 from choir_control.agents.sessions.closing_store import ClosingStore
 from choir_control.agents.sessions.crash_handling import CrashHandler
 from choir_control.agents.sessions.crash_recovery import CrashRecovery
+from choir_control.agents.sessions.forgetting import ForgetService
 from choir_control.agents.sessions.launch import AgentLauncher, ControlListener, LaunchImageResolver
 from choir_control.agents.sessions.liveness import LivenessTracker
 from choir_control.agents.sessions.memory_modes import MemoryModeService
@@ -48,6 +53,7 @@ class HostToolServices:
         redactor: Redactor,
     ) -> None:
         self.memory = NatsMemoryClient(bus)
+        self.memory_admin = NatsMemoryAdminClient(bus)
         self.browser = NatsBrowserClient(bus)
         self.memory_tools = MemoryTools(self.memory, redactor, configuration)
         self.browse_tool = make_browse_tool(self.browser, settings, configuration)
@@ -73,6 +79,8 @@ class SessionServices:
         operations: OperationService,
         outbox: OutboxRescanner,
         browse_tool: BrowseTool,
+        memory_tools: MemoryTools,
+        memory_admin: MemoryAdminClient,
         listener: ControlListener,
         clock: Clock,
     ) -> None:
@@ -106,6 +114,17 @@ class SessionServices:
             starter=self.starter,
             stopper=self.stopper,
             operations=operations,
+        )
+        self.forgetting = ForgetService(
+            sessions=self.store,
+            resets=log.resets,
+            starter=self.starter,
+            stopper=self.stopper,
+            archiver=log.archiver,
+            configuration=configuration,
+            memory=memory_admin,
+            spaces=memory_tools,
+            clock=clock,
         )
 
     def _make_closer(

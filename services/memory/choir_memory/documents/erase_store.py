@@ -84,17 +84,35 @@ async def erase_documents(
     connection: Connection, agent_id: str, document_ids: Collection[UUID]
 ) -> ErasedDocuments:
     """Delete documents and everything that depends on them alone; requires the agent's role."""
+    derived_ids = await find_derived(connection, agent_id, document_ids)
+    return await delete_documents(connection, agent_id, {*document_ids, *derived_ids})
+
+
+async def find_derived(
+    connection: Connection, agent_id: str, document_ids: Collection[UUID]
+) -> set[UUID]:
+    """Return the documents that depend on these alone, directly or through others."""
+    sources, reached = set(document_ids), set(document_ids)
+    # repeated, because dependents have dependents: a day's summary is a source of a week's
+    while dependent_ids := {
+        row["id"] for row in await connection.fetch(qualified(_DEPENDENTS, agent_id), list(reached))
+    }:
+        reached |= dependent_ids
+    return reached - sources
+
+
+async def delete_documents(
+    connection: Connection, agent_id: str, document_ids: Collection[UUID]
+) -> ErasedDocuments:
+    """Delete exactly these documents, their links, and quotations of them; requires the agent's role.
+
+    A document with `evidence` among them stays, even if it has no other evidence.
+    """
 
     def sql(statement: str) -> str:
         return qualified(statement, agent_id)
 
-    erased_ids = set(document_ids)
-    # repeated, because dependents have dependents: a day's summary is a source of a week's
-    while dependent_ids := {
-        row["id"] for row in await connection.fetch(sql(_DEPENDENTS), list(erased_ids))
-    }:
-        erased_ids |= dependent_ids
-    ids = list(erased_ids)
+    ids = list(document_ids)
     await connection.execute(sql(_UNQUOTE), ids)
     await connection.execute(sql(_UNLINK), ids)
     session = await connection.fetch(sql(_DELETE_SESSION), ids)

@@ -5,8 +5,8 @@ Uses the service's own language model; without one nothing is extracted. The pos
 again and gives the same rows.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import takewhile
@@ -16,6 +16,7 @@ import structlog
 
 from choir_common.errors import InvalidRequest
 from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.config import MemoryPrompts
 from choir_memory.documents.model import TRUST, KnowledgeKind, document_id, least_trust
 from choir_memory.documents.store import Link, LinkStore
 from choir_memory.embedding.queue import EmbeddingQueue
@@ -95,6 +96,8 @@ class ExtractionTask:
     model: LanguageModel
     embedders: EmbedderRegistry
     queue: EmbeddingQueue
+    prompts: Mapping[str, MemoryPrompts] = field(default_factory=dict)
+    """Prompts of the agents that have their own."""
 
     async def run_agent(self, agent_id: str) -> int:
         """Process an agent's new turns; return the number of batches. Raises the errors of the model."""
@@ -117,7 +120,7 @@ class ExtractionTask:
             return False
         turns = [item.turn for item in batch]
         # no transaction is open during model calls, which may take long
-        accepted = _worth_keeping(await self._propose(turns), turns)
+        accepted = _worth_keeping(await self._propose(agent_id, turns), turns)
         plan = await self._plan(agent_id, accepted)
         cases = [(old, item.new) for item in plan if item.commit for old in item.related.rivals]
         replacements = {
@@ -162,12 +165,11 @@ class ExtractionTask:
                 for candidate, vector in zip(accepted, vectors, strict=True)
             ]
 
-    async def _propose(self, turns: Sequence[SourceTurn]) -> list[Candidate]:
+    async def _propose(self, agent_id: str, turns: Sequence[SourceTurn]) -> list[Candidate]:
         """Call the model, again with the error if its answer is invalid; a second invalid answer yields
         nothing."""
-        instructions = (
-            files("choir_memory.facts").joinpath("extraction_prompt.md").read_text("utf-8")
-        )
+        prompts = self.prompts.get(agent_id, MemoryPrompts())
+        instructions = build_instructions(prompts.extraction)
         material = render_turns(turns)
         answer = await self.model.answer(instructions, material)
         try:
@@ -231,6 +233,16 @@ class _FactWriter:
         nodes = entities_of(names, fact.happened_at, fact.trust)
         await store.put(await prepare_derived(nodes))
         return [Link(fact.document_id, "mentions", node.document_id) for node in nodes]
+
+
+def build_instructions(guidance: str | None) -> str:
+    """Return the model's instructions: what to look for, in a fixed frame of form and safety rules."""
+    package = files("choir_memory.facts")
+    if guidance is None:
+        guidance = package.joinpath("extraction_guidance.md").read_text("utf-8")
+    frame = package.joinpath("extraction_prompt.md").read_text("utf-8")
+    # not `format`: the frame contains JSON
+    return frame.replace("{guidance}", guidance.strip())
 
 
 def _worth_keeping(

@@ -25,7 +25,7 @@ SELECT id, session_id, coalesce(speaker, ''), happened_at, text, origin = 'user'
 FROM {{schema}}.memory_documents
 WHERE tier IN ('mid_term', 'long_term_detail') AND kind = 'turn' AND trust >= $4 AND expires_at IS NULL
   AND origin IN ('user', 'agent') AND {_SETTLED}
-  AND NOT (origin = 'agent' AND metadata ? 'reminded')
+  AND NOT (origin = 'agent' AND metadata ? 'reminded') AND NOT metadata ? 'unlearned'
   AND (created_at, session_id, chunk_index) > ($1, $2, $3)
 ORDER BY created_at, session_id, chunk_index LIMIT $5
 """  # noqa: S608 a condition of ours

@@ -97,6 +97,8 @@ async def _follow_up(
         for document_id in result.changed_ids:
             await enqueue(connection, write.agent_id, "knowledge", document_id)
     detail: JsonObject = {"version": answer.version} if answer.version is not None else {}
+    if write.session_id is not None:
+        detail["session"] = write.session_id
     entry = AuditRecord(write.agent_id, writer.actor, answer.operation, result.changed_ids, detail)
     await write_record(connection, entry)
 
@@ -241,7 +243,7 @@ async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:
 
 
 def _digest(write: MemoryUpsert) -> str:
-    content = write.model_dump(mode="json", exclude={"call_id"})
+    content = write.model_dump(mode="json", exclude={"call_id", "session_id"})
     # fields added later are left out when unset, so that digests stored by older versions still match
     if write.expected_version is None:
         del content["expected_version"]

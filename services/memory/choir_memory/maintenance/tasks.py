@@ -72,6 +72,7 @@ class MaintenanceTasks:
                 clock=self.clock,
                 queue=self.queue,
                 retention=retention,
+                prompts=self.config.prompts,
             ),
             RetentionTask(
                 database=self.database,
@@ -87,6 +88,7 @@ class MaintenanceTasks:
                 model=model,
                 embedders=self.embedders,
                 queue=self.queue,
+                prompts=self.config.prompts,
             )
             tasks.append(extraction)
         return tasks

@@ -21,6 +21,7 @@ from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.failure_tracker import EndedFailure
+from choir_memory.sessions.forgotten_period_store import ForgottenPeriod, read_forgotten_periods
 from choir_memory.sessions.promotion import SessionPromoter
 from choir_memory.sessions.store import SessionState, SessionStore, StoredTopic
 from choir_memory.sessions.trust import Inherited
@@ -109,6 +110,8 @@ class SessionArchive:
             splitter.take(event)
         if page.end is not None:
             splitter.finish()
+        # all events are split, because the trust of a reply depends on what was read before it
+        _drop_forgotten(splitter, page, await read_forgotten_periods(connection, page.agent_id))
         through_rev = max(last, state.through_rev)
         queued_count = await self._store_units(connection, page, splitter.units)
         queued_count += await self._store_failures(connection, page, splitter.troubles.failures)
@@ -171,6 +174,29 @@ class SessionArchive:
         await resume_service_role(connection)
         await enqueue_all(connection, page.agent_id, "knowledge", document_ids)
         return len(document_ids)
+
+
+def _drop_forgotten(
+    splitter: UnitSplitter, page: ArchivePage, periods: Sequence[ForgottenPeriod]
+) -> None:
+    """Remove what was erased before this page arrived: units, tool failures, and a summary of them."""
+    for period in periods:
+        splitter.units = [
+            unit
+            for unit in splitter.units
+            if not period.covers(page.session_id, _parse(unit.at), _parse(unit.ended_at))
+        ]
+        splitter.troubles.failures = [
+            failure
+            for failure in splitter.troubles.failures
+            if not period.covers(page.session_id, _parse(failure.at), _parse(failure.at))
+        ]
+        if page.end is not None and period.covers(page.session_id, page.started_at, page.end.at):
+            splitter.ending = None
+
+
+def _parse(at: str) -> datetime:
+    return datetime.fromisoformat(at)
 
 
 def check_consecutive(events: Sequence[Event]) -> None:

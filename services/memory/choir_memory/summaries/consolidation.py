@@ -5,11 +5,11 @@ agent's turns. Finished periods are skipped, so any number of replicas and resta
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
-from choir_common.wire.config import RetentionConfig
+from choir_common.wire.config import MemoryPrompts, RetentionConfig
 from choir_memory.documents.model import Grain
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
@@ -33,6 +33,8 @@ class ConsolidationTask:
     queue: EmbeddingQueue
     retention: Mapping[str, RetentionConfig]
     """Retention settings by agent."""
+    prompts: Mapping[str, MemoryPrompts] = field(default_factory=dict)
+    """Prompts of the agents that have their own."""
 
     async def run_agent(self, agent_id: str) -> int:
         """Summarise an agent's due periods; return how many were written."""
@@ -80,7 +82,8 @@ class ConsolidationTask:
             sources = await SummaryStore(connection, agent_id).read(due)
         if not sources:
             return False  # erased meanwhile
-        summary = await self.summarizer.summarize(due, sources)
+        guidance = self.prompts.get(agent_id, MemoryPrompts()).summaries
+        summary = await self.summarizer.summarize(due, sources, guidance)
         if summary.by == "selection" and not due.changed:
             return False  # the model failed again
         async with agent_transaction(self.database, agent_id) as connection:

@@ -14,11 +14,13 @@ from choir_memory.summaries.periods import coarser_period, finer_grain, is_over,
 MAX_SOURCES = 5_000
 """Maximum turns of one day that are read; the selection samples them evenly anyway."""
 
-# turns with `expires_at` are left out: a summary would keep their content longer
+# turns with `expires_at` are left out: a summary would keep their content longer; and those whose
+# lessons were taken back
 _DAYS = """
 SELECT to_char(happened_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS period, id, version
 FROM {schema}.memory_documents
 WHERE tier IN ('mid_term', 'long_term_detail') AND kind IN ('turn', 'note') AND expires_at IS NULL
+  AND NOT metadata ? 'unlearned'
 """
 _SUMMARIES = """
 SELECT period, id, version FROM {schema}.memory_documents WHERE grain = '{finer}'

@@ -33,24 +33,28 @@ class Summarizer:
     def __init__(self, model: LanguageModel | None) -> None:
         self._model = model
         self._failed = False
-        self._instructions = (
-            files("choir_memory.summaries").joinpath("summary_prompt.md").read_text("utf-8")
-        )
+        package = files("choir_memory.summaries")
+        self._frame = package.joinpath("summary_prompt.md").read_text("utf-8")
+        self._guidance = package.joinpath("summary_guidance.md").read_text("utf-8")
 
     @property
     def has_model(self) -> bool:
         """Return whether a model is available."""
         return self._model is not None and not self._failed
 
-    async def summarize(self, due: DuePeriod, sources: Sequence[SummarySource]) -> PeriodSummary:
-        """Return the summary of a period, with the least trust of its sources."""
+    async def summarize(
+        self, due: DuePeriod, sources: Sequence[SummarySource], guidance: str | None = None
+    ) -> PeriodSummary:
+        """Return the summary of a period, with the least trust of its sources.
+
+        `guidance` replaces the default text about what to keep.
+        """
         trust = min(source.trust for source in sources)
         lines = [SourceLine(_prefix(due.grain, source), source.text) for source in sources]
         if self._model is not None and not self._failed:
             try:
-                return PeriodSummary(
-                    await self._ask(self._model, due, lines), self._model.name, trust
-                )
+                text = await self._ask(self._model, due, lines, guidance or self._guidance)
+                return PeriodSummary(text, self._model.name, trust)
             except ChoirError as error:
                 # the rest of this pass does without the model instead of waiting for its timeouts
                 self._failed = True
@@ -60,10 +64,15 @@ class Summarizer:
         selection = select_sentences(lines, MAX_SUMMARY_CHARS[due.grain])
         return PeriodSummary(selection or EMPTY_SUMMARY, "selection", trust)
 
-    async def _ask(self, model: LanguageModel, due: DuePeriod, lines: Sequence[SourceLine]) -> str:
+    async def _ask(
+        self, model: LanguageModel, due: DuePeriod, lines: Sequence[SourceLine], guidance: str
+    ) -> str:
         budget = MAX_SUMMARY_CHARS[due.grain]
-        instructions = self._instructions.format(
-            grain=due.grain, period=due.period, words=budget // _CHARS_OF_WORD
+        instructions = self._frame.format(
+            grain=due.grain,
+            period=due.period,
+            words=budget // _CHARS_OF_WORD,
+            guidance=guidance.strip(),
         )
         full_text = "\n".join(line.prefix + line.text for line in lines)
         material = (

@@ -52,9 +52,8 @@ class MemoryTools:
         """Write to the agent's own knowledge, once per call. Raises Forbidden in an incognito session."""
         _refuse_incognito(lease)
         key = f"{lease.session_id}:{call_id}"[:200]
-        write = parse_tool_input(
-            MemoryUpsert, self.redact(arguments), agent_id=lease.agent_id, call_id=key
-        )
+        fields = {"agent_id": lease.agent_id, "call_id": key, "session_id": lease.session_id}
+        write = parse_tool_input(MemoryUpsert, self.redact(arguments), **fields)
         await self.ensure_space(lease.agent_id)
         return await self._memory.upsert(write)
 

@@ -5,15 +5,16 @@ from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HelloRequest, HelloResponse
+from choir_control.agents.sessions.predecessor_log import (
+    SESSION_HEAD_TYPES,
+    PredecessorLogReader,
+)
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.configuration.current import ConfigService
 from choir_control.images.image_store import ImageStore
 from choir_control.log.eventlog.recovery_store import LogTailReader
 from choir_control.log.leases.store import Lease
-
-SESSION_HEAD_TYPES = ("session_started", "carried_event")
-"""The first events of a session. A log that ends with one may lack copies of its predecessor's events."""
 
 
 class HandshakeService:
@@ -24,10 +25,12 @@ class HandshakeService:
         *,
         sessions: SessionStore,
         logs: LogTailReader,
+        predecessor_log: PredecessorLogReader,
         configuration: ConfigService,
         image_store: ImageStore,
     ) -> None:
         self._sessions = sessions
+        self._predecessor_log = predecessor_log
         self._logs = logs
         self._configuration = configuration
         self._image_store = image_store
@@ -74,5 +77,5 @@ class HandshakeService:
             return None
         if before.memory_mode == INCOGNITO and session.memory_mode != INCOGNITO:
             return None  # `create` never continues one; checked again where its text would leave control
-        events = await self._logs.tail(before.session_id, before.head.rev)
+        events = await self._predecessor_log.read(before.session_id, before.head.rev)
         return {"events": [event.model_dump(mode="json") for event in events]}

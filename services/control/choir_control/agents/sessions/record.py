@@ -22,14 +22,15 @@ REASON_SHUTDOWN = "Choir was shut down"
 REASON_UPDATE = "it is updated to a new image"
 REASON_ROLLBACK = "its new image did not come up"
 REASON_RESTART = "it is restarted"
+REASON_FORGET = "a person had its conversation erased"
 REASON_MEMORY_MODE = "its conversation switches to another memory mode"
 STOPPED_BY = "stopped by a user in the conversation {dm}"
 """Why a session ended that was stopped by a command, which is answered in that conversation."""
 KEEP_IMAGE_REASONS = (REASON_SHUTDOWN, REASON_RESTART)
 """End reasons after which the agent is started again with the same image."""
-RESTART_REASONS = (*KEEP_IMAGE_REASONS, REASON_UPDATE, REASON_ROLLBACK)
+CONTINUED_REASONS = (*KEEP_IMAGE_REASONS, REASON_UPDATE, REASON_ROLLBACK, REASON_FORGET)
 """End reasons after which the next session continues the conversation, also in mode `incognito`."""
-START_AGAIN_REASONS = (*RESTART_REASONS, REASON_MEMORY_MODE)
+START_AGAIN_REASONS = (*CONTINUED_REASONS, REASON_MEMORY_MODE)
 """End reasons that a start follows immediately. If choird died in between, the next startup starts the agent.
 
 """
@@ -66,6 +67,11 @@ class SessionRow:
     """Whether it was started with the rehearsal model."""
     memory_mode: MemoryMode = DEFAULT_MODE
     """Fixed from its start to its end."""
+
+    @property
+    def is_live(self) -> bool:
+        """Return whether the session has neither ended nor been suspended."""
+        return self.status in LIVE_STATUSES
 
     def view(self) -> SessionView:
         """Return the operator API's view of the session."""

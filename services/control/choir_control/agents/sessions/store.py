@@ -15,7 +15,7 @@ from choir_common.wire.events import GENESIS
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.operator import SessionStatus
 from choir_common.wire.rpc import ResourceBindings
-from choir_control.agents.sessions.record import RESTART_REASONS, SessionRow
+from choir_control.agents.sessions.record import CONTINUED_REASONS, SessionRow
 from choir_control.images.builder import SessionImage
 from choir_control.log.eventlog.store import IS_REHEARSAL_SQL
 from choir_control.log.leases.authentication import LeaseToken
@@ -35,13 +35,17 @@ _SUSPENDED = "status = 'crashed' AND end_reason IS NOT NULL"
 # A session with no events except control's own has nothing to carry over to the next one.
 _HAS_AGENT_EVENTS = """EXISTS (SELECT 1 FROM choir_control.session_events AS said
     WHERE said.session_id = s.session_id AND said.lane <> 'control')"""
+# A session that was reset is continued although its log is erased: not the one before it.
+_WAS_RESET = """EXISTS (SELECT 1 FROM choir_control.session_resets AS r
+    WHERE r.session_id = s.session_id AND s.head_rev > 0)"""
 # A new session of mode $12 in the DM $7 may show events of session `s`. An incognito conversation is over
 # unless its newest session ended by a restart ($13) and its erasure has not begun.
-_IS_CONTINUED = """(s.memory_mode <> 'incognito' OR (
+_IS_CONTINUED = f"""(s.memory_mode <> 'incognito' OR (
     $12 = 'incognito' AND s.dm = $7 AND s.end_reason = ANY ($13::text[])
-    AND NOT EXISTS (SELECT FROM choir_control.erased_logs AS e WHERE e.session_id = s.session_id)
+    AND ({_WAS_RESET} OR NOT EXISTS (
+        SELECT FROM choir_control.erased_logs AS e WHERE e.session_id = s.session_id))
     AND NOT EXISTS (SELECT FROM choir_control.sessions AS later WHERE later.agent_id = s.agent_id
-                    AND later.started_at > s.started_at AND later.head_rev > 0)))"""
+                    AND later.started_at > s.started_at AND later.head_rev > 0)))"""  # noqa: S608 our own SQL
 _LIVE_NOT_SUSPENDED = f"{_LIVE} AND NOT ({_SUSPENDED})"
 _CREATE = f"""
 INSERT INTO choir_control.sessions
@@ -49,7 +53,7 @@ INSERT INTO choir_control.sessions
      llm, dm, gateway, resource_bindings, rehearsal, image, memory_mode, continues)
 VALUES ($1, $2, 'starting', 1, $3, $4, $5, $6, $7, $8, $9::jsonb, $10, $11::jsonb, $12,
     (SELECT session_id FROM choir_control.sessions AS s
-     WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND {_HAS_AGENT_EVENTS}
+     WHERE agent_id = $2 AND status IN ('stopped', 'abandoned') AND ({_HAS_AGENT_EVENTS} OR {_WAS_RESET})
        AND {IS_REHEARSAL_SQL} = $10 AND {_IS_CONTINUED}
      ORDER BY started_at DESC LIMIT 1))
 ON CONFLICT (agent_id) WHERE {_LIVE} DO NOTHING
@@ -129,7 +133,7 @@ class SessionStore:
                 rehearsal,
                 _IMAGE.dump_json(image).decode(),
                 memory_mode,
-                RESTART_REASONS,
+                CONTINUED_REASONS,
             )
             if record is None:
                 raise Conflict(f"{agent_id} already has a session that is not over.")

@@ -72,12 +72,12 @@ def _log_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer
                 f"`choirctl session verify {row.session_id}` shows which."
             ) from None
         if not page and (erased_log := await events.find_erased(row.session_id)) is not None:
-            why = f"agents.{row.agent_id}.retention.log requires"
+            cause = f"by agents.{row.agent_id}.retention.log or by a person"
             if row.memory_mode == INCOGNITO:
-                why = "it was incognito"
+                cause = "because it was incognito"
             raise NotFound(
-                f"The log of {row.session_id} was erased on {erased_log.erased_at:%Y-%m-%d}, as "
-                f"{why}; its hashes are kept."
+                f"The log of {row.session_id} was erased on {erased_log.erased_at:%Y-%m-%d}, "
+                f"{cause}; its hashes are kept."
             )
         more = page[-1].rev if len(page) == limit else None
         return EventPage(items=tuple(page), next=more)

@@ -14,6 +14,7 @@ from choir_control.agents.operations.service import OperationService
 from choir_control.agents.operations.store import Requester
 from choir_control.agents.rollout.config_staging import ConfigStaging
 from choir_control.agents.rollout.service import UpdateService
+from choir_control.agents.sessions.forgetting import ForgetService
 from choir_control.agents.sessions.memory_modes import MemoryModeService
 from choir_control.agents.sessions.overrides import SessionOverrides
 from choir_control.agents.sessions.start import SessionStarter
@@ -78,5 +79,6 @@ class CommandContext:
     rollout: UpdateService
     operations: OperationService
     workspaces: WorkspaceService
+    forgetting: ForgetService
     background: BackgroundCommands
     dialogue: DialogueState

@@ -7,6 +7,8 @@ shown. Bounded by the number of configured conversations.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from choir_common.wire.memory_forget import ForgetSelection
+
 
 @dataclass(frozen=True, slots=True)
 class ShownApproval:
@@ -44,6 +46,7 @@ class DialogueState:
     _configs: dict[str, str] = field(default_factory=dict)
     _questions: dict[str, OpenQuestion] = field(default_factory=dict)
     _confirmations: dict[str, OpenConfirmation] = field(default_factory=dict)
+    _erasures: dict[str, ForgetSelection] = field(default_factory=dict)
 
     def set_list(self, dm: str, items: Sequence[ShownApproval]) -> None:
         """Set the items numbered 1, 2, 3 … in a conversation."""
@@ -77,3 +80,11 @@ class DialogueState:
     def get_config_digest(self, dm: str) -> str | None:
         """Return the digest of the staged configuration that a conversation was last shown, or None."""
         return self._configs.get(dm)
+
+    def set_erasure(self, dm: str, selection: ForgetSelection) -> None:
+        """Store the erasure that a conversation was shown, with the digest of its preview."""
+        self._erasures[dm] = selection
+
+    def take_erasure(self, dm: str) -> ForgetSelection | None:
+        """Remove and return the erasure that a conversation was shown, or None."""
+        return self._erasures.pop(dm, None)

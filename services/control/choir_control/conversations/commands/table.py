@@ -11,6 +11,7 @@ from choir_control.conversations.commands import (
     agents,
     approvals,
     configuration,
+    forgetting,
     memory,
     operations,
 )
@@ -72,6 +73,26 @@ CONVERSATION_COMMANDS = (
         action=SignalAction(lambda _: CompactSignal()),
         choirctl="session compact",
         route="POST /v1/agents/{agent_id}/compact",
+    ),
+    CommandSpec(
+        "Start the conversation again; its summary and what was learned stay.",
+        typed_form="/reset",
+        action=MutationAction(forgetting.erase, confirm=forgetting.preview_reset),
+        choirctl="session reset",
+        route="POST /v1/agents/{agent_id}/reset",
+    ),
+    CommandSpec(
+        "Start the conversation again with nothing; also erase its summary and what was learned.",
+        typed_form="/reset all",
+        action=MutationAction(forgetting.erase, confirm=forgetting.preview_full_reset),
+    ),
+    CommandSpec(
+        "Erase from memory: documents with these words, `session`, or `last 10 minutes`.",
+        typed_form="/forget",
+        arguments=(CommandArgument("what", ArgumentKind.TEXT, required=True),),
+        action=MutationAction(forgetting.erase, confirm=forgetting.preview_forget),
+        choirctl="memory forget",
+        route="POST /v1/agents/{agent_id}/memory/forget",
     ),
     CommandSpec(
         "Show the agent's jobs and their state.",
@@ -371,6 +392,9 @@ MEMORY_COMMANDS = (
         "Erase everything that memory stores of a session.",
         "memory delete",
         f"DELETE {_OF_MEMORY}/sessions/{{session_id}}",
+    ),
+    _for_operators(
+        "Take back what was learned from one source, session or period.", "memory undo", None
     ),
     _for_operators("Export an agent's memory.", "memory export", f"GET {_OF_MEMORY}/export"),
     _for_operators(

@@ -15,13 +15,17 @@ from pathlib import Path
 
 import structlog
 
-from choir_common.errors import ChoirError, Unavailable
+from choir_common.errors import ChoirError, InvalidRequest, Unavailable
 from choir_common.keyed_lock import KeyedLock
 from choir_common.wire.config_api import ChangeKind, RepoFile
 from choir_control.images.repositories.credentials import GitCredentials
 from choir_control.images.repositories.git import FETCH_TIMEOUT_S, Git
 from choir_control.images.repositories.source import FOLDER_CONTENTS, GLOBAL_OWNER, RepositorySource
-from choir_control.images.repositories.tree import RepositoryTree, write_tree
+from choir_control.images.repositories.tree import (
+    RepositoryTree,
+    parse_listing,
+    write_tree,
+)
 
 INDEX_FILE = "folder-index"
 COMMIT_TIME = "1970-01-01T00:00:00Z"
@@ -124,6 +128,30 @@ class Mirrors:
         """Return the commit of the last fetch, or None, without contacting the remote."""
         async with self._locks.of(source.owner):
             return await self._known(source)
+
+    async def read_file(self, source: RepositorySource, path: str, max_bytes: int) -> bytes:
+        """Return a file of the last fetched commit, without contacting the remote.
+
+        Raises InvalidRequest when there is no plain file at `path`, or when it is too large.
+        """
+        directory, name = self.directory_of(source.owner), f"{source.local_ref}:{path}"
+        try:
+            listing = await self._git.run(
+                directory, "ls-tree", "-z", "--long", "--full-tree", source.local_ref, "--", path
+            )
+            entries = parse_listing(listing, source.display_name)
+            if len(entries) != 1 or entries[0].path != path:
+                raise InvalidRequest(f"There is no file {path} in {source.display_name}.")
+            if entries[0].size > max_bytes:
+                raise InvalidRequest(
+                    f"{path} in {source.display_name} has {entries[0].size:,} bytes; at most "
+                    f"{max_bytes:,} are allowed."
+                )
+            return await self._git.run(directory, "cat-file", "blob", name)
+        except Unavailable as error:
+            raise InvalidRequest(
+                f"Cannot read {path} in {source.display_name}: {error.message}"
+            ) from error
 
     async def write_files(self, repository: FetchedRepository, into: Path) -> RepositoryTree:
         """Write the files of a fetched commit into the new directory `into`.

@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from choir_common.wire.config import Config
 from choir_common.wire.validation_messages import format_errors
 from choir_control.images.repositories.content_checks import find_content_faults
 from choir_control.images.repositories.mirrors import COMMIT_CHARS, FetchedRepository, Mirrors
+from choir_control.images.repositories.prompt_files import list_prompt_files, read_prompt_file
 from choir_control.images.repositories.source import (
     GLOBAL_OWNER,
     RepositorySource,
@@ -96,12 +98,26 @@ class RepositorySurveyor:
             ]
         results = [look.result() for look in looks]
         faults += [fault for _, repo_faults in results for fault in repo_faults]
+        fetched = {repo.source.owner for repo, _ in results if repo.commit is not None}
+        failed = {repo.source.owner for repo, _ in results} - fetched
+        faults += await self._find_prompt_faults(config, failed)
         if faults:
             tail = "Nothing was staged; correct the repositories and load again."
             raise InvalidRequest(
                 format_errors("The repositories are invalid", faults, tail, MAX_FAULTS)
             )
         return RepositorySurvey(tuple(repo for repo, _ in results))
+
+    async def _find_prompt_faults(self, config: Config, failed: Collection[str]) -> list[str]:
+        """Return the faults of prompt files; agents whose repository could not be fetched are skipped."""
+        faults = []
+        for agent_id, where, path in list_prompt_files(config):
+            try:
+                if agent_id not in failed:
+                    await read_prompt_file(self._mirrors, self._top.parent, config, agent_id, path)
+            except ChoirError as error:
+                faults.append(f"{where}: {error.message.rstrip('.')}")
+        return faults
 
     async def _check_repository(
         self, source: RepositorySource, turns: asyncio.Semaphore, give_up: float

@@ -1,0 +1,226 @@
+"""Commands `choirctl memory forget|undo` and `choirctl session reset`: preview, question, erasure."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.memory_forget import (
+    ForgetReport,
+    ForgetScope,
+    ForgetSelection,
+    ResetRequest,
+)
+from choirctl.api.control import connect
+from choirctl.api.memory import MemoryClient
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.arguments import AgentId
+from choirctl.output.forget_views import forget_lines, forgotten_rows
+from choirctl.output.printing import print_json, print_rows, stderr_console
+
+Request = Callable[[MemoryClient, str | None], Awaitable[ForgetReport]]
+"""Sends the request with the digest of a preview, or without one for the preview."""
+
+_DURATION = re.compile(r"(\d{1,6})\s*(m|min|minutes?|h|hours?|d|days?|w|weeks?)")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+Preview = Annotated[
+    bool, typer.Option("--preview", help="Only show what would be erased; change nothing.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+OfSession = Annotated[
+    str | None, typer.Option("--session", help="Of this session.", show_default=False)
+]
+Since = Annotated[
+    str | None,
+    typer.Option(help="From this time on: 2026-03-01 or 2026-03-01T12:00.", show_default=False),
+]
+Until = Annotated[
+    str | None, typer.Option(help="Before this time; default: now.", show_default=False)
+]
+Last = Annotated[
+    str | None,
+    typer.Option(help="Instead of times: the last 10m, 2h, 3d or 1w.", show_default=False),
+]
+
+
+def forget(
+    ctx: typer.Context,
+    agent: AgentId,
+    words: Annotated[
+        str | None, typer.Option(help="Documents that contain all of these words.")
+    ] = None,
+    session: OfSession = None,
+    since: Since = None,
+    until: Until = None,
+    last: Last = None,
+    preview: Preview = False,
+    yes: Yes = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase words, a session or a period from an agent's memory, with everything derived from it.
+
+    Shows exactly what would be erased, and asks. Also erases the logs and messages of the sessions; a
+    running agent starts again without it. Exits 5 if memory changed since the preview.
+    """
+    selection = _select("everything", words, None, session, _period(since, until, last))
+    place = find_target(ctx, home, url)
+    _carry_out(place, agent, _forget_request(selection), preview=preview, yes=yes, as_json=as_json)
+
+
+def undo(
+    ctx: typer.Context,
+    agent: AgentId,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="What was learned from this document (its id or key).", show_default=False
+        ),
+    ] = None,
+    session: OfSession = None,
+    since: Since = None,
+    until: Until = None,
+    last: Last = None,
+    preview: Preview = False,
+    yes: Yes = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take back what was learned from one source, session or period: facts, notes and summaries.
+
+    What was said stays, but nothing is learned from it again. A fact that another one had replaced is
+    active again. Shows exactly what would be erased, and asks.
+    """
+    selection = _select("learned", None, source, session, _period(since, until, last))
+    place = find_target(ctx, home, url)
+    _carry_out(place, agent, _forget_request(selection), preview=preview, yes=yes, as_json=as_json)
+
+
+def reset(
+    ctx: typer.Context,
+    agent: AgentId,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Also erase the reference summary and what was learned from it."
+        ),
+    ] = False,
+    preview: Preview = False,
+    yes: Yes = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start an agent's conversation again: erase its session's messages, log and vectors.
+
+    The reference summary, facts, rules, notes and tool failures stay; with --all only what other sessions
+    support. Shows exactly what would be erased, and asks.
+    """
+
+    async def send(memory: MemoryClient, digest: str | None) -> ForgetReport:
+        kind = ResetRequest(kind="all" if everything else "history", expected_digest=digest)
+        return await memory.reset(kind)
+
+    place = find_target(ctx, home, url)
+    _carry_out(place, agent, send, preview=preview, yes=yes, as_json=as_json)
+
+
+def _select(
+    scope: ForgetScope,
+    words: str | None,
+    source: str | None,
+    session: str | None,
+    period: tuple[datetime | None, datetime | None],
+) -> ForgetSelection:
+    since, until = period
+    conditions = (words, source, session, since, until)
+    if all(part is None for part in conditions):
+        first = "--words" if scope == "everything" else "--source"
+        raise InvalidRequest(f"Name what to erase: {first}, --session, --last, --since or --until.")
+    if source is not None and any(part is not None for part in (words, session, since, until)):
+        raise InvalidRequest("--source is a single document; leave out the other conditions.")
+    if words is not None and not 1 <= len(words.strip()) <= 400:
+        raise InvalidRequest("--words takes 1 to 400 characters.")
+    return ForgetSelection(
+        scope=scope, words=words, document=source, session_id=session, since=since, until=until
+    )
+
+
+def _period(
+    since: str | None, until: str | None, last: str | None
+) -> tuple[datetime | None, datetime | None]:
+    if last is None:
+        return _parse_time(since, "--since"), _parse_time(until, "--until")
+    if since is not None or until is not None:
+        raise InvalidRequest("--last is a period of its own; leave out --since and --until.")
+    match = _DURATION.fullmatch(last.strip().lower())
+    if match is None or not int(match[1]):
+        raise InvalidRequest(f"--last takes for example 10m, 2h, 3d or 1w, not {last!r}.")
+    return datetime.now(UTC) - timedelta(**{_UNITS[match[2][0]]: int(match[1])}), None
+
+
+def _parse_time(text: str | None, option: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"{option} takes a time such as 2026-03-01 or 2026-03-01T12:00, not {text!r}."
+        ) from None
+    # without an offset it is a time of this machine
+    return time.astimezone(UTC)
+
+
+def _forget_request(selection: ForgetSelection) -> Request:
+    async def send(memory: MemoryClient, digest: str | None) -> ForgetReport:
+        return await memory.forget(selection.model_copy(update={"expected_digest": digest}))
+
+    return send
+
+
+def _carry_out(
+    place: Target, agent: str, send: Request, *, preview: bool, yes: bool, as_json: bool
+) -> None:
+    """Show the preview, ask, and erase exactly that."""
+    report = _send(place, agent, send, None)
+    if preview:
+        _print_report(report, as_json=as_json)
+        return
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InvalidRequest("Nobody can be asked whether to erase it. Say --yes or --preview.")
+        _print_report(report, as_json=False)
+        if not typer.confirm("Erase this permanently?", err=True):
+            raise InvalidRequest("Nothing was erased.")
+    done = _send(place, agent, send, report.memory.digest)
+    if as_json:
+        print_json(done)
+    else:
+        for line in forget_lines(done):
+            stderr_console().print(line, markup=False)
+
+
+def _send(place: Target, agent: str, send: Request, digest: str | None) -> ForgetReport:
+    async def ask() -> ForgetReport:
+        async with connect(place) as api:
+            return await send(MemoryClient(api, place, agent), digest)
+
+    return asyncio.run(ask())
+
+
+def _print_report(report: ForgetReport, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+        return
+    print_rows(forgotten_rows(report.memory.documents), "Memory contains nothing of it.")
+    for line in forget_lines(report):
+        stderr_console().print(line, markup=False)

@@ -1,0 +1,67 @@
+"""Tables and text about what is erased from an agent's memory."""
+
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from choir_common.wire.memory_forget import ConversationMessage, ForgetReport, ForgottenDocument
+from choirctl.output.memory_views import truncate
+from choirctl.output.printing import format_age, format_count, table
+
+CONVERSATIONS = {
+    "kept": "",
+    "summary": "The conversation starts again with its reference summary ({chars:,} characters).",
+    "nothing": "The conversation starts again with nothing.",
+    "rest": "The conversation continues without the erased period.",
+}
+
+
+def forgotten_rows(documents: Sequence[ForgottenDocument]) -> Table:
+    """Return a table with one row per document, oldest first."""
+    rows = table("DOCUMENT", "KIND", "KEY OR SESSION", "WHY", "AGE", "TEXT")
+    for document in documents:
+        rows.add_row(
+            document.document_id,
+            document.kind,
+            escape(document.key or document.session_id or "-"),
+            "derived" if document.derived else "selected",
+            format_age(document.at),
+            escape(truncate(document.text)),
+        )
+    return rows
+
+
+def forget_lines(report: ForgetReport) -> list[str]:
+    """Return the counts and consequences of an erasure, or of its preview."""
+    memory = report.memory
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in memory.counts.items())
+    verb = "Erased" if memory.erased else "To erase"
+    lines = [f"{verb}: {format_count(memory.total, 'document')}{f' ({kinds})' if kinds else ''}."]
+    hidden = memory.total - len(memory.documents)
+    if hidden and not memory.erased:
+        lines.append(f"{hidden:,} of them are not listed.")
+    if report.message_count:
+        lines.append(f"From the conversation: {format_count(report.message_count, 'message')}.")
+        if not memory.erased:
+            lines += [_message_line(message) for message in report.messages]
+    if memory.supported:
+        lines.append(f"Kept, because other sources support them too: {memory.supported:,}.")
+    if memory.restored:
+        lines.append(f"Active again: {format_count(memory.restored, 'older fact')}.")
+    if report.logs:
+        lines.append(
+            f"Logs and messages erased, except their hashes: {format_count(len(report.logs), 'session')}."
+        )
+    if report.conversation != "kept":
+        lines.append(CONVERSATIONS[report.conversation].format(chars=report.summary_chars))
+    if report.restarts:
+        verb = "has started" if memory.erased else "discards open work and starts"
+        lines.append(f"Agent {report.agent_id} {verb} again.")
+    if report.unsearched and not memory.erased:
+        lines.append("The running conversation is not searched for the words.")
+    return lines
+
+
+def _message_line(message: ConversationMessage) -> str:
+    return f"  {message.at:%Y-%m-%d %H:%M} {message.sender}: {truncate(message.text)}"

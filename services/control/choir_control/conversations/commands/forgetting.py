@@ -1,0 +1,221 @@
+"""Commands that erase a part of an agent's memory or reset its conversation: `/forget` and `/reset`.
+
+The question shows exactly what would be erased. The answer carries out that preview and nothing else: its
+digest is kept in the dialogue, and memory refuses a selection that has changed. Agents have no such tool;
+only a person can type a command.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
+from choir_common.wire.memory_forget import (
+    ConversationMessage,
+    ForgetReport,
+    ForgetSelection,
+    ForgottenDocument,
+    ResetKind,
+)
+from choir_control.conversations.commands.context import RESULT_FOLLOWS, CommandContext
+from choir_control.conversations.commands.parser import result_recipient, target_agent
+from choir_control.conversations.commands.spec import CommandCall
+
+SHOWN = 12
+"""Documents listed in a conversation; the operator's command lists more."""
+MAX_LINE = 140
+MAX_PERIOD = timedelta(days=36_500)
+_LAST = re.compile(r"last\s+(?:(\d{1,5})\s+)?(minute|hour|day|week)s?", re.IGNORECASE)
+_QUOTED = re.compile(r"[\"“„'](.+)[\"”'’]", re.DOTALL)
+_KIND_NAMES = {"turn": "message", "tools": "run of tools", "document_chunk": "part of a collection"}
+LOGS_ERASED = "The logs and stored messages of {count} are erased; only their hashes stay."
+MESSENGER = "Messages in the messenger itself stay; delete them there."
+
+
+async def preview_forget(context: CommandContext, call: CommandCall) -> str:
+    """Return what `/forget` would erase; raises NotFound if that is nothing."""
+    agent_id = _require_own_agent(context, call)
+    what = call.arguments["what"]
+    if what.strip().lower() == "session":
+        selection = await context.forgetting.select_conversation(agent_id, "all")
+    else:
+        selection = parse_forget(what, datetime.now(UTC))
+    return await _preview(context, call, agent_id, selection)
+
+
+async def preview_reset(context: CommandContext, call: CommandCall) -> str:
+    """Return what `/reset` would erase and keep."""
+    return await _preview_reset(context, call, "history")
+
+
+async def preview_full_reset(context: CommandContext, call: CommandCall) -> str:
+    """Return what `/reset all` would erase and keep."""
+    return await _preview_reset(context, call, "all")
+
+
+async def erase(context: CommandContext, call: CommandCall) -> str:
+    """Erase what the conversation was shown."""
+    agent_id = _require_own_agent(context, call)
+    selection = context.dialogue.take_erasure(call.dm)
+    if selection is None:
+        raise Conflict("Nothing was erased: type the command again to see what it would erase.")
+
+    async def work() -> str:
+        report = await context.forgetting.forget(agent_id, selection, f"dm:{call.dm}")
+        return format_result(report)
+
+    result = await context.background.run(result_recipient(context, call), "forget", agent_id, work)
+    return result or f"It is being erased from the memory of {agent_id}. {RESULT_FOLLOWS}"
+
+
+def parse_forget(what: str, now: datetime) -> ForgetSelection:
+    """Return the selection that a person typed: `last 10 minutes`, or words.
+
+    Words in quotation marks are always words. Raises InvalidRequest for a period or words without sense.
+    """
+    text = what.strip()
+    period = _LAST.fullmatch(text)
+    if period is not None:
+        length = timedelta(**{f"{period[2].lower()}s": int(period[1] or 1)})
+        if not timedelta() < length < MAX_PERIOD:
+            raise InvalidRequest(
+                f"{text[:60]!r} is too short or too long a period; type for example `last 10 minutes`."
+            )
+        return ForgetSelection(since=now - length)
+    quoted = _QUOTED.fullmatch(text)
+    words = (quoted[1] if quoted else text).strip()
+    if not words or len(words) > 400:
+        raise InvalidRequest("Name 1 to 400 characters of words, `session`, or `last 10 minutes`.")
+    return ForgetSelection(words=words)
+
+
+async def _preview_reset(context: CommandContext, call: CommandCall, kind: ResetKind) -> str:
+    agent_id = _require_own_agent(context, call)
+    selection = await context.forgetting.select_conversation(agent_id, kind)
+    return await _preview(context, call, agent_id, selection)
+
+
+async def _preview(
+    context: CommandContext, call: CommandCall, agent_id: str, selection: ForgetSelection
+) -> str:
+    try:
+        report = await context.forgetting.forget(agent_id, selection, f"dm:{call.dm}")
+    except Unavailable as error:
+        # otherwise the gateway would deliver the command again until memory is available
+        raise Conflict(f"{error.message} Nothing was erased; try again later.") from error
+    if not report.memory.total and not report.logs and report.conversation == "kept":
+        hint = (
+            f" The running conversation is not searched: /forget last 10 minutes, /forget session "
+            f"and /reset erase what {agent_id} was told just now."
+            if report.unsearched
+            else ""
+        )
+        raise NotFound(f"The memory of {agent_id} contains nothing of it.{hint}")
+    digest = report.memory.digest
+    context.dialogue.set_erasure(call.dm, selection.model_copy(update={"expected_digest": digest}))
+    return format_preview(report)
+
+
+def _require_own_agent(context: CommandContext, call: CommandCall) -> str:
+    """Return the target agent; raises Forbidden unless an admin or the agent's own user asks."""
+    agent_id = target_agent(call)
+    owner = context.configuration.current.agent(agent_id).defaults.dm
+    if not call.is_admin and owner != call.dm:
+        raise Forbidden(
+            f"Only an admin, or the user in the default conversation of {agent_id}, can erase what it "
+            "remembers. Nothing was done."
+        )
+    return agent_id
+
+
+def format_preview(report: ForgetReport) -> str:
+    """Return what a preview contains, as the text before the question."""
+    memory = report.memory
+    listed = [_line(document) for document in memory.documents[:SHOWN]]
+    more = memory.total - len(listed)
+    lines = [f"This permanently erases from the memory of {report.agent_id}: {_counts(report)}."]
+    lines += listed
+    if more > 0:
+        lines.append(f"… and {more} more.")
+    if report.message_count:
+        lines.append(f"And from the conversation: {_plural(report.message_count, 'message')}.")
+        lines += [_message_line(message) for message in report.messages[-SHOWN:]]
+    return "\n".join([*lines, *_consequences(report)])
+
+
+def format_result(report: ForgetReport) -> str:
+    """Return what was erased, and what the agent does now."""
+    lines = [f"Erased from the memory of {report.agent_id}: {_counts(report)}."]
+    if report.memory.restored:
+        lines.append(f"Active again: {_plural(report.memory.restored, 'older fact')}.")
+    if report.logs:
+        lines.append(LOGS_ERASED.format(count=_plural(len(report.logs), "session")))
+    if report.restarts:
+        lines.append(f"{report.agent_id} has started again{_remaining(report)}.")
+    return "\n".join(lines)
+
+
+def _consequences(report: ForgetReport) -> list[str]:
+    memory = report.memory
+    lines = []
+    if memory.supported == 1:
+        lines.append("1 document loses this source and stays, because it rests on others too.")
+    elif memory.supported:
+        lines.append(
+            f"{memory.supported:,} documents lose this source and stay, because they rest on others too."
+        )
+    if memory.restored:
+        lines.append(f"Active again: {_plural(memory.restored, 'older fact')}.")
+    if report.logs:
+        lines.append(LOGS_ERASED.format(count=_plural(len(report.logs), "session")))
+        lines.append(MESSENGER)
+    if report.restarts:
+        lines.append(
+            f"{report.agent_id} stops, discards open work, and starts again{_remaining(report)}."
+        )
+    if report.unsearched:
+        lines.append(
+            "The running conversation is not searched; /forget session or /reset erases it."
+        )
+    return lines
+
+
+def _remaining(report: ForgetReport) -> str:
+    match report.conversation:
+        case "summary" if report.summary_chars:
+            return f" with its reference summary ({report.summary_chars:,} characters)"
+        case "summary":
+            return "; there is no reference summary yet (/compact writes one)"
+        case "nothing":
+            return " with an empty conversation"
+        case "rest":
+            return " with the rest of the conversation"
+        case _:
+            return ""
+
+
+def _line(document: ForgottenDocument) -> str:
+    text = " ".join(document.text.split())
+    excerpt = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
+    kind = _KIND_NAMES.get(document.kind, document.kind)
+    return f"- {document.at:%Y-%m-%d %H:%M} {kind}: {excerpt}"
+
+
+def _message_line(message: ConversationMessage) -> str:
+    text = " ".join(message.text.split())
+    excerpt = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
+    return f"- {message.at:%Y-%m-%d %H:%M} {message.sender}: {excerpt}"
+
+
+def _counts(report: ForgetReport) -> str:
+    parts = [
+        _plural(count, _KIND_NAMES.get(kind, kind)) for kind, count in report.memory.counts.items()
+    ]
+    return ", ".join(parts) or "nothing yet"
+
+
+def _plural(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    first, _, rest = noun.partition(" of ")
+    plural = f"{first[:-1]}ies" if first.endswith("y") else f"{first}s"
+    return f"{count:,} {plural} of {rest}" if rest else f"{count:,} {plural}"

@@ -1,0 +1,10 @@
+-- Sessions that a person had erased in part or as a whole: what the next session may still show of each. Their logs are
+-- erased as soon as nothing needs them any more; the hashes stay in `erased_logs`.
+CREATE TABLE {schema}.session_resets (
+    session_id   text PRIMARY KEY REFERENCES {schema}.sessions ON DELETE CASCADE,
+    -- `nothing`, `summary` (the reference summary alone), or `rest`: all but the forgotten period
+    carries      text NOT NULL,
+    since        timestamptz,
+    until        timestamptz,
+    requested_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
