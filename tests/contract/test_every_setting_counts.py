@@ -45,6 +45,8 @@ READ = {
     "retention.config_versions": f"{CONTROL}/log/retention/job.py",
     "retention.sessions": f"{CONTROL}/log/retention/job.py",
     "retention.deleted_agents": f"{CONTROL}/log/retention/job.py",
+    "agents.*.settle_after_ms": f"{CONTROL}/log/archiving/archiver.py",
+    "agents.*.idle_end.after_ms": f"{CONTROL}/agents/sessions/idle_end.py",
     "agents.*.repo.url": f"{CONTROL}/images/repositories/source.py",
     "agents.*.repo.ref": f"{CONTROL}/images/repositories/source.py",
     "agents.*.repo.git_identity": f"{CONTROL}/images/repositories/source.py",

@@ -17,6 +17,7 @@ from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.telemetry import Redactor
 from choir_control import VERSION
 from choir_control.agents.runtimes.port import AgentRuntime
+from choir_control.agents.sessions.idle_end import INTERVAL_S as IDLE_INTERVAL_S
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.startup import read_startup_config
@@ -148,6 +149,7 @@ class ControlApp:
                 ("retention", job.INTERVAL_S, services.log.retention.sweep),
                 ("log erasure", job.RESET_INTERVAL_S, services.log.retention.erase_reset_logs),
                 ("approval expiry", EXPIRY_INTERVAL_S, services.approvals.expiry.expire_overdue),
+                ("idle sessions", IDLE_INTERVAL_S, services.sessions.idle_ender.sweep),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),
             ):

@@ -37,9 +37,11 @@ from choir_memory.endpoints import AdminEndpoints, AgentEndpoints, SessionEndpoi
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.llm.model import ConfiguredLanguageModel
 from choir_memory.maintenance.database_upkeep import DatabaseUpkeep, UpkeepSettings
+from choir_memory.maintenance.learning import LearningScheduler
 from choir_memory.maintenance.tasks import MaintenanceScheduler, MaintenanceTasks
 from choir_memory.monitoring import EmbeddingMetrics, HealthCheck
 from choir_memory.reminders.service import ReminderService
+from choir_memory.schema.extraction_queue_store import ExtractionQueueStore
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
 from choir_memory.search.service import SearchService
@@ -94,7 +96,9 @@ class MemoryService:
         self._language_model = ConfiguredLanguageModel(
             _reveal(secrets.model_key), secrets.model.secret if secrets.model else None
         )
-        self._scheduler = self._build_scheduler(settings, secrets, clock)
+        tasks = self._build_tasks(secrets, clock)
+        self._scheduler = MaintenanceScheduler(self._space_store, tasks, settings.round_s)
+        self._learning = self._build_learning(tasks, settings.extraction_poll_s)
         self._upkeep = DatabaseUpkeep(self._database, _upkeep_settings(settings))
         self._metrics = Metrics(SERVICE)
         self._gauges = EmbeddingMetrics(self._metrics, self._queue, self._embedders)
@@ -148,10 +152,17 @@ class MemoryService:
             SessionEraser(self._database, self._spaces),
         )
 
-    def _build_scheduler(
-        self, settings: MemorySettings, secrets: MemorySecrets, clock: Clock
-    ) -> MaintenanceScheduler:
-        tasks = MaintenanceTasks(
+    def _build_learning(self, tasks: MaintenanceTasks, poll_s: float) -> LearningScheduler:
+        return LearningScheduler(
+            extraction_queue=ExtractionQueueStore(self._database),
+            tasks=tasks,
+            # its own: the leases of the maintenance passes would let it in beside them
+            leases=LeaseStore(self._database, uuid4().hex),
+            poll_s=poll_s,
+        )
+
+    def _build_tasks(self, secrets: MemorySecrets, clock: Clock) -> MaintenanceTasks:
+        return MaintenanceTasks(
             database=self._database,
             spaces=self._spaces,
             leases=LeaseStore(self._database, uuid4().hex),
@@ -162,7 +173,6 @@ class MemoryService:
             settings=NatsMemorySettingsClient(self._bus),
             config=MemoryServiceConfig(model=secrets.model, retention=secrets.retention),
         )
-        return MaintenanceScheduler(self._space_store, tasks, settings.round_s)
 
     async def run(self, sockets: Sequence[socket.socket], stop: asyncio.Event) -> None:
         """Serve until `stop` is set; raises StartupError (in an exception group) when the service
@@ -192,6 +202,7 @@ class MemoryService:
                 tasks.create_task(self._queue.run())
                 tasks.create_task(self._upkeep.run())
                 tasks.create_task(self._scheduler.run())
+                tasks.create_task(self._learning.run())
 
     async def _warm(self) -> None:
         # a new installation has no documents: do not load the model (about 150 MB) until it is

@@ -82,8 +82,11 @@ class MemorySettings(ServiceSettings):
     """Seconds a search waits for the vector of its query before it continues with full text only."""
 
     round_s: float = Field(default=3_600.0, gt=0, le=86_400)
-    """Seconds between maintenance passes (summaries, extraction, retention). An hour: none of it is
-    urgent."""
+    """Seconds between maintenance passes (summaries, retention, extraction that was missed). An hour: none
+    of it is urgent."""
+
+    extraction_poll_s: float = Field(default=15.0, gt=0, le=3_600)
+    """Seconds between polls for turns that wait for extraction; one indexed query."""
 
     upkeep_s: float = Field(default=60.0, gt=0, le=86_400)
     """Seconds between passes over indexes, statistics and old records; a pass without work takes 20 ms."""

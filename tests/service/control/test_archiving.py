@@ -32,7 +32,12 @@ WINDOW = 10
 CONFIG = Config.model_validate_json(
     orjson.dumps(
         {
-            "agents": {},
+            "agents": {
+                "brisk": {
+                    "defaults": {"workspace": "w", "llm": "m", "dm": "d"},
+                    "settle_after_ms": 60_000,
+                }
+            },
             "workspaces": {},
             "event_window": WINDOW,
             "memory": {"mid_term_sessions": 3},
@@ -231,6 +236,47 @@ async def test_of_a_live_session_what_left_the_window_is_archived(desk: Desk) ->
     assert len(script.events) - (122 - WINDOW) < WINDOW + LIVE_MIN_EVENTS
     await desk.archivist.sweep()
     assert len(desk.memory.pages) == 1
+
+
+async def make_older(desk: Desk, session_id: str, minutes: int, through: int = 10_000) -> None:
+    """Let events up to a revision be stored so much earlier."""
+    await desk.database.execute(
+        "UPDATE choir_control.session_events SET stored_at = stored_at - make_interval(mins => $2) "
+        "WHERE session_id = $1 AND rev <= $3",
+        *(session_id, minutes, through),
+    )
+
+
+@pytest.mark.parametrize(("agent", "minutes"), [("main", 10), ("brisk", 1)])
+async def test_a_quiet_live_session_is_archived_whole_and_once(
+    desk: Desk, agent: str, minutes: int
+) -> None:
+    script = make_long(messages=3)
+    script.agent_id = agent
+    await desk.store(script, ended=False)
+    await make_older(desk, "s1", minutes - 1)
+    await desk.archivist.sweep()
+    assert desk.memory.pages == []
+    await make_older(desk, "s1", 1)
+    await desk.archivist.sweep()
+    assert desk.memory.revisions(agent, "s1") == [event.rev for event in script.events]
+    [page] = desk.memory.pages
+    assert page.end is None and not (await desk.row("s1"))["done"]
+    await desk.archivist.sweep()
+    assert len(desk.memory.pages) == 1
+
+
+async def test_a_live_session_that_is_never_quiet_is_archived_after_three_times_as_long(
+    desk: Desk,
+) -> None:
+    script = make_long(messages=3)
+    await desk.store(script, ended=False)
+    await make_older(desk, "s1", 29, through=2)
+    await desk.archivist.sweep()
+    assert desk.memory.pages == []
+    await make_older(desk, "s1", 1, through=2)
+    await desk.archivist.sweep()
+    assert desk.memory.revisions("main", "s1") == [event.rev for event in script.events]
 
 
 async def test_a_stopped_agents_session_is_handed_on_and_counted_until_then(

@@ -9,13 +9,14 @@ from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClien
 from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.postgres.pool import Database
 from choir_common.wire.config_parts import RequestTemplate
-from choir_common.wire.memory_search import MemoryQuery
+from choir_common.wire.memory_search import EnsureSpace, MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_memory.llm.model import OpenAiLanguageModel
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.derived import answer, propose
 from tests.service.memory.servers import MakeMemory, until
 from tests.support.postgres import PASSWORD
+from tests.support.sessions import LogBuilder
 
 
 async def ask(provider: ChatProvider) -> str:
@@ -106,3 +107,34 @@ async def test_the_service_learns_facts_and_sums_up_days_by_itself(make_memory: 
     assert (known.kind, known.text, known.trust) == ("fact", "The user drinks green tea.", 70)
     assert (summary.tier, summary.text) == ("grain_summary", "Ana told of her tea.")
     assert "model-key" not in memory.log
+
+
+async def test_the_service_learns_a_fact_between_two_passes(make_memory: MakeMemory) -> None:
+    async with ChatProvider(lambda instructions, material: (200, answer(propose()))) as provider:
+        # the first pass has nothing to read, and there is no second one
+        memory = make_memory(CHOIR_ROUND_S="86400", CHOIR_EXTRACTION_POLL_S="0.2")
+        memory.secrets["model"] = json.loads(provider.settings.model_dump_json())
+        memory.secrets["model_key"] = "model-key"
+        await memory.start()
+        client = NatsMemoryClient(memory.bus)
+        await client.ensure(EnsureSpace(agent_id="main"))
+        script = LogBuilder("s1")
+        script.start()
+        script.user("I only drink green tea.", "t1")
+        await NatsSessionMemoryClient(memory.bus).archive(script.page())
+        async with Database(memory.dsn, PASSWORD, size=1, application="test") as database:
+            # turns are read when no writer can be under way any more that began before them
+            await database.execute(
+                "UPDATE choir_main.memory_documents SET created_at = created_at - interval '5 minutes'"
+            )
+            await database.execute(
+                "UPDATE choir_memory.cursors SET position = position || "
+                "jsonb_build_object('due', now() - interval '1 second') WHERE position ? 'due'"
+            )
+        fact = MemoryQuery(agent_id="main", store="knowledge", query="tea", kinds=("fact",))
+
+        async def learned() -> bool:
+            return bool((await client.query(fact)).hits)
+
+        await until(learned, 60)
+        assert await memory.stop() == 0

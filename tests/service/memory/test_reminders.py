@@ -72,6 +72,17 @@ async def test_what_was_said_in_an_earlier_session_comes_unasked(room: Room) -> 
     )
 
 
+async def test_what_was_said_in_this_session_takes_no_place_of_what_was_said_before(
+    room: Room,
+) -> None:
+    await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
+    for position in range(6):
+        words = f"Where is my kite? I ask {position}."
+        await remember(room, "now", position, words, origin="user", trust=70)
+    texts = [one.text for one in await told(room, "Where is my kite?")]
+    assert texts == ["The blue kite lies in the attic."]
+
+
 async def test_what_has_little_to_do_with_it_does_not_come(room: Room) -> None:
     await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
     await room.put("The garden gate is painted green.")

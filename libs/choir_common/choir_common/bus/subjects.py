@@ -161,6 +161,11 @@ def audit_memory() -> str:
     return "choir.memory.operator.audit"
 
 
+def memory_feedback() -> str:
+    """control → memory: ListFeedback → FeedbackPage."""
+    return "choir.memory.operator.feedback"
+
+
 def memory_state() -> str:
     """control → memory: ReadMemoryState → AgentMemory."""
     return "choir.memory.operator.state"

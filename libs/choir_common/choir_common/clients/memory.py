@@ -22,7 +22,9 @@ from choir_common.wire.memory_operator import (
     DocumentPage,
     ExportedPage,
     ExportMemory,
+    FeedbackPage,
     ImportPart,
+    ListFeedback,
     ListMemory,
     MemoryErased,
     MemoryImported,
@@ -180,6 +182,8 @@ class MemoryAdminClient(Protocol):
 
     async def audit(self, request: AuditQuery) -> AuditEntries: ...
 
+    async def feedback(self, request: ListFeedback) -> FeedbackPage: ...
+
     async def state(self, request: ReadMemoryState) -> AgentMemory: ...
 
 
@@ -241,6 +245,12 @@ class NatsMemoryAdminClient:
         """Return the audit log, newest first."""
         return await self._bus.request(
             subjects.audit_memory(), request, AuditEntries, OPERATOR_TIMEOUT_S
+        )
+
+    async def feedback(self, request: ListFeedback) -> FeedbackPage:
+        """Return users' feedback on the conduct of sessions, newest first."""
+        return await self._bus.request(
+            subjects.memory_feedback(), request, FeedbackPage, OPERATOR_TIMEOUT_S
         )
 
     async def state(self, request: ReadMemoryState) -> AgentMemory:

@@ -299,6 +299,13 @@ class AgentDefaults(WireModel):
     """A name in `email_accounts`."""
 
 
+class IdleEndConfig(WireModel):
+    """When an idle session ends; the agent then continues in a new one."""
+
+    after_ms: int = Field(default=1_200_000, ge=1_000)
+    """Time without events, waiting messages, open jobs and pending approvals: 20 minutes by default."""
+
+
 class AgentConfig(WireModel):
     """An agent's definition."""
 
@@ -321,6 +328,11 @@ class AgentConfig(WireModel):
     """Its own hard limits, which override those in `budgets`."""
     memory_prompts: MemoryPromptsConfig = MemoryPromptsConfig()
     """Its own prompts for `memory.model`."""
+    settle_after_ms: int = Field(default=600_000, ge=1_000)
+    """Quiet time after which memory gets a running session completely, and extracts facts from it. Without
+    quiet it gets the session after three times as long."""
+    idle_end: IdleEndConfig | None = None
+    """End sessions by inactivity; `{}` ends them after 20 minutes. Default: only a stop ends a session."""
 
 
 class FileLimits(WireModel):

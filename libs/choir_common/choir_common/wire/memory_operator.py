@@ -181,6 +181,30 @@ class AuditEntries(WireModel):
     items: tuple[AuditEntry, ...]
 
 
+class ListFeedback(WireModel):
+    """Read users' feedback on the conduct of an agent's sessions, newest first."""
+
+    agent_id: AgentName
+    session_id: Word | None = None
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class FeedbackView(WireModel):
+    """A user's judgement; `text` is the message that contains it."""
+
+    session_id: str
+    document_id: str
+    label: Literal["positive", "negative"]
+    at: AwareTime
+    text: str
+
+
+class FeedbackPage(WireModel):
+    """The newest feedback; it is no part of what the agent remembers."""
+
+    items: tuple[FeedbackView, ...]
+
+
 class ReadMemoryState(WireModel):
     """Request counts and sizes of an agent's memory."""
 

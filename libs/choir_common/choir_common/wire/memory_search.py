@@ -73,6 +73,8 @@ class MemoryQuery(WireModel):
     query: str = Field(default="", max_length=10_000)
 
     session_id: str | None = Field(default=None, max_length=200)
+    exclude_session: str | None = Field(default=None, max_length=200)
+    """All sessions but this one; only for the store `session`."""
     since: Since | None = None
     """Start of the time range (inclusive)."""
     until: Until | None = None

@@ -18,6 +18,7 @@ from choir_common.wire.memory_operator import (
     AuditEntries,
     DocumentDetail,
     DocumentPage,
+    FeedbackPage,
     ImportRecords,
     MemoryErased,
     MemoryImported,
@@ -129,6 +130,12 @@ class MemoryClient:
         params = {"limit": str(limit), **({} if before is None else {"before": str(before)})}
         answer = await self._api.send("GET", f"{self._path}/audit", params=params)
         return parse_response(answer, AuditEntries)
+
+    async def feedback(self, session: str | None, limit: int) -> FeedbackPage:
+        """Return users' feedback on the agent's conduct, newest first; of one session or of all (None)."""
+        params = {"limit": str(limit), **({} if session is None else {"session": session})}
+        answer = await self._api.send("GET", f"{self._path}/feedback", params=params)
+        return parse_response(answer, FeedbackPage)
 
     async def export(self) -> AsyncIterator[bytes]:
         """Yield the lines of an export as they arrive; the caller must check that the last one is there."""

@@ -1,4 +1,4 @@
-"""Commands `choirctl memory status|list|show|search|put|delete|audit|receipt`.
+"""Commands `choirctl memory status|list|show|search|put|delete|audit|feedback|receipt`.
 
 `export` and `import` are in `memory_export`, `forget` and `undo` in `memory_forget`,
 `mode` and `recall` in `memory_mode`.
@@ -28,6 +28,7 @@ from choirctl.output.memory_views import (
     audit_rows,
     document_facts,
     document_rows,
+    feedback_rows,
     hit_rows,
     memory_facts,
     memory_notes,
@@ -85,6 +86,7 @@ def register(app: typer.Typer) -> None:
         ("export", export),
         ("import", import_),
         ("audit", audit),
+        ("feedback", feedback),
         ("receipt", receipt),
         ("mode", mode),
         ("recall", recall),
@@ -292,6 +294,27 @@ def audit(
         print_json(entries)
     else:
         print_rows(audit_rows(entries), "The audit log of that memory is empty.")
+
+
+def feedback(
+    ctx: typer.Context,
+    agent: AgentId,
+    session: OfSession = None,
+    limit: Annotated[int, typer.Option(min=1, max=200, help="How many, newest first.")] = 50,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what users said about an agent's conduct in its sessions.
+
+    Memory's language model recognizes it (`memory.model`). It is kept apart from what the agent remembers: it
+    never becomes a fact or a rule, and no prompt contains it.
+    """
+    page = _ask(find_target(ctx, home, url), agent, lambda memory: memory.feedback(session, limit))
+    if as_json:
+        print_json(page.items)
+    else:
+        print_rows(feedback_rows(page.items), "No feedback was given.")
 
 
 def receipt(

@@ -12,6 +12,7 @@ from choir_common.wire.memory_operator import (
     AuditEntry,
     DocumentDetail,
     DocumentView,
+    FeedbackView,
 )
 from choir_common.wire.memory_search import MemoryHit
 from choirctl.output.printing import format_age, format_count, table
@@ -88,6 +89,19 @@ def audit_rows(entries: Sequence[AuditEntry]) -> Table:
             entry.actor,
             escape(f"{entry.operation} ({details})" if details else entry.operation),
             f"{', '.join(ids)}{rest}" or "-",
+        )
+    return rows
+
+
+def feedback_rows(items: Sequence[FeedbackView]) -> Table:
+    """Return a table with one row per judgement of a user."""
+    rows = table("WHEN", "SESSION", "FEEDBACK", "TEXT")
+    for item in items:
+        rows.add_row(
+            f"{item.at:%Y-%m-%d %H:%M}",
+            escape(item.session_id),
+            item.label,
+            escape(truncate(item.text)),
         )
     return rows
 

@@ -22,6 +22,7 @@ from choir_control.agents.sessions.closing_store import ClosingStore
 from choir_control.agents.sessions.crash_handling import CrashHandler
 from choir_control.agents.sessions.crash_recovery import CrashRecovery
 from choir_control.agents.sessions.forgetting import ForgetService
+from choir_control.agents.sessions.idle_end import IdleSessionEnder
 from choir_control.agents.sessions.launch import AgentLauncher, ControlListener, LaunchImageResolver
 from choir_control.agents.sessions.liveness import LivenessTracker
 from choir_control.agents.sessions.memory_modes import MemoryModeService
@@ -105,6 +106,7 @@ class SessionServices:
         self.stopper = self._make_stopper()
         self.memory_modes = self._make_memory_modes(outbox)
         self.shutdown = AgentShutdown(self.store, self.stopper)
+        self.idle_ender = self._make_idle_ender(database)
         self.crash_recovery = self._make_crash_recovery(browse_tool, clock)
         self.startup = self._make_startup(leases, image_resolver)
         self.workspaces = WorkspaceService(
@@ -204,6 +206,15 @@ class SessionServices:
             runtime=self._runtime,
             agent_locks=self._agent_locks,
             configuration=self._configuration,
+        )
+
+    def _make_idle_ender(self, database: Database) -> IdleSessionEnder:
+        return IdleSessionEnder(
+            closing_store=ClosingStore(database),
+            sessions=self.store,
+            configuration=self._configuration,
+            starter=self.starter,
+            stopper=self.stopper,
         )
 
     def _make_crash_recovery(self, browse_tool: BrowseTool, clock: Clock) -> CrashRecovery:

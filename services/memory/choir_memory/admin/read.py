@@ -20,7 +20,10 @@ from choir_common.wire.memory_operator import (
     DocumentDetail,
     DocumentPage,
     DocumentView,
+    FeedbackPage,
+    FeedbackView,
     LinkView,
+    ListFeedback,
     ListMemory,
     ReadMemoryState,
     ShowDocument,
@@ -29,6 +32,7 @@ from choir_common.wire.memory_records import Record
 from choir_common.wire.memory_search import MemoryHits, MemoryQuery
 from choir_memory.admin.read_store import ListPosition, MemoryReadStore
 from choir_memory.audit.store import OPERATOR, AuditRecord, AuditStore
+from choir_memory.facts.feedback_store import list_feedback
 from choir_memory.schema.store import SpaceRegistry, admin_read_transaction
 from choir_memory.search.service import SearchService
 
@@ -115,6 +119,26 @@ class MemoryReader:
                     detail=record.entry.detail,
                 )
                 for record in records
+            )
+        )
+
+    async def feedback(self, request: ListFeedback) -> FeedbackPage:
+        """Return users' feedback on the conduct of sessions; raises NotFound without a memory."""
+        await self.spaces.require(request.agent_id)
+        feedback = await list_feedback(
+            self.database, request.agent_id, request.session_id, request.limit
+        )
+        await self._audit_read(request.agent_id, "feedback", (item.turn_id for item in feedback))
+        return FeedbackPage(
+            items=tuple(
+                FeedbackView(
+                    session_id=item.session_id,
+                    document_id=str(item.turn_id),
+                    label=item.label,
+                    at=item.happened_at,
+                    text=item.text,
+                )
+                for item in feedback
             )
         )
 

@@ -55,6 +55,9 @@ DELETE FROM choir_memory.embedding_queue WHERE id IN (
     SELECT id FROM choir_memory.embedding_queue
     WHERE agent_id = $1 AND document_id = ANY($2::uuid[]) FOR UPDATE SKIP LOCKED)
 """
+_DELETE_FEEDBACK = """
+DELETE FROM choir_memory.session_feedback WHERE agent_id = $1 AND turn_id = ANY($2::uuid[])
+"""
 _ID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _RECEIPTS = f"""
 SELECT id, receipt::text AS receipt FROM choir_memory.receipts
@@ -124,8 +127,10 @@ async def delete_documents(
 async def erase_references(
     connection: Connection, agent_id: str, document_ids: Sequence[UUID]
 ) -> None:
-    """Remove erased documents from the embedding queue and from receipts; requires the service's role."""
+    """Remove erased documents from the embedding queue, from feedback and from receipts; requires the
+    service's role."""
     await connection.execute(_UNQUEUE, agent_id, list(document_ids))
+    await connection.execute(_DELETE_FEEDBACK, agent_id, list(document_ids))
     id_texts = [str(document_id) for document_id in document_ids]
     erased_ids = frozenset(id_texts)
     for row in await connection.fetch(_RECEIPTS, agent_id, id_texts):

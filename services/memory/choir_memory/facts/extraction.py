@@ -6,7 +6,7 @@ again and gives the same rows.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import takewhile
@@ -24,13 +24,16 @@ from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.facts.candidates import (
     Candidate,
+    Proposals,
     SourceTurn,
     decide_on,
+    find_feedback,
     find_source,
-    parse_candidates,
+    parse_proposals,
     render_turns,
 )
 from choir_memory.facts.entities import entities_of
+from choir_memory.facts.feedback_store import add_feedback
 from choir_memory.facts.reconciliation import (
     RelatedFacts,
     decide_replacements,
@@ -65,16 +68,23 @@ MAX_RULES = 50
 MIN_TRUST = TRUST["agent"]
 """Minimum trust of a turn. What an agent says after reading a page has the page's trust, and is not
 learned."""
+REPETITIONS_IN_SESSION = 3
+"""Messages of the user in one session that make a held fact or rule active."""
 START = TurnPosition(datetime(1970, 1, 1, tzinfo=UTC), "", -1)
 
 
 @dataclass(frozen=True, slots=True)
 class _SourcedCandidate:
-    """A candidate and the turn it rests on."""
+    """A candidate and the turns it rests on."""
 
     new: Candidate
-    turn: SourceTurn
+    turns: tuple[SourceTurn, ...]
     commit: bool
+
+    @property
+    def turn(self) -> SourceTurn:
+        """Return the turn that the candidate quotes."""
+        return self.turns[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +92,14 @@ class _PlannedCandidate:
     """A candidate with its nearest stored facts."""
 
     new: Candidate
-    turn: SourceTurn
+    turns: tuple[SourceTurn, ...]
     commit: bool
     related: RelatedFacts
+
+    @property
+    def turn(self) -> SourceTurn:
+        """Return the turn that the candidate quotes."""
+        return self.turns[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,19 +123,24 @@ class ExtractionTask:
                 ours = await self.leases.renew(agent_id, CURSOR_NAME)
         return done
 
-    async def _batch(self, agent_id: str) -> bool:
+    async def has_turns(self, agent_id: str) -> bool:
+        """Return whether there are turns to read: the limit was reached, or another replica has the lease."""
+        return bool(await self._read_turns(agent_id, 1))
+
+    async def _read_turns(self, agent_id: str, limit: int) -> list[PositionedTurn]:
         cursor = await read_cursor(self.database, agent_id, CURSOR_NAME)
         position = parse_position(cursor) if cursor else START
         async with agent_transaction(self.database, agent_id) as connection:
-            positioned_turns = await FactStore(connection, agent_id).read_turns(
-                position, MIN_TRUST, BATCH_TURNS
-            )
-        batch = _one_session(positioned_turns)
+            return await FactStore(connection, agent_id).read_turns(position, MIN_TRUST, limit)
+
+    async def _batch(self, agent_id: str) -> bool:
+        batch = _one_session(await self._read_turns(agent_id, BATCH_TURNS))
         if not batch:
             return False
         turns = [item.turn for item in batch]
         # no transaction is open during model calls, which may take long
-        accepted = _worth_keeping(await self._propose(agent_id, turns), turns)
+        proposals = await self._propose(agent_id, turns)
+        accepted = _worth_keeping(proposals, turns)
         plan = await self._plan(agent_id, accepted)
         cases = [(old, item.new) for item in plan if item.commit for old in item.related.rivals]
         replacements = {
@@ -130,18 +150,19 @@ class ExtractionTask:
             )
             if is_replaced
         }
+        feedback = find_feedback(proposals.feedback, turns)
         async with agent_transaction(self.database, agent_id) as connection:
+            store = FactStore(connection, agent_id)
             writer = _FactWriter(
-                connection=connection,
-                agent_id=agent_id,
-                store=FactStore(connection, agent_id),
-                model=self.model.name,
+                connection=connection, agent_id=agent_id, store=store, model=self.model.name
             )
-            document_ids = await writer.write(plan, replacements)
+            remain = await store.lock_turns([turn.document_id for _, turn in feedback])
+            document_ids = await writer.write(plan, replacements) if remain else None
             if document_ids is None:
                 return True  # a turn was erased meanwhile: read the batch again
             await resume_service_role(connection)
             await enqueue_all(connection, agent_id, "knowledge", document_ids)
+            await add_feedback(connection, agent_id, feedback)
             # also without results, so that the batch is not read again
             await write_cursor(
                 connection, agent_id, CURSOR_NAME, render_position(batch[-1].position)
@@ -158,14 +179,14 @@ class ExtractionTask:
             return [
                 _PlannedCandidate(
                     candidate.new,
-                    candidate.turn,
+                    candidate.turns,
                     candidate.commit,
                     await find_related(store, candidate.new, vector),
                 )
                 for candidate, vector in zip(accepted, vectors, strict=True)
             ]
 
-    async def _propose(self, agent_id: str, turns: Sequence[SourceTurn]) -> list[Candidate]:
+    async def _propose(self, agent_id: str, turns: Sequence[SourceTurn]) -> Proposals:
         """Call the model, again with the error if its answer is invalid; a second invalid answer yields
         nothing."""
         prompts = self.prompts.get(agent_id, MemoryPrompts())
@@ -173,18 +194,18 @@ class ExtractionTask:
         material = render_turns(turns)
         answer = await self.model.answer(instructions, material)
         try:
-            return parse_candidates(answer)
+            return parse_proposals(answer)
         except InvalidRequest as error:
             again = f"{instructions}\nYour last answer was invalid. {error.message}"
         try:
-            return parse_candidates(await self.model.answer(again, material))
+            return parse_proposals(await self.model.answer(again, material))
         except InvalidRequest as error:
             log.warning(
                 "no valid candidates in the model's answer; batch skipped",
                 model=self.model.name,
                 error=error.message,
             )
-            return []
+            return Proposals(candidates=[])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +223,8 @@ class _FactWriter:
     ) -> list[UUID] | None:
         """Store or count each candidate; return the ids that need a vector, or None if a turn no longer
         exists."""
-        if not await self.store.lock_turns([candidate.turn.document_id for candidate in plan]):
+        turn_ids = [turn.document_id for candidate in plan for turn in candidate.turns]
+        if not await self.store.lock_turns(turn_ids):
             return None
         document_ids: list[UUID] = []
         links: list[Link] = []
@@ -216,12 +238,14 @@ class _FactWriter:
                 store = DerivedDocumentStore(self.connection, self.agent_id)
                 document_ids += await store.put(await prepare_derived([fact]))
                 links += await self._mention(store, fact)
-            links.append(Link(fact_id, "evidence", candidate.turn.document_id))
+            links += [Link(fact_id, "evidence", turn.document_id) for turn in candidate.turns]
             for rival in candidate.related.rivals:
                 if (rival.document_id, candidate.new.identity) in replacements:
                     await self.store.retire(rival.document_id, candidate.turn.happened_at)
                     links.append(Link(fact_id, "supersedes", rival.document_id))
         await LinkStore(self.connection, self.agent_id).add(links)
+        fact_ids = [link.from_id for link in links if link.kind == "evidence"]
+        await self.store.promote_repeated(fact_ids, REPETITIONS_IN_SESSION)
         await self.store.cap_rules(MAX_RULES)
         return document_ids
 
@@ -245,18 +269,21 @@ def build_instructions(guidance: str | None) -> str:
     return frame.replace("{guidance}", guidance.strip())
 
 
-def _worth_keeping(
-    candidates: Sequence[Candidate], turns: Sequence[SourceTurn]
-) -> list[_SourcedCandidate]:
-    """Return the accepted candidates without duplicates; of equal ones, a committed one wins."""
+def _worth_keeping(proposals: Proposals, turns: Sequence[SourceTurn]) -> list[_SourcedCandidate]:
+    """Return the accepted candidates; equal ones become one with all their turns, quoting a committed
+    one."""
     by_identity: dict[str, _SourcedCandidate] = {}
-    for candidate in candidates:
-        ruling, turn = decide_on(candidate, turns), find_source(candidate, turns)
+    for candidate in proposals.candidates:
+        ruling = decide_on(candidate, turns, proposals.feedback)
+        turn = find_source(candidate, turns)
         if turn is None or ruling == "drop":
             continue
+        item = _SourcedCandidate(candidate, (turn,), ruling == "commit")
         before = by_identity.get(candidate.identity)
-        if before is None or (ruling == "commit" and not before.commit):
-            by_identity[candidate.identity] = _SourcedCandidate(candidate, turn, ruling == "commit")
+        if before is not None:
+            first, second = (item, before) if item.commit and not before.commit else (before, item)
+            item = replace(first, turns=tuple(dict.fromkeys((*first.turns, *second.turns))))
+        by_identity[candidate.identity] = item
     return list(by_identity.values())
 
 

@@ -19,13 +19,17 @@ from choir_memory.schema.store import qualified
 # Rows become visible at commit but have the start time of their transaction. No transaction that stores a
 # page takes a minute, so after that no earlier row can appear.
 _SETTLED = "created_at < clock_timestamp() - interval '1 minute'"
+EXTRACTABLE = """
+tier IN ('mid_term', 'long_term_detail') AND kind = 'turn' AND trust >= {trust} AND expires_at IS NULL
+AND origin IN ('user', 'agent') AND NOT (origin = 'agent' AND metadata ? 'reminded')
+AND NOT metadata ? 'unlearned'
+"""
+"""SQL condition of the turns that are read; `trust` is a placeholder."""
 _NEXT = f"""
 SELECT id, session_id, coalesce(speaker, ''), happened_at, text, origin = 'user', trust, created_at,
        chunk_index
 FROM {{schema}}.memory_documents
-WHERE tier IN ('mid_term', 'long_term_detail') AND kind = 'turn' AND trust >= $4 AND expires_at IS NULL
-  AND origin IN ('user', 'agent') AND {_SETTLED}
-  AND NOT (origin = 'agent' AND metadata ? 'reminded') AND NOT metadata ? 'unlearned'
+WHERE {EXTRACTABLE.format(trust="$4")} AND {_SETTLED}
   AND (created_at, session_id, chunk_index) > ($1, $2, $3)
 ORDER BY created_at, session_id, chunk_index LIMIT $5
 """  # noqa: S608 a condition of ours
@@ -50,6 +54,15 @@ UPDATE {schema}.knowledge_documents d SET seen_count = seen_count + 1, updated_a
         WHERE l.from_id = d.id AND l.kind = 'evidence' AND m.session_id <> $2))
         THEN 'active' ELSE status END
 WHERE id = $1
+"""
+# The parts of one message count once.
+_PROMOTE_REPEATED = """
+UPDATE {schema}.knowledge_documents d
+SET status = 'active', updated_at = now(), metadata = metadata || '{"promoted_by": "repetition"}'
+WHERE id = ANY($1::uuid[]) AND status = 'held' AND EXISTS (
+    SELECT FROM {schema}.links l JOIN {schema}.memory_documents m ON m.id = l.to_id
+    WHERE l.from_id = d.id AND l.kind = 'evidence' AND m.origin = 'user'
+    GROUP BY m.session_id HAVING count(DISTINCT coalesce(m.first_rev::text, m.id::text)) >= $2)
 """
 _CLOSE = """
 UPDATE {schema}.knowledge_documents
@@ -144,6 +157,10 @@ class FactStore:
             self._sql(_SEEN), document_id, session_id, trust, commit
         )
         return done != "UPDATE 0"
+
+    async def promote_repeated(self, document_ids: Sequence[UUID], messages: int) -> None:
+        """Make those of these held facts active that the user stated in `messages` messages of a session."""
+        await self._connection.execute(self._sql(_PROMOTE_REPEATED), list(document_ids), messages)
 
     async def retire(self, document_id: UUID, at: datetime) -> None:
         """Retire a fact that was valid until `at`; search finds it only if retired facts are included."""

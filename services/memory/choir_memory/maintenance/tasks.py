@@ -15,6 +15,7 @@ from choir_common.wire.config import MemoryServiceConfig
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.facts.extraction import ExtractionTask
+from choir_memory.facts.held_review import HeldFactReview
 from choir_memory.llm.model import ConfiguredLanguageModel
 from choir_memory.maintenance.retention import ExpiryTask, RetentionTask
 from choir_memory.schema.lease_store import LeaseStore
@@ -33,6 +34,14 @@ class MaintenanceTask(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LearningTasks:
+    """The tasks that need the language model, in their order."""
+
+    extraction: ExtractionTask
+    review: HeldFactReview
+
+
 @dataclass(slots=True, kw_only=True)
 class MaintenanceTasks:
     """Factory of the tasks of a pass."""
@@ -49,16 +58,8 @@ class MaintenanceTasks:
     """The last known configuration; at first the one from startup."""
 
     async def create(self) -> Sequence[MaintenanceTask]:
-        """Return the tasks of a pass, in the order in which they run for each agent.
-
-        They follow the configuration that control has now, or the last known one while control is
-        unavailable.
-        """
-        try:
-            self.config = await self.settings.read()
-        except ChoirError as error:
-            log.info("maintenance uses the last known configuration", reason=error.message)
-        await self.language_model.configure(self.config.model)
+        """Return the tasks of a pass, in the order in which they run for each agent."""
+        learning = await self.create_learning(self.leases)
         model, retention = self.language_model.model, self.config.retention
         # Expired documents are deleted before they could be summarised, and summaries are written before
         # retention deletes their sources. A failed task skips the later ones: the model's task is last.
@@ -81,17 +82,37 @@ class MaintenanceTasks:
                 retention=retention,
             ),
         ]
-        if model is not None:
-            extraction = ExtractionTask(
+        if learning is not None:
+            tasks += [learning.extraction, learning.review]
+        return tasks
+
+    async def create_learning(self, leases: LeaseStore) -> LearningTasks | None:
+        """Return the tasks that need the language model, or None without one.
+
+        Each loop has its own `leases`: two loops of one replica must not read the same turns either.
+
+        They follow the configuration that control has now, or the last known one while control is
+        unavailable.
+        """
+        try:
+            self.config = await self.settings.read()
+        except ChoirError as error:
+            log.info("maintenance uses the last known configuration", reason=error.message)
+        await self.language_model.configure(self.config.model)
+        model = self.language_model.model
+        if model is None:
+            return None
+        return LearningTasks(
+            ExtractionTask(
                 database=self.database,
-                leases=self.leases,
+                leases=leases,
                 model=model,
                 embedders=self.embedders,
                 queue=self.queue,
                 prompts=self.config.prompts,
-            )
-            tasks.append(extraction)
-        return tasks
+            ),
+            HeldFactReview(database=self.database, leases=leases, model=model),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,12 +86,7 @@ class ReminderService:
             receipts += [hits.receipt_id] if hits.receipt_id else []
             candidates += [hit for hit in hits.hits if _is_about_it(hit)]
         candidates.sort(key=lambda hit: -hit.score)
-        # in knowledge, which has no tiers, `session_id` is the collection
-        relevant = [
-            _build_reminder(hit)
-            for hit in candidates
-            if hit.session_id != request.session_id or not hit.tier
-        ]
+        relevant = [_build_reminder(hit) for hit in candidates]
         budget = request.budget_tokens
         block = _ReminderBlock(content_terms(request.text), set(request.known), summary_kinds)
         fitting_rules = list(block.fitting(rules, budget // RULES_SHARE))
@@ -154,6 +149,8 @@ def _queries(request: ReadReminders, stores: Iterable[Store]) -> Iterator[Memory
         yield MemoryQuery(
             agent_id=request.agent_id,
             store=store,
+            # its turns are in the prompt, and would take the places of others
+            exclude_session=request.session_id if store == "session" else None,
             query=request.text,
             kinds=KINDS_BY_STORE[store],
             min_trust=MIN_TRUST,

@@ -50,6 +50,7 @@ def build_scope(query: MemoryQuery) -> SearchScope:
         query.store,
         tiers=_tiers(query),
         session_id=query.session_id,
+        exclude_session=query.exclude_session,
         kinds=query.kinds,
         speakers=query.speakers,
         origins=query.origins,
@@ -73,7 +74,7 @@ def used_filters(query: MemoryQuery) -> list[str]:
     filters = ("session_id", "since", "until", "speakers", "kinds", "tiers", "grain", "collection")
     return [
         name
-        for name in (*filters, "origins", "min_trust", "tags", "include")
+        for name in (*filters, "exclude_session", "origins", "min_trust", "tags", "include")
         if getattr(query, name)
     ]
 
@@ -87,7 +88,7 @@ def _check_store(query: MemoryQuery) -> None:
         return
     if query.session_id is not None:
         raise InvalidRequest("Knowledge has no sessions: leave session_id out.")
-    for name in ("speakers", "tiers", "grain"):
+    for name in ("exclude_session", "speakers", "tiers", "grain"):
         if getattr(query, name):
             raise InvalidRequest(f"Knowledge has no {name}: set store to session.")
 
@@ -103,7 +104,8 @@ def _tiers(query: MemoryQuery) -> tuple[str, ...]:
 
 
 def _texts(query: MemoryQuery) -> Iterable[str]:
-    names = (query.query, query.session_id or "", query.collection or "")
+    sessions = (query.session_id or "", query.exclude_session or "")
+    names = (query.query, *sessions, query.collection or "")
     return (*names, *query.speakers, *query.origins)
 
 

@@ -34,6 +34,7 @@ class SearchScope:
     store: Store
     tiers: tuple[str, ...] = ()
     session_id: str | None = None
+    exclude_session: str | None = None
     kinds: tuple[str, ...] = ()
     speakers: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
@@ -123,6 +124,7 @@ class SearchScope:
         if self.store == "session":
             yield "d.tier = ANY($::text[])", list(self.tiers)
             yield "d.session_id = $", self.session_id
+            yield "d.session_id <> $", self.exclude_session
             yield (
                 "lower(d.speaker) = ANY($::text[])",
                 [speaker.lower() for speaker in self.speakers],

@@ -19,6 +19,7 @@ from choir_memory.documents.model import UnitRow, document_id
 from choir_memory.documents.store import DocumentStore, prepare_units
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.schema.extraction_queue_store import enqueue_extraction
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.failure_tracker import EndedFailure
 from choir_memory.sessions.forgotten_period_store import ForgottenPeriod, read_forgotten_periods
@@ -114,6 +115,9 @@ class SessionArchive:
         _drop_forgotten(splitter, page, await read_forgotten_periods(connection, page.agent_id))
         through_rev = max(last, state.through_rev)
         queued_count = await self._store_units(connection, page, splitter.units)
+        # also at the end, when held facts are reviewed
+        if page.end is not None or any(unit.kind == "turn" for unit in splitter.units):
+            await enqueue_extraction(connection, page.agent_id)
         queued_count += await self._store_failures(connection, page, splitter.troubles.failures)
         store = SessionStore(connection, page.agent_id)
         await store.advance(page.session_id, through_rev, render_state(splitter.unsettled))

@@ -15,6 +15,7 @@ from choir_memory.documents.model import TRUST, Tier, UnitRow, document_id
 from choir_memory.documents.store import DocumentStore, prepare_units
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
+from choir_memory.schema.extraction_queue_store import enqueue_extraction
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.store import SessionStore
 
@@ -54,6 +55,8 @@ class UnitRecorder:
             changed_ids = await DocumentStore(connection, request.agent_id).upsert(units)
             await resume_service_role(connection)
             await enqueue_all(connection, request.agent_id, "session", changed_ids)
+            if changed_ids:
+                await enqueue_extraction(connection, request.agent_id)
         self.queue.notify(len(changed_ids))
         return UnitsRecorded(document_ids=tuple(map(str, ids)), written=len(changed_ids))
 

@@ -1,6 +1,8 @@
-"""Statement that ends a session: token, leases, signals, messages and the notice to the user."""
+"""Statements that end a session (token, leases, signals, messages, the notice to the user) or find an idle
+one."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import orjson
 
@@ -42,6 +44,27 @@ WITH head AS (
 )
 SELECT true FROM head
 """
+# A session without a message of its user is not ended: it would only be replaced by another empty one.
+# The times are those of the database.
+_IDLE = f"""
+SELECT {COLUMNS} FROM choir_control.sessions AS s
+WHERE s.agent_id = $1 AND s.status = 'active'
+  AND EXISTS (SELECT FROM choir_control.session_events AS newest
+              WHERE newest.session_id = s.session_id AND newest.rev = s.head_rev
+                AND newest.stored_at <= clock_timestamp() - $2::interval)
+  AND EXISTS (SELECT FROM choir_control.session_events AS e
+              WHERE e.session_id = s.session_id AND e.type = 'user_msg')
+  AND NOT EXISTS (SELECT FROM choir_control.inbox AS i
+                  WHERE i.closed_at IS NULL AND i.answered_rev IS NULL
+                    AND (i.session_id = s.session_id OR (i.session_id IS NULL AND i.dm = s.dm)))
+  AND NOT EXISTS (SELECT FROM choir_control.pending_approvals AS a
+                  WHERE a.session_id = s.session_id AND a.status = 'pending')
+  AND NOT EXISTS (SELECT FROM choir_control.session_events AS started
+                  WHERE started.session_id = s.session_id AND started.type = 'core_started'
+                    AND NOT EXISTS (SELECT FROM choir_control.session_events AS ended
+                                    WHERE ended.session_id = s.session_id AND ended.type = 'core_stopped'
+                                      AND ended.payload ->> 'job_id' = started.payload ->> 'job_id'))
+"""  # noqa: S608 our own column names
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +139,9 @@ class ClosingStore:
             payload.text if payload else None,
         )
         return bool(is_ended)
+
+    async def find_idle(self, agent_id: str, idle_time: timedelta) -> SessionRow | None:
+        """Return the agent's running session if nothing happened in it for `idle_time` and nothing is
+        open, or None."""
+        record = await self._database.fetchrow(_IDLE, agent_id, idle_time)
+        return session_from_record(record) if record else None

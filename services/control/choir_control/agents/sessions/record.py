@@ -24,9 +24,10 @@ REASON_ROLLBACK = "its new image did not come up"
 REASON_RESTART = "it is restarted"
 REASON_FORGET = "a person had its conversation erased"
 REASON_MEMORY_MODE = "its conversation switches to another memory mode"
+REASON_IDLE = "it was idle"
 STOPPED_BY = "stopped by a user in the conversation {dm}"
 """Why a session ended that was stopped by a command, which is answered in that conversation."""
-KEEP_IMAGE_REASONS = (REASON_SHUTDOWN, REASON_RESTART)
+KEEP_IMAGE_REASONS = (REASON_SHUTDOWN, REASON_RESTART, REASON_IDLE)
 """End reasons after which the agent is started again with the same image."""
 CONTINUED_REASONS = (*KEEP_IMAGE_REASONS, REASON_UPDATE, REASON_ROLLBACK, REASON_FORGET)
 """End reasons after which the next session continues the conversation, also in mode `incognito`."""

@@ -61,15 +61,17 @@ class SessionStopper:
         summary_s = self._configuration.current.config.summary_timeout_ms / 1000
         return TURN_S + summary_s + SLACK_S
 
-    async def stop(self, agent_id: str, reason: str) -> SessionRow | None:
+    async def stop(
+        self, agent_id: str, reason: str, session_id: str | None = None
+    ) -> SessionRow | None:
         """Stop an agent; return its session, ended or suspended, or None if it did not run.
 
-        The current turn has `TURN_S` seconds to complete. Work that is still open is resumed by the next
+        With `session_id` nothing is stopped if the agent runs another session by now. The current turn has `TURN_S` seconds to complete. Work that is still open is resumed by the next
         start.
         """
         async with self._agent_locks.of(agent_id):
             session = await self._store.find_live(agent_id)
-            if session is None:
+            if session is None or session_id not in (None, session.session_id):
                 return None
             # a crashed session has no process to ask
             if session.status != "crashed":

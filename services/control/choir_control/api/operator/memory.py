@@ -41,8 +41,10 @@ from choir_common.wire.memory_operator import (
     DocumentPage,
     ExportedPage,
     ExportMemory,
+    FeedbackPage,
     ImportPart,
     ImportRecords,
+    ListFeedback,
     ListMemory,
     MemoryErased,
     MemoryImported,
@@ -123,7 +125,7 @@ def memory_routes(
     router.include_router(_export_import_routes(spaces, admin_client))
     router.include_router(_search_routes(spaces, search_client, admin_client))
     router.include_router(_session_routes(spaces, session_client))
-    router.include_router(_audit_routes(admin_client))
+    router.include_router(_audit_routes(spaces, admin_client))
 
     @router.get("")
     async def read_state(agent_id: AgentPath) -> AgentMemory:
@@ -145,7 +147,7 @@ def _session_routes(spaces: MemorySpaces, session_client: SessionMemoryClient) -
     return router
 
 
-def _audit_routes(admin_client: MemoryAdminClient) -> APIRouter:
+def _audit_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
     router = APIRouter()
 
     @router.get("/audit")
@@ -156,6 +158,17 @@ def _audit_routes(admin_client: MemoryAdminClient) -> APIRouter:
     ) -> AuditEntries:
         """Show who did what to an agent's memory, newest first; documents by id only."""
         return await admin_client.audit(AuditQuery(agent_id=agent_id, before=before, limit=limit))
+
+    @router.get("/feedback")
+    async def read_feedback(
+        agent_id: AgentPath,
+        session: QueryText = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    ) -> FeedbackPage:
+        """Show what users said about the agent's conduct in its sessions, newest first."""
+        await spaces.ensure(agent_id)
+        request = ListFeedback(agent_id=agent_id, session_id=session, limit=limit)
+        return await admin_client.feedback(request)
 
     return router
 

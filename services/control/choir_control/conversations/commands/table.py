@@ -404,6 +404,11 @@ MEMORY_COMMANDS = (
         "Show who did what to an agent's memory.", "memory audit", f"GET {_OF_MEMORY}/audit"
     ),
     _for_operators(
+        "Show what users said about an agent's conduct.",
+        "memory feedback",
+        f"GET {_OF_MEMORY}/feedback",
+    ),
+    _for_operators(
         "Show how a search ran.", "memory receipt", f"GET {_OF_MEMORY}/receipts/{{receipt_id}}"
     ),
 )

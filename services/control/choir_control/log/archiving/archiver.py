@@ -1,4 +1,4 @@
-"""The worker that sends sessions to memory: ended ones whole, live ones up to their event window.
+"""The worker that sends sessions to memory: ended and quiet ones whole, busy ones up to their event window.
 
 It is woken when a session ends. The pending work is in the table `sessions` and is done at
 least once; memory ignores a page that it has. While memory is unavailable the work waits. See
@@ -14,11 +14,12 @@ import structlog
 
 from choir_common.clients.memory import SessionMemoryClient
 from choir_common.errors import ChoirError, Conflict, Unavailable
+from choir_common.wire.config import AgentConfig
 from choir_common.wire.events import Event
 from choir_common.wire.memory_sessions import ArchivePage, SessionEnd
 from choir_control.configuration.current import ConfigService
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
-from choir_control.log.archiving.store import ArchiveStore, PendingSession
+from choir_control.log.archiving.store import ArchiveStore, PendingSession, QuietTimes
 from choir_control.log.eventlog.store import EventStore
 from choir_control.periodic import run_periodically
 
@@ -77,7 +78,7 @@ class SessionArchiver:
             async with self._sweep_lock:
                 await self._rehearsals.forget()
                 due = await self._store.list_pending(
-                    self._window + LIVE_MIN_EVENTS, CONCURRENT_AGENTS
+                    self._window + LIVE_MIN_EVENTS, CONCURRENT_AGENTS, self._quiet_times
                 )
                 if not due:
                     return
@@ -105,6 +106,16 @@ class SessionArchiver:
     @property
     def _window(self) -> int:
         return self._configuration.current.config.event_window
+
+    @property
+    def _quiet_times(self) -> QuietTimes:
+        agents = self._configuration.current.config.agents
+        default_ms: int = AgentConfig.model_fields["settle_after_ms"].default
+        return QuietTimes(
+            {name: agent.settle_after_ms / 1000 for name, agent in agents.items()},
+            # an agent that is no longer configured may still have a suspended session
+            default=default_ms / 1000,
+        )
 
     async def _try_archive(self, session: PendingSession) -> Unavailable | None:
         """Archive one session; return the Unavailable error, if there was one, instead of raising it.
@@ -135,7 +146,8 @@ class SessionArchiver:
     async def _archive(self, session: PendingSession) -> None:
         """Send pages until memory has every settled event; go back if memory asks for earlier ones."""
         through, rewinds = session.archived_rev, 0
-        last_rev = session.head_rev if session.ended_at else session.head_rev - self._window
+        is_whole = session.ended_at is not None or session.settles
+        last_rev = session.head_rev if is_whole else session.head_rev - self._window
         while True:
             events = await self._page(session.session_id, through, last_rev)
             page = self._compose(session, events)

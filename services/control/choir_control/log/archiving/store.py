@@ -1,23 +1,41 @@
 """The archiving state of sessions: which ones memory lacks, and from which revision on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import orjson
+
 from choir_common.postgres.pool import Database
 
+MAX_WAIT_FACTOR = 3
+"""A session that is never quiet settles when its oldest pending event is this many quiet times old."""
+# Times are those of the database. A session settles only with new events, so that it is not sent again.
+_SETTLING = f"""
+SELECT s.session_id FROM choir_control.sessions AS s
+JOIN choir_control.session_events AS newest ON newest.session_id = s.session_id AND newest.rev = s.head_rev
+JOIN choir_control.session_events AS oldest
+    ON oldest.session_id = s.session_id AND oldest.rev = s.archived_rev + 1
+CROSS JOIN make_interval(secs => COALESCE(($3::jsonb ->> s.agent_id)::float8, $4)) AS quiet_time
+WHERE s.archived_at IS NULL AND s.ended_at IS NULL AND s.memory_mode <> 'incognito'
+  AND (newest.stored_at <= clock_timestamp() - quiet_time
+       OR oldest.stored_at <= clock_timestamp() - {MAX_WAIT_FACTOR} * quiet_time)
+"""  # noqa: S608 a constant
 # One session per agent, so that the sessions of an agent are written one after the other; ended
 # sessions first, oldest first. An incognito session is never sent.
-_DUE = """
+_DUE = f"""
+WITH settling AS ({_SETTLING})
 SELECT DISTINCT ON (agent_id)
-       session_id, agent_id, started_at, ended_at, head_rev, archived_rev, archive_tries
+       session_id, agent_id, started_at, ended_at, head_rev, archived_rev, archive_tries,
+       session_id IN (SELECT session_id FROM settling) AS settles
 FROM choir_control.sessions
 WHERE archived_at IS NULL AND memory_mode <> 'incognito'
   AND (archive_due_at IS NULL OR archive_due_at <= clock_timestamp())
-  AND (ended_at IS NOT NULL OR head_rev - archived_rev >= $1)
+  AND (ended_at IS NOT NULL OR head_rev - archived_rev >= $1
+       OR session_id IN (SELECT session_id FROM settling))
 ORDER BY agent_id, (ended_at IS NULL), started_at, session_id
 LIMIT $2
-"""
+"""  # noqa: S608 a statement of ours
 _PROGRESS = """ UPDATE choir_control.sessions SET archived_rev = $2, archive_tries = 0, archive_error =
 NULL, archive_due_at = NULL WHERE session_id = $1
 """
@@ -48,6 +66,16 @@ class PendingSession:
     head_rev: int
     archived_rev: int
     tries: int
+    settles: bool
+    """Whether a live session is quiet, or has waited so long that all of it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuietTimes:
+    """Seconds without events after which a live session settles."""
+
+    by_agent: Mapping[str, float]
+    default: float
 
 
 class ArchiveStore:
@@ -56,9 +84,13 @@ class ArchiveStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def list_pending(self, behind: int, limit: int) -> Sequence[PendingSession]:
-        """Return sessions to archive: ended ones, and live ones with at least `behind` pending events."""
-        rows = await self._database.fetch(_DUE, behind, limit)
+    async def list_pending(
+        self, behind: int, limit: int, quiet_times: QuietTimes
+    ) -> Sequence[PendingSession]:
+        """Return sessions to archive: ended ones, and live ones that settle or have at least `behind`
+        pending events."""
+        by_agent = orjson.dumps(dict(quiet_times.by_agent)).decode()
+        rows = await self._database.fetch(_DUE, behind, limit, by_agent, quiet_times.default)
         return [PendingSession(*row.values()) for row in rows]
 
     async def describe_backlog(self) -> str:

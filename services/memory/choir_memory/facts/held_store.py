@@ -1,0 +1,116 @@
+"""Held facts of ended sessions, and what may support them. `HeldFactStore` needs the agent's role."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+from choir_common.postgres.pool import Connection, Database
+from choir_memory.facts.candidates import SourceTurn
+from choir_memory.facts.store import EXTRACTABLE, TurnPosition
+from choir_memory.schema.store import qualified
+
+# A fact with evidence from two sessions is not held any more.
+_HELD = """
+SELECT d.id, d.text, m.session_id, array_agg(m.id) AS evidence
+FROM {schema}.knowledge_documents d
+JOIN {schema}.links l ON l.from_id = d.id AND l.kind = 'evidence'
+JOIN {schema}.memory_documents m ON m.id = l.to_id
+WHERE d.kind = 'fact' AND d.status = 'held' AND NOT d.metadata ? 'reviewed'
+GROUP BY d.id, d.text, m.session_id ORDER BY m.session_id, d.id
+"""
+_UNREAD = f"""
+SELECT EXISTS (
+    SELECT FROM {{schema}}.memory_documents WHERE session_id = $1 AND {EXTRACTABLE.format(trust="$2")}
+      AND (created_at, session_id, chunk_index) > ($3, $4, $5))
+"""  # noqa: S608 a condition of ours
+_USER_TURNS = """
+SELECT id, session_id, coalesce(speaker, ''), happened_at, text, TRUE, trust
+FROM {schema}.memory_documents
+WHERE session_id = $1 AND tier IN ('mid_term', 'long_term_detail') AND kind = 'turn' AND origin = 'user'
+  AND trust >= $2 AND expires_at IS NULL
+ORDER BY chunk_index
+"""
+_EPISODE = """
+SELECT id, text FROM {schema}.knowledge_documents
+WHERE kind = 'episode' AND metadata ->> 'session_id' = $1 AND trust >= $2 ORDER BY trust DESC, id LIMIT 1
+"""
+_PROMOTE = """
+UPDATE {schema}.knowledge_documents
+SET status = 'active', updated_at = now(), metadata = metadata || jsonb_build_object('promoted_by', $2::text)
+WHERE id = $1 AND status = 'held' RETURNING id
+"""
+_REVIEWED = """
+UPDATE {schema}.knowledge_documents SET metadata = metadata || '{"reviewed": true}'
+WHERE id = ANY($1::uuid[]) AND status = 'held'
+"""
+_ENDED = """
+SELECT session_id FROM choir_memory.sessions
+WHERE agent_id = $1 AND session_id = ANY($2) AND ended_at IS NOT NULL AND erased_at IS NULL
+"""
+
+SupportKind = Literal["transcript", "episode"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFact:
+    """A held fact with the turns of the session that it rests on."""
+
+    document_id: UUID
+    text: str
+    session_id: str
+    evidence: tuple[UUID, ...]
+
+
+async def list_ended(
+    database: Database, agent_id: str, session_ids: Collection[str]
+) -> frozenset[str]:
+    """Return which of these sessions have ended."""
+    rows = await database.fetch(_ENDED, agent_id, list(session_ids))
+    return frozenset(row["session_id"] for row in rows)
+
+
+class HeldFactStore:
+    """Statements on one agent's held facts."""
+
+    def __init__(self, connection: Connection, agent_id: str) -> None:
+        self._connection = connection
+        self._agent_id = agent_id
+
+    async def list_unreviewed(self) -> list[HeldFact]:
+        """Return the held facts that were not reviewed yet, by session."""
+        rows = await self._connection.fetch(self._sql(_HELD))
+        return [
+            HeldFact(row["id"], row["text"], row["session_id"], tuple(row["evidence"]))
+            for row in rows
+        ]
+
+    async def has_unread_turns(
+        self, session_id: str, position: TurnPosition, min_trust: int
+    ) -> bool:
+        """Return whether a session has turns behind the position of the extraction."""
+        place = (position.created_at, position.session_id, position.chunk_index)
+        return bool(
+            await self._connection.fetchval(self._sql(_UNREAD), session_id, min_trust, *place)
+        )
+
+    async def list_user_turns(self, session_id: str, min_trust: int) -> list[SourceTurn]:
+        """Return what the user said in a session, in order."""
+        rows = await self._connection.fetch(self._sql(_USER_TURNS), session_id, min_trust)
+        return [SourceTurn(*row.values()) for row in rows]
+
+    async def read_episode(self, session_id: str, min_trust: int) -> str:
+        """Return the text of a session's episode; empty if it has none."""
+        row = await self._connection.fetchrow(self._sql(_EPISODE), session_id, min_trust)
+        return "" if row is None else str(row["text"])
+
+    async def promote(self, document_id: UUID, by: SupportKind) -> bool:
+        """Make a held fact active; return False if it is not held any more."""
+        return await self._connection.fetchval(self._sql(_PROMOTE), document_id, by) is not None
+
+    async def mark_reviewed(self, document_ids: Sequence[UUID]) -> None:
+        """Mark held facts as reviewed, so that their session is not read again."""
+        await self._connection.execute(self._sql(_REVIEWED), list(document_ids))
+
+    def _sql(self, statement: str) -> str:
+        return qualified(statement, self._agent_id)
