@@ -38,6 +38,9 @@ READ = {
         for name in ("extraction", "summaries")
         for part in ("text", "file")
     },
+    "agents.*.retention.plan": f"{COMMON}/wire/memory_config.py",
+    "agents.*.reminders.scopes": f"{AGENT}/lanes/reminder_lookup.py",
+    "agents.*.reminders.tags": f"{AGENT}/lanes/reminder_lookup.py",
     "agents.*.retention.log": f"{CONTROL}/log/retention/job.py",
     "retention.messages": f"{CONTROL}/log/retention/job.py",
     "retention.operations": f"{CONTROL}/log/retention/job.py",

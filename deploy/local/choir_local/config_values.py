@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from choir_common.wire.config import Config, RetentionConfig
+from choir_common.wire.config import Config
+from choir_common.wire.memory_config import RetentionConfig
 from choir_common.wire.model import JsonObject
 
 # The provider's key when only the environment names the provider (CHOIR_EMBEDDING_ENDPOINT).

@@ -126,7 +126,11 @@ class MemoryService:
         )
         admin = AdminEndpoints(
             reader=MemoryReader(
-                database=database, spaces=spaces, search_service=search, audit_log=audit
+                database=database,
+                spaces=spaces,
+                search_service=search,
+                audit_log=audit,
+                clock=clock,
             ),
             writer=MemoryWriter(database, spaces, knowledge),
             forgetter=MemoryForgetter(database, spaces, clock),

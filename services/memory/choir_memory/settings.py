@@ -7,7 +7,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from choir_common.addresses import HOST_AND_PORT_PATTERN, WEB_ADDRESS_PATTERN
 from choir_common.settings import ServiceSecrets, ServiceSettings
-from choir_common.wire.config import EmbeddingConfig, ModelConfig, RetentionConfig
+from choir_common.wire.config import EmbeddingConfig, ModelConfig
+from choir_common.wire.memory_config import RetentionConfig
 from choir_common.wire.model import AgentName
 
 OFFLINE_MODEL = "all-MiniLM-L6-v2-int8"

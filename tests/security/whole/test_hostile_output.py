@@ -109,6 +109,7 @@ SPECIAL: dict[str, tuple[Value, ...]] = {
     "db restore": (_known("backup"),),
     "memory delete": (lambda _: "main", _known("document")),
     "memory put": (lambda _: "main", lambda _: ONE_LINE),
+    "memory search": (lambda _: "main", lambda _: "hostile"),
     "memory import": (lambda _: "main", _known("export")),
     "secret set": (lambda _: "a-key", lambda _: "a-value-of-a-key"),
     "secret delete": (lambda _: "a-key",),

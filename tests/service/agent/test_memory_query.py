@@ -78,6 +78,15 @@ async def test_without_query_and_session_it_is_said_what_is_missing(
     assert not stand_in.host_calls
 
 
+async def test_summaries_are_listed_by_grain_and_age_without_a_query(
+    stand_in: ControlStandIn,
+) -> None:
+    wanted: JsonObject = {"store": "session", "grain": "week", "max_days_ago": 90}
+    await run(stand_in, told(0), **wanted)
+    [asked] = stand_in.host_calls
+    assert asked.input == wanted
+
+
 async def test_this_session_is_read_from_its_newest_part_and_page_by_page(
     stand_in: ControlStandIn,
 ) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from choir_common.eventlog.chain import find_break
 from choir_common.wire.events import RemindersAdded
+from choir_common.wire.memory_config import ReminderConfig
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_local.rehearsal.score import Score
@@ -64,7 +65,10 @@ def reminded(control: ControlStandIn) -> list[RemindersAdded]:
 async def test_what_memory_knows_stands_in_the_prompt_once_and_for_as_long_as_the_message() -> None:
     async with run_rehearsal(SCORE) as model, run_control(model) as control:
         control.host_tool = remember
-        control.bound = {"reminder_tokens": 300}
+        control.bound = {
+            "reminder_tokens": 300,
+            "reminders": ReminderConfig(scopes=("home",), tags={"of": "toys"}),
+        }
         async with running_agent(control):
             await control.say("Where is my kite?", "inb_1")
             assert [reply.text for reply in await control.replied()] == ["In the attic."]
@@ -76,6 +80,7 @@ async def test_what_memory_knows_stands_in_the_prompt_once_and_for_as_long_as_th
         asked = [call.input for call in control.host_calls]
         assert [one["known"] for one in asked] == [[], ["d1"], ["d1"]]
         assert asked[0]["text"] == "Where is my kite?" and asked[0]["budget_tokens"] == 300
+        assert (asked[0]["scopes"], asked[0]["tags"]) == (["home"], {"of": "toys"})
         assert {call.tool_name for call in control.host_calls} == {"choir.memory.remind"}
         assert find_break(control.events) is None
 

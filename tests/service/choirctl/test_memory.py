@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
@@ -65,6 +66,30 @@ def test_a_write_can_name_the_version_it_stands_on(shell: ChoirctlRunner) -> Non
     changed = ("memory", "put", "main", "--key", "drink", "--expect-version", "1")
     assert shell.succeeds(*changed, given="Coffee.\n") == ""
     assert shell.data("memory", "show", "main", "drink")["record"]["text"] == "Coffee."
+
+
+def test_what_is_no_longer_true_is_superseded_and_found_on_request(shell: ChoirctlRunner) -> None:
+    old = shell.data("memory", "put", "main", "The ferry leaves at nine.", "--key", "ferry.old")
+    new = shell.data(
+        *("memory", "put", "main", "The ferry leaves at ten.", "--key", "ferry"),
+        *("--supersedes", "ferry.old", "--valid-from", "2020-01-01"),
+    )
+    assert new["superseded"] == [old["document_id"]]
+    search = ("memory", "search", "main", "when does the ferry leave", "--mode", "text")
+    assert [hit["key"] for hit in shell.data(*search)["hits"]] == ["ferry"]
+    found = shell.data(*search, "--include", "retired")["hits"]
+    assert {hit["key"]: hit["superseded_by"] for hit in found} == {
+        "ferry": [],
+        "ferry.old": [new["document_id"]],
+    }
+    assert "retired" in shell.succeeds(*search, "--include", "retired")
+    assert "ferry.old" not in shell.succeeds("memory", "list", "main")
+    assert "ferry.old" in shell.succeeds("memory", "list", "main", "--hidden")
+    end = ("memory", "put", "main", "--key", "ferry", "--keep-text", "--valid-to", "2021-01-01")
+    assert shell.data(*end)["version"] == 2
+    assert shell.data(*search)["hits"] == []
+    assert "before it starts" in shell.fails(2, *end[:-1], "2019-01-01")
+    assert "--keep-text" in shell.fails(2, *end, "words")
 
 
 def test_a_document_is_erased_after_a_question(shell: ChoirctlRunner) -> None:
@@ -246,6 +271,59 @@ def until_embedded(shell: ChoirctlRunner, agent: str) -> None:
             return
         assert time.monotonic() < deadline, state
         time.sleep(0.5)
+
+
+def summary_records() -> list[dict[str, object]]:
+    """Return time summaries of two months and a quarter, as an export has them."""
+    months = {"2024-01": "2024-01-01", "2024-02": "2024-02-01"}
+    periods = [("month", *item) for item in months.items()]
+    return [
+        {
+            "type": "session",
+            "id": str(uuid5(NAMESPACE_URL, period)),
+            "session_id": None,
+            "tier": "grain_summary",
+            "chunk_index": 0,
+            "text": f"In {period} the otter slept.",
+            "created_at": "2024-06-01T00:00:00Z",
+            "kind": "summary",
+            "happened_at": f"{first_day}T00:00:00Z",
+            "ended_at": f"{first_day[:-2]}28T00:00:00Z",
+            "grain": grain,
+            "period": period,
+        }
+        for grain, period, first_day in [*periods, ("quarter", "2024-Q1", "2024-01-01")]
+    ]
+
+
+def test_documents_are_searched_and_listed_by_grain_and_date(
+    shell: ChoirctlRunner, tmp_path: Path
+) -> None:
+    head = {"choir_memory": 1, "agent_id": "main", "exported_at": "2026-01-01T00:00:00Z"}
+    records = summary_records()
+    lines = (head, *records, {"end": True, "records": len(records)})
+    file = tmp_path / "summaries.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert shell.data("memory", "import", "twin", str(file))["written"] == 3
+
+    def searched(*words: str) -> list[Any]:
+        return [hit["period"] for hit in shell.data("memory", "search", "twin", *words)["hits"]]
+
+    def listed(*words: str) -> list[Any]:
+        return [one["period"] for one in shell.data("memory", "list", "twin", *words)]
+
+    for found in (searched, listed):
+        assert found("--grain", "month") == ["2024-02", "2024-01"]
+        assert found("--grain", "month", "--since", "2024-02-10") == ["2024-02"]
+        assert found("--grain", "month", "--until", "2024-01-31") == ["2024-01"]
+        assert found("--grain", "quarter", "--min-days-ago", "30") == ["2024-Q1"]
+        assert found("--grain", "quarter", "--max-days-ago", "30") == []
+        assert found("--grain", "month", "--tags", '{"a": 1}') == []
+    assert searched("otter", "--grain", "month", "--mode", "text", "--min-score", "0.1") != []
+    assert "2024-02" in shell.succeeds("memory", "list", "twin", "--grain", "month")
+    assert "JSON object" in shell.fails(2, "memory", "search", "twin", "otter", "--tags", "[]")
+    assert "grain" in shell.fails(2, "memory", "search", "twin")
+    assert "day" in shell.fails(2, "memory", "list", "twin", "--grain", "decade")
 
 
 def test_a_file_that_is_no_whole_export_is_refused_before_anything_is_sent(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from uuid import uuid4
 
+from choir_common.clock import SystemClock
 from choir_common.wire.memory_operator import (
     ExportMemory,
     ImportPart,
@@ -66,6 +67,7 @@ def make_operator(room: Room) -> Operator:
             spaces=room.spaces,
             search_service=room.recall,
             audit_log=audit,
+            clock=SystemClock(),
         ),
         MemoryWriter(room.database, room.spaces, room.knowledge),
         MemoryTransfer(database=room.database, spaces=room.spaces, audit=audit, queue=room.queue),

@@ -1,5 +1,6 @@
 """An operator looks at a memory, changes it, carries it away and brings it back; all of it is audited."""
 
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -170,10 +171,15 @@ async def test_an_import_brings_back_every_column_of_an_export(
         "UPDATE choir_main.knowledge_documents SET kind = 'fact', subject = 'Ann', seen_count = 4, "
         "valid_from = now() - interval '1 year', evidence = 'she said', trust = 12 WHERE key = 'n'"
     )
+    today = datetime.now(UTC)
+    life = {"valid_from": today, "valid_to": today + timedelta(days=9), "supersedes": ("n",)}
+    await room.put("a note of today", **life)
     sql = "INSERT INTO choir_main.links (from_id, kind, to_id) VALUES ($1::uuid, 'mentions', $2::uuid)"
     await room.database.execute(sql, str(made.document_id), str(other.document_id))
     given = await operator.export()
     assert {type(one) for one in given} >= {SessionRecord, KnowledgeRecord, LinkRecord}
+    assert {one.status for one in given if isinstance(one, KnowledgeRecord)} >= {"retired"}
+    assert {one.kind for one in given if isinstance(one, LinkRecord)} >= {"supersedes"}
     done = await operator.import_records(given, "twin", size=2)
     assert sum(one.written for one in done) == len(given)
     assert [one.finished for one in done] == [*[False] * (len(done) - 1), True]

@@ -7,7 +7,8 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.postgres.pool import Database
-from choir_common.wire.config import MemoryPrompts, MemoryServiceConfig, RetentionConfig
+from choir_common.wire.config import MemoryPrompts, MemoryServiceConfig
+from choir_common.wire.memory_config import RetentionConfig
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_common.wire.messages import Empty
 from tests.service.memory.chat_provider import ChatProvider

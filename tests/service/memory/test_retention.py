@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_common.wire.config import RetentionConfig
+from choir_common.wire.memory_config import RetentionConfig
 from choir_memory.maintenance.retention import RetentionTask
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.summaries.consolidation import ConsolidationTask

@@ -356,6 +356,16 @@ def test_what_memory_brings_stands_behind_the_words_quoted_dated_and_with_its_or
     assert "instruction" in block[0] and "preferences" in block[1]
 
 
+def test_a_memory_with_an_end_or_a_start_in_the_future_says_when() -> None:
+    session = ToldSession()
+    session.ask(1)
+    moment = StillClock().now()
+    remind(session, 1, reminder("On leave.", valid_from=moment, valid_to=moment))
+    (content,) = contents(session.edge())[1:]
+    when = "valid from 2026-01-01 12:00, valid until 2026-01-01 12:00"
+    assert content.splitlines()[-1] == f"> 2026-01-01 12:00, fact (derived, {when}): On leave."
+
+
 def test_reminders_never_move_and_go_with_their_message() -> None:
     session = ToldSession()
     session.ask(1)

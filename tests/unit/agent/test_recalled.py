@@ -67,6 +67,12 @@ def test_a_core_job_never_reads_the_users_own_words() -> None:
     assert "my" not in str(result)
 
 
+def test_a_hit_that_is_over_names_its_end_and_its_successor() -> None:
+    (found,) = told(hit("x", status="retired", valid_to=MAY, superseded_by=("n",)))["found"]
+    assert (found["valid_to"], found["superseded_by"]) == ("2024-05-01 09:30", ["n"])
+    assert "valid_from" not in found
+
+
 def test_what_is_missing_is_said() -> None:
     assert told()["note"] == "Memory has no results for this query."
     result = told(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from choir_common.wire.config import Config, RetentionConfig
+from choir_common.wire.config import Config
+from choir_common.wire.memory_config import RetentionConfig
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.diff import diff_configs
 

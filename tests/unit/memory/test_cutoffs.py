@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_common.wire.config import RetentionConfig
+from choir_common.wire.memory_config import RetentionConfig
 from choir_memory.documents.model import Grain
 from choir_memory.summaries.periods import (
     GRAINS,
@@ -74,3 +74,20 @@ def test_the_parts_of_one_period_go_together_and_none_too_early(
         if coarser_period(grain, name := period_of(grain, first + timedelta(days=day))) == whole
     }
     assert len({goes(name) for name in parts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("plan", "days"),
+    [
+        ("free", (2, 30, 42, 183, 366, 731)),
+        ("starter", (5, 60, 84, 366, 731, 1_461)),
+        ("pro", (10, 120, 168, 731, 1_461, 2_922)),
+    ],
+)
+def test_a_plan_sets_what_is_not_set(plan: str, days: tuple[int, ...]) -> None:
+    fields = ("turns", "days", "weeks", "months", "quarters", "years")
+    alone = RetentionConfig.model_validate({"plan": plan})
+    written_out = RetentionConfig.model_validate(dict(zip(fields, days, strict=True)))
+    assert list(retention_cutoffs(alone, NOW)) == list(retention_cutoffs(written_out, NOW))
+    own = alone.model_copy(update={"turns": 400, "log": 9}).with_plan()
+    assert (own.turns, own.days, own.log, own.vectors) == (400, days[1], 9, None)

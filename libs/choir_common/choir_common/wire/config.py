@@ -17,6 +17,7 @@ from choir_common.wire.config_parts import (
 )
 from choir_common.wire.config_parts import Budgets as Budgets
 from choir_common.wire.config_parts import ModelConfig as ModelConfig
+from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.model import AgentName, Name, WireModel
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda value: None if value == "" else value)]
@@ -187,27 +188,6 @@ class RecordRetention(WireModel):
     """Logs of ended sessions of agents that are no longer in config.json."""
 
 
-class RetentionConfig(WireModel):
-    """Days to keep an agent's data; null: no limit. Summaries outlive their sources."""
-
-    log: int | None = Field(default=None, ge=1)
-    """Logs of ended sessions with their messages. Memory keeps its own copy; the hashes stay."""
-    turns: int | None = Field(default=None, ge=1)
-    """Full text of messages and tool calls in memory; the summaries of sessions and days stay."""
-    vectors: int | None = Field(default=None, ge=1)
-    """Vectors of messages and tool calls; without them only text search finds these."""
-    days: int | None = Field(default=None, ge=7)
-    """Daily summaries; deleted by the week, once the whole week is old enough."""
-    weeks: int | None = Field(default=None, ge=31)
-    """Weekly summaries; deleted by the month."""
-    months: int | None = Field(default=None, ge=92)
-    """Monthly summaries; deleted by the quarter."""
-    quarters: int | None = Field(default=None, ge=366)
-    """Quarterly summaries; deleted by the year."""
-    years: int | None = Field(default=None, ge=366)
-    """Yearly summaries."""
-
-
 class WebhookConfig(WireModel):
     """Webhook to which Telegram sends a bot's updates, instead of long polling."""
 
@@ -324,6 +304,8 @@ class AgentConfig(WireModel):
     """The user's time zone (IANA name) for message times in prompts; default: the host's."""
     retention: RetentionConfig = RetentionConfig()
     """Retention of its logs and its memory; default: no limit."""
+    reminders: ReminderConfig = ReminderConfig()
+    """What memory adds to its user's messages without a request."""
     budgets: AgentBudgets = AgentBudgets()
     """Its own hard limits, which override those in `budgets`."""
     memory_prompts: MemoryPromptsConfig = MemoryPromptsConfig()
@@ -441,6 +423,7 @@ class AgentSettings(WireModel):
     search: SearchConfig | None = None
     limits: FileLimits = FileLimits()
     reminder_tokens: int = 0
+    reminders: ReminderConfig = ReminderConfig()
     timezone: str = "UTC"
     features: FeatureFlags = FeatureFlags()
     has_repository: bool = True

@@ -5,13 +5,22 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from choir_common.wire.memory_records import Record
-from choir_common.wire.memory_search import DocumentText, Key, Kind
+from choir_common.wire.memory_search import (
+    MAX_DAYS_AGO,
+    DocumentName,
+    DocumentText,
+    Grain,
+    Key,
+    Kind,
+    Label,
+    Since,
+    Until,
+    WritableStatus,
+)
 from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 
 Store = Literal["session", "knowledge"]
 Uuid = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
-DocumentIdOrKey = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-"""A document's id, or a knowledge key."""
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 MAX_RECORDS = 500
@@ -23,9 +32,21 @@ class ListMemory(WireModel):
 
     agent_id: AgentName
     store: Store = "knowledge"
-    kind: Kind | None = None
+    kinds: tuple[Kind, ...] = ()
     session_id: Word | None = None
     key_prefix: Key | None = None
+    speakers: tuple[Label, ...] = Field(default=(), max_length=20)
+    grain: Grain | None = None
+    """Only summaries of this grain."""
+    since: Since | None = None
+    until: Until | None = None
+    min_days_ago: int | None = Field(default=None, ge=0, le=MAX_DAYS_AGO)
+    max_days_ago: int | None = Field(default=None, ge=0, le=MAX_DAYS_AGO)
+    collection: Word | None = None
+    min_trust: int = Field(default=0, ge=0, le=100)
+    tags: JsonObject = Field(default_factory=dict)
+    """Entries that the metadata must contain."""
+    scopes: tuple[Label, ...] = Field(default=(), max_length=20)
     hidden: bool = False
     """Include documents that searches exclude: retired, held and expired ones."""
     cursor: Word | None = None
@@ -43,7 +64,7 @@ class DocumentView(WireModel):
     length: int
     version: int
     status: str
-    """active, held, retired or expired."""
+    """active, held, retired, expired, or upcoming: not valid yet."""
     tier: str | None
     session_id: str | None
     speaker: str | None
@@ -51,6 +72,12 @@ class DocumentView(WireModel):
     trust: int
     at: AwareTime
     """When it happened, otherwise when it was written."""
+    period: str | None = None
+    """Of a time summary: its period, such as 2024-W03."""
+    valid_from: AwareTime | None = None
+    valid_to: AwareTime | None = None
+    superseded_by: tuple[str, ...] = ()
+    """Ids of the documents that replace it."""
 
 
 class DocumentPage(WireModel):
@@ -64,7 +91,7 @@ class ShowDocument(WireModel):
     """Request one complete document."""
 
     agent_id: AgentName
-    name: DocumentIdOrKey
+    name: DocumentName
 
 
 class LinkView(WireModel):
@@ -89,20 +116,26 @@ class DocumentDetail(WireModel):
 class PutDocument(WireModel):
     """Write knowledge: under a key, over a document, or as a new document."""
 
-    text: DocumentText
+    text: DocumentText | None = None
+    """Without it only status, validity, and what the document supersedes change."""
     key: Key | None = None
     document_id: Uuid | None = None
     metadata: JsonObject = Field(default_factory=dict)
     expected_version: int | None = Field(default=None, ge=0, le=2**31 - 1)
     call_id: str | None = Field(default=None, min_length=1, max_length=100)
     """Idempotency key; repeated requests with the same one are done once."""
+    status: WritableStatus | None = None
+    valid_from: Since | None = None
+    valid_to: Until | None = None
+    supersedes: tuple[DocumentName, ...] = Field(default=(), max_length=20)
+    """Documents (ids or keys) that this one replaces."""
 
 
 class DeleteDocument(WireModel):
     """Erase a document of either store, and everything derived from it alone."""
 
     agent_id: AgentName
-    name: DocumentIdOrKey
+    name: DocumentName
     expected_version: int | None = Field(default=None, ge=1, le=2**31 - 1)
 
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from choir_common.wire.memory_search import Kind
-from choir_common.wire.model import AgentName, AwareTime, WireModel
+from choir_common.wire.memory_search import Kind, Label
+from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 
 REMINDERS_HEADING = "[Choir] From memory"
 """First line of the block in a prompt; it follows the user's text in the same message."""
@@ -26,6 +26,10 @@ class ReadReminders(WireModel):
     """Limit for all reminders together, counted as one token per three bytes."""
     deadline_ms: int = Field(default=800, ge=10, le=9_000)
     """When it has passed, the searches continue without vectors."""
+    scopes: tuple[Label, ...] = Field(default=(), max_length=20)
+    """Only documents whose metadata name one of these as `scope`, and those without a scope."""
+    tags: JsonObject = Field(default_factory=dict)
+    """Entries that the metadata must contain, except those of rules."""
 
 
 class Reminder(WireModel):
@@ -43,6 +47,10 @@ class Reminder(WireModel):
     trust: int = 50
     times: int = 1
     """Number of documents with the same text; this is the newest."""
+    valid_from: AwareTime | None = None
+    """Set only if its validity begins in the future."""
+    valid_to: AwareTime | None = None
+    """When its validity ends."""
 
 
 class Reminders(WireModel):

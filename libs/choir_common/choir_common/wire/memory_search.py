@@ -11,6 +11,8 @@ from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 DocumentText = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Key = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+DocumentName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+"""A document's id, or a knowledge key."""
 
 Arm = Literal["vector", "text", "window", "session", "speaker", "time"]
 """The signals that rank search results. `vector` and `text` find documents; the others only weigh them."""
@@ -31,10 +33,14 @@ Kind = Literal[
 ]
 """The first four are kinds of session documents (`note` exists in both stores), the others of
 knowledge."""
-Status = Literal["active", "held", "retired"]
+WritableStatus = Literal["active", "held", "retired"]
+"""Statuses that a document is stored with."""
+Status = Literal["active", "held", "retired", "expired", "upcoming"]
+"""The stored status; `expired` and `upcoming` if its validity is over or has not begun."""
 HiddenStatus = Literal["held", "retired", "expired"]
 """Statuses that a search excludes unless requested."""
 
+MAX_DAYS_AGO = 100_000
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -71,6 +77,8 @@ class MemoryQuery(WireModel):
     store: Literal["session", "knowledge"]
     mode: Literal["semantic", "text", "session_detail"] = "semantic"
     query: str = Field(default="", max_length=10_000)
+    """If empty: with a session, it is read in order; with a grain, a time or an age, the newest
+    documents are listed."""
 
     session_id: str | None = Field(default=None, max_length=200)
     exclude_session: str | None = Field(default=None, max_length=200)
@@ -79,6 +87,9 @@ class MemoryQuery(WireModel):
     """Start of the time range (inclusive)."""
     until: Until | None = None
     """End of the time range (exclusive); a date alone includes that day."""
+    min_days_ago: int | None = Field(default=None, ge=0, le=MAX_DAYS_AGO)
+    max_days_ago: int | None = Field(default=None, ge=0, le=MAX_DAYS_AGO)
+    """Age in days, in addition to `since` and `until`."""
     speakers: tuple[Label, ...] = Field(default=(), max_length=20)
     kinds: tuple[Kind, ...] = ()
     """Default: all, except `error` and `entity` in knowledge."""
@@ -90,7 +101,11 @@ class MemoryQuery(WireModel):
     min_trust: int = Field(default=0, ge=0, le=100)
     tags: JsonObject = Field(default_factory=dict)
     """Entries that the metadata must contain."""
+    scopes: tuple[Label, ...] = Field(default=(), max_length=20)
+    """Only documents whose metadata name one of these as `scope`, and those without a scope."""
     include: tuple[HiddenStatus, ...] = ()
+    min_score: float | None = Field(default=None, ge=0, le=1)
+    """Minimum score of a hit: about the share of the query's information that it matches."""
 
     limit: int | None = Field(default=None, ge=1, le=50)
     """Number of hits; 10 unless `budget_tokens` is set."""
@@ -158,6 +173,14 @@ class MemoryHit(WireModel):
     """The text was cut to fit the token budget."""
     times: int = 1
     """Number of documents with the same text; this is the newest."""
+    valid_from: AwareTime | None = None
+    valid_to: AwareTime | None = None
+    """When its text is or was true: from the first (inclusive) to the second (exclusive)."""
+    grain: Grain | None = None
+    period: str | None = None
+    """Of a time summary: the period as people write it, such as 2024-W03."""
+    superseded_by: tuple[str, ...] = ()
+    """Ids of the documents that replace it."""
 
 
 class MemoryHits(WireModel):
@@ -204,6 +227,7 @@ class MemoryUpsert(WireModel):
     operation: Literal["insert", "update", "delete"]
     """`update` replaces or creates the document of `key`; `delete` needs `key` or `document_id`."""
     text: DocumentText | None = None
+    """An `update` without a text changes only status, validity, and what the document supersedes."""
     key: Key | None = None
     document_id: str | None = None
     metadata: JsonObject = Field(default_factory=dict)
@@ -213,6 +237,15 @@ class MemoryUpsert(WireModel):
     """The agent had just read untrusted text from outside, so this document gets the same low trust."""
     session_id: str | None = Field(default=None, max_length=200)
     """The session in which the agent wrote it, so that what a session wrote can be taken back."""
+    status: WritableStatus | None = None
+    """Default: active, or unchanged if there is no text."""
+    valid_from: Since | None = None
+    """When the text starts to be true; unset: unchanged."""
+    valid_to: Until | None = None
+    """When the text stops being true; a date alone includes that day. Unset: unchanged, but a text
+    written over an expired one is valid again."""
+    supersedes: tuple[DocumentName, ...] = Field(default=(), max_length=20)
+    """Documents of knowledge (ids or keys) that this one replaces: they end at `valid_from`, or now."""
 
 
 class MemoryWritten(WireModel):
@@ -224,6 +257,8 @@ class MemoryWritten(WireModel):
     embedded: Literal["queued", "none"]
     version: int | None = None
     """The document's version, counted from 1; None after a deletion."""
+    superseded: tuple[str, ...] = ()
+    """Ids of the documents that this write marked as superseded."""
 
 
 class EmbeddingRebuild(WireModel):

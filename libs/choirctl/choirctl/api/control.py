@@ -276,7 +276,7 @@ class ControlClient:
         path: str,
         *,
         body: BaseModel | None = None,
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, str | list[str]] | None = None,
         timeout_s: float = 30.0,
     ) -> httpx2.Response:
         """Send a request and return the response.

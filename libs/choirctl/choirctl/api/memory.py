@@ -71,7 +71,7 @@ class MemoryClient:
         answer = await self._api.send("PUT", f"{self._path}/recall", body=SetRecall(recall=recall))
         return parse_response(answer, ConversationMemory)
 
-    async def documents(self, params: Mapping[str, str]) -> DocumentPage:
+    async def documents(self, params: Mapping[str, str | list[str]]) -> DocumentPage:
         """Return a page of documents."""
         answer = await self._api.send("GET", f"{self._path}/documents", params=params)
         return parse_response(answer, DocumentPage)

@@ -30,8 +30,8 @@ def document_rows(documents: Sequence[DocumentView]) -> Table:
         status = "" if document.status == "active" else f" ({document.status})"
         rows.add_row(
             document.document_id,
-            f"{document.tier or document.kind}{status}",
-            escape(document.key or document.session_id or "-"),
+            f"{document.tier or document.kind}{status}{_successors(document.superseded_by)}",
+            escape(document.key or document.session_id or document.period or "-"),
             str(document.version),
             escape(f"{document.origin} {document.trust}"),
             format_age(document.at),
@@ -45,16 +45,21 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
     rows = table("SCORE", "ARMS", "DOCUMENT", "KIND", "FROM", "AGE", "TEXT")
     for hit in hits:
         arms = ", ".join(f"{arm.arm} {arm.score:.2f}" for arm in hit.arms)
+        status = "" if hit.status == "active" else f" ({hit.status})"
         rows.add_row(
             f"{hit.score:.3f}",
             arms or "-",
             hit.document_id,
-            hit.tier or hit.kind,
+            f"{hit.period or hit.tier or hit.kind}{status}{_successors(hit.superseded_by)}",
             escape(f"{hit.origin} {hit.trust}"),
             format_age(hit.happened_at or hit.created_at),
             escape(truncate(hit.text)),
         )
     return rows
+
+
+def _successors(document_ids: Sequence[str]) -> str:
+    return f" by {', '.join(document_ids)}" if document_ids else ""
 
 
 def document_facts(document: DocumentDetail) -> Table:

@@ -19,6 +19,7 @@ from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.ids import new_id
 from choir_common.wire.events import RemindersAdded, UserMessageStarted
+from choir_common.wire.memory_config import ReminderConfig
 from choir_common.wire.memory_recall import MAX_KNOWN_DOCUMENTS, Reminder, Reminders
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest
@@ -59,12 +60,13 @@ class ReminderLookup:
         Raises Fenced or Unauthorized if the session is no longer ours.
         """
         turn = self._arbiter.state.turn
-        budget = self._settings.current().settings.reminder_tokens
+        settings = self._settings.current().settings
+        budget = settings.reminder_tokens
         query = self._query_text(turn)
         now = self._clock.monotonic()
         if not budget or turn is None or not query or now < self._empty_until:
             return
-        reply = await self._ask(query, max(budget, 50))
+        reply = await self._ask(query, max(budget, 50), settings.reminders)
         if reply is not None and reply.empty:
             self._empty_until = now + EMPTY_MEMORY_PAUSE_S
         elif reply is not None and (reminders := self._not_shown(reply.reminders)):
@@ -95,10 +97,11 @@ class ReminderLookup:
             return ""
         return f"{message.text}\n{message.reply_to}".strip()[:MAX_TEXT]
 
-    async def _ask(self, query: str, budget: int) -> Reminders | None:
+    async def _ask(self, query: str, budget: int, filters: ReminderConfig) -> Reminders | None:
         window = self._memory.window(EDGE_LANE)
         document_ids = window.reminder_document_ids[-MAX_KNOWN_DOCUMENTS:] if window else ()
         arguments: JsonObject = {"text": query, "known": [*document_ids], "budget_tokens": budget}
+        arguments |= {"scopes": [*filters.scopes], "tags": filters.tags}
         request = HostToolRequest(tool_name=HOST_TOOL, call_id=new_id("call"), input=arguments)
         try:
             async with asyncio.timeout(DEADLINE_S):

@@ -41,6 +41,7 @@ class ToolNames(Protocol):
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
+MINUTE = "%Y-%m-%d %H:%M"
 
 NOT_RUN = "this call has not run: the turn ended first, or a human has not decided yet"
 REPORT = (
@@ -166,11 +167,15 @@ def render_reminders(reminders: Sequence[Reminder]) -> list[str]:
 
 
 def _reminder(reminder: Reminder) -> str:
-    at = reminder.at.strftime("%Y-%m-%d %H:%M")
-    times = f", said {reminder.times} times" if reminder.times > 1 else ""
+    at = reminder.at.strftime(MINUTE)
+    remarks = f", said {reminder.times} times" if reminder.times > 1 else ""
+    if reminder.valid_from is not None:
+        remarks += f", valid from {reminder.valid_from.strftime(MINUTE)}"
+    if reminder.valid_to is not None:
+        remarks += f", valid until {reminder.valid_to.strftime(MINUTE)}"
     if reminder.kind in ("turn", "note") and reminder.speaker:
-        return f"{at}, {reminder.speaker}{times}: {reminder.text}"
-    return f"{at}, {reminder.kind} ({reminder.origin}{times}): {reminder.text}"
+        return f"{at}, {reminder.speaker}{remarks}: {reminder.text}"
+    return f"{at}, {reminder.kind} ({reminder.origin}{remarks}): {reminder.text}"
 
 
 def render_briefing(started: CoreStarted) -> str:

@@ -3,6 +3,8 @@
 As in the session's own log, a core job never reads the user's own text.
 """
 
+from datetime import datetime
+
 import orjson
 from pydantic import JsonValue
 
@@ -15,6 +17,7 @@ NOTE = (
     "`origin` and `trust` (0 to 100) show how reliable they are."
 )
 USER = "user"
+MINUTE = "%Y-%m-%d %H:%M"
 
 
 def render_memory_hits(answer: JsonObject, lane: str) -> JsonObject:
@@ -39,12 +42,16 @@ def render_memory_hits(answer: JsonObject, lane: str) -> JsonObject:
 def _render_hit(hit: MemoryHit, lane: str) -> JsonObject:
     when = hit.happened_at or hit.updated_at
     fields: JsonObject = {
-        "at": when.strftime("%Y-%m-%d %H:%M"),
+        "at": when.strftime(MINUTE),
         "who": hit.speaker,
         "origin": hit.origin,
         "trust": hit.trust,
         "kind": hit.kind,
         "status": None if hit.status == "active" else hit.status,
+        "valid_from": _minute(hit.valid_from),
+        "valid_to": _minute(hit.valid_to),
+        "superseded_by": [*hit.superseded_by] or None,
+        "period": hit.period,
         "session": hit.session_id if hit.tier else None,
         "collection": None if hit.tier else hit.session_id,
         "position": hit.position,
@@ -59,6 +66,10 @@ def _render_hit(hit: MemoryHit, lane: str) -> JsonObject:
         "metadata": hit.metadata or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _minute(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.strftime(MINUTE)
 
 
 def _render_neighbours(stood: tuple[Neighbour, ...], lane: str) -> JsonValue:

@@ -20,10 +20,10 @@ from choir_common.wire.config import (
     FileLimits,
     MemoryServiceConfig,
     ModelConfig,
-    RetentionConfig,
     VoiceBinding,
 )
 from choir_common.wire.config_parts import Budgets, TimeZone
+from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.messages import (
     ChannelTable,
     DmBinding,
@@ -130,6 +130,7 @@ class ConfigSnapshot:
             search=_named(config.search, session_bindings.search),
             limits=config.limits,
             reminder_tokens=config.memory.reminder_tokens,
+            reminders=self.reminders_for(agent_id),
             timezone=self.timezone_for(agent_id),
             features=config.features,
             has_repository=self.has_repository(agent_id),
@@ -139,6 +140,11 @@ class ConfigSnapshot:
         """Return True if the agent has its own repository, which its proposals require."""
         own = self.config.agents.get(agent_id)
         return own is not None and bool(own.repo.url)
+
+    def reminders_for(self, agent_id: str) -> ReminderConfig:
+        """Return which memories an agent's reminders may contain."""
+        own = self.config.agents.get(agent_id)
+        return own.reminders if own else ReminderConfig()
 
     def timezone_for(self, agent_id: str) -> str:
         """Return the time zone of an agent's user: the configured one, or else the host's."""

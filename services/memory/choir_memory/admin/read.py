@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
+from choir_common.clock import Clock
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_operator import (
@@ -30,6 +31,7 @@ from choir_common.wire.memory_operator import (
 )
 from choir_common.wire.memory_records import Record
 from choir_common.wire.memory_search import MemoryHits, MemoryQuery
+from choir_memory.admin.list_scope import list_scope, validate_list
 from choir_memory.admin.read_store import ListPosition, MemoryReadStore
 from choir_memory.audit.store import OPERATOR, AuditRecord, AuditStore
 from choir_memory.facts.feedback_store import list_feedback
@@ -47,18 +49,19 @@ class MemoryReader:
     spaces: SpaceRegistry
     search_service: SearchService
     audit_log: AuditStore
+    clock: Clock
 
     async def list(self, request: ListMemory) -> DocumentPage:
         """Return a page of documents; raises NotFound without a memory, InvalidRequest for an invalid
         filter or cursor."""
-        if request.session_id is not None and request.store != "session":
-            raise InvalidRequest("Knowledge has no sessions: set the store to `session`.")
-        if request.key_prefix is not None and request.store != "knowledge":
-            raise InvalidRequest("Only knowledge has keys: set the store to `knowledge`.")
+        validate_list(request)
         after = _parse_cursor(request.cursor)
         await self.spaces.require(request.agent_id)
+        scope = list_scope(request, self.clock.now())
         async with admin_read_transaction(self.database) as connection:
-            documents = await MemoryReadStore(connection, request.agent_id).page(request, after)
+            documents = await MemoryReadStore(connection, request.agent_id).page(
+                scope, key_prefix=request.key_prefix, after=after, limit=request.limit
+            )
         await self._audit_read(
             request.agent_id, "list", (UUID(document.document_id) for document in documents)
         )

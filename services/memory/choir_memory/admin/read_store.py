@@ -9,40 +9,39 @@ from choir_common.postgres.pool import Connection, Record
 from choir_common.wire.memory_operator import (
     DocumentCount,
     DocumentView,
-    ListMemory,
     Store,
     UnfinishedImport,
 )
 from choir_memory.admin.export_import_store import DOCUMENT_AS_JSON
+from choir_memory.documents.status import KNOWLEDGE_STATUS, SESSION_STATUS, SUPERSEDED_BY
 from choir_memory.schema.store import qualified, schema_name
+from choir_memory.search.scope_store import SearchScope
 
 PREVIEW_CHARS = 200
 """Characters of a text that a list shows."""
 
-_STATUS = "CASE WHEN expires_at <= now() THEN 'expired' ELSE {status} END"
 _VIEW = f"""
-SELECT id, kind, left(text, {PREVIEW_CHARS}) AS text, length(text) AS length, version, origin, trust,
-    {{columns}}
-FROM {{schema}}.{{table}}
-WHERE ($1::text IS NULL OR kind = $1) AND ($2::bool OR {_STATUS} = 'active')
-  AND ($3::timestamptz IS NULL OR ({{at}}, id) < ($3, $4::uuid)) AND {{more}}
-ORDER BY {{at}} DESC, id DESC LIMIT $5
+SELECT d.id, d.kind, left(d.text, {PREVIEW_CHARS}) AS text, length(d.text) AS length, d.version,
+    d.origin, d.trust, {{columns}}
+FROM {{documents}} d
+WHERE ($1::timestamptz IS NULL OR ({{at}}, d.id) < ($1, $2::uuid))
+  AND ($3::text IS NULL OR {{prefix}}) AND {{scope}}
+ORDER BY {{at}} DESC, d.id DESC LIMIT $4
 """  # noqa: S608 our own columns
 _OF_STORE = {
     "knowledge": {
-        "{table}": "knowledge_documents",
-        "{columns}": "key, NULL AS tier, NULL AS session_id, NULL AS speaker, {at} AS at, "
-        f"{_STATUS} AS status",
-        "{status}": "status",
-        "{more}": "($6::text IS NULL OR starts_with(key, $6))",
-        "{at}": "updated_at",
+        "{columns}": "d.key, NULL AS tier, NULL AS session_id, NULL AS speaker, {at} AS at, "
+        f"{KNOWLEDGE_STATUS} AS status, NULL AS period, d.valid_from, d.valid_to, "
+        f"{SUPERSEDED_BY} AS superseded_by",
+        "{prefix}": "starts_with(d.key, $3)",
+        "{at}": "d.updated_at",
     },
     "session": {
-        "{table}": "memory_documents",
-        "{columns}": f"NULL AS key, tier, session_id, speaker, {{at}} AS at, {_STATUS} AS status",
-        "{status}": "'active'",
-        "{more}": "($6::text IS NULL OR session_id = $6)",
-        "{at}": "happened_at",
+        "{columns}": "NULL AS key, d.tier, d.session_id, d.speaker, {at} AS at, "
+        f"{SESSION_STATUS} AS status, d.period, NULL AS valid_from, NULL AS valid_to, "
+        "NULL AS superseded_by",
+        "{prefix}": "false",
+        "{at}": "d.happened_at",
     },
 }
 _WHICH_KNOWLEDGE = """
@@ -115,21 +114,27 @@ class MemoryReadStore:
         self._connection = connection
         self._agent_id = agent_id
 
-    async def page(self, request: ListMemory, after: ListPosition | None) -> list[DocumentView]:
-        """Return documents of a store, newest first."""
+    async def page(
+        self,
+        scope: SearchScope,
+        *,
+        key_prefix: str | None,
+        after: ListPosition | None,
+        limit: int,
+    ) -> list[DocumentView]:
+        """Return documents in a scope, newest first."""
         statement = _VIEW
-        for name, part in _OF_STORE[request.store].items():
+        for name, part in _OF_STORE[scope.store].items():
             statement = statement.replace(name, part)
         rows = await self._connection.fetch(
-            qualified(statement, self._agent_id),
-            request.kind,
-            request.hidden,
+            scope.sql(statement, 5),
             after and after.at,
             after and after.document_id,
-            request.limit,
-            request.key_prefix if request.store == "knowledge" else request.session_id,
+            key_prefix,
+            limit,
+            *scope.arguments,
         )
-        return [_view(request.store, row) for row in rows]
+        return [_view(scope.store, row) for row in rows]
 
     async def find(self, document_id: UUID | None, key: str) -> tuple[Store, UUID] | None:
         """Return the store and id of the document with this id, or else with this key."""
@@ -187,5 +192,10 @@ class MemoryReadStore:
 
 
 def _view(store: Store, row: Record) -> DocumentView:
-    columns = {name: value for name, value in row.items() if name != "id"}
-    return DocumentView(document_id=str(row["id"]), store=store, **columns)
+    columns = {name: value for name, value in row.items() if name not in ("id", "superseded_by")}
+    return DocumentView(
+        document_id=str(row["id"]),
+        store=store,
+        superseded_by=tuple(map(str, row["superseded_by"] or ())),
+        **columns,
+    )

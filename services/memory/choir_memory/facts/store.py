@@ -37,12 +37,14 @@ _HOLD_TURNS = "SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[
 _ABOUT = """
 SELECT id, status, text, subject, predicate, object FROM {schema}.knowledge_documents
 WHERE kind = $1 AND status IN ('active', 'held') AND lower(subject) = lower($2)
+    AND (valid_to IS NULL OR valid_to > now())
 ORDER BY created_at DESC LIMIT 200
 """
 _NEAR = """
 SELECT d.id, d.status, d.text, d.subject, d.predicate, d.object
 FROM {schema}.knowledge_embeddings e JOIN {schema}.knowledge_documents d ON d.id = e.document_id
 WHERE d.kind = $1 AND d.status IN ('active', 'held') AND e.model = $2
+  AND (d.valid_to IS NULL OR d.valid_to > now())
   AND 1 - (e.embedding <=> $3::halfvec) >= $4
 ORDER BY e.embedding <=> $3::halfvec LIMIT 1
 """

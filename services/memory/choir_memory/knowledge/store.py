@@ -3,12 +3,14 @@
 Always inside a transaction under the agent's role.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from choir_common.errors import Conflict
 from choir_common.postgres.pool import Connection
-from choir_common.wire.memory_search import MemoryWritten
+from choir_common.wire.memory_search import MemoryWritten, WritableStatus
 from choir_memory.schema.store import qualified
 
 _CLAIM = """
@@ -18,29 +20,77 @@ ON CONFLICT DO NOTHING RETURNING call_id
 _RECALL = "SELECT digest, answer FROM {schema}.operations WHERE call_id = $1"
 _RECORD = "UPDATE {schema}.operations SET answer = $2::jsonb WHERE call_id = $1"
 _INSERT = """
-INSERT INTO {schema}.knowledge_documents (id, key, text, tsv, tokens, metadata, origin, trust)
-VALUES ($1, $2, $3, $4::text::tsvector, $5, $6::jsonb, $7, $8)
+INSERT INTO {schema}.knowledge_documents
+    (id, key, text, tsv, tokens, metadata, origin, trust, status, valid_from, valid_to, retired_at)
+VALUES ($1, $2, $3, $4::text::tsvector, $5, $6::jsonb, $7, $8, $9::text, $10, $11,
+        CASE WHEN $9::text = 'retired' THEN clock_timestamp() END)
 ON CONFLICT (key) DO NOTHING RETURNING id
 """
 # A retired or expired document does not count as the same: writing its text again reactivates it. The
 # same text from a writer with more trust raises the document's trust.
 _FIND = """
-SELECT id, key, version, text = $2 AND metadata = $3::jsonb AND trust >= $4 AND status = 'active'
-    AND (expires_at IS NULL OR expires_at > now()) AS same
+SELECT id, key, version, text = $2 AND metadata = $3::jsonb AND trust >= $4 AND status = $5
+    AND (expires_at IS NULL OR expires_at > now()) AND (valid_to IS NULL OR valid_to > now())
+    AND ($6::timestamptz IS NULL OR valid_from IS NOT DISTINCT FROM $6)
+    AND ($7::timestamptz IS NULL OR valid_to IS NOT DISTINCT FROM $7) AS same
 FROM {schema}.knowledge_documents WHERE {named} = $1 FOR NO KEY UPDATE
 """
 # the new text has the trust of its writer, regardless of who wrote the old one
 _REPLACE = """
 UPDATE {schema}.knowledge_documents
 SET text = $2, tsv = $3::text::tsvector, tokens = $4, metadata = $5::jsonb, origin = $6, trust = $7,
-    status = 'active', retired_at = NULL, expires_at = NULL, evidence = NULL,
+    expires_at = NULL, evidence = NULL
+WHERE id = $1
+"""
+# A validity that is over does not apply to a document that becomes active again.
+_SET_VALIDITY = """
+UPDATE {schema}.knowledge_documents
+SET status = coalesce($2::text, status), valid_from = coalesce($3, valid_from),
+    valid_to = coalesce($4, CASE
+        WHEN $2::text IS DISTINCT FROM 'active' OR valid_to > now() THEN valid_to END),
+    retired_at = CASE WHEN coalesce($2::text, status) = 'retired'
+        THEN coalesce(retired_at, clock_timestamp()) END,
     version = version + 1, updated_at = now()
-WHERE id = $1 RETURNING version
+WHERE id = $1 RETURNING version, valid_from, valid_to
+"""
+# a document that is valid again is no longer superseded
+_DROP_SUCCESSORS = """
+DELETE FROM {schema}.links l USING {schema}.knowledge_documents d
+WHERE d.id = $1 AND l.to_id = d.id AND l.kind = 'supersedes'
+    AND (d.status = 'retired' OR d.valid_to <= now())
+"""
+_LOCK_NAMED = """
+SELECT id, key FROM {schema}.knowledge_documents
+WHERE key = ANY($1::text[]) OR id = ANY($2::uuid[]) ORDER BY id FOR NO KEY UPDATE
+"""
+_LINK_SUPERSEDED = """
+INSERT INTO {schema}.links (from_id, kind, to_id)
+SELECT $1, 'supersedes', to_id FROM unnest($2::uuid[]) AS old (to_id)
+ON CONFLICT DO NOTHING RETURNING to_id
+"""
+# With a start in the future the old document stays active until then, and expires by itself.
+_CLOSE = """
+UPDATE {schema}.knowledge_documents
+SET valid_to = least(valid_to, greatest(valid_from, coalesce($2::timestamptz, now()))),
+    status = CASE WHEN $2 > now() THEN status ELSE 'retired' END,
+    retired_at = CASE WHEN $2 > now() THEN NULL ELSE clock_timestamp() END,
+    version = version + 1, updated_at = now()
+WHERE id = ANY($1::uuid[]) AND status <> 'retired'
 """
 # a vector of the old text must not match for the new one
 _DROP_VECTORS = "DELETE FROM {schema}.knowledge_embeddings WHERE document_id = $1"
-# evidence and other links of the old text do not apply to the new one
-_DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1"
+# Evidence and other links of the old text do not apply to the new one; what the document replaced
+# stays replaced.
+_DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1 AND kind <> 'supersedes'"
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """Status and validity that a write sets; None: unchanged."""
+
+    status: WritableStatus | None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +104,16 @@ class DocumentContent:
     """JSON text."""
     origin: str
     trust: int
+    validity: Validity
+
+
+@dataclass(frozen=True, slots=True)
+class StoredValidity:
+    """The version of a document after a change of its validity, and when it is valid."""
+
+    version: int
+    valid_from: datetime | None
+    valid_to: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +155,12 @@ class KnowledgeStore:
 
     async def insert(self, document_id: UUID, key: str | None, body: DocumentContent) -> bool:
         """Insert a document; return False if the key is taken."""
+        validity = body.validity
         inserted = await self._connection.fetchval(
             self._sql(_INSERT),
-            document_id,
-            key,
-            body.text,
-            body.tsv,
-            body.tokens,
-            body.metadata,
-            body.origin,
-            body.trust,
+            *(document_id, key, body.text, body.tsv, body.tokens, body.metadata),
+            *(body.origin, body.trust),
+            *(validity.status, validity.valid_from, validity.valid_to),
         )
         return inserted is not None
 
@@ -113,25 +169,64 @@ class KnowledgeStore:
     ) -> LockedDocument | None:
         """Return and lock the document with `key`, or else `document_id`, compared with `body`."""
         column, value = ("key", key) if key is not None else ("id", document_id)
-        sql = self._sql(_FIND.replace("{named}", column))
-        row = await self._connection.fetchrow(sql, value, body.text, body.metadata, body.trust)
-        return LockedDocument(row["id"], row["key"], row["version"], row["same"]) if row else None
+        sql, validity = self._sql(_FIND.replace("{named}", column)), body.validity
+        row = await self._connection.fetchrow(
+            sql,
+            *(value, body.text, body.metadata, body.trust),
+            *(validity.status, validity.valid_from, validity.valid_to),
+        )
+        return (
+            LockedDocument(row["id"], row["key"], row["version"], bool(row["same"]))
+            if row
+            else None
+        )
 
-    async def replace(self, document_id: UUID, body: DocumentContent) -> int:
+    async def replace(self, document_id: UUID, body: DocumentContent) -> StoredValidity:
         """Replace a document's content and delete its vectors and links; return the new version."""
-        version = await self._connection.fetchval(
+        await self._connection.execute(
             self._sql(_REPLACE),
-            document_id,
-            body.text,
-            body.tsv,
-            body.tokens,
-            body.metadata,
-            body.origin,
-            body.trust,
+            *(document_id, body.text, body.tsv, body.tokens, body.metadata),
+            *(body.origin, body.trust),
         )
         await self._connection.execute(self._sql(_DROP_VECTORS), document_id)
         await self._connection.execute(self._sql(_DROP_LINKS), document_id)
-        return int(version)
+        return await self.set_validity(document_id, body.validity)
+
+    async def set_validity(self, document_id: UUID, validity: Validity) -> StoredValidity:
+        """Change a document's status and validity; return the new version."""
+        if validity.status == "active":
+            await self._connection.execute(self._sql(_DROP_SUCCESSORS), document_id)
+        row = await self._connection.fetchrow(
+            self._sql(_SET_VALIDITY),
+            *(document_id, validity.status, validity.valid_from, validity.valid_to),
+        )
+        assert row is not None  # locked by `find`
+        return StoredValidity(row["version"], row["valid_from"], row["valid_to"])
+
+    async def lock_named(self, names: Sequence[str]) -> dict[str, UUID]:
+        """Lock the documents with these ids or keys; return the id of each name that exists."""
+        ids = {name: parsed for name in names if (parsed := parse_id(name)) is not None}
+        rows = await self._connection.fetch(self._sql(_LOCK_NAMED), list(names), list(ids.values()))
+        by_key = {row["key"]: row["id"] for row in rows if row["key"] in names}
+        stored_ids = {row["id"] for row in rows}
+        return by_key | {name: parsed for name, parsed in ids.items() if parsed in stored_ids}
+
+    async def supersede(
+        self, document_id: UUID, old_ids: Sequence[UUID], at: datetime | None
+    ) -> list[UUID]:
+        """Close documents at `at` (None: now) in favour of this one; return those not superseded before."""
+        rows = await self._connection.fetch(self._sql(_LINK_SUPERSEDED), document_id, list(old_ids))
+        new_ids = [row["to_id"] for row in rows]
+        await self._connection.execute(self._sql(_CLOSE), new_ids, at)
+        return new_ids
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)
+
+
+def parse_id(name: str) -> UUID | None:
+    """Return a name as a document id, or None if it is not one."""
+    try:
+        return UUID(name)
+    except ValueError:
+        return None

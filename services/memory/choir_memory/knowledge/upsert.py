@@ -6,7 +6,6 @@ transaction.
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID, uuid4
@@ -22,7 +21,20 @@ from choir_memory.documents.erase_store import erase_documents, erase_references
 from choir_memory.documents.model import TRUST, Origin
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue
-from choir_memory.knowledge.store import DocumentContent, KnowledgeStore, LockedDocument
+from choir_memory.knowledge.store import (
+    DocumentContent,
+    KnowledgeStore,
+    LockedDocument,
+    parse_id,
+)
+from choir_memory.knowledge.validity import (
+    WriteResult,
+    check_order,
+    requested_validity,
+    sets_validity,
+    supersede,
+    validate_validity,
+)
 from choir_memory.schema.store import SpaceRegistry, agent_transaction, resume_service_role
 from choir_memory.text.tokens import document_tokens, tsvector
 
@@ -38,14 +50,6 @@ class Writer:
 
     actor: str
     origin: Origin
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """Result of a write, and the documents it changed, including those deleted because they were derived."""
-
-    answer: MemoryWritten
-    changed_ids: Sequence[UUID]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class KnowledgeService:
             if stored_answer is not None:
                 return _with_key(stored_answer, write)
             result = await _perform(connection, store, write, body)
+            result = await supersede(store, write, result)
             await store.store_answer(write.call_id, _as_recorded(result.answer))
             await resume_service_role(connection)
             await _follow_up(connection, write, writer, result)
@@ -94,13 +99,17 @@ async def _follow_up(
     if answer.operation == "deleted":
         await erase_references(connection, write.agent_id, result.changed_ids)
     else:
-        for document_id in result.changed_ids:
+        # superseded ones, too: a vector being computed is stored only for the current version
+        for document_id in (*result.changed_ids, *result.superseded_ids):
             await enqueue(connection, write.agent_id, "knowledge", document_id)
     detail: JsonObject = {"version": answer.version} if answer.version is not None else {}
     if write.session_id is not None:
         detail["session"] = write.session_id
     entry = AuditRecord(write.agent_id, writer.actor, answer.operation, result.changed_ids, detail)
     await write_record(connection, entry)
+    if result.superseded_ids:
+        entry = AuditRecord(write.agent_id, writer.actor, "superseded", result.superseded_ids)
+        await write_record(connection, entry)
 
 
 def _as_recorded(answer: MemoryWritten) -> MemoryWritten:
@@ -119,13 +128,16 @@ def validate_write(write: MemoryUpsert) -> None:
             raise InvalidRequest("delete needs either a key or a document_id.")
         if write.text is not None or write.metadata:
             raise InvalidRequest("delete takes no text and no metadata.")
+    elif write.operation == "update" and write.text is None and sets_validity(write):
+        if write.metadata:
+            raise InvalidRequest("metadata is replaced together with the text: give both.")
     elif not (write.text or "").strip():
         raise InvalidRequest(f"{write.operation} needs a text that is not blank.")
     elif write.operation == "insert" and write.document_id is not None:
         raise InvalidRequest(
             "insert assigns the document_id; to change an existing document use update."
         )
-    elif write.operation == "update" and (write.key is None) == (write.document_id is None):
+    if write.operation == "update" and (write.key is None) == (write.document_id is None):
         raise InvalidRequest("update needs either a key or a document_id.")
     if write.expected_version is not None:
         if write.operation == "insert":
@@ -136,10 +148,11 @@ def validate_write(write: MemoryUpsert) -> None:
             raise InvalidRequest(
                 "expected_version 0 means that the key must not exist yet: use update with a key."
             )
+    validate_validity(write)
     metadata = orjson.dumps(write.metadata)
     if len(metadata) > MAX_METADATA:
         raise InvalidRequest(f"metadata is larger than {MAX_METADATA} bytes.")
-    plain = (write.text or "", write.key or "", write.call_id)
+    plain = (write.text or "", write.key or "", write.call_id, *write.supersedes)
     if any("\x00" in part for part in plain) or b"\\u0000" in metadata:
         raise InvalidRequest("The NUL character cannot be stored.")
 
@@ -166,16 +179,20 @@ async def _insert(store: KnowledgeStore, key: str | None, body: DocumentContent)
 async def _update(store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent) -> WriteResult:
     requested_id = _document_id(write)
     document = await store.find(write.key, requested_id, body)
-    if document is None and write.key is not None and not write.expected_version:
+    may_insert = write.text is not None and not write.expected_version
+    if document is None and write.key is not None and may_insert:
         document_id = uuid4()
         if await store.insert(document_id, write.key, body):
             return _done(document_id, write.key, "inserted", 1)
         document = await store.find(write.key, None, body)  # a concurrent call inserted it first
     document = _as_expected(write, document)
-    if document.same:
+    if write.text is None:
+        validity = await store.set_validity(document.document_id, body.validity)
+    elif document.same:
         return _done(document.document_id, document.key, "unchanged", document.version)
-    version = await store.replace(document.document_id, body)
-    return _done(document.document_id, document.key, "updated", version)
+    else:
+        validity = await store.replace(document.document_id, body)
+    return _done(document.document_id, document.key, "updated", check_order(validity).version)
 
 
 async def _delete(
@@ -227,10 +244,10 @@ def _done(
 def _document_id(write: MemoryUpsert) -> UUID | None:
     if write.document_id is None:
         return None
-    try:
-        return UUID(write.document_id)
-    except ValueError:
-        raise NotFound(f"There is no document {write.document_id} in knowledge.") from None
+    document_id = parse_id(write.document_id)
+    if document_id is None:
+        raise NotFound(f"There is no document {write.document_id} in knowledge.")
+    return document_id
 
 
 async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:
@@ -239,7 +256,10 @@ async def _body(write: MemoryUpsert, writer: Writer) -> DocumentContent:
     tokens = await asyncio.to_thread(tokenize, text) if len(text) > LONG_TEXT else tokenize(text)
     metadata = orjson.dumps(write.metadata).decode()
     trust = min(TRUST[writer.origin], TRUST["web"]) if write.outside else TRUST[writer.origin]
-    return DocumentContent(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust)
+    return DocumentContent(
+        *(text, tsvector(tokens), len(tokens), metadata, writer.origin, trust),
+        requested_validity(write),
+    )
 
 
 def _digest(write: MemoryUpsert) -> str:
@@ -247,6 +267,7 @@ def _digest(write: MemoryUpsert) -> str:
     # fields added later are left out when unset, so that digests stored by older versions still match
     if write.expected_version is None:
         del content["expected_version"]
-    if not write.outside:
-        del content["outside"]
+    for name in ("outside", "status", "valid_from", "valid_to", "supersedes"):
+        if not content[name]:
+            del content[name]
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

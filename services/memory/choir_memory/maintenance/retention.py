@@ -11,7 +11,7 @@ import structlog
 
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
-from choir_common.wire.config import RetentionConfig
+from choir_common.wire.memory_config import RetentionConfig
 from choir_memory.documents.erase_store import erase_documents, erase_references
 from choir_memory.embedding.queue_store import dequeue
 from choir_memory.maintenance.retention_store import RetentionStore

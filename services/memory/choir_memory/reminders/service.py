@@ -69,6 +69,7 @@ class ReminderService:
                 agent_id=request.agent_id,
                 now=self.clock.now(),
                 min_trust=MIN_TRUST,
+                scopes=request.scopes,
             )
             stores = await store.list_nonempty_stores(request.session_id)
             if not stores:
@@ -77,7 +78,9 @@ class ReminderService:
             rules = [
                 rule for rule in await store.list_rules(MAX_RULES) if not weakens_safety(rule.text)
             ]
-            entity_facts = await store.list_facts_about(entity_ids(request.text), MAX_ENTITY_FACTS)
+            entity_facts = await store.list_facts_about(
+                entity_ids(request.text), request.tags, MAX_ENTITY_FACTS
+            )
             summary_kinds = await store.list_summarised_sessions(list(_ids(request.known)))
         receipts: list[str] = []
         candidates: list[MemoryHit] = []
@@ -156,6 +159,8 @@ def _queries(request: ReadReminders, stores: Iterable[Store]) -> Iterator[Memory
             min_trust=MIN_TRUST,
             limit=MAX_SEARCH_RESULTS,
             deadline_ms=request.deadline_ms,
+            scopes=request.scopes,
+            tags=request.tags,
         )
 
 
@@ -181,4 +186,6 @@ def _build_reminder(hit: MemoryHit) -> Reminder:
         origin=hit.origin,
         trust=hit.trust,
         times=hit.times,
+        valid_from=hit.valid_from if hit.status == "upcoming" else None,
+        valid_to=hit.valid_to,
     )

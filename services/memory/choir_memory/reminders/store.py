@@ -6,8 +6,11 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+import orjson
+
 from choir_common.postgres.pool import Connection, Record
 from choir_common.wire.memory_recall import Reminder
+from choir_common.wire.model import JsonObject
 from choir_memory.schema.store import qualified
 
 Store = Literal["knowledge", "session"]
@@ -16,8 +19,12 @@ _FILLED = """
 SELECT EXISTS (SELECT FROM {schema}.knowledge_documents) AS knowledge,
        EXISTS (SELECT FROM {schema}.memory_documents WHERE session_id IS DISTINCT FROM $1) AS session
 """
-_COLUMNS = "d.id, d.kind, d.text, coalesce(d.happened_at, d.updated_at) AS at, d.origin, d.trust"
-_USABLE = "d.status = 'active' AND d.trust >= $1 AND (d.expires_at IS NULL OR d.expires_at > $2)"
+_COLUMNS = """d.id, d.kind, d.text, coalesce(d.happened_at, d.updated_at) AS at, d.origin, d.trust,
+    CASE WHEN d.valid_from > $2 THEN d.valid_from END AS valid_from, d.valid_to"""
+# `$4`: scopes; a document without a scope belongs to all
+_USABLE = """d.status = 'active' AND d.trust >= $1 AND (d.expires_at IS NULL OR d.expires_at > $2)
+    AND (d.valid_to IS NULL OR d.valid_to > $2)
+    AND (cardinality($4::text[]) = 0 OR coalesce(d.metadata ->> 'scope' = ANY($4), true))"""
 _RULES = f"""
 SELECT {_COLUMNS} FROM {{schema}}.knowledge_documents d WHERE d.kind = 'rule' AND {_USABLE}
 ORDER BY d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
@@ -26,7 +33,7 @@ ORDER BY d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
 _ABOUT = f"""
 WITH named AS (
     SELECT l.from_id, l.to_id FROM {{schema}}.links l
-    WHERE l.kind = 'mentions' AND l.to_id = ANY($4::uuid[])
+    WHERE l.kind = 'mentions' AND l.to_id = ANY($5::uuid[])
 ), same AS (
     SELECT o.to_id FROM named n
     JOIN {{schema}}.knowledge_documents d ON d.id = n.from_id AND d.category = 'name' AND {_USABLE}
@@ -38,7 +45,7 @@ WITH named AS (
         WHERE l.kind = 'mentions') AS all_of_them GROUP BY from_id
 )
 SELECT {_COLUMNS} FROM facts f JOIN {{schema}}.knowledge_documents d ON d.id = f.from_id
-WHERE d.kind = 'fact' AND {_USABLE}
+WHERE d.kind = 'fact' AND {_USABLE} AND d.metadata @> $6::jsonb
 ORDER BY f.names DESC, d.seen_count DESC, d.updated_at DESC, d.id LIMIT $3
 """  # noqa: S608 conditions of ours
 
@@ -54,12 +61,13 @@ WHERE id = ANY($1::uuid[]) AND kind = 'episode'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReminderStore:
-    """Statements on one agent's knowledge; `now` and `least_trust` apply to all of them."""
+    """Statements on one agent's knowledge; `now`, `min_trust` and `scopes` apply to all of them."""
 
     connection: Connection
     agent_id: str
     now: datetime
     min_trust: int
+    scopes: tuple[str, ...] = ()
 
     async def list_nonempty_stores(self, session_id: str) -> tuple[Store, ...]:
         """Return the stores with any document that does not come from this session."""
@@ -71,9 +79,13 @@ class ReminderStore:
         """Return the active rules, most frequently stated first."""
         return await self._read(_RULES, limit)
 
-    async def list_facts_about(self, entities: Sequence[UUID], limit: int) -> list[Reminder]:
-        """Return facts that mention these entities, those with the most mentions first."""
-        return await self._read(_ABOUT, limit, list(entities)) if entities else []
+    async def list_facts_about(
+        self, entities: Sequence[UUID], tags: JsonObject, limit: int
+    ) -> list[Reminder]:
+        """Return facts with these tags that mention these entities, those with the most mentions first."""
+        if not entities:
+            return []
+        return await self._read(_ABOUT, limit, list(entities), orjson.dumps(tags).decode())
 
     async def list_summarised_sessions(self, document_ids: Sequence[UUID]) -> dict[str, str]:
         """Return the sessions that these documents summarise, with the kind of document."""
@@ -82,7 +94,8 @@ class ReminderStore:
 
     async def _read(self, statement: str, limit: int, *more: object) -> list[Reminder]:
         sql = qualified(statement, self.agent_id)
-        rows = await self.connection.fetch(sql, self.min_trust, self.now, limit, *more)
+        fixed = (self.min_trust, self.now, limit, list(self.scopes))
+        rows = await self.connection.fetch(sql, *fixed, *more)
         return [_reminder(row) for row in rows]
 
 
@@ -94,4 +107,6 @@ def _reminder(row: Record) -> Reminder:
         at=row["at"],
         origin=row["origin"],
         trust=row["trust"],
+        valid_from=row["valid_from"],
+        valid_to=row["valid_to"],
     )

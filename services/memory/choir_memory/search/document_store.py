@@ -8,18 +8,21 @@ from uuid import UUID
 import orjson
 
 from choir_common.postgres.pool import Connection, Record
-from choir_common.wire.memory_search import Kind, Status, Tier
+from choir_common.wire.memory_search import Grain, Kind, Status, Tier
 from choir_common.wire.model import JsonObject
+from choir_memory.documents.status import KNOWLEDGE_STATUS, SESSION_STATUS, SUPERSEDED_BY
 from choir_memory.search.scope_store import SearchScope
 
-_SESSION_COLUMNS = """
+_SESSION_COLUMNS = f"""
 d.id, NULL AS key, d.text, d.created_at, d.created_at AS updated_at, d.metadata, d.kind, d.tier,
-'active' AS status, d.session_id, d.chunk_index, d.speaker, d.happened_at, d.origin, d.trust, d.version
+{SESSION_STATUS} AS status, d.session_id, d.chunk_index, d.speaker, d.happened_at, d.origin, d.trust,
+d.version, NULL AS valid_from, NULL AS valid_to, NULL AS superseded_by, d.grain, d.period
 """
-_KNOWLEDGE_COLUMNS = """
+_KNOWLEDGE_COLUMNS = f"""
 d.id, d.key, d.text, d.created_at, d.updated_at, d.metadata, d.kind, NULL AS tier,
-d.status, d.collection AS session_id, d.chunk_index, NULL AS speaker, {happened_at} AS happened_at,
-d.origin, d.trust, d.version
+{KNOWLEDGE_STATUS} AS status, d.collection AS session_id, d.chunk_index, NULL AS speaker,
+{{happened_at}} AS happened_at, d.origin, d.trust, d.version, d.valid_from, d.valid_to,
+{SUPERSEDED_BY} AS superseded_by, NULL AS grain, NULL AS period
 """
 _READ = "SELECT {columns} FROM {documents} d WHERE d.id = ANY($1)"
 _BESIDE = """
@@ -31,6 +34,9 @@ WHERE {scope}
 _IN_ORDER = """
 SELECT {columns} FROM {documents} d WHERE d.chunk_index > $1 AND {scope}
 ORDER BY d.chunk_index, d.tier LIMIT $2
+"""
+_NEWEST = """
+SELECT {columns} FROM {documents} d WHERE {scope} ORDER BY {happened_at} DESC, d.id LIMIT $1
 """
 
 DocumentPosition = tuple[str, int]
@@ -57,6 +63,11 @@ class StoredDocument:
     origin: str
     trust: int
     version: int
+    valid_from: datetime | None
+    valid_to: datetime | None
+    superseded_by: tuple[UUID, ...]
+    grain: Grain | None
+    period: str | None
 
     @property
     def place(self) -> DocumentPosition | None:
@@ -97,6 +108,14 @@ async def read_session_page(
     return [_stored(row) for row in rows]
 
 
+async def read_newest(
+    connection: Connection, scope: SearchScope, limit: int
+) -> list[StoredDocument]:
+    """Return the newest documents in the scope, newest first."""
+    rows = await connection.fetch(_sql(_NEWEST, scope, 2), limit, *scope.arguments)
+    return [_stored(row) for row in rows]
+
+
 def _sql(statement: str, scope: SearchScope, first: int) -> str:
     session = scope.store == "session"
     statement = statement.replace("{columns}", _SESSION_COLUMNS if session else _KNOWLEDGE_COLUMNS)
@@ -122,4 +141,9 @@ def _stored(row: Record) -> StoredDocument:
         row["origin"],
         row["trust"],
         row["version"],
+        row["valid_from"],
+        row["valid_to"],
+        tuple(row["superseded_by"] or ()),
+        row["grain"],
+        row["period"],
     )

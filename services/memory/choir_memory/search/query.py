@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Protocol
 
 import orjson
 
@@ -27,15 +29,18 @@ def validate_query(query: MemoryQuery) -> None:
         raise InvalidRequest(
             "session_detail searches one session: it needs store session and a session_id."
         )
-    if not detail and not query.query.strip():
-        raise InvalidRequest("The query must not be blank.")
+    if not detail and not query.query.strip() and not is_listing(query):
+        raise InvalidRequest(
+            "The query must not be blank, unless a grain, a time or an age in days selects what to list."
+        )
     if query.after is not None and (not detail or query.query.strip()):
         raise InvalidRequest(
             "`after` continues reading a session: it requires mode session_detail and no query."
         )
+    if query.min_score is not None and not query.query.strip():
+        raise InvalidRequest("`min_score` requires a query: without one there are no scores.")
     _check_store(query)
-    if query.since and query.until and query.since >= query.until:
-        raise InvalidRequest("`since` is not before `until`.")
+    check_times(query)
     tags = orjson.dumps(query.tags)
     if len(tags) > MAX_TAGS_BYTES:
         raise InvalidRequest(f"`tags` are larger than {MAX_TAGS_BYTES} bytes.")
@@ -43,8 +48,16 @@ def validate_query(query: MemoryQuery) -> None:
         raise InvalidRequest("The NUL character cannot be searched for.")
 
 
-def build_scope(query: MemoryQuery) -> SearchScope:
+def is_listing(query: MemoryQuery) -> bool:
+    """Return whether the newest documents of a grain, a time or an age are listed, without a query."""
+    times = (query.since, query.until, query.min_days_ago, query.max_days_ago)
+    is_limited = query.grain is not None or any(limit is not None for limit in times)
+    return query.mode != "session_detail" and not query.query.strip() and is_limited
+
+
+def build_scope(query: MemoryQuery, now: datetime) -> SearchScope:
     """Return the scope of documents that this query may find."""
+    since, until = time_range(query, now)
     return SearchScope(
         query.target_agent or query.agent_id,
         query.store,
@@ -55,13 +68,54 @@ def build_scope(query: MemoryQuery) -> SearchScope:
         speakers=query.speakers,
         origins=query.origins,
         min_trust=query.min_trust,
-        since=query.since,
-        until=query.until,
+        since=since,
+        until=until,
         grain=query.grain,
         collection=query.collection,
         tags=orjson.dumps(query.tags).decode() if query.tags else None,
+        scopes=query.scopes,
         hidden=query.include,
     )
+
+
+class TimeFilter(Protocol):
+    """The fields of a request that limit the time of documents."""
+
+    @property
+    def since(self) -> datetime | None: ...
+
+    @property
+    def until(self) -> datetime | None: ...
+
+    @property
+    def min_days_ago(self) -> int | None: ...
+
+    @property
+    def max_days_ago(self) -> int | None: ...
+
+
+def check_times(times: TimeFilter) -> None:
+    """Raise InvalidRequest for a range of times or ages that contains nothing."""
+    if times.since and times.until and times.since >= times.until:
+        raise InvalidRequest("`since` is not before `until`.")
+    if (
+        times.min_days_ago is not None
+        and times.max_days_ago is not None
+        and times.min_days_ago >= times.max_days_ago
+    ):
+        raise InvalidRequest("`min_days_ago` is not less than `max_days_ago`.")
+
+
+def time_range(times: TimeFilter, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """Return the start and end that satisfy both the times and the ages."""
+    since, until = times.since, times.until
+    if times.max_days_ago is not None:
+        oldest = now - timedelta(days=times.max_days_ago)
+        since = oldest if since is None else max(since, oldest)
+    if times.min_days_ago:
+        newest = now - timedelta(days=times.min_days_ago)
+        until = newest if until is None else min(until, newest)
+    return since, until
 
 
 def effective_limit(query: MemoryQuery) -> int:
@@ -71,12 +125,12 @@ def effective_limit(query: MemoryQuery) -> int:
 
 def used_filters(query: MemoryQuery) -> list[str]:
     """Return the names of the filters that were used, for the receipt."""
-    filters = ("session_id", "since", "until", "speakers", "kinds", "tiers", "grain", "collection")
-    return [
-        name
-        for name in (*filters, "exclude_session", "origins", "min_trust", "tags", "include")
-        if getattr(query, name)
-    ]
+    filters = (
+        *("session_id", "since", "until", "min_days_ago", "max_days_ago", "speakers", "kinds"),
+        *("tiers", "grain", "collection", "origins", "min_trust", "tags", "scopes", "include"),
+        *("exclude_session", "min_score"),
+    )
+    return [name for name in filters if getattr(query, name)]
 
 
 def _check_store(query: MemoryQuery) -> None:
@@ -106,7 +160,7 @@ def _tiers(query: MemoryQuery) -> tuple[str, ...]:
 def _texts(query: MemoryQuery) -> Iterable[str]:
     sessions = (query.session_id or "", query.exclude_session or "")
     names = (query.query, *sessions, query.collection or "")
-    return (*names, *query.speakers, *query.origins)
+    return (*names, *query.speakers, *query.origins, *query.scopes)
 
 
 class QueryTimer:

@@ -44,6 +44,11 @@ def build_hit(
         after=tuple(_neighbour(hit) for hit in selected_hit.after),
         truncated=selected_hit.text != document.text,
         times=times,
+        valid_from=document.valid_from,
+        valid_to=document.valid_to,
+        grain=document.grain,
+        period=document.period,
+        superseded_by=tuple(map(str, document.superseded_by)),
     )
 
 

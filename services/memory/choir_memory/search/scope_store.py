@@ -45,6 +45,8 @@ class SearchScope:
     collection: str | None = None
     tags: str | None = None
     """JSON that the metadata must contain."""
+    scopes: tuple[str, ...] = ()
+    """Values of `scope` in the metadata; documents without one are always included."""
     hidden: tuple[Hidden, ...] = ()
     """Statuses to include that are hidden by default."""
     named_kinds: tuple[str, ...] = ()
@@ -114,6 +116,9 @@ class SearchScope:
                 clauses.append(f"d.kind NOT IN ({', '.join(repr(kind) for kind in hidden_kinds)})")
         if "expired" not in self.hidden:
             clauses.append("(d.expires_at IS NULL OR d.expires_at > now())")
+            if self.store == "knowledge":
+                # the end of a retired document is no second reason to hide it
+                clauses.append("(d.status = 'retired' OR d.valid_to IS NULL OR d.valid_to > now())")
         return tuple(clauses)
 
     @cached_property
@@ -135,6 +140,14 @@ class SearchScope:
         yield "d.kind = ANY($::text[])", list(self.kinds)
         yield "d.origin = ANY($::text[])", list(self.origins)
         yield "d.trust >= $", self.min_trust
-        yield f"{self._time} >= $", self.since
+        if self.grain:
+            # a period that began before `since` and ended after it overlaps the range
+            yield "coalesce(d.ended_at, d.happened_at) > $", self.since
+        else:
+            yield f"{self._time} >= $", self.since
         yield f"{self._time} < $", self.until
         yield "d.metadata @> $::jsonb", self.tags
+        yield (
+            "coalesce(d.metadata ->> 'scope' = ANY($::text[]), true)",
+            list(self.scopes),
+        )

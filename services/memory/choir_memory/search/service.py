@@ -32,6 +32,7 @@ from choir_memory.search.document_store import (
     StoredDocument,
     read_context,
     read_documents,
+    read_newest,
     read_session_page,
 )
 from choir_memory.search.fusion import RankedDocument, RankingQuery, rank
@@ -42,7 +43,13 @@ from choir_memory.search.hit_selection import (
     fit_to_budget,
     merge_duplicates,
 )
-from choir_memory.search.query import QueryTimer, build_scope, effective_limit, validate_query
+from choir_memory.search.query import (
+    QueryTimer,
+    build_scope,
+    effective_limit,
+    is_listing,
+    validate_query,
+)
 from choir_memory.search.receipt_store import NewReceipt, ReceiptBatcher, ReceiptStore
 from choir_memory.search.response import build_hit, build_receipt
 from choir_memory.search.retrieval import EMPTY_RESULT, RetrievalQuery, RetrievalResult, retrieve
@@ -102,7 +109,7 @@ class SearchService:
     async def query(self, query: MemoryQuery) -> MemoryHits:
         """Return the best hits; raises InvalidRequest, or NotFound if another agent has no memory."""
         validate_query(query)
-        scope = build_scope(query)
+        scope = build_scope(query, self.clock.now())
         if scope.agent_id == query.agent_id:
             await self.spaces.ensure(scope.agent_id)
         else:
@@ -111,6 +118,8 @@ class SearchService:
         search = _SearchState(query, scope, QueryTimer(self.clock, query.deadline_ms / 1000))
         if query.mode == "session_detail" and not query.query.strip():
             await self._read_session(search)
+        elif is_listing(query):
+            await self._list_newest(search)
         else:
             await self._make_vector(search)
             await self._find(search)
@@ -150,6 +159,18 @@ class SearchService:
         )
         if search.selected_hits and len(search.selected_hits) < len(documents):
             search.more_after = search.selected_hits[-1].document.position
+
+    async def _list_newest(self, search: _SearchState) -> None:
+        """Read the newest documents in the scope."""
+        with search.stages.stage("read"):
+            async with self._reading(search) as connection:
+                documents = await read_newest(
+                    connection, search.scope, effective_limit(search.query)
+                )
+        search.ranking = [RankedDocument(document.document_id, 0.0, {}) for document in documents]
+        search.selected_hits = fit_to_budget(
+            documents, {}, search.query.budget_tokens, in_order=True
+        )
 
     async def _make_vector(self, search: _SearchState) -> None:
         if search.query.mode != "semantic" or "vector" not in search.query.arms:
@@ -245,7 +266,10 @@ class SearchService:
             search.time,
             supports_language(self.embedders.name, query.query),
         )
-        return rank(question, result.material, result.lists, query.arms, limit)
+        ranking = rank(question, result.material, result.lists, query.arms, limit)
+        if query.min_score is None:
+            return ranking
+        return [document for document in ranking if document.score >= query.min_score]
 
     async def _answer(self, search: _SearchState) -> MemoryHits:
         by_id = {ranked_document.document_id: ranked_document for ranked_document in search.ranking}

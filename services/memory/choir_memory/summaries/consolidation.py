@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
-from choir_common.wire.config import MemoryPrompts, RetentionConfig
+from choir_common.wire.config import MemoryPrompts
+from choir_common.wire.memory_config import RetentionConfig
 from choir_memory.documents.model import Grain
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue

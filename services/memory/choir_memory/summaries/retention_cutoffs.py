@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from choir_common.wire.config import RetentionConfig
+from choir_common.wire.memory_config import RetentionConfig
 from choir_memory.documents.model import Grain
 from choir_memory.summaries.periods import (
     GRAINS,
@@ -32,13 +32,14 @@ class RetentionCutoff:
 
 def retention_cutoffs(retention: RetentionConfig, now: datetime) -> Iterator[RetentionCutoff]:
     """Yield the cutoffs at `now`, from fine to coarse; grains without a limit have none."""
+    limits = retention.with_plan()
     ages: tuple[tuple[RetainedGrain, int | None], ...] = (
-        ("turn", retention.turns),
-        ("day", retention.days),
-        ("week", retention.weeks),
-        ("month", retention.months),
-        ("quarter", retention.quarters),
-        ("year", retention.years),
+        ("turn", limits.turns),
+        ("day", limits.days),
+        ("week", limits.weeks),
+        ("month", limits.months),
+        ("quarter", limits.quarters),
+        ("year", limits.years),
     )
     for of, days in ages:
         if days is not None:

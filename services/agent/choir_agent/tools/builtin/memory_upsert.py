@@ -22,7 +22,10 @@ MANIFEST = ToolManifest(
             "document of `key`; `delete`: remove the document of `key` or `document_id`. Use a short "
             "stable key for facts that may change, such as user.timezone. With expected_version (the "
             "`version` of a hit or an earlier result) nothing is changed if another write happened in "
-            "between."
+            "between. What is no longer true is not deleted: name it in `supersedes` (keys or ids) when "
+            "you write what is true now, or update it with `valid_to` or status `retired` and no text. "
+            "Searches and reminders then leave it out. metadata.scope names the project or topic it "
+            "belongs to."
         ),
         parameters={
             "type": "object",
@@ -33,6 +36,14 @@ MANIFEST = ToolManifest(
                 "document_id": {"type": "string"},
                 "metadata": {"type": "object"},
                 "expected_version": {"type": "integer", "minimum": 0},
+                "status": {"type": "string", "enum": ["active", "held", "retired"]},
+                "valid_from": {"type": "string", "description": "ISO date or time"},
+                "valid_to": {"type": "string", "description": "ISO date (inclusive) or time"},
+                "supersedes": {
+                    "type": "array",
+                    "items": {"type": "string", "minLength": 1, "maxLength": 200},
+                    "maxItems": 20,
+                },
             },
             "required": ["operation"],
             "additionalProperties": False,

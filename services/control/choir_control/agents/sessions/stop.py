@@ -66,8 +66,8 @@ class SessionStopper:
     ) -> SessionRow | None:
         """Stop an agent; return its session, ended or suspended, or None if it did not run.
 
-        With `session_id` nothing is stopped if the agent runs another session by now. The current turn has `TURN_S` seconds to complete. Work that is still open is resumed by the next
-        start.
+        With `session_id` nothing is stopped if the agent runs another session by now. The current turn has
+        `TURN_S` seconds to complete. Work that is still open is resumed by the next start.
         """
         async with self._agent_locks.of(agent_id):
             session = await self._store.find_live(agent_id)

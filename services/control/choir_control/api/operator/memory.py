@@ -4,13 +4,13 @@ Forwards to the memory service, which audits each request as the operator's. Wri
 first, as an agent's own writes do.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 import orjson
 import structlog
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
 from choir_common.clients.memory import (
@@ -54,6 +54,7 @@ from choir_common.wire.memory_operator import (
 )
 from choir_common.wire.memory_records import ExportFooter, ExportHeader
 from choir_common.wire.memory_search import (
+    MAX_DAYS_AGO,
     MemoryHits,
     MemoryQuery,
     MemoryUpsert,
@@ -77,6 +78,8 @@ MAX_VERSION = 2**31 - 1
 AgentPath = Annotated[str, Path(pattern=NAME_PATTERN)]
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 QueryText = Annotated[str | None, Query(min_length=1, max_length=200)]
+QueryTexts = Annotated[Sequence[str], Query(max_length=20)]
+QueryDays = Annotated[int | None, Query(ge=0, le=MAX_DAYS_AGO)]
 
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 Collection = Annotated[str, Path(min_length=1, max_length=100, pattern=PRINTABLE)]
@@ -227,30 +230,56 @@ def _mode_routes(modes: MemoryModeService) -> APIRouter:
     return router
 
 
+def _list_filters(
+    *,
+    store: Annotated[str, Query(pattern="^(knowledge|session)$")] = "knowledge",
+    kind: QueryTexts = (),
+    session_id: QueryText = None,
+    key_prefix: QueryText = None,
+    speaker: QueryTexts = (),
+    grain: QueryText = None,
+    since: QueryText = None,
+    until: QueryText = None,
+    min_days_ago: QueryDays = None,
+    max_days_ago: QueryDays = None,
+    collection: QueryText = None,
+    min_trust: Annotated[int, Query(ge=0, le=100)] = 0,
+    tags: Annotated[str, Query(max_length=4_096)] = "{}",
+    scope: QueryTexts = (),
+    hidden: bool = False,
+    cursor: QueryText = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> JsonObject:
+    """Return the fields of ListMemory from the parameters of the URL; `tags` is a JSON object."""
+    return {
+        "store": store,
+        "kinds": [*kind],
+        "session_id": session_id,
+        "key_prefix": key_prefix,
+        "speakers": [*speaker],
+        "grain": grain,
+        "since": since,
+        "until": until,
+        "min_days_ago": min_days_ago,
+        "max_days_ago": max_days_ago,
+        "collection": collection,
+        "min_trust": min_trust,
+        "tags": _object(tags.encode(), "`tags`"),
+        "scopes": [*scope],
+        "hidden": hidden,
+        "cursor": cursor,
+        "limit": limit,
+    }
+
+
 def _document_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIRouter:
     router = APIRouter(prefix="/documents")
 
     @router.get("")
     async def list_documents(
-        agent_id: AgentPath,
-        store: Annotated[str, Query(pattern="^(knowledge|session)$")] = "knowledge",
-        kind: QueryText = None,
-        session_id: QueryText = None,
-        key_prefix: QueryText = None,
-        hidden: bool = False,
-        cursor: QueryText = None,
-        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        agent_id: AgentPath, filters: Annotated[JsonObject, Depends(_list_filters)]
     ) -> DocumentPage:
         """List documents, newest first."""
-        filters: JsonObject = {
-            "store": store,
-            "kind": kind,
-            "session_id": session_id,
-            "key_prefix": key_prefix,
-            "hidden": hidden,
-            "cursor": cursor,
-            "limit": limit,
-        }
         await spaces.ensure(agent_id)
         return await admin_client.list(parse_tool_input(ListMemory, filters, agent_id=agent_id))
 
@@ -280,7 +309,10 @@ def _write_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIR
 
     @router.post("/documents", openapi_extra=openapi_body(PutDocument))
     async def put_document(agent_id: AgentPath, request: Request) -> MemoryWritten:
-        """Store knowledge: under a key, replacing a document, or as a new one."""
+        """Store knowledge: under a key, replacing a document, or as a new one.
+
+        Without a text only the status and validity of an existing document change.
+        """
         cleaned = spaces.redact(_object(await request.body()))
         document = parse_body(orjson.dumps(cleaned), PutDocument)
         is_update = document.key is not None or document.document_id is not None
@@ -295,6 +327,10 @@ def _write_routes(spaces: MemorySpaces, admin_client: MemoryAdminClient) -> APIR
             document_id=document.document_id,
             metadata=document.metadata,
             expected_version=document.expected_version,
+            status=document.status,
+            valid_from=document.valid_from,
+            valid_to=document.valid_to,
+            supersedes=document.supersedes,
         )
         return await admin_client.put(write)
 
@@ -348,13 +384,13 @@ def _line(record: WireModel) -> bytes:
     return f"{record.model_dump_json()}\n".encode()
 
 
-def _object(body: bytes) -> JsonObject:
+def _object(body: bytes, what: str = "The body") -> JsonObject:
     try:
         document = orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"The body is not JSON: {error}.") from None
+        raise InvalidRequest(f"{what} is not JSON: {error}.") from None
     if not isinstance(document, dict):
-        raise InvalidRequest("The body must be a JSON object.")
+        raise InvalidRequest(f"{what} must be a JSON object.")
     return document
 
 

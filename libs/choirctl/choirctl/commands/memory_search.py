@@ -1,0 +1,223 @@
+"""Commands `choirctl memory list|search`: find documents with the filters that agents have."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.memory_operator import DocumentView
+from choir_common.wire.memory_search import MemoryHits
+from choir_common.wire.model import JsonObject
+from choir_common.wire.validation_messages import error_messages
+from choirctl.api.memory import JSON_OBJECT, MemoryClient
+from choirctl.api.target import AsJson, Home, Url, find_target
+from choirctl.arguments import AgentId
+from choirctl.commands.memory_options import NOTHING, OfSession, Store, send
+from choirctl.output.memory_views import document_rows, hit_rows
+from choirctl.output.printing import print_json, print_rows, stderr_console
+
+PAGE = 200
+GRAINS = ("day", "week", "month", "quarter", "year")
+
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option("--kind", help="Only of this kind: note, fact, turn… Repeatable."),
+]
+Speakers = Annotated[
+    list[str] | None, typer.Option("--speaker", help="Only said by this speaker. Repeatable.")
+]
+OfGrain = Annotated[
+    str | None,
+    typer.Option(
+        help="Only summaries of a day, week, month, quarter or year.",
+        autocompletion=lambda: [*GRAINS],
+    ),
+]
+SinceTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only from this date or time on.")
+]
+UntilTime = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only before this time; a date includes that day."),
+]
+MinDaysAgo = Annotated[
+    int | None, typer.Option(min=0, metavar="DAYS", help="Only at least this old.")
+]
+MaxDaysAgo = Annotated[
+    int | None, typer.Option(min=0, metavar="DAYS", help="Only at most this old.")
+]
+OfCollection = Annotated[str | None, typer.Option(help="Only documents of this collection.")]
+MinTrust = Annotated[int | None, typer.Option(min=0, max=100, help="Only at least this reliable.")]
+Tags = Annotated[str | None, typer.Option(help="A JSON object that the metadata must contain.")]
+Scopes = Annotated[
+    list[str] | None,
+    typer.Option("--scope", help="Only of this `scope` in metadata, or of none. Repeatable."),
+]
+
+
+Prefix = Annotated[str | None, typer.Option(help="Only keys with this prefix.")]
+Hidden = Annotated[
+    bool,
+    typer.Option("--hidden", help="Also what no search returns: retired, held, expired."),
+]
+ListLimit = Annotated[int, typer.Option(min=1, help="How many, newest first.")]
+QueryText = Annotated[
+    str, typer.Argument(metavar="[QUERY]", help="What to look for; else list the newest.")
+]
+Mode = Annotated[
+    str,
+    typer.Option(
+        help="`semantic`, or `text` for words alone.",
+        autocompletion=lambda: ["semantic", "text"],
+    ),
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Also `held`, `retired` or `expired` documents. Repeatable.",
+        autocompletion=lambda: ["held", "retired", "expired"],
+    ),
+]
+MinScore = Annotated[
+    float | None, typer.Option(min=0, max=1, help="Only hits with at least this score.")
+]
+SearchLimit = Annotated[int, typer.Option(min=1, max=50, help="How many, best first.")]
+
+
+def list_documents(
+    ctx: typer.Context,
+    agent: AgentId,
+    store: Store = "knowledge",
+    kinds: Kinds = None,
+    session: OfSession = None,
+    prefix: Prefix = None,
+    speakers: Speakers = None,
+    grain: OfGrain = None,
+    since: SinceTime = None,
+    until: UntilTime = None,
+    min_days_ago: MinDaysAgo = None,
+    max_days_ago: MaxDaysAgo = None,
+    collection: OfCollection = None,
+    min_trust: MinTrust = None,
+    tags: Tags = None,
+    scopes: Scopes = None,
+    hidden: Hidden = False,
+    limit: ListLimit = 50,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the documents in an agent's memory, newest first.
+
+    Lists knowledge; with --store session, --session, --speaker or --grain, the documents of its sessions.
+    """
+    filters: dict[str, object] = {
+        "kind": kinds,
+        "session_id": session,
+        "key_prefix": prefix,
+        "speaker": speakers,
+    }
+    filters |= {"grain": grain, "since": since, "until": until, "collection": collection}
+    filters |= {"min_days_ago": min_days_ago, "max_days_ago": max_days_ago, "scope": scopes}
+    filters |= {"min_trust": min_trust, "tags": tags, "hidden": hidden or None}
+    params = {
+        name: _render_parameter(value) for name, value in filters.items() if value is not None
+    }
+    params["store"] = _chosen_store(store, session, speakers, grain)
+    place = find_target(ctx, home, url)
+    documents = send(place, agent, lambda memory: _pages(memory, params, limit))
+    if as_json:
+        print_json(documents)
+    else:
+        print_rows(document_rows(documents), NOTHING)
+
+
+def search(
+    ctx: typer.Context,
+    agent: AgentId,
+    query: QueryText = "",
+    store: Store = "knowledge",
+    mode: Mode = "semantic",
+    kinds: Kinds = None,
+    session: OfSession = None,
+    speakers: Speakers = None,
+    grain: OfGrain = None,
+    since: SinceTime = None,
+    until: UntilTime = None,
+    min_days_ago: MinDaysAgo = None,
+    max_days_ago: MaxDaysAgo = None,
+    collection: OfCollection = None,
+    min_trust: MinTrust = None,
+    tags: Tags = None,
+    scopes: Scopes = None,
+    include: Include = None,
+    min_score: MinScore = None,
+    limit: SearchLimit = 10,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search an agent's memory as the agent would.
+
+    Shows the score of each hit from each arm of the search, and the id of the receipt. Without QUERY it
+    lists the newest documents of a --grain, a time or an age.
+    """
+    filters: dict[str, object] = {"query": query, "mode": mode, "limit": limit, "kinds": kinds}
+    filters |= {"session_id": session, "speakers": speakers, "grain": grain, "since": since}
+    filters |= {"until": until, "min_days_ago": min_days_ago, "max_days_ago": max_days_ago}
+    filters |= {"collection": collection, "min_trust": min_trust, "tags": _parse_tags(tags)}
+    filters |= {"scopes": scopes, "include": include, "min_score": min_score}
+    filters |= {"store": _chosen_store(store, session, speakers, grain)}
+    request = JSON_OBJECT.validate_python(
+        {name: value for name, value in filters.items() if value is not None}
+    )
+    results = send(find_target(ctx, home, url), agent, lambda memory: memory.search(request))
+    _print_hits(results, as_json=as_json)
+
+
+def _print_hits(results: MemoryHits, *, as_json: bool) -> None:
+    if as_json:
+        print_json(results)
+        return
+    print_rows(hit_rows(results.hits), "Nothing was found.")
+    for words in (results.degraded, results.receipt_id and f"Receipt: {results.receipt_id}"):
+        if words:
+            stderr_console().print(words, markup=False)
+
+
+def _chosen_store(
+    store: str, session: str | None, speakers: list[str] | None, grain: str | None
+) -> str:
+    """Return the store; a filter that only sessions have implies that store."""
+    return "session" if session or speakers or grain else store
+
+
+def _render_parameter(value: object) -> str | list[str]:
+    if isinstance(value, list):
+        return [str(part) for part in value]
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parse_tags(tags: str | None) -> JsonObject | None:
+    if tags is None:
+        return None
+    try:
+        return JSON_OBJECT.validate_json(tags)
+    except ValidationError as error:
+        faults = "; ".join(error_messages(error, "--tags"))
+        raise InvalidRequest(f"That is no JSON object: {faults}.") from None
+
+
+async def _pages(
+    memory: MemoryClient, params: Mapping[str, str | list[str]], limit: int
+) -> list[DocumentView]:
+    documents: list[DocumentView] = []
+    while len(documents) < limit:
+        page = await memory.documents({**params, "limit": str(min(PAGE, limit - len(documents)))})
+        documents += page.items
+        if page.next is None:
+            break
+        params = {**params, "cursor": page.next}
+    return documents
