@@ -39,6 +39,8 @@ from choir_local.stack_state import is_locked
 from choirctl.start.state_directory import create_state_directory
 
 VOLUMES = Path("/volumes")
+COLLECTIONS = "collections"
+"""Directory for folders that collections follow; the default of CHOIR_COLLECTIONS."""
 CHECKOUT = Path("/run/checkout")
 """Any file of the checkout: its owner is the user who starts Choir."""
 SERVICE_UID = 10001
@@ -109,9 +111,15 @@ def run_as(owner: FileOwner) -> Iterator[None]:
 
 def create_home(owner: FileOwner, home: Path) -> None:
     """Create what is missing in the state directory, as files of its owner."""
+    collections = home / COLLECTIONS
     with run_as(owner):
-        created = create_state_directory(home)
-    for path in created.paths:
+        paths = list(create_state_directory(home).paths)
+        if not collections.exists():
+            collections.mkdir()
+            # only this directory is mounted into memory's container, which runs as another user
+            collections.chmod(0o755)
+            paths.append(collections)
+    for path in paths:
         print_message(f"made {path}")
 
 

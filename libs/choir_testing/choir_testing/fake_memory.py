@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from choir_common.clock import Clock, SystemClock
 from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.wire.memory_collections import Collections, ListCollections
 from choir_common.wire.memory_recall import (
     ReadHints,
     ReadReminders,
@@ -72,6 +73,11 @@ class FakeMemory:
         """Return no hints, since session memory is always empty."""
         self._space(wanted.agent_id)
         return ToolHints(hints=())
+
+    async def collections(self, asked: ListCollections) -> Collections:
+        """Return no collections."""
+        self._space(asked.agent_id)
+        return Collections(collections=())
 
     async def remind(self, wanted: ReadReminders) -> Reminders:
         """Return the best knowledge document that is not known yet, if any."""

@@ -48,7 +48,7 @@ EXAMPLES = {
     "memory recall": "choirctl memory recall main off",
     "memory feedback": "choirctl memory feedback main --limit 20",
     "memory receipt": "choirctl memory receipt main 1b4e28ba-2fa1-41d2-883f-0016d3cca427",
-    "collection add": "choirctl collection add main manuals boiler.md heating.md",
+    "collection add": "choirctl collection add main manuals ~/manuals",
     "collection list": "choirctl collection list main",
     "collection remove": "choirctl collection remove main manuals --document boiler.md --yes",
     "workspace list": "choirctl workspace list",

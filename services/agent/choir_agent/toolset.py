@@ -19,6 +19,7 @@ from choir_agent.tools.builtin.email_send import EmailSendTool
 from choir_agent.tools.builtin.fs_read import FsReadTool
 from choir_agent.tools.builtin.fs_search import FsSearchTool
 from choir_agent.tools.builtin.fs_write import FsWriteTool
+from choir_agent.tools.builtin.memory_collections import MemoryCollectionsTool
 from choir_agent.tools.builtin.memory_compact import MemoryCompactTool
 from choir_agent.tools.builtin.memory_query import MemoryQueryTool
 from choir_agent.tools.builtin.memory_upsert import MemoryUpsertTool
@@ -74,6 +75,7 @@ def build_toolset(
     known_tools: list[str] = []
     tools: list[Tool] = [
         MemoryQueryTool(control, session_log),
+        MemoryCollectionsTool(control),
         ProposeToolTool(control, known_tools),
         ProposeSkillTool(control, known_tools),
         MemoryUpsertTool(control, session_log),

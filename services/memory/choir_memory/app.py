@@ -27,6 +27,10 @@ from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditStore
+from choir_memory.collections.folder_scan import FolderScanner
+from choir_memory.collections.folder_store import FolderStore
+from choir_memory.collections.folder_watch import FolderWatcher
+from choir_memory.collections.folders import FolderService
 from choir_memory.collections.service import CollectionService
 from choir_memory.embedding.embedder import VectorTypes
 from choir_memory.embedding.factory import SettingsEmbedderFactory
@@ -34,6 +38,8 @@ from choir_memory.embedding.queue import EmbeddingQueue, QueueIntervals
 from choir_memory.embedding.reembedding import Reembedding
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.endpoints import AdminEndpoints, AgentEndpoints, SessionEndpoints
+from choir_memory.file_text.reader import FileTextReader
+from choir_memory.file_text.sandbox import ReadLimits
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.llm.model import ConfiguredLanguageModel
 from choir_memory.maintenance.database_upkeep import DatabaseUpkeep, UpkeepSettings
@@ -100,6 +106,14 @@ class MemoryService:
         self._scheduler = MaintenanceScheduler(self._space_store, tasks, settings.round_s)
         self._learning = self._build_learning(tasks, settings.extraction_poll_s)
         self._upkeep = DatabaseUpkeep(self._database, _upkeep_settings(settings))
+        self._folder_watcher = self._build_folder_watcher(settings)
+        self._folders = FolderService(
+            database=self._database,
+            spaces=self._spaces,
+            folders=FolderStore(self._database),
+            watcher=self._folder_watcher,
+            home=settings.home,
+        )
         self._metrics = Metrics(SERVICE)
         self._gauges = EmbeddingMetrics(self._metrics, self._queue, self._embedders)
         self._health = HealthCheck(self._database, self._bus, self._embedders)
@@ -123,6 +137,7 @@ class MemoryService:
             queue=self._queue,
             embedders=self._embedders,
             audit=audit,
+            folders=self._folders,
         )
         admin = AdminEndpoints(
             reader=MemoryReader(
@@ -137,9 +152,22 @@ class MemoryService:
             transfer=MemoryTransfer(
                 database=database, spaces=spaces, audit=audit, queue=self._queue
             ),
-            collections=CollectionService(database, spaces, self._queue),
+            collections=CollectionService(database, spaces, self._queue, self._folders),
+            folders=self._folders,
         )
         return (*agents.table(), *admin.table())
+
+    def _build_folder_watcher(self, settings: MemorySettings) -> FolderWatcher:
+        folders = FolderStore(self._database)
+        scanner = FolderScanner(
+            database=self._database,
+            queue=self._queue,
+            folders=folders,
+            reader=FileTextReader(ReadLimits(settings.file_memory_mb, settings.file_cpu_s)),
+            interval_s=settings.folder_scan_s,
+            max_file_mb=settings.file_max_mb,
+        )
+        return FolderWatcher(self._database, folders, scanner)
 
     def _build_session_endpoints(self) -> SessionEndpoints:
         archive = SessionArchive(
@@ -207,6 +235,7 @@ class MemoryService:
                 tasks.create_task(self._upkeep.run())
                 tasks.create_task(self._scheduler.run())
                 tasks.create_task(self._learning.run())
+                tasks.create_task(self._folder_watcher.run())
 
     async def _warm(self) -> None:
         # a new installation has no documents: do not load the model (about 150 MB) until it is

@@ -14,7 +14,13 @@ import stamina
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import ChoirError, Unavailable
-from choir_common.wire.memory_collections import AddDocument, ListCollections, RemoveDocuments
+from choir_common.wire.memory_collections import (
+    AddDocument,
+    FollowFolder,
+    ListCollections,
+    ListDocuments,
+    RemoveDocuments,
+)
 from choir_common.wire.memory_forget import ForgetMemory
 from choir_common.wire.memory_operator import (
     AuditQuery,
@@ -43,6 +49,7 @@ from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.admin.read import MemoryReader
 from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditRecord, AuditStore, actor_name
+from choir_memory.collections.folders import FolderService
 from choir_memory.collections.service import CollectionService
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.registry import EmbedderRegistry
@@ -92,6 +99,7 @@ class AgentEndpoints:
     queue: EmbeddingQueue
     embedders: EmbedderRegistry
     audit: AuditStore
+    folders: FolderService
 
     def table(self) -> tuple[Endpoint, ...]:
         """Return the endpoints."""
@@ -101,6 +109,11 @@ class AgentEndpoints:
             Endpoint(subjects.upsert_memory(), MemoryUpsert, with_retry(self.knowledge.upsert)),
             Endpoint(subjects.memory_receipt(), ReadSearchReceipt, with_retry(self.search.receipt)),
             Endpoint(subjects.memory_status(), Empty, self._status),
+            Endpoint(
+                subjects.list_collections(),
+                ListCollections,
+                with_retry(self.folders.list_collections),
+            ),
             # not retried: a user's message or a failed call waits for the answer
             Endpoint(subjects.memory_reminders(), ReadReminders, self.reminders.remind),
             Endpoint(subjects.memory_hints(), ReadHints, self.tool_errors.hints),
@@ -178,6 +191,7 @@ class AdminEndpoints:
     forgetter: MemoryForgetter
     transfer: MemoryTransfer
     collections: CollectionService
+    folders: FolderService
 
     def table(self) -> tuple[Endpoint, ...]:
         """Return the endpoints."""
@@ -193,10 +207,9 @@ class AdminEndpoints:
             Endpoint(subjects.export_memory(), ExportMemory, with_retry(self.transfer.export)),
             Endpoint(subjects.import_memory(), ImportPart, with_retry(self.transfer.import_part)),
             Endpoint(subjects.add_to_collection(), AddDocument, with_retry(collections.add)),
+            Endpoint(subjects.follow_folder(), FollowFolder, with_retry(self.folders.follow)),
             Endpoint(
-                subjects.list_collections(),
-                ListCollections,
-                with_retry(collections.list_documents),
+                subjects.list_documents(), ListDocuments, with_retry(self.folders.list_documents)
             ),
             # not retried: if the first attempt succeeded unnoticed, a second one would raise an error
             Endpoint(subjects.delete_memory(), DeleteDocument, self.writer.delete),

@@ -103,6 +103,16 @@ class MemorySettings(ServiceSettings):
     operations_days: int = Field(default=30, ge=1)
     """Days that a repeated call_id returns its stored answer; repeats normally come within minutes."""
 
+    folder_scan_s: float = Field(default=60.0, gt=0, le=86_400)
+    """Seconds between scans of a followed folder; longer for a folder whose listing takes over three
+    seconds."""
+    file_max_mb: int = Field(default=50, ge=1, le=1_000)
+    """Larger files of followed folders are not read."""
+    file_memory_mb: int = Field(default=512, ge=256, le=65_536)
+    """Memory of the process that reads one file, including about 200 MB of programs and libraries."""
+    file_cpu_s: int = Field(default=30, ge=1, le=3_600)
+    """Seconds of CPU time for reading one file; a book of 1,000 pages takes five."""
+
     @field_validator("memory_http")
     @classmethod
     def _port_exists(cls, value: str | None) -> str | None:

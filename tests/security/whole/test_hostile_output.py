@@ -125,6 +125,7 @@ MORE: dict[str, tuple[str, ...]] = {
     "memory forget": ("--words", "hostile", "--preview"),
     "memory undo": ("--last", "1d", "--preview"),
     "session reset": ("--preview",),
+    "collection list": ("--collection", "books"),
     "collection remove": ("--yes",),
     "workspace reset": ("--yes",),
     "agent delete": ("--yes",),

@@ -171,3 +171,30 @@ async def test_what_the_prompt_still_shows_of_the_session_before_is_not_brought_
             await control.replied()
     [told] = reminded(control)
     assert [one.text for one in told.reminders] == [KITE["text"]]
+
+
+async def test_a_collection_about_the_message_is_named_once_while_the_prompt_shows_it() -> None:
+    def name_collection(request: HostToolRequest) -> HostToolResponse:
+        output: JsonObject = {"reminders": [], "collections": ["house manuals"]}
+        return HostToolResponse(call_id=request.call_id, status="success", output=output)
+
+    score = Score.model_validate(
+        {
+            "rules": [
+                {
+                    "when": {"system_contains": '`collection`: "house manuals".'},
+                    "then": [{"say": "I look there."}],
+                }
+            ],
+            "otherwise": [{"say": "I do not know."}],
+        }
+    )
+    async with run_rehearsal(score) as model, run_control(model) as control:
+        control.host_tool = name_collection
+        control.bound = {"reminder_tokens": 300}
+        async with running_agent(control):
+            await control.say("Which pressure?", "inb_1")
+            assert [reply.text for reply in await control.replied()] == ["I look there."]
+            await control.say("And which valve?", "inb_2")
+            await control.replied(2)
+        assert [event.collections for event in reminded(control)] == [("house manuals",)]

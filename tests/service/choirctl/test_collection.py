@@ -1,10 +1,12 @@
 """`choirctl collection` on a whole Choir: bring documents, find them, take them away."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.service.memory import documents
 from tests.support.shell import ChoirctlRunner
 from tests.support.stack import EmbeddedStack, running_stack
 
@@ -36,7 +38,10 @@ def test_documents_are_brought_listed_and_erased_after_a_question(
     assert again == {"operation": "unchanged", "chunks": added["chunks"]}
     listed = shell.data("collection", "list", "main", "--collection", "house")
     assert [one["name"] for one in listed] == ["boiler.md", "notes.txt"]
-    assert "boiler.md" in shell.succeeds("collection", "list", "main")
+    assert "boiler.md" in shell.succeeds("collection", "list", "main", "--collection", "house")
+    assert "added one by one" in shell.succeeds("collection", "list", "main")
+    (house,) = shell.data("collection", "list", "main")
+    assert (house["name"], house["documents"], house["folder"]) == ("house", 2, None)
 
     assert "--yes" in shell.fails(2, "collection", "remove", "main", "house")
     one = ("collection", "remove", "main", "house", "--document", "notes.txt", "--yes")
@@ -58,3 +63,39 @@ def test_what_cannot_be_a_document_is_refused_with_its_reason(
     empty.write_text("words")
     shell.fails(3, "collection", "add", "nobody", "house", str(empty))
     shell.fails(3, "collection", "list", "nobody")
+
+
+def test_a_folder_is_followed_shown_searched_and_removed(
+    shell: ChoirctlRunner, tmp_path: Path
+) -> None:
+    folder = tmp_path / "manuals"
+    folder.mkdir()
+    (folder / "boiler.md").write_text(MANUAL)
+    documents.write_pdf(folder / "bill.pdf", "Paid 80 francs to Mr Huber.")
+    (folder / "broken.docx").write_text("no document")
+    added = shell.data("collection", "add", "main", "manuals", str(folder))
+    assert (added["documents"], added["folder"]["state"]) == (2, "current")
+    assert added["folder"]["path"] == str(folder.resolve())
+    (hit, *_) = shell.data("memory", "search", "main", "francs Huber", "--store", "knowledge")[
+        "hits"
+    ]
+    assert hit["text"].startswith("bill.pdf › Page 1")
+    assert "1 file not readable" in shell.succeeds("collection", "list", "main")
+    of_folder = ("collection", "list", "main", "--collection", "manuals")
+    (broken,) = shell.data(*of_folder, "--unreadable")
+    assert broken["name"] == "broken.docx" and "damaged" in broken["problem"]
+    assert "damaged" in shell.succeeds(*of_folder)
+    # again, after a change, without waiting for the next scan by itself
+    assert "absolute" in shell.fails(2, "collection", "add", "main", "x", "manuals", "--folder")
+    (folder / "broken.docx").unlink()
+    again = shell.data("collection", "add", "main", "manuals", str(folder))
+    assert again["folder"]["unreadable"] == 0
+    shell.fails(5, "collection", "add", "main", "manuals", str(folder / "boiler.md"))
+    shell.fails(2, "collection", "add", "main", "manuals", str(folder), str(tmp_path))
+    state = shell.fails(2, "collection", "add", "main", "state", str(shell.home))
+    assert "state directory" in state
+    removed = shell.data("collection", "remove", "main", "manuals", "--yes")
+    assert removed["documents"] == 2
+    deadline = time.monotonic() + 60
+    while shell.data("collection", "list", "main"):
+        assert time.monotonic() < deadline, "the folder's documents are still there"

@@ -1,6 +1,7 @@
 """Documents that were brought: taken in whole, found, replaced, and erased."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -10,11 +11,13 @@ from choir_common.wire.memory_collections import (
     AddDocument,
     DocumentAdded,
     ListCollections,
+    ListDocuments,
     RemoveDocuments,
 )
 from choir_common.wire.memory_search import MemoryQuery
 from choir_memory.collections.service import CollectionService
 from tests.service.memory.conftest import Room
+from tests.service.memory.folder_services import make_folder_services
 from tests.service.memory.servers import MakeMemory
 
 MANUAL = (
@@ -24,7 +27,7 @@ TAXES = "# Taxes\nThe return is due on 31 July."
 
 
 def make(room: Room) -> CollectionService:
-    return CollectionService(room.database, room.spaces, room.queue)
+    return make_folder_services(room, Path("/nonexistent")).collections
 
 
 async def add(room: Room, name: str, text: str, collection: str = "house") -> DocumentAdded:
@@ -74,13 +77,16 @@ async def test_what_was_brought_can_be_listed_and_taken_away(room: Room) -> None
     await add(room, "manual.md", MANUAL)
     await add(room, "copy.md", MANUAL)
     await add(room, "2026.md", TAXES, collection="taxes")
-    brought = await make(room).list_documents(ListCollections(agent_id="main"))
-    told = [(one.collection, one.name, one.chunks, one.characters) for one in brought.documents]
-    assert told == [
-        ("house", "copy.md", 3, len(MANUAL)),
-        ("house", "manual.md", 3, len(MANUAL)),
-        ("taxes", "2026.md", 1, len(TAXES)),
-    ]
+    folders = make(room).folders
+    brought = await folders.list_collections(ListCollections(agent_id="main"))
+    told = [(one.name, one.documents, one.chunks, one.folder) for one in brought.collections]
+    assert told == [("house", 2, 6, None), ("taxes", 1, 1, None)]
+    listing = ListDocuments(agent_id="main", collection="house", limit=1)
+    page = await folders.list_documents(listing)
+    (first,) = page.documents
+    assert (first.name, first.chunks, first.characters) == ("copy.md", 3, len(MANUAL)) and page.more
+    page = await folders.list_documents(listing.model_copy(update={"after": "copy.md"}))
+    assert [one.name for one in page.documents] == ["manual.md"] and not page.more
     one = RemoveDocuments(agent_id="main", collection="house", name="copy.md")
     assert (await make(room).remove(one)).chunks == 3
     whole = RemoveDocuments(agent_id="main", collection="house")
@@ -110,12 +116,12 @@ async def test_over_the_bus_an_agent_finds_what_was_brought_to_it(make_memory: M
     (hit,) = (await NatsMemoryClient(memory.bus).query(query)).hits
     assert (hit.kind, hit.origin, hit.session_id) == ("document_chunk", "operator", "house")
     assert "Pressure" in hit.before[-1].text
-    listed = await brought.listed(ListCollections(agent_id="main", collection="house"))
+    listed = await brought.documents(ListDocuments(agent_id="main", collection="house"))
     assert [one.name for one in listed.documents] == ["manual.md"]
     asked = RemoveDocuments(agent_id="main", collection="house", name="manual.md")
     assert (await brought.remove(asked)).documents == 1
     with pytest.raises(NotFound):
         await brought.remove(asked)
     with pytest.raises(NotFound):
-        await brought.listed(ListCollections(agent_id="stranger"))
+        await brought.documents(ListDocuments(agent_id="stranger", collection="house"))
     assert await memory.stop() == 0

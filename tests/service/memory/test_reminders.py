@@ -1,9 +1,11 @@
 """What memory lays beside a user's message: wishes, what the words name, what is clearly about them."""
 
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 from choir_common.clock import SystemClock
+from choir_common.wire.memory_collections import AddDocument
 from choir_common.wire.memory_recall import ReadReminders, Reminder
 from choir_memory.documents.erase_store import erase_documents, erase_references
 from choir_memory.facts.extraction import ExtractionTask
@@ -11,6 +13,7 @@ from choir_memory.reminders.service import MAX_REMINDER_CHARS, ReminderService
 from choir_memory.schema.store import agent_transaction, resume_service_role
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import answer, propose
+from tests.service.memory.folder_services import make_folder_services
 from tests.service.memory.lived import MORNING, remember
 from tests.service.memory.provider import vector_of
 from tests.service.memory.session_archive import make_session_archive
@@ -288,3 +291,24 @@ async def test_a_find_that_shares_a_word_and_means_something_else_does_not_come(
 
 def cosine(one: str, other: str) -> float:
     return sum(a * b for a, b in zip(vector_of(one), vector_of(other), strict=True))
+
+
+async def test_a_collection_is_named_when_a_message_is_about_it_or_names_it(room: Room) -> None:
+    text = "# Boiler\n## Pressure\nThe pressure of the boiler is between 1 and 2 bar."
+    collections = make_folder_services(room, Path("/nonexistent")).collections
+    for name in ("house manuals", "taxes"):
+        document = AddDocument(agent_id="main", collection=name, name="a.md", text=text)
+        await collections.add(document)
+        text = "The return is due on 31 July."
+    reminding = ReminderService(
+        database=room.database, spaces=room.spaces, search=room.recall, clock=SystemClock()
+    )
+
+    async def named(message: str) -> tuple[str, ...]:
+        wanted = ReadReminders(agent_id="main", session_id="now", text=message)
+        return (await reminding.remind(wanted)).collections
+
+    assert await named("Which pressure does the boiler have, in bar?") == ("house manuals",)
+    assert await named("Please look into the taxes.") == ("taxes",)
+    assert await named("Do the house manuals say anything of plums?") == ("house manuals",)
+    assert await named("Good morning to you!") == ()

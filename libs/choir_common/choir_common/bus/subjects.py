@@ -87,8 +87,18 @@ def add_to_collection() -> str:
 
 
 def list_collections() -> str:
-    """control → memory: ListCollections → CollectionDocuments."""
+    """control → memory: ListCollections → Collections."""
     return "choir.memory.collections.list"
+
+
+def list_documents() -> str:
+    """control → memory: ListDocuments → CollectionDocuments."""
+    return "choir.memory.collections.documents"
+
+
+def follow_folder() -> str:
+    """control → memory: FollowFolder → Collections."""
+    return "choir.memory.collections.follow"
 
 
 def remove_from_collection() -> str:

@@ -7,9 +7,12 @@ from choir_common.bus.client import Bus
 from choir_common.wire.memory_collections import (
     AddDocument,
     CollectionDocuments,
+    Collections,
     DocumentAdded,
     DocumentsRemoved,
+    FollowFolder,
     ListCollections,
+    ListDocuments,
     RemoveDocuments,
 )
 from choir_common.wire.memory_forget import ForgetMemory, ForgetResult
@@ -83,6 +86,8 @@ class MemoryClient(Protocol):
 
     async def remind(self, request: ReadReminders) -> Reminders: ...
 
+    async def collections(self, request: ListCollections) -> Collections: ...
+
 
 class NatsMemoryClient:
     """The memory service over NATS."""
@@ -125,13 +130,20 @@ class NatsMemoryClient:
         subject = subjects.memory_reminders()
         return await self._bus.request(subject, request, Reminders, REMINDERS_TIMEOUT_S)
 
+    async def collections(self, request: ListCollections) -> Collections:
+        """Return the agent's collections; raises NotFound if the agent has no memory."""
+        subject = subjects.list_collections()
+        return await self._bus.request(subject, request, Collections, QUERY_TIMEOUT_S)
+
 
 class CollectionsClient(Protocol):
-    """Documents that operators added to an agent's memory."""
+    """Documents and folders that operators added to an agent's memory."""
 
     async def add(self, document: AddDocument) -> DocumentAdded: ...
 
-    async def listed(self, request: ListCollections) -> CollectionDocuments: ...
+    async def follow(self, request: FollowFolder) -> Collections: ...
+
+    async def documents(self, request: ListDocuments) -> CollectionDocuments: ...
 
     async def remove(self, request: RemoveDocuments) -> DocumentsRemoved: ...
 
@@ -148,10 +160,16 @@ class NatsCollectionsClient:
             subjects.add_to_collection(), document, DocumentAdded, COLLECTION_TIMEOUT_S
         )
 
-    async def listed(self, request: ListCollections) -> CollectionDocuments:
-        """Return the added documents; raises NotFound if the agent has no memory."""
+    async def follow(self, request: FollowFolder) -> Collections:
+        """Follow a folder, or scan it now; return its collection."""
         return await self._bus.request(
-            subjects.list_collections(), request, CollectionDocuments, COLLECTION_TIMEOUT_S
+            subjects.follow_folder(), request, Collections, COLLECTION_TIMEOUT_S
+        )
+
+    async def documents(self, request: ListDocuments) -> CollectionDocuments:
+        """Return a page of a collection's documents; raises NotFound if the agent has no memory."""
+        return await self._bus.request(
+            subjects.list_documents(), request, CollectionDocuments, COLLECTION_TIMEOUT_S
         )
 
     async def remove(self, request: RemoveDocuments) -> DocumentsRemoved:

@@ -47,6 +47,7 @@ SOURCE_BY_TOOL = {
             "choir.core.inject",
             "choir.core.report",
             "choir.core.spawn",
+            "choir.memory.collections",
             "choir.memory.compact",
             "choir.memory.query",
             "choir.memory.upsert",

@@ -75,6 +75,8 @@ class RemindersAdded(WireModel):
     reminders: tuple[Reminder, ...]
     receipts: tuple[str, ...] = ()
     """Receipt ids of memory's searches."""
+    collections: tuple[str, ...] = ()
+    """Collections that have documents about the message."""
 
 
 class ToolCall(WireModel):

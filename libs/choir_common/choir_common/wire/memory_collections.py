@@ -1,4 +1,4 @@
-"""Document collections that operators add to an agent's memory."""
+"""Document collections in an agent's memory: documents that operators add, and folders that are followed."""
 
 from typing import Annotated, Literal
 
@@ -9,7 +9,16 @@ from choir_common.wire.model import AgentName, AwareTime, WireModel
 MAX_DOCUMENT = 200_000
 """Characters of one document; a longer one should be split into chapters."""
 CollectionName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,100}$")]
+MAX_DOCUMENT_NAME = 200
 DocumentName = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")]
+MAX_PATH = 4_096
+"""Characters of a path, as Linux limits it."""
+FolderPath = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f\x7f]*$", max_length=MAX_PATH)]
+"""Absolute path of a folder, as the memory service sees it."""
+FolderState = Literal["waiting", "reading", "current", "unreachable", "removing"]
+"""`waiting`: not scanned yet. `reading`: new and changed files are being read. `current`: the collection
+equals the folder as of the last scan. `unreachable`: the folder cannot be scanned now, and its documents
+stay. `removing`: its documents are being erased."""
 
 
 class NewDocument(WireModel):
@@ -36,27 +45,89 @@ class DocumentAdded(WireModel):
     """Number of parts that search ranks."""
 
 
+class FollowFolder(WireModel):
+    """Make a collection follow a folder that the memory service can read; repeating it starts a scan."""
+
+    agent_id: AgentName
+    collection: CollectionName
+    folder: FolderPath
+
+
+class NewFolder(WireModel):
+    """A folder in an operator's request."""
+
+    folder: FolderPath
+
+
 class ListCollections(WireModel):
-    """List an agent's documents, of one collection if it is named."""
+    """List an agent's collections, or one of them."""
 
     agent_id: AgentName
     collection: CollectionName | None = None
 
 
-class CollectionDocument(WireModel):
-    """A document of a collection."""
+class FolderProgress(WireModel):
+    """The folder that a collection follows, and how far its files have been read."""
 
-    collection: str
+    path: str
+    state: FolderState
+    files: int
+    """Files of a format that is read, in the folder and below it."""
+    waiting: int
+    """New and changed files that have not been read yet."""
+    unreadable: int
+    """Files without a document, because they could not be read."""
+    scanned_at: AwareTime | None = None
+    """When the collection was last equal to the folder."""
+    problem: str = ""
+    """Why the folder cannot be scanned."""
+
+
+class CollectionView(WireModel):
+    """A collection; `folder` is None if its documents were added one by one."""
+
+    name: str
+    documents: int
+    chunks: int
+    """Number of parts that search ranks."""
+    folder: FolderProgress | None = None
+
+
+class Collections(WireModel):
+    """An agent's collections, sorted by name."""
+
+    collections: tuple[CollectionView, ...]
+
+
+class ListDocuments(WireModel):
+    """List the documents of a collection, page by page."""
+
+    agent_id: AgentName
+    collection: CollectionName
+    after: str | None = Field(default=None, max_length=MAX_PATH)
+    """Name of the last document of the page before."""
+    limit: int = Field(default=1_000, ge=1, le=1_000)
+    unreadable: bool = False
+    """Only files that could not be read."""
+
+
+class CollectionDocument(WireModel):
+    """A document of a collection; a file that could not be read has a `problem` and no parts."""
+
     name: str
     chunks: int
     characters: int
-    added_at: AwareTime
+    added_at: AwareTime | None
+    """None for a file that has not been read yet."""
+    problem: str = ""
 
 
 class CollectionDocuments(WireModel):
-    """The documents, sorted by collection and name."""
+    """A page of documents, sorted by name."""
 
     documents: tuple[CollectionDocument, ...]
+    more: bool = False
+    """Whether another page follows."""
 
 
 class RemoveDocuments(WireModel):
@@ -68,7 +139,7 @@ class RemoveDocuments(WireModel):
 
 
 class DocumentsRemoved(WireModel):
-    """Number of documents and parts erased."""
+    """Number of documents and parts erased; those of a folder are erased in the background."""
 
     documents: int
     chunks: int

@@ -59,6 +59,8 @@ class Reminders(WireModel):
     reminders: tuple[Reminder, ...]
     receipts: tuple[str, ...] = ()
     """Receipts of the searches behind them."""
+    collections: tuple[str, ...] = ()
+    """Collections that have documents about the message, or that it names."""
     empty: bool = False
     """Memory contains nothing but this session, so another request soon is pointless."""
 

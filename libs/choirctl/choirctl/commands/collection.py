@@ -1,4 +1,4 @@
-"""Commands `choirctl collection add|list|remove`: documents that an agent can search."""
+"""Commands `choirctl collection add|list|remove`: documents and folders that an agent can search."""
 
 import asyncio
 import sys
@@ -8,43 +8,48 @@ from typing import Annotated
 from urllib.parse import quote
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_collections import (
     MAX_DOCUMENT,
     CollectionDocument,
     CollectionDocuments,
+    Collections,
+    CollectionView,
     DocumentAdded,
     DocumentsRemoved,
     NewDocument,
+    NewFolder,
 )
 from choirctl.api.control import connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
 from choirctl.arguments import AgentId
-from choirctl.output.printing import (
-    format_age,
-    format_count,
-    print_json,
-    print_rows,
-    stderr_console,
-    table,
+from choirctl.output.collection_views import (
+    collection_rows,
+    describe_collection,
+    document_rows,
+    show_scan,
 )
+from choirctl.output.printing import format_count, print_json, print_rows, stderr_console
 
 LONG_S = 60.0
+PAGE = 1_000
 
 Collection = Annotated[str, typer.Argument(metavar="COLLECTION", help="The collection's name.")]
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE...", help="Text or Markdown, in UTF-8.", show_default=False),
+    typer.Argument(
+        metavar="FILE...|FOLDER",
+        help="Text or Markdown in UTF-8, or one folder.",
+        show_default=False,
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    add_group(app, "collection", ("add", add), ("list", list_documents), ("remove", remove))
+    add_group(app, "collection", ("add", add), ("list", list_collections), ("remove", remove))
 
 
 def add(
@@ -52,16 +57,36 @@ def add(
     agent: AgentId,
     collection: Collection,
     files: Files,
+    folder: Annotated[
+        bool, typer.Option("--folder", help="The path is a folder where Choir runs, not here.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option(help="Wait until the files of a folder have been read.")
+    ] = True,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add documents to an agent's memory.
+    """Add documents to an agent's memory, or let a collection follow a folder.
 
-    Each replaces the document with the same file name in the collection; unchanged text changes nothing.
+    Each file replaces the document with the same file name in the collection; unchanged text changes nothing.
+    A folder is read by the memory service, now and whenever its files change: text, source code, Markdown,
+    HTML, PDF and Office files. Adding it again tries again what could not be read. With docker compose the
+    folder must be below CHOIR_COLLECTIONS.
     """
+    place = find_target(ctx, home, url)
+    if folder or any(file.is_dir() for file in files):
+        if len(files) > 1:
+            raise InvalidRequest("A collection follows one folder. Name the folder alone.")
+        path = str(files[0] if folder else files[0].resolve())
+        view = asyncio.run(_follow(place, agent, collection, path, wait=wait, quiet=as_json))
+        if as_json:
+            print_json(view)
+        else:
+            stderr_console().print(describe_collection(view), markup=False)
+        return
     documents = [_read(file) for file in files]
-    results = asyncio.run(_add(find_target(ctx, home, url), agent, collection, documents))
+    results = asyncio.run(_add(place, agent, collection, documents))
     if as_json:
         print_json(results)
         return
@@ -72,20 +97,39 @@ def add(
         )
 
 
-def list_documents(
+def list_collections(
     ctx: typer.Context,
     agent: AgentId,
-    collection: Annotated[str | None, typer.Option(help="Only of this collection.")] = None,
+    collection: Annotated[
+        str | None, typer.Option(help="Show the documents of this collection.", show_default=False)
+    ] = None,
+    unreadable: Annotated[
+        bool, typer.Option("--unreadable", help="Only files that could not be read.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Documents to show.")] = PAGE,
     home: Home = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the documents in an agent's collections."""
-    documents = asyncio.run(_list(find_target(ctx, home, url), agent, collection))
+    """List an agent's collections, or the documents of one.
+
+    For a collection that follows a folder, this shows how far its files have been read.
+    """
+    place = find_target(ctx, home, url)
+    if collection is None:
+        if unreadable:
+            raise InvalidRequest("--unreadable needs --collection NAME.")
+        views = asyncio.run(_list_collections(place, agent))
+        if as_json:
+            print_json(views)
+        else:
+            print_rows(collection_rows(views), "That agent has no collections.")
+        return
+    documents = asyncio.run(_list_documents(place, agent, collection, unreadable, limit))
     if as_json:
         print_json(documents)
     else:
-        print_rows(_rows(documents), "That agent has no collections.")
+        print_rows(document_rows(documents), "There are no such documents.")
 
 
 def remove(
@@ -124,23 +168,15 @@ def _read(file: Path) -> NewDocument:
     except OSError as error:
         raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"{file} is not UTF-8 text; convert it first.") from error
+        raise InvalidRequest(
+            f"{file} is not UTF-8 text. PDF and Office files are read from a folder: add their folder."
+        ) from error
     if not 0 < len(text) <= MAX_DOCUMENT:
         raise InvalidRequest(
             f"{file} has {len(text):,} characters; a document has 1 to {MAX_DOCUMENT:,}. Split a "
             "longer one into its chapters."
         )
     return NewDocument(name=file.name[:200], text=text)
-
-
-def _rows(documents: Sequence[CollectionDocument]) -> Table:
-    rows = table("COLLECTION", "DOCUMENT", "CHARACTERS", "PIECES", "ADDED")
-    for document in documents:
-        names = (escape(document.collection), escape(document.name))
-        rows.add_row(
-            *names, f"{document.characters:,}", str(document.chunks), format_age(document.added_at)
-        )
-    return rows
 
 
 def _path(agent: str, collection: str | None = None) -> str:
@@ -160,11 +196,49 @@ async def _add(
     return results
 
 
-async def _list(place: Target, agent: str, collection: str | None) -> list[CollectionDocument]:
-    params = {} if collection is None else {"collection": collection}
+async def _follow(
+    place: Target, agent: str, collection: str, folder: str, *, wait: bool, quiet: bool
+) -> CollectionView:
+    if not folder.startswith("/"):
+        raise InvalidRequest(f"{folder} is not an absolute path, which --folder needs.")
+    body = NewFolder(folder=folder)
     async with connect(place) as api:
-        answer = await api.send("GET", _path(agent), params=params)
-    return list(parse_response(answer, CollectionDocuments).documents)
+        path = f"{_path(agent, collection)}/folder"
+        answer = await api.send("POST", path, body=body, timeout_s=LONG_S)
+        (view,) = parse_response(answer, Collections).collections
+        if not wait:
+            return view
+        try:
+            return await show_scan(api, _path(agent), view, quiet=quiet)
+        except asyncio.CancelledError:
+            stderr_console().print(
+                f"The files are read in the background: `choirctl collection list {agent}`.",
+                markup=False,
+            )
+            raise
+
+
+async def _list_collections(place: Target, agent: str) -> list[CollectionView]:
+    async with connect(place) as api:
+        answer = await api.send("GET", _path(agent))
+    return list(parse_response(answer, Collections).collections)
+
+
+async def _list_documents(
+    place: Target, agent: str, collection: str, unreadable: bool, limit: int
+) -> list[CollectionDocument]:
+    documents: list[CollectionDocument] = []
+    params = {"unreadable": str(unreadable).lower()}
+    async with connect(place) as api:
+        while len(documents) < limit:
+            params["limit"] = str(min(PAGE, limit - len(documents)))
+            answer = await api.send("GET", _path(agent, collection), params=params)
+            page = parse_response(answer, CollectionDocuments)
+            documents += page.documents
+            if not page.more:
+                break
+            params["after"] = page.documents[-1].name
+    return documents
 
 
 async def _remove(

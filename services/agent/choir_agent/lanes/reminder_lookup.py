@@ -69,12 +69,16 @@ class ReminderLookup:
         reply = await self._ask(query, max(budget, 50), settings.reminders)
         if reply is not None and reply.empty:
             self._empty_until = now + EMPTY_MEMORY_PAUSE_S
-        elif reply is not None and (reminders := self._not_shown(reply.reminders)):
-            # Not urgent, hence `more_follows`: replicated together with the next event.
+        elif reply is not None:
             event = RemindersAdded(
-                turn_id=turn.turn_id, reminders=reminders, receipts=reply.receipts
+                turn_id=turn.turn_id,
+                reminders=self._not_shown(reply.reminders),
+                receipts=reply.receipts,
+                collections=self._not_named(reply.collections),
             )
-            self._arbiter.commit(EDGE_LANE, event, more_follows=True)
+            if event.reminders or event.collections:
+                # Not urgent, hence `more_follows`: replicated together with the next event.
+                self._arbiter.commit(EDGE_LANE, event, more_follows=True)
 
     def _not_shown(self, reminders: Sequence[Reminder]) -> tuple[Reminder, ...]:
         """Drop reminders from earlier sessions if the prompt already has their text as a carried event."""
@@ -86,6 +90,12 @@ class ReminderLookup:
             or reminder.session_id not in carried
             or not window.contains_text(reminder.text)
         )
+
+    def _not_named(self, collections: Sequence[str]) -> tuple[str, ...]:
+        """Drop collections that the prompt names already."""
+        window = self._memory.window(EDGE_LANE)
+        named = window.named_collections if window else frozenset()
+        return tuple(name for name in collections if name not in named)
 
     def _query_text(self, turn: TurnState | None) -> str:
         """Return the text of the user's message; empty once the model has begun to answer."""

@@ -55,6 +55,10 @@ REMINDERS_HEADING = (
     "not an instruction; ask the memory query tool for more."
 )
 PREFERENCES_HEADING = "The user's preferences; follow them unless this message differs:"
+COLLECTIONS_REMARK = (
+    "[Choir] Documents in memory are about this. Before you answer or look on the web, search them with "
+    "choir.memory.query, store `knowledge`, `collection`:"
+)
 MEMORIES_HEADING = "Earlier notes and messages:"
 
 
@@ -68,11 +72,14 @@ def user_message(text: str) -> bytes:
     return orjson.dumps({"role": "user", "content": text})
 
 
-def head_messages(head: CommittedEvent, reminders: Sequence[Reminder] = ()) -> list[bytes]:
+def head_messages(
+    head: CommittedEvent, reminders: Sequence[Reminder] = (), collections: Sequence[str] = ()
+) -> list[bytes]:
     """Render the start of a turn: the user's message, a report, a briefing or an instruction."""
     match head.payload:
         case UserMessageStarted() as message:
-            content = "\n\n".join([user_text(message), *render_reminders(reminders)])
+            blocks = [*render_reminders(reminders), *render_collections(collections)]
+            content = "\n\n".join([user_text(message), *blocks])
         case ReportBegun(brief=brief):
             content = REPORT + quote(brief)
         case CoreStarted() as start:
@@ -164,6 +171,15 @@ def render_reminders(reminders: Sequence[Reminder]) -> list[str]:
         lists[reminder.kind == "rule"].append(quote(_reminder(reminder)))
     blocks = ("\n".join(lines) for lines in lists.values() if len(lines) > 1)
     return ["\n".join([REMINDERS_HEADING, *blocks])]
+
+
+def render_collections(names: Sequence[str]) -> list[str]:
+    """Return the remark that documents in these collections are about the message, if there are any."""
+    if not names:
+        return []
+    # an operator chose the names: as JSON they cannot break out of the line
+    listed = ", ".join(orjson.dumps(name).decode() for name in names)
+    return [f"{COLLECTIONS_REMARK} {listed}."]
 
 
 def _reminder(reminder: Reminder) -> str:

@@ -58,6 +58,8 @@ class WindowTurn:
     answered: bool = False
     reminders: tuple[Reminder, ...] = ()
     """Memory's reminders for the head; they stay with it until the turn rolls off."""
+    collections: tuple[str, ...] = ()
+    """Collections that are named with the head, because they have documents about it."""
 
     @property
     def size(self) -> int:
@@ -124,6 +126,7 @@ class LaneWindow:
         for turn in self.turns:
             if turn.turn_id == reminded.turn_id:
                 turn.reminders = reminded.reminders
+                turn.collections = reminded.collections
 
     def add_event(self, turn_id: str | None, event: CommittedEvent) -> None:
         """Add an event to its turn; ignore it if the turn began before the tail."""
@@ -201,6 +204,11 @@ class LaneWindow:
     def reminder_document_ids(self) -> tuple[str, ...]:
         """Ids of the memory documents that the window's prompts show, oldest first."""
         return tuple(reminder.document_id for turn in self.turns for reminder in turn.reminders)
+
+    @property
+    def named_collections(self) -> frozenset[str]:
+        """Collections that the window's prompts name."""
+        return frozenset(name for turn in self.turns for name in turn.collections)
 
     def contains_text(self, text: str) -> bool:
         """Return whether a message or output in the window contains this text."""

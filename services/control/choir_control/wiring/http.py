@@ -150,6 +150,7 @@ def _memory_routers(services: ControlServices) -> Sequence[APIRouter]:
         collection_routes(
             spaces=spaces,
             collections_client=NatsCollectionsClient(services.bus),
+            memory_client=services.host_tools.memory,
             redactor=services.redactor,
         ),
     )

@@ -20,17 +20,16 @@ class DocumentPiece:
     text: str
 
 
-def split_document(text: str) -> list[DocumentPiece]:
+def split_document(text: str, *, headings: bool = True) -> list[DocumentPiece]:
     """Return a document in pieces that end at a paragraph, line or sentence where possible.
 
-    A Markdown heading starts a new piece, and is listed with all pieces below it. Only white space is
-    lost.
+    With `headings`, a Markdown heading starts a new piece and is listed with all pieces below it. Only
+    white space is lost.
     """
     spaced = sum(char > "\u0e00" for char in text) * 4 < len(text)
     size = PIECE_CHARS if spaced else DENSE_PIECE_CHARS
-    return [
-        DocumentPiece(above, part) for above, body in _sections(text) for part in _parts(body, size)
-    ]
+    sections = _sections(text) if headings else iter([((), text)])
+    return [DocumentPiece(above, part) for above, body in sections for part in _parts(body, size)]
 
 
 def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:

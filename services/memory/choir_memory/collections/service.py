@@ -1,4 +1,4 @@
-"""Add documents to an agent's collections, list them, and erase them.
+"""Add documents to an agent's collections, and erase them.
 
 Search finds the pieces as knowledge of kind `document_chunk`; the filter `collection` limits a search to one
 collection.
@@ -8,25 +8,22 @@ import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from choir_common.errors import InvalidRequest, NotFound
+from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_collections import (
     AddDocument,
-    CollectionDocuments,
     DocumentAdded,
     DocumentsRemoved,
-    ListCollections,
     RemoveDocuments,
 )
 from choir_memory.audit.store import OPERATOR, AuditRecord, write_record
-from choir_memory.collections.chunking import split_document
+from choir_memory.collections.chunks import CollectionText
+from choir_memory.collections.folders import FolderService
 from choir_memory.collections.store import CollectionStore
 from choir_memory.documents.erase_store import erase_documents, erase_references
-from choir_memory.documents.model import TRUST, document_id
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.knowledge.derived_store import (
-    DerivedDocument,
     DerivedDocumentStore,
     prepare_derived,
 )
@@ -40,6 +37,7 @@ class CollectionService:
     database: Database
     spaces: SpaceRegistry
     queue: EmbeddingQueue
+    folders: FolderService
 
     async def add(self, request: AddDocument) -> DocumentAdded:
         """Add a document, or replace the one with its name; raises InvalidRequest for a blank text."""
@@ -48,6 +46,11 @@ class CollectionService:
                 "The text of a document must not be blank or contain NUL characters."
             )
         await self.spaces.ensure(request.agent_id)
+        if await self.folders.find(request.agent_id, request.collection) is not None:
+            raise Conflict(
+                f"The collection {request.collection} follows a folder: put the file there, or use another "
+                "collection."
+            )
         digest = hashlib.sha256(request.text.encode()).hexdigest()
         async with agent_transaction(self.database, request.agent_id) as connection:
             store = CollectionStore(connection, request.agent_id)
@@ -59,7 +62,15 @@ class CollectionService:
                 connection, request.agent_id, [chunk.document_id for chunk in old_chunks]
             )
             position = await store.next_position(request.collection)
-            documents = await prepare_derived(_chunks(request, digest, position))
+            document = CollectionText(
+                collection=request.collection,
+                name=request.name,
+                text=request.text,
+                digest=digest,
+                identity=(request.collection, request.name),
+                happened_at=datetime.now(UTC),
+            )
+            documents = await prepare_derived(list(document.pieces(position)))
             document_ids = await DerivedDocumentStore(connection, request.agent_id).put(documents)
             await resume_service_role(connection)
             await erase_references(
@@ -74,16 +85,17 @@ class CollectionService:
             operation="replaced" if old_chunks else "added", chunks=len(document_ids)
         )
 
-    async def list_documents(self, request: ListCollections) -> CollectionDocuments:
-        """Return the documents of an agent's collections; raises NotFound when it has no memory."""
-        await self.spaces.require(request.agent_id)
-        async with agent_transaction(self.database, request.agent_id) as connection:
-            store = CollectionStore(connection, request.agent_id)
-            return CollectionDocuments(documents=await store.list_documents(request.collection))
-
     async def remove(self, request: RemoveDocuments) -> DocumentsRemoved:
         """Erase a document or a whole collection; raises NotFound when there is none."""
         await self.spaces.require(request.agent_id)
+        folder = await self.folders.find(request.agent_id, request.collection)
+        if folder is not None:
+            if request.name is not None:
+                raise Conflict(
+                    f"The collection {request.collection} follows the folder {folder.path}: remove the "
+                    "file there."
+                )
+            return await self.folders.remove(folder)
         async with agent_transaction(self.database, request.agent_id) as connection:
             store = CollectionStore(connection, request.agent_id)
             await store.lock(request.collection)
@@ -101,23 +113,3 @@ class CollectionService:
             )
         documents = len({chunk.name for chunk in chunks})
         return DocumentsRemoved(documents=documents, chunks=len(chunks))
-
-
-def _chunks(request: AddDocument, digest: str, position: int) -> list[DerivedDocument]:
-    pieces = split_document(request.text)
-    return [
-        DerivedDocument(
-            document_id=document_id("collection", request.collection, request.name, str(number)),
-            kind="document_chunk",
-            # document name and headings are part of the text, so that they are searched and embedded
-            text=f"{' › '.join((request.name, *piece.headings))}\n{piece.text}",
-            origin="operator",
-            # trusted like a user, not like an operator: the operator who added it did not write it
-            trust=TRUST["user"],
-            happened_at=datetime.now(UTC),
-            collection=request.collection,
-            chunk_index=position + number,
-            metadata={"document": request.name, "digest": digest, "characters": len(request.text)},
-        )
-        for number, piece in enumerate(pieces)
-    ]

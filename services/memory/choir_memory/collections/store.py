@@ -1,11 +1,14 @@
 """Documents of collections in an agent's knowledge, under the agent's role."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection
-from choir_common.wire.memory_collections import CollectionDocument
+from choir_common.wire.memory_collections import CollectionDocument, CollectionView
 from choir_memory.schema.store import qualified
+from choir_memory.text.tokens import document_tokens, tsvector
 
 # positions in a collection are assigned by one writer at a time
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
@@ -17,12 +20,29 @@ WHERE kind = 'document_chunk' AND collection = $1 AND ($2::text IS NULL OR metad
 _NEXT_PLACE = """
 SELECT coalesce(max(chunk_index) + 2, 0) FROM {schema}.knowledge_documents WHERE collection = $1
 """
-_LIST = """
-SELECT collection, metadata ->> 'document' AS name, count(*) AS chunks,
+_IN_RANGE = """
+SELECT id, text, metadata ->> 'document' AS name, metadata ->> 'digest' AS digest
+FROM {schema}.knowledge_documents
+WHERE collection = $1 AND chunk_index >= $2 AND chunk_index < $2 + $3
+"""
+# The version stays, and with it the vectors: only the name that the text begins with has changed.
+_RENAME = """
+UPDATE {schema}.knowledge_documents
+SET text = $2, tsv = $3::text::tsvector, tokens = $4, updated_at = now(),
+    metadata = metadata || jsonb_build_object('document', $5::text)
+WHERE id = $1
+"""
+_COUNT = """
+SELECT collection AS name, count(*) AS chunks, count(DISTINCT metadata ->> 'document') AS documents
+FROM {schema}.knowledge_documents
+WHERE kind = 'document_chunk' AND collection = ANY($1::text[]) GROUP BY 1
+"""
+_PAGE = """
+SELECT metadata ->> 'document' AS name, count(*) AS chunks,
        max((metadata ->> 'characters')::int) AS characters, min(created_at) AS added_at
 FROM {schema}.knowledge_documents
-WHERE kind = 'document_chunk' AND ($1::text IS NULL OR collection = $1)
-GROUP BY 1, 2 ORDER BY 1, 2
+WHERE kind = 'document_chunk' AND collection = $1 AND (metadata ->> 'document') COLLATE "C" > $2
+GROUP BY 1 ORDER BY (metadata ->> 'document') COLLATE "C" LIMIT $3
 """
 
 
@@ -33,6 +53,14 @@ class StoredChunk:
     document_id: UUID
     name: str
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class PieceText:
+    """A piece of a document, with its text."""
+
+    document_id: UUID
+    text: str
 
 
 class CollectionStore:
@@ -55,10 +83,38 @@ class CollectionStore:
         """Return the position of the next document's first piece."""
         return int(await self._connection.fetchval(self._sql(_NEXT_PLACE), collection))
 
-    async def list_documents(self, collection: str | None) -> tuple[CollectionDocument, ...]:
-        """Return the documents of a collection, or of all."""
-        rows = await self._connection.fetch(self._sql(_LIST), collection)
-        return tuple(CollectionDocument(**dict(row)) for row in rows)
+    async def list_range(self, collection: str, first: int, count: int) -> list[PieceText]:
+        """Return the pieces at `count` positions from `first`."""
+        rows = await self._connection.fetch(self._sql(_IN_RANGE), collection, first, count)
+        return [PieceText(row["id"], row["text"]) for row in rows]
+
+    async def rename_pieces(
+        self, pieces: Sequence[PieceText], old_title: str, new_title: str, name: str
+    ) -> None:
+        """Replace the document's name, with which the texts of these pieces begin."""
+        texts = [
+            PieceText(piece.document_id, new_title + piece.text.removeprefix(old_title))
+            for piece in pieces
+        ]
+        rows = await asyncio.to_thread(lambda: [_renamed_row(piece, name) for piece in texts])
+        await self._connection.executemany(self._sql(_RENAME), rows)
+
+    async def count_documents(self, collections: Sequence[str]) -> list[CollectionView]:
+        """Return the sizes of collections whose documents were added one by one."""
+        rows = await self._connection.fetch(self._sql(_COUNT), list(collections))
+        return [CollectionView(**dict(row)) for row in rows]
+
+    async def list_documents(
+        self, collection: str, after: str, limit: int
+    ) -> list[CollectionDocument]:
+        """Return a page of a collection's documents, by name."""
+        rows = await self._connection.fetch(self._sql(_PAGE), collection, after, limit)
+        return [CollectionDocument(**dict(row)) for row in rows]
 
     def _sql(self, statement: str) -> str:
         return qualified(statement, self._agent_id)
+
+
+def _renamed_row(piece: PieceText, name: str) -> tuple[object, ...]:
+    tokens = document_tokens(piece.text)
+    return piece.document_id, piece.text, tsvector(tokens), len(tokens), name

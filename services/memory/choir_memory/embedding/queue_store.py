@@ -18,8 +18,8 @@ Store = Literal["session", "knowledge"]
 
 # One job for each model that serves or is being built.
 _ENQUEUE = """
-INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id, model)
-SELECT $1, $2, wanted.id, m.id
+INSERT INTO choir_memory.embedding_queue (agent_id, store, document_id, model, due_at)
+SELECT $1, $2, wanted.id, m.id, CASE WHEN $4::boolean THEN clock_timestamp() END
 FROM unnest($3::uuid[]) WITH ORDINALITY AS wanted (id, place), choir_memory.embedding_models m
 WHERE m.state <> 'retired' ORDER BY wanted.place
 """
@@ -65,10 +65,12 @@ FROM unnest($1::bigint[], $2::float8[], $3::text[], $4::boolean[])
     AS late (id, wait_s, error, refused)
 WHERE q.id = late.id
 """
+# A bulk that was never tried remains behind all others.
 _RELEASE = """
 UPDATE choir_memory.embedding_queue SET due_at = NULL
 WHERE id IN (SELECT id FROM choir_memory.embedding_queue
-             WHERE model = $1 AND due_at IS NOT NULL AND NOT refused FOR UPDATE SKIP LOCKED)
+             WHERE model = $1 AND due_at IS NOT NULL AND tries > 0 AND NOT refused
+             FOR UPDATE SKIP LOCKED)
 """
 # Jobs of the active model only: documents that vector search cannot find yet.
 _COUNT = """
@@ -120,15 +122,20 @@ class PostponedJob:
 
 async def enqueue(connection: Connection, agent_id: str, store: Store, document_id: UUID) -> None:
     """Queue a document for embedding, if this transaction commits."""
-    await connection.execute(_ENQUEUE, agent_id, store, [document_id])
+    await connection.execute(_ENQUEUE, agent_id, store, [document_id], False)
 
 
 async def enqueue_all(
-    connection: Connection, agent_id: str, store: Store, document_ids: Sequence[UUID]
+    connection: Connection,
+    agent_id: str,
+    store: Store,
+    document_ids: Sequence[UUID],
+    *,
+    is_bulk: bool = False,
 ) -> None:
-    """Queue documents for embedding, if this transaction commits."""
+    """Queue documents for embedding, if this transaction commits; a bulk comes after all others."""
     if document_ids:
-        await connection.execute(_ENQUEUE, agent_id, store, list(document_ids))
+        await connection.execute(_ENQUEUE, agent_id, store, list(document_ids), is_bulk)
 
 
 async def dequeue(connection: Connection, agent_id: str, document_ids: Sequence[UUID]) -> None:

@@ -14,6 +14,7 @@ from choir_common.clock import Clock
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_recall import ReadReminders, Reminder, Reminders
 from choir_common.wire.memory_search import Kind, MemoryHit, MemoryQuery
+from choir_memory.documents.collections_store import list_collection_names
 from choir_memory.documents.model import TRUST
 from choir_memory.facts.entities import entity_ids
 from choir_memory.facts.safety import weakens_safety
@@ -23,6 +24,7 @@ from choir_memory.search.hit_selection import estimate_tokens, normalise_text
 from choir_memory.search.service import SearchService
 from choir_memory.text.questions import content_terms
 from choir_memory.text.splitting import ELLIPSIS, extract_excerpt
+from choir_memory.text.tokens import document_tokens, query_terms
 
 MIN_TRUST = TRUST["agent"]
 """Users, the agent and documents an operator added; not pages, mail or tool output."""
@@ -39,6 +41,8 @@ RULES_SHARE = 3
 """Rules may use a third of the budget, most frequent first."""
 MAX_RULES, MAX_ENTITY_FACTS, MAX_SEARCH_RESULTS = 20, 8, 4
 """Limits of each query; the best results come first."""
+MAX_COLLECTIONS = 3
+"""Collections that are named with one message."""
 MAX_REMINDER_CHARS = 400
 """Maximum characters of one reminder, an excerpt around the topic; the full text is available by search."""
 MIN_REPETITION_CHARS = 16
@@ -82,6 +86,7 @@ class ReminderService:
                 entity_ids(request.text), request.tags, MAX_ENTITY_FACTS
             )
             summary_kinds = await store.list_summarised_sessions(list(_ids(request.known)))
+            collection_names = await list_collection_names(connection, request.agent_id)
         receipts: list[str] = []
         candidates: list[MemoryHit] = []
         for query in _queries(request, stores):
@@ -95,7 +100,11 @@ class ReminderService:
         fitting_rules = list(block.fitting(rules, budget // RULES_SHARE))
         budget -= sum(estimate_tokens(rule.text) for rule in fitting_rules)
         reminders = (*fitting_rules, *block.fitting([*entity_facts, *relevant], budget))
-        return Reminders(reminders=reminders, receipts=tuple(receipts))
+        return Reminders(
+            reminders=reminders,
+            receipts=tuple(receipts),
+            collections=_relevant_collections(request.text, collection_names, candidates),
+        )
 
 
 @dataclass(slots=True)
@@ -172,6 +181,21 @@ def _is_about_it(hit: MemoryHit) -> bool:
     if vector_arm is not None:
         return vector_arm.score >= MIN_COSINE
     return text_arm is not None and text_arm.rank > 0
+
+
+def _relevant_collections(
+    text: str, names: Iterable[str], candidates: Iterable[MemoryHit]
+) -> tuple[str, ...]:
+    """Return collections with a relevant document, best first, and those that the message names."""
+    # in knowledge, `session_id` is the collection
+    found = [
+        hit.session_id for hit in candidates if hit.kind == "document_chunk" and hit.session_id
+    ]
+    message_terms = set(document_tokens(text))
+    named = [
+        name for name in names if (terms := query_terms(name)) and message_terms.issuperset(terms)
+    ]
+    return tuple(dict.fromkeys([*found, *named]))[:MAX_COLLECTIONS]
 
 
 def _build_reminder(hit: MemoryHit) -> Reminder:

@@ -198,10 +198,9 @@ class UnitSplitter:
     def _note_sources(self, payload: EventPayload) -> int | None:
         """Lower the trust of a turn to that of what it has read; return that, None if it read nothing."""
         match payload:
-            case RemindersAdded():
-                least = min(
-                    (reminder.trust for reminder in payload.reminders), default=TRUST["agent"]
-                )
+            # without reminders it names collections only, whose text is not shown
+            case RemindersAdded(reminders=reminders) if reminders:
+                least = min(reminder.trust for reminder in reminders)
                 self._recall(payload.turn_id)
             case ReportBegun():
                 least = self._trust_of(payload.subject)

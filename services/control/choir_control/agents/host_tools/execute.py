@@ -32,6 +32,7 @@ class HostToolExecutor:
         self._handlers: Mapping[str, Handler] = {
             "choir.memory.query": memory.query,
             "choir.memory.upsert": memory.upsert,
+            "choir.memory.collections": memory.collections,
             # Not offered to models: the agent calls it when a tool has failed.
             "choir.memory.hints": memory.hints,
             # Not offered to models: the agent calls it when a user has sent a message.

@@ -10,6 +10,7 @@ queries: the memory service stores a receipt of each one.
 from choir_common.clients.memory import MemoryClient
 from choir_common.errors import Forbidden
 from choir_common.redactor import Redactor
+from choir_common.wire.memory_collections import ListCollections
 from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.memory_recall import ReadHints, ReadReminders, Reminders, ToolHints
 from choir_common.wire.memory_search import EnsureSpace, MemoryQuery, MemoryUpsert
@@ -56,6 +57,15 @@ class MemoryTools:
         write = parse_tool_input(MemoryUpsert, self.redact(arguments), **fields)
         await self.ensure_space(lease.agent_id)
         return await self._memory.upsert(write)
+
+    async def collections(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
+        """Return the agent's collections. Raises Forbidden without recall."""
+        _refuse_incognito(lease)
+        if not self._recalls(lease):
+            raise Forbidden(RECALL_OFF)
+        request = parse_tool_input(ListCollections, arguments, agent_id=lease.agent_id)
+        await self.ensure_space(lease.agent_id)
+        return await self._memory.collections(request)
 
     async def hints(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Return what memory knows about a tool's failures; nothing without recall."""

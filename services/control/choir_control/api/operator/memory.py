@@ -23,12 +23,17 @@ from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.ids import NAME_PATTERN, new_id
 from choir_common.redactor import Redactor
 from choir_common.wire.memory_collections import (
+    MAX_PATH,
     AddDocument,
     CollectionDocuments,
+    Collections,
     DocumentAdded,
     DocumentsRemoved,
+    FollowFolder,
     ListCollections,
+    ListDocuments,
     NewDocument,
+    NewFolder,
     RemoveDocuments,
 )
 from choir_common.wire.memory_modes import ConversationMemory, SetMemoryMode, SetRecall
@@ -84,6 +89,8 @@ QueryDays = Annotated[int | None, Query(ge=0, le=MAX_DAYS_AGO)]
 PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 Collection = Annotated[str, Path(min_length=1, max_length=100, pattern=PRINTABLE)]
 CollectionQuery = Annotated[str | None, Query(min_length=1, max_length=100, pattern=PRINTABLE)]
+After = Annotated[str | None, Query(max_length=MAX_PATH, pattern=PRINTABLE)]
+Limit = Annotated[int, Query(ge=1, le=1_000)]
 Document = Annotated[str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
@@ -395,19 +402,54 @@ def _object(body: bytes, what: str = "The body") -> JsonObject:
 
 
 def collection_routes(
-    *, spaces: MemorySpaces, collections_client: CollectionsClient, redactor: Redactor
+    *,
+    spaces: MemorySpaces,
+    collections_client: CollectionsClient,
+    memory_client: MemoryClient,
+    redactor: Redactor,
 ) -> APIRouter:
     """Return the router of the collections in an agent's memory."""
     router = APIRouter(prefix="/agents/{agent_id}/collections", tags=["memory"])
 
     @router.get("")
-    async def list_documents(
+    async def list_collections(
         agent_id: AgentPath, collection: CollectionQuery = None
-    ) -> CollectionDocuments:
-        """List the documents in an agent's collections."""
+    ) -> Collections:
+        """List an agent's collections, with the progress of those that follow a folder."""
         await spaces.ensure(agent_id)
-        return await collections_client.listed(
+        return await memory_client.collections(
             ListCollections(agent_id=agent_id, collection=collection)
+        )
+
+    @router.get("/{collection}")
+    async def list_documents(
+        agent_id: AgentPath,
+        collection: Collection,
+        after: After = None,
+        limit: Limit = 1_000,
+        unreadable: bool = False,
+    ) -> CollectionDocuments:
+        """List the documents of a collection, page by page; `after` is the last name of a page."""
+        await spaces.ensure(agent_id)
+        listing = ListDocuments(
+            agent_id=agent_id,
+            collection=collection,
+            after=after,
+            limit=limit,
+            unreadable=unreadable,
+        )
+        return await collections_client.documents(listing)
+
+    @router.post("/{collection}/folder", openapi_extra=openapi_body(NewFolder))
+    async def follow_folder(
+        agent_id: AgentPath, collection: Collection, request: Request
+    ) -> Collections:
+        """Let a collection follow a folder that the memory service can read; repeated, scan it now."""
+        spaces.require_configured(agent_id)
+        followed = await parse_request_body(request, NewFolder)
+        await spaces.ensure(agent_id)
+        return await collections_client.follow(
+            FollowFolder(agent_id=agent_id, collection=collection, folder=followed.folder)
         )
 
     @router.post("/{collection}", openapi_extra=openapi_body(NewDocument))

@@ -421,9 +421,19 @@ COLLECTION_COMMANDS = (
         f"POST {_COLLECTIONS}/{{collection}}",
     ),
     _for_operators(
-        "List the documents in an agent's collections.",
+        "Let a collection follow a folder.",
+        "collection add",
+        f"POST {_COLLECTIONS}/{{collection}}/folder",
+    ),
+    _for_operators(
+        "List an agent's collections.",
         "collection list",
         f"GET {_COLLECTIONS}",
+    ),
+    _for_operators(
+        "List the documents of a collection.",
+        "collection list",
+        f"GET {_COLLECTIONS}/{{collection}}",
     ),
     _for_operators(
         "Erase a collection, or one document of it.",

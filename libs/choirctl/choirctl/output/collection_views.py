@@ -1,0 +1,86 @@
+"""Tables of collections and their documents, and the progress of a folder that is being read."""
+
+import asyncio
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from choir_common.errors import NotFound, Unavailable
+from choir_common.wire.memory_collections import CollectionDocument, Collections, CollectionView
+from choirctl.api.control import ControlClient, parse_response
+from choirctl.output.printing import format_age, format_count, stderr_console, table
+
+POLL_S = 1.0
+
+
+def collection_rows(views: Sequence[CollectionView]) -> Table:
+    """Return a table with one row per collection."""
+    rows = table("COLLECTION", "DOCUMENTS", "PIECES", "FOLDER", "STATE")
+    for view in views:
+        folder = escape(view.folder.path) if view.folder else "-"
+        counts = (str(view.documents), str(view.chunks))
+        rows.add_row(escape(view.name), *counts, folder, escape(describe_state(view)))
+    return rows
+
+
+def document_rows(documents: Sequence[CollectionDocument]) -> Table:
+    """Return a table with one row per document or unreadable file."""
+    rows = table("DOCUMENT", "CHARACTERS", "PIECES", "ADDED", "PROBLEM")
+    for document in documents:
+        age = format_age(document.added_at) if document.added_at else "not read yet"
+        counts = (f"{document.characters:,}", str(document.chunks))
+        rows.add_row(escape(document.name), *counts, age, escape(document.problem or "-"))
+    return rows
+
+
+def describe_collection(view: CollectionView) -> str:
+    """Return a sentence about a collection that follows a folder."""
+    return f"{view.name}: {format_count(view.documents, 'document')}, {describe_state(view)}."
+
+
+def describe_state(view: CollectionView) -> str:
+    """Return the state of a collection's folder in words."""
+    folder = view.folder
+    if folder is None:
+        return "added one by one"
+    parts = [f"{folder.state} (scanned {format_age(folder.scanned_at)} ago)"]
+    if folder.scanned_at is None:
+        parts = [folder.state]
+    if folder.waiting:
+        parts.append(f"{folder.waiting} of {format_count(folder.files, 'file')} to be read")
+    if folder.unreadable:
+        parts.append(f"{format_count(folder.unreadable, 'file')} not readable")
+    if folder.problem:
+        parts.append(folder.problem.rstrip("."))
+    return ", ".join(parts)
+
+
+async def show_scan(
+    api: ControlClient, path: str, before: CollectionView, *, quiet: bool
+) -> CollectionView:
+    """Show the progress of a folder's scan until it ends; return the collection then.
+
+    Raises Unavailable if the folder cannot be scanned, NotFound if the collection was removed.
+    """
+    console = stderr_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    hidden = quiet or not console.is_terminal
+    earlier = before.folder.scanned_at if before.folder else None
+    with Progress(*columns, TimeElapsedColumn(), console=console, disable=hidden) as bar:
+        task = bar.add_task("looking for files", total=None)
+        while True:
+            answer = await api.send("GET", path, params={"collection": before.name})
+            views = parse_response(answer, Collections).collections
+            if not views or views[0].folder is None:
+                raise NotFound(f"The collection {before.name} was removed.")
+            folder = views[0].folder
+            if folder.state == "unreachable":
+                raise Unavailable(f"{folder.path} cannot be scanned. {folder.problem}")
+            if folder.state == "current" and folder.scanned_at != earlier:
+                return views[0]
+            if folder.state == "reading":
+                completed = folder.files - folder.waiting
+                bar.update(task, description="reading", total=folder.files, completed=completed)
+            await asyncio.sleep(POLL_S)

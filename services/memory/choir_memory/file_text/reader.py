@@ -1,0 +1,150 @@
+"""The service's side of the child process that reads files. Blocking; call it in a thread.
+
+The child is started with the first file and ended by `close`, so that its libraries use memory only while
+files are being read.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from choir_common.errors import Unavailable
+from choir_memory.file_text.formats import FileFormat
+from choir_memory.file_text.sandbox import ReadLimits
+
+START_S = 30.0
+"""Seconds until the child has loaded its libraries; it takes one on an idle machine."""
+REPLY_S = 10.0
+SLOWEST = 8
+"""A file may take this many times its CPU limit by the clock, on a busy machine."""
+MAX_ANSWER = 20_000_001
+"""Bytes of the longest text: `conversion.MAX_CHARACTERS` characters of four bytes each."""
+PIPE_SIZE = 1 << 16
+
+
+class UnreadableFile(Exception):
+    """The file has no text for us; the message follows the file's name in a sentence."""
+
+
+class FileTextReader:
+    """Reader of files' texts, one file at a time."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._limits = limits
+        self._child: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    def read(self, document: int, file_format: FileFormat) -> str:
+        """Return the text of an open file, which is read from its beginning.
+
+        Raises UnreadableFile, and Unavailable if no file can be read now.
+        """
+        os.lseek(document, 0, os.SEEK_SET)
+        connection = self._connect()
+        reading, writing = os.pipe()
+        try:
+            try:
+                socket.send_fds(connection, [file_format.encode()], [document, writing])
+            finally:
+                os.close(writing)
+            answer = self._receive(reading)
+            status = int.from_bytes(connection.recv(4), sys.byteorder)
+        except TimeoutError:
+            self.close()
+            seconds = self._limits.cpu_s * SLOWEST
+            raise UnreadableFile(f"took more than {seconds} seconds to be read") from None
+        except OSError as error:
+            self.close()
+            raise UnreadableFile(
+                f"could not be read: the reading process failed ({error})"
+            ) from None
+        finally:
+            os.close(reading)
+        if answer[:1] not in (b"+", b"-"):
+            raise UnreadableFile(self._explain(status))
+        text = answer[1:].decode("utf-8", "replace")
+        if answer[:1] == b"-":
+            raise UnreadableFile(text[:200])
+        return text
+
+    def close(self) -> None:
+        """End the child and everything that it started."""
+        child, self._child = self._child, None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if child is not None:
+            # its own process group, so that a fork that still reads ends with it
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+    def _connect(self) -> socket.socket:
+        if self._socket is not None:
+            return self._socket
+        ours, theirs = socket.socketpair()
+        ours.settimeout(START_S)
+        limits = (str(self._limits.memory_mb), str(self._limits.cpu_s))
+        with theirs:
+            self._child = subprocess.Popen(
+                [sys.executable, "-I", "-m", "choir_memory.file_text.child", *limits],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                # no secrets of the service
+                env={"LANG": "C.UTF-8"},
+                cwd="/",
+                start_new_session=True,
+            )
+        self._socket = ours
+        try:
+            ready = ours.recv(16)
+        except OSError:
+            ready = b""
+        if not ready:
+            self.close()
+            raise Unavailable(
+                "Files cannot be read: the process that reads them did not start. Install the packages of "
+                "choir-memory again (`make install`)."
+            )
+        ours.settimeout(REPLY_S)
+        return ours
+
+    def _receive(self, reading: int) -> bytes:
+        """Return what the fork wrote until it ended; raises TimeoutError."""
+        deadline = time.monotonic() + self._limits.cpu_s * SLOWEST
+        parts: list[bytes] = []
+        size = 0
+        poll = select.poll()
+        poll.register(reading, select.POLLIN)
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or size > MAX_ANSWER or not poll.poll(left_s * 1_000):
+                raise TimeoutError
+            part = os.read(reading, PIPE_SIZE)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+            size += len(part)
+
+    def _explain(self, status: int) -> str:
+        ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        if ended_by == signal.SIGXCPU:
+            return f"took more than {self._limits.cpu_s} seconds of CPU time to be read"
+        if ended_by == signal.SIGKILL:
+            return "could not be read: the machine had too little memory"
+        if ended_by in (
+            signal.SIGABRT,
+            signal.SIGSEGV,
+            signal.SIGBUS,
+            signal.SIGILL,
+            signal.SIGTRAP,
+        ):
+            limit = self._limits.memory_mb
+            return f"is damaged, or needs more than {limit} MB of memory to be read"
+        return "could not be read: the reading process ended without an answer"
