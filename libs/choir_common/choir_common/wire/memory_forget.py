@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from choir_common.wire.memory_operator import DocumentIdOrKey, Store
+from choir_common.wire.memory_operator import Store
+from choir_common.wire.memory_search import DocumentName
 from choir_common.wire.memory_sessions import SessionId
 from choir_common.wire.model import AgentName, AwareTime, WireModel
 
@@ -26,7 +27,7 @@ class ForgetSelection(WireModel):
     scope: ForgetScope = "everything"
     words: SearchWords | None = None
     """Documents that contain all of these words."""
-    document: DocumentIdOrKey | None = None
+    document: DocumentName | None = None
     """One document, by id or key; excludes the other conditions."""
     session_id: SessionId | None = None
     since: AwareTime | None = None
