@@ -386,4 +386,4 @@ class Agent:
             async with asyncio.timeout(self._settings.flush_grace_s):
                 await self._control.terminate(TerminateRequest(reason=reason))
         except (ChoirError, TimeoutError) as error:
-            log.warning("TERMINATE_SELF failed", reason=str(error))
+            log.warning("TERMINATE_SELF failed", error=str(error))

@@ -185,7 +185,7 @@ class ChannelRegistry:
             table = await self._control.channels(self._tokens_version)
         except ChoirError as error:
             if self._table is None:
-                log.info("waiting for control", reason=error.message)
+                log.info("waiting for control", error=error.message)
             self._control_error = (
                 f"Messages are not accepted until control responds: {error.message}"
             )
@@ -219,7 +219,7 @@ class ChannelRegistry:
         for name, gateway in gateways.items():
             if name not in self._channels:
                 self._start_channel(gateway, tasks)
-        log.info("channels", gateways=sorted(self._gateways()), dms=len(table.dms))
+        log.info("channels configured", gateways=sorted(self._gateways()), dms=len(table.dms))
 
     def _start_channel(self, gateway: GatewayBinding, tasks: asyncio.TaskGroup) -> None:
         secrets = self._secrets_in_use[gateway.name] = self._secrets(gateway)

@@ -18,7 +18,7 @@ from tests.service.gateway.conftest import MAIN_TOKEN, WORK_TOKEN
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table
 from tests.support.service_process import ServiceProcess
 
-APPLIED = '"channels"'
+APPLIED = '"channels configured"'
 """Written by the gateway whenever it has taken over a configuration."""
 
 

@@ -89,7 +89,7 @@ class ApprovalClient:
                     # Too many requests are open: this one waits until a human has decided on another.
                     self._wait_for_human(request.call_id, asyncio.Event(), error.message)
                 except Unavailable as error:
-                    log.warning("approval request failed; retrying", reason=error.message)
+                    log.warning("approval request failed; retrying", error=error.message)
                 await asyncio.sleep(backoff.pause_s())
         finally:
             self._pending.pop(request.call_id, None)

@@ -70,7 +70,7 @@ class CompactionModel:
             try:
                 return await stack.enter_async_context(self._model.complete(model, key, prompt))
             except ModelRequestRejected as error:
-                log.info("the endpoint rejects response_format", reason=error.message)
+                log.info("the endpoint rejects response_format", error=error.message)
         completion = await stack.enter_async_context(
             self._model.complete(model, key, Prompt(messages))
         )

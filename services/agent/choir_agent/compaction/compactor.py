@@ -213,11 +213,11 @@ class Compactor:
             folded = await self._fold(job)
         except TokenBudgetExceeded as error:
             # No model call was made, so this is no failure of the model.
-            log.warning("compaction failed", lane=lane, reason=error.message)
+            log.warning("compaction failed", lane=lane, error=error.message)
             self._wait_for_growth(lane)
             return False
         except (RateLimited, ModelFailed) as error:
-            log.warning("compaction failed", lane=lane, reason=error.message)
+            log.warning("compaction failed", lane=lane, error=error.message)
             folded = False
         if folded:
             backoff.record_success()
@@ -276,7 +276,7 @@ class Compactor:
             delta = parse_delta(completion.text)
             after = apply_delta(job.before, delta, event_hashes(job.events), room)
         except InvalidDelta as error:
-            log.warning("invalid memory delta", lane=job.lane, reason=error.message)
+            log.warning("invalid memory delta", lane=job.lane, error=error.message)
             unchanged = job.window.through_rev
             self._append(
                 job.lane, unchanged, job.before, completion=completion, failed=error.message
@@ -285,7 +285,7 @@ class Compactor:
         # The window may have been reduced further during the call.
         through = max(job.through_rev, job.window.through_rev)
         self._append(job.lane, through, after, delta, completion)
-        log.info("compacted", lane=job.lane, through_rev=through, events=len(job.events))
+        log.info("memory compacted", lane=job.lane, through_rev=through, events=len(job.events))
         return ""
 
     def _fold_without_model(self, lane: str, why: CompactionReason) -> None:

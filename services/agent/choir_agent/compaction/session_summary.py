@@ -79,7 +79,7 @@ class SessionSummarizer:
         except TimeoutError:
             log.warning("session summary failed", reason=f"no response within {timeout_s:g} s")
         except (TokenBudgetExceeded, RateLimited, ModelFailed) as error:
-            log.warning("session summary failed", reason=error.message)
+            log.warning("session summary failed", error=error.message)
         return None
 
 

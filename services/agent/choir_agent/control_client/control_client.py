@@ -216,7 +216,7 @@ async def follow_signals(control: ControlClient) -> AsyncIterator[Signal]:
         except (Fenced, Unauthorized):
             raise
         except (httpx2.TransportError, ChoirError, ValueError) as error:
-            log.info("signal stream interrupted; reconnecting", reason=str(error))
+            log.info("signal stream interrupted; reconnecting", error=str(error))
         await asyncio.sleep(backoff.pause_s())
 
 

@@ -70,7 +70,7 @@ class DynamicSettings:
                 await self._swap(self._current.settings)
                 return
             except Unavailable as error:
-                log.warning("cannot fetch secrets; retrying", reason=error.message)
+                log.warning("cannot fetch secrets; retrying", error=error.message)
             await asyncio.sleep(backoff.pause_s())
 
     async def run(self) -> None:
@@ -81,7 +81,7 @@ class DynamicSettings:
             try:
                 await self._refresh()
             except ChoirError as error:
-                log.warning("cannot fetch settings; retrying", reason=error.message)
+                log.warning("cannot fetch settings; retrying", error=error.message)
                 await asyncio.sleep(RETRY_S)
                 self._newer.set()
 
@@ -115,7 +115,7 @@ class DynamicSettings:
             answer = await self._control.get_secrets(SecretsRequest(resources=(name,)))
         except (Forbidden, NotFound) as error:
             # A tool that needs it will report that; the session must continue.
-            log.warning("secret not available", secret=name, reason=error.message)
+            log.warning("secret not available", secret=name, error=error.message)
             return None
         return answer.secrets.get(name)
 

@@ -58,7 +58,7 @@ class StatusReporter:
             await self._control.report_status(report)
             self._sent_reports[lane] = report
         except ChoirError as error:
-            log.info("status not reported", reason=error.message)
+            log.info("status not reported", error=error.message)
         if lane in self._final_lanes and self._states.get(lane) == state:
             self._states.pop(lane, None)
             self._sent_reports.pop(lane, None)

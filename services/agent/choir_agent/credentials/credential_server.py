@@ -151,7 +151,7 @@ class CredentialServer:
                 writer.write(answer.refusal.encode() + b"\0" + answer.text.encode())
                 await writer.drain()
         except (OSError, TimeoutError, UnicodeDecodeError) as error:
-            log.warning("git credential request failed", reason=repr(error))
+            log.warning("git credential request failed", error=repr(error))
         finally:
             writer.close()
 

@@ -60,7 +60,7 @@ class GitAccess:
             try:
                 await self._adopt(identity, secret)
             except OSError as error:
-                log.warning("cannot configure the git identity", reason=str(error))
+                log.warning("cannot configure the git identity", error=str(error))
 
     async def close(self) -> None:
         """Stop all helpers and delete the private directory."""
@@ -110,7 +110,7 @@ class GitAccess:
         try:
             await agent.open(key)
         except SshAgentFailed as error:
-            log.warning("cannot load the private key for git", reason=error.message)
+            log.warning("cannot load the private key for git", error=error.message)
             return
         self._ssh_agent = agent
 

@@ -160,7 +160,7 @@ class CoreJobRunner:
         except TokenBudgetExceeded as error:
             self._end(job, EndJob("budget_exceeded", error.message))
         except ModelFailed as error:
-            log.warning("model call of a core job failed", job=job.name, reason=error.message)
+            log.warning("model call of a core job failed", job=job.name, error=error.message)
             self._end(job, EndJob("error", self._model.explain(error, self._lane)))
 
     async def _await_info(self, job: JobState) -> None:

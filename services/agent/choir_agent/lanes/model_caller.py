@@ -123,7 +123,7 @@ class ModelCaller:
                 waited = True
                 await self._wait(work, error)
             except ContextOverflow as error:
-                log.info("the prompt is too long", lane=work.lane, reason=error.message)
+                log.info("the prompt is too long", lane=work.lane, error=error.message)
                 if shrinks == MAX_COMPACTIONS or not await self._shrinker.shrink(work.lane):
                     raise
                 shrinks += 1
@@ -153,7 +153,7 @@ class ModelCaller:
             if prompt.messages in attempts:
                 continue
             log.info("a request was refused; asking again with the history rewritten",
-                     lane=work.lane, reason=refusal.message, with_fields=history.with_fields,
+                     lane=work.lane, error=refusal.message, with_fields=history.with_fields,
                      plain_through=history.plain_through)  # fmt: skip
             try:
                 await self._send(work, now, prompt, history.origin)

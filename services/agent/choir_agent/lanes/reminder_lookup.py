@@ -122,5 +122,5 @@ class ReminderLookup:
         except (Fenced, Unauthorized):
             raise
         except (ChoirError, TimeoutError, ValidationError) as error:
-            log.info("reminders not available", reason=str(error)[:200])
+            log.info("reminders not available", error=str(error)[:200])
             return None

@@ -106,7 +106,7 @@ class TurnRunner:
             self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
         except ModelFailed as error:
             log.warning(
-                "turn ended by a failed model call", turn_id=turn.turn_id, reason=error.message
+                "turn ended by a failed model call", turn_id=turn.turn_id, error=error.message
             )
             self._close(
                 turn, EdgeTrigger.MODEL_ERROR, "error", self._model.explain(error, EDGE_LANE)

@@ -103,7 +103,7 @@ class LogReplicator:
                 break
             except (Fenced, Unauthorized) as error:
                 log.warning(
-                    "heartbeat rejected; the session is over", code=error.code, reason=error.message
+                    "heartbeat rejected; the session is over", code=error.code, error=error.message
                 )
                 raise
             except TooLarge:
@@ -113,7 +113,7 @@ class LogReplicator:
                 log.warning("heartbeat too large; sending a smaller batch", events=len(batch))
             except ChoirError as error:
                 failures += 1
-                log.warning("heartbeat failed; retrying", reason=error.message)
+                log.warning("heartbeat failed; retrying", error=error.message)
             await asyncio.sleep(backoff.pause_s())
         if failures:
             log.info("heartbeats are acknowledged again", failures=failures)

@@ -91,7 +91,7 @@ class MeteredModel:
             return await self._model.think(settings, api_key, prompt)
         except ChoirError as error:
             log.warning("model call failed", **_about(settings, lane), code=error.code,
-                        reason=error.message)  # fmt: skip
+                        error=error.message)  # fmt: skip
             raise
 
     async def _with_counts(
@@ -166,7 +166,7 @@ class RetryingModel:
                 if wait_s > LONGEST_PAUSE_S:
                     raise
                 log.info("model call got no response; retrying", model=settings.model,
-                         retry=retry, wait_s=round(wait_s, 3), reason=error.message)  # fmt: skip
+                         retry=retry, wait_s=round(wait_s, 3), error=error.message)  # fmt: skip
             await asyncio.sleep(wait_s)
         return await self._model.think(settings, api_key, prompt)
 

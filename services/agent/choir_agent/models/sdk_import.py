@@ -66,7 +66,7 @@ def import_client_class() -> "type[OpenAiClient]":
         return _import_client()
     except (ImportError, AttributeError, TypeError) as error:
         log.warning(
-            "cannot import the SDK without its types; importing it completely", reason=str(error)
+            "cannot import the SDK without its types; importing it completely", error=str(error)
         )
         _forget(name for name in sys.modules if name == SDK or name.startswith(f"{SDK}."))
         sys.meta_path.remove(finder)

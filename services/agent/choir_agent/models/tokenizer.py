@@ -34,7 +34,7 @@ class Tokenizer:
                 answer = await self._run(lines)
             counts = tuple(int(line) for line in answer.split())
         except (OSError, TimeoutError, ValueError) as error:
-            log.warning("token count failed", reason=str(error) or type(error).__name__)
+            log.warning("token count failed", error=str(error) or type(error).__name__)
             return None
         return counts if len(counts) == len(texts) else None
 

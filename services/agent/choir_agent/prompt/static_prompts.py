@@ -70,5 +70,5 @@ def _read(path: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        log.warning("cannot read an identity file", path=str(path), reason=error.strerror)
+        log.warning("cannot read an identity file", path=str(path), error=error.strerror)
         return ""

@@ -61,7 +61,7 @@ class ArtifactStore:
             self._workspace.replace_file(reference, content)
             self._make_room()
         except (ToolFailed, OSError) as error:
-            log.warning("artifact not stored", reason=str(error))
+            log.warning("artifact not stored", error=str(error))
             return None
         return reference
 

@@ -169,7 +169,7 @@ def create_staging(workspace: Workspace) -> None:
             os.close(workspace.make_directories(path))
         except (ToolFailed, OSError) as error:
             # The session works without it; tools that need it report an error.
-            log.warning("staging area unusable", place=path, reason=str(error))
+            log.warning("staging area unusable", place=path, error=str(error))
 
 
 def _move_aside(workspace: Workspace, path: str) -> None:

@@ -74,7 +74,7 @@ def load_carried_conversation(
         events = _EVENTS.validate_python((snapshot or {}).get("events") or (), strict=False)
         return _inherit(events, continues)
     except ValidationError as error:
-        log.warning("cannot read the previous session's log", reason=str(error)[:200])
+        log.warning("cannot read the previous session's log", error=str(error)[:200])
         return CarriedConversation()
 
 

@@ -54,7 +54,7 @@ class StoredLogClient:
         except (Fenced, Unauthorized):
             raise
         except (ChoirError, TimeoutError, ValidationError) as error:
-            log.warning("stored log search failed", reason=str(error)[:200])
+            log.warning("stored log search failed", error=str(error)[:200])
             return None
         events = sorted(matches.events, key=lambda event: event.rev)
         return tuple(LogEntry(e.rev, e.hash, e.model_dump_json().encode()) for e in events)

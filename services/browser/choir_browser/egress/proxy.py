@@ -162,7 +162,9 @@ class EgressProxy:
                 upstream = await self._dialer.dial(target.host, target.port)
         except ChoirError as error:
             if isinstance(error, Forbidden):
-                log.warning("refused", host=target.host, port=target.port)
+                log.warning(
+                    "connection refused by the egress rules", host=target.host, port=target.port
+                )
             await _refuse(client[1], holder, error)
             return
         try:

@@ -81,7 +81,7 @@ class ProcessWatchdog:
         owners = await self._owners(samples, now)
         for kill in choose_kills(samples, self._excess_s, owners, self._limits):
             process = kill.process
-            log.warning("page killed", why=kill.reason, pid=process.pid, memory=process.memory)
+            log.warning("page killed", reason=kill.reason, pid=process.pid, memory=process.memory)
             self._kill_reasons.record(kill.reason)
             await asyncio.to_thread(processes.kill_process, process)
 

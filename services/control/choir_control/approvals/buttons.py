@@ -73,7 +73,7 @@ class ApprovalButtons:
 
     def _refuse(self, press: ButtonPress, reason: str) -> ButtonResponse:
         self._metrics.count_refused_press()
-        log.warning("a button had no effect", gateway=press.gateway, why=reason)
+        log.warning("a button had no effect", gateway=press.gateway, reason=reason)
         return REFUSED
 
 

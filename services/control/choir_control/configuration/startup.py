@@ -38,7 +38,7 @@ class StartupConfig:
         last = await configuration.load_last_valid(self.why_not)
         if last is None:
             raise StartupError(self.why_not)
-        log.error("started with the last valid configuration", why=self.why_not)
+        log.error("started with the last valid configuration", reason=self.why_not)
         return last
 
 
@@ -49,7 +49,7 @@ def read_startup_config(configuration: ConfigService) -> StartupConfig:
     except ConfigFileMissing as error:
         raise StartupError(error.message) from None
     except InvalidRequest as error:
-        log.error("configuration is not valid", why=error.message)
+        log.error("configuration is not valid", error=error.message)
         return StartupConfig(None, error.message)
     log.info("configuration read", file=str(configuration.path))
     return StartupConfig(candidate, "")

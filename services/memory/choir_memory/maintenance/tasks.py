@@ -97,7 +97,7 @@ class MaintenanceTasks:
         try:
             self.config = await self.settings.read()
         except ChoirError as error:
-            log.info("maintenance uses the last known configuration", reason=error.message)
+            log.info("maintenance uses the last known configuration", error=error.message)
         await self.language_model.configure(self.config.model)
         model = self.language_model.model
         if model is None:

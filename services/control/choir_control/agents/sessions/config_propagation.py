@@ -85,7 +85,7 @@ class ConfigVersionTracker:
             log.warning(
                 "agents not notified; they get the version by heartbeat",
                 version=version,
-                why=error.message,
+                error=error.message,
             )
         try:
             await self.notify_gateway()
@@ -94,7 +94,7 @@ class ConfigVersionTracker:
             log.warning(
                 "gateway not notified; it requests the version later",
                 version=version,
-                why=repr(error),
+                error=repr(error),
             )
 
     async def notify_gateway(self) -> None:

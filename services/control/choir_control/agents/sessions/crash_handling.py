@@ -90,7 +90,7 @@ class CrashHandler:
                 agent=session.agent_id,
                 session=session.session_id,
                 epoch=session.epoch,
-                why=why,
+                reason=why,
                 resume_in_s=resume_in.total_seconds() if resume_in is not None else None,
             )
         self._closer.announce(session.session_id)
@@ -103,7 +103,7 @@ class CrashHandler:
         self._failed_starts.add(session.session_id)
         resume_in = START_RETRY if self._resumes(session) else None
         await self._store.mark_crashed(session, counts=False, resume_in=resume_in)
-        log.warning("agent died during its start, retrying", agent=session.agent_id, why=why)
+        log.warning("agent died during its start, retrying", agent=session.agent_id, reason=why)
         self._closer.announce(session.session_id)
 
     async def handle_failed_start(self, session: SessionRow, why: str) -> None:

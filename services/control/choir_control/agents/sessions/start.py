@@ -153,7 +153,7 @@ class SessionStarter:
                 grant = await self._begin_epoch(session, image)
             # a crash freed the leases, and another agent may have taken one meanwhile
             except Conflict as error:
-                log.warning("resume postponed", session=session.session_id, why=error.message)
+                log.warning("resume postponed", session=session.session_id, error=error.message)
                 await self._store.delay_resume(session.session_id, LEASE_CONFLICT_RETRY)
                 return
             await self._launch(grant)

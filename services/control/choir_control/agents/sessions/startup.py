@@ -94,7 +94,7 @@ class StartupRecovery:
                 if not autostart:
                     raise
                 log.warning(
-                    "bindings no longer in the configuration", agent=agent_id, why=error.message
+                    "bindings no longer in the configuration", agent=agent_id, error=error.message
                 )
         if autostart:
             await self._starter.start(agent_id, StartAgent(), image)

@@ -383,7 +383,9 @@ async def _lines(
             page = await memory.export(ExportMemory(agent_id=agent_id, cursor=page.next))
         except ChoirError as error:
             # The response has started: without its last line the reader knows that it is incomplete.
-            log.warning("export interrupted", agent_id=agent_id, records=records, why=error.message)
+            log.warning(
+                "export interrupted", agent_id=agent_id, records=records, error=error.message
+            )
             return
 
 

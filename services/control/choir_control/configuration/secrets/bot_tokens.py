@@ -69,7 +69,7 @@ class BotTokenPublisher:
                 log.exception("bot tokens not delivered")
                 self.failure = "delivering the bots' tokens failed; see choird's log"
             if self.failure:
-                log.warning("bot tokens not delivered", why=self.failure)
+                log.warning("bot tokens not delivered", error=self.failure)
 
     async def _deliver(self) -> str:
         tokens = self._collect()

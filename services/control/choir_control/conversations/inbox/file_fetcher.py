@@ -173,7 +173,9 @@ class FileFetcher:
         for file in received_files:
             if file.problem:
                 log.warning(
-                    "a file could not be fetched", inbox_id=pending_files.inbox_id, why=file.problem
+                    "a file could not be fetched",
+                    inbox_id=pending_files.inbox_id,
+                    error=file.problem,
                 )
         return received_files
 

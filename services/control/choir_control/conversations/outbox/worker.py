@@ -177,7 +177,7 @@ class OutboxWorker:
     async def _close(self, queue: DeliveryQueue, receipt: DeliveryReceipt) -> None:
         await self._store.store_receipt(receipt)
         if receipt.status != "delivered":
-            log.warning("undeliverable", outbox_id=receipt.outbox_id, detail=receipt.detail)
+            log.warning("message undeliverable", outbox_id=receipt.outbox_id, detail=receipt.detail)
         first = queue.first
         queue.remove_first()
         if first is not None and first.attachments:

@@ -121,7 +121,12 @@ class Mirrors:
                     f"{' (global_repo)' if source.owner == GLOBAL_OWNER else ''} in config.json."
                 )
         if warning:
-            log.warning("stale repository", owner=source.owner, commit=commit, reason=warning)
+            log.warning(
+                "cannot fetch the repository; using the last known commit",
+                owner=source.owner,
+                commit=commit,
+                reason=warning,
+            )
         return FetchedRepository(source, commit, warning)
 
     async def last_commit(self, source: RepositorySource) -> str | None:

@@ -74,5 +74,5 @@ class MemoryPromptReader:
         try:
             return await read_prompt_file(self._mirrors, self._home, config, agent_id, prompt.file)
         except ChoirError as error:
-            log.warning("default prompt used for memory", agent=agent_id, reason=error.message)
+            log.warning("default prompt used for memory", agent=agent_id, error=error.message)
             return None

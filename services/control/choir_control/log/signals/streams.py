@@ -121,7 +121,9 @@ class SignalStreams:
         try:
             return await self._file_fetcher.bring(lease, inbox_id)
         except ChoirError as error:
-            log.warning("files wait", session=lease.session_id, error=error.message)
+            log.warning(
+                "files not staged yet; retrying", session=lease.session_id, error=error.message
+            )
             await asyncio.sleep(POLL_S)
             return None
 

@@ -208,7 +208,7 @@ class ConsoleChannel:
                 yield piece
         except ChoirError as error:
             # The client reconnects and resumes after the last id that it has.
-            log.warning("stream ended", dm=dm, reason=error.message)
+            log.warning("stream ended", dm=dm, error=error.message)
         finally:
             self._forget(dm, stream)
 

@@ -142,7 +142,7 @@ class ActivityDisplay:
         except RetryAfter as error:
             typing.next = _now() + retry_after_s(error)
         except TelegramError as error:
-            log.debug("typing not shown", reason=error.message)
+            log.debug("typing not shown", error=error.message)
 
     async def _update_card(self, user_id: str, progress_card: _ProgressCard) -> None:
         """Update the message of a card; after a failure try again later."""
@@ -170,7 +170,7 @@ class ActivityDisplay:
         except Forbidden:
             progress_card.tries = MAX_ATTEMPTS
         except (TelegramError, ChoirError) as error:
-            log.debug("card not shown", dm=progress_card.dm, reason=str(error))
+            log.debug("card not shown", dm=progress_card.dm, error=str(error))
         # A finished card stays in memory: if it is repeated, it must not become a second message.
         if progress_card.tries >= MAX_ATTEMPTS:
             self._cards.pop((user_id, progress_card.card.card_id), None)

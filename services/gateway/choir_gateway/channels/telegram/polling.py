@@ -40,7 +40,9 @@ class UpdatePoller:
             except TelegramError as error:
                 wait_s = backoff.pause_s()
                 self.error = describe_error(error)
-                log.warning("no updates", gateway=self._gateway, reason=self.error)
+                log.warning(
+                    "cannot fetch updates; retrying", gateway=self._gateway, error=self.error
+                )
                 await self._remove_webhook(error)
             except Exception:  # outermost loop of a bot: the other bots and the console continue
                 wait_s = MAX_WAIT_S
@@ -70,4 +72,4 @@ class UpdatePoller:
         try:
             await self._bot.delete_webhook(drop_pending_updates=False)
         except TelegramError as trouble:
-            log.warning("webhook stays", gateway=self._gateway, reason=trouble.message)
+            log.warning("cannot delete the webhook", gateway=self._gateway, error=trouble.message)

@@ -129,7 +129,7 @@ class MessageSender:
             for part in split_text(make_plain(text), LIMIT - len(REPEATED_LABEL)):
                 await self._send_with_retries(TextPart(part), _Target(user_id, deadline))
         except (Unavailable, RefusedError) as error:
-            log.warning("note not sent", reason=str(error))
+            log.warning("note not sent", error=str(error))
 
     async def _send_with_retries(self, part: TextPart, target: _Target) -> None:
         """Send a text that nobody repeats; raises Unavailable after the deadline."""
@@ -246,7 +246,7 @@ class MessageSender:
                 # Telegram's error for HTML that it cannot parse; then send the text without marks.
                 if "parse entities" not in refusal.text:
                     raise
-                log.warning("formatting refused", reason=refusal.text)
+                log.warning("formatting refused", error=refusal.text)
         return await self._call(call(plain_text(part.styled), None), target)
 
     async def _send_file(
@@ -301,7 +301,7 @@ class MessageSender:
                 except RefusedError as refusal:
                     if refusal.blocks_user:
                         raise
-                    log.info("sent as a document", outbox_id=outbox_id, reason=refusal.text)
+                    log.info("sent as a document", outbox_id=outbox_id, error=refusal.text)
             return await self._call(call("document"), target)
 
     async def _call(self, call: Call, target: _Target) -> str | None:

@@ -52,7 +52,7 @@ class CommandMenu:
             await self._bot.set_my_commands(menu, BotCommandScopeChat(int(dm.user_id)))
         except TelegramError as error:
             # A user who never wrote to the bot has no chat yet.
-            log.debug("menu not set", dm=dm.name, reason=error.message)
+            log.debug("menu not set", dm=dm.name, error=error.message)
             return
         self._menus[dm.user_id] = menu
 
@@ -121,7 +121,7 @@ class UpdateHandler:
             await self._bot.answer_callback_query(press.callback_id, answer)
         except TelegramError as error:
             # Too late for the short answer; the decision is visible in the conversation.
-            log.info("press not answered", gateway=self._gateway, reason=error.message)
+            log.info("press not answered", gateway=self._gateway, error=error.message)
 
     async def _retry(self, call: Callable[[], Awaitable[T]]) -> T | None:
         backoff = Backoff(FIRST_WAIT_S, MAX_WAIT_S)
@@ -129,8 +129,10 @@ class UpdateHandler:
             try:
                 return await call()
             except (NotFound, InvalidRequest) as error:
-                log.warning("update refused", gateway=self._gateway, reason=error.message)
+                log.warning("update refused", gateway=self._gateway, error=error.message)
                 return None
             except ChoirError as error:
-                log.info("update waits", gateway=self._gateway, reason=error.message)
+                log.info(
+                    "update not processed yet; retrying", gateway=self._gateway, error=error.message
+                )
             await asyncio.sleep(backoff.pause_s())

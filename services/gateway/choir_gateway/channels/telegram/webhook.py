@@ -106,4 +106,4 @@ class WebhookReceiver:
 
     def _set_trouble(self, trouble: str) -> None:
         self.error = trouble
-        log.warning("no webhook", gateway=self._gateway, reason=trouble)
+        log.warning("cannot register the webhook", gateway=self._gateway, error=trouble)
