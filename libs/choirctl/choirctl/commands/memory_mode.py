@@ -51,8 +51,10 @@ def mode(
         _show(memory, as_json=as_json)
         return
     memory = _ask(place, agent, lambda client: client.set_mode(new))
-    ends = " Nothing said from now on is remembered." if memory.mode == INCOGNITO else ""
-    _confirm(memory, f"The conversation {memory.dm} is in mode {memory.mode}.{ends}", as_json)
+    consequence = " Nothing said from now on is remembered." if memory.mode == INCOGNITO else ""
+    _confirm(
+        memory, f"The conversation {memory.dm} is in mode {memory.mode}.{consequence}", as_json
+    )
 
 
 def recall(

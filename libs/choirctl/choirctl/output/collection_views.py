@@ -41,7 +41,7 @@ def describe_collection(view: CollectionView) -> str:
 
 
 def describe_state(view: CollectionView) -> str:
-    """Return the state of a collection's folder in words."""
+    """Return the state of a collection's folder as text."""
     folder = view.folder
     if folder is None:
         return "added one by one"

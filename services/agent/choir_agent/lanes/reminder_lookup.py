@@ -94,8 +94,8 @@ class ReminderLookup:
     def _not_named(self, collections: Sequence[str]) -> tuple[str, ...]:
         """Drop collections that the prompt names already."""
         window = self._memory.window(EDGE_LANE)
-        named = window.named_collections if window else frozenset()
-        return tuple(name for name in collections if name not in named)
+        in_prompt = window.named_collections if window else frozenset()
+        return tuple(name for name in collections if name not in in_prompt)
 
     def _query_text(self, turn: TurnState | None) -> str:
         """Return the text of the user's message; empty once the model has begun to answer."""

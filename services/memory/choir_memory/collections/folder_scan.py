@@ -82,7 +82,7 @@ class _ScanTurn:
 
     async def list_changes(self) -> None:
         """Mark new and changed files as waiting, and files that are gone as missing."""
-        begun = time.monotonic()
+        start = time.monotonic()
         root = self.folder.path
         folders, interval_s = self.scanner.folders, self.scanner.interval_s
         problem = await asyncio.to_thread(check_folder, root)
@@ -93,14 +93,14 @@ class _ScanTurn:
         listing = list_files(root)
         while listed := await asyncio.to_thread(_take, listing):
             await self.files.note_listed(listed)
-        wait_s = max(interval_s, LISTING_SHARE * (time.monotonic() - begun))
+        wait_s = max(interval_s, LISTING_SHARE * (time.monotonic() - start))
         await folders.set_state(self.folder, "reading", wait_s=wait_s)
 
     async def _mark_missing(self, root: str) -> None:
         last = ""
-        while known := await self.files.list_after(last, LISTED_AT_ONCE):
-            last = known[-1].path
-            missing = await asyncio.to_thread(_find_missing, root, known)
+        while records := await self.files.list_after(last, LISTED_AT_ONCE):
+            last = records[-1].path
+            missing = await asyncio.to_thread(_find_missing, root, records)
             await self.files.mark_missing(missing)
 
     async def read(self) -> None:

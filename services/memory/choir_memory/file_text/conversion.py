@@ -60,15 +60,15 @@ def convert(file_format: FileFormat, content: bytes) -> str:
 
 
 def _join(parts: Iterable[str]) -> str:
-    kept: list[str] = []
+    accepted_parts: list[str] = []
     size = 0
     for part in parts:
         size += len(part) + 1
         if size > MAX_CHARACTERS:
             raise ConversionError(f"has more than {MAX_CHARACTERS:,} characters of text")
-        kept.append(part.replace("\x00", ""))
+        accepted_parts.append(part.replace("\x00", ""))
     # lone surrogates cannot be stored
-    return "\n".join(kept).encode("utf-8", "replace").decode()
+    return "\n".join(accepted_parts).encode("utf-8", "replace").decode()
 
 
 def _pdf(content: bytes) -> Iterator[str]:

@@ -188,14 +188,14 @@ def _relevant_collections(
 ) -> tuple[str, ...]:
     """Return collections with a relevant document, best first, and those that the message names."""
     # in knowledge, `session_id` is the collection
-    found = [
+    searched_names = [
         hit.session_id for hit in candidates if hit.kind == "document_chunk" and hit.session_id
     ]
     message_terms = set(document_tokens(text))
-    named = [
+    message_names = [
         name for name in names if (terms := query_terms(name)) and message_terms.issuperset(terms)
     ]
-    return tuple(dict.fromkeys([*found, *named]))[:MAX_COLLECTIONS]
+    return tuple(dict.fromkeys([*searched_names, *message_names]))[:MAX_COLLECTIONS]
 
 
 def _build_reminder(hit: MemoryHit) -> Reminder:

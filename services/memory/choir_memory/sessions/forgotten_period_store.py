@@ -60,5 +60,5 @@ async def read_forgotten_periods(
     connection: Connection, agent_id: str
 ) -> Sequence[ForgottenPeriod]:
     """Return the periods to forget."""
-    stored = await connection.fetchval(_READ, agent_id, CURSOR_NAME)
-    return () if stored is None else _PERIODS.validate_json(stored)
+    document = await connection.fetchval(_READ, agent_id, CURSOR_NAME)
+    return () if document is None else _PERIODS.validate_json(document)

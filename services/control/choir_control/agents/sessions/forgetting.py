@@ -95,13 +95,13 @@ class ForgetService:
             # before anything is erased: a restart that cannot succeed must not stop the agent
             await self._starter.check_restart(agent_id)
         effects = await self._effects(agent_id, selection, newest)
-        ends_now = effects.conversation == "rest" and selection.until is None
+        is_stopping = effects.conversation == "rest" and selection.until is None
         result = await self._memory.forget(
             ForgetMemory(
                 agent_id=agent_id,
                 selection=selection,
                 actor=actor,
-                stopping=newest.session_id if ends_now and newest is not None else None,
+                stopping=newest.session_id if is_stopping and newest is not None else None,
             )
         )
         if selection.words is not None and selection.scope == "everything":
