@@ -107,13 +107,7 @@ class MemoryService:
         self._learning = self._build_learning(tasks, settings.extraction_poll_s)
         self._upkeep = DatabaseUpkeep(self._database, _upkeep_settings(settings))
         self._folder_watcher = self._build_folder_watcher(settings)
-        self._folders = FolderService(
-            database=self._database,
-            spaces=self._spaces,
-            folders=FolderStore(self._database),
-            watcher=self._folder_watcher,
-            home=settings.home,
-        )
+        self._folders = self._build_folders(settings)
         self._metrics = Metrics(SERVICE)
         self._gauges = EmbeddingMetrics(self._metrics, self._queue, self._embedders)
         self._health = HealthCheck(self._database, self._bus, self._embedders)
@@ -156,6 +150,15 @@ class MemoryService:
             folders=self._folders,
         )
         return (*agents.table(), *admin.table())
+
+    def _build_folders(self, settings: MemorySettings) -> FolderService:
+        return FolderService(
+            database=self._database,
+            spaces=self._spaces,
+            folders=FolderStore(self._database),
+            watcher=self._folder_watcher,
+            home=settings.home,
+        )
 
     def _build_folder_watcher(self, settings: MemorySettings) -> FolderWatcher:
         folders = FolderStore(self._database)

@@ -20,8 +20,9 @@ from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_hos
 from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
 from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.authentication import OperatorAuthentication, ProcessTree
+from choir_control.api.operator.collections import collection_routes
 from choir_control.api.operator.forgetting import forget_routes
-from choir_control.api.operator.memory import MemorySpaces, collection_routes, memory_routes
+from choir_control.api.operator.memory import MemorySpaces, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
 from choir_control.api.operator.sessions import session_routes
 from choir_control.api.operator.system import (

@@ -117,17 +117,7 @@ class SessionServices:
             stopper=self.stopper,
             operations=operations,
         )
-        self.forgetting = ForgetService(
-            sessions=self.store,
-            resets=log.resets,
-            starter=self.starter,
-            stopper=self.stopper,
-            archiver=log.archiver,
-            configuration=configuration,
-            memory=memory_admin,
-            spaces=memory_tools,
-            clock=clock,
-        )
+        self.forgetting = self._make_forgetting(memory_admin, memory_tools, clock)
 
     def _make_closer(
         self, database: Database, outbox: OutboxRescanner, clock: Clock
@@ -170,6 +160,21 @@ class SessionServices:
             stopper=self.stopper,
             authenticator=self._log.leases,
             outbox=outbox,
+        )
+
+    def _make_forgetting(
+        self, memory_admin: MemoryAdminClient, memory_tools: MemoryTools, clock: Clock
+    ) -> ForgetService:
+        return ForgetService(
+            sessions=self.store,
+            resets=self._log.resets,
+            starter=self.starter,
+            stopper=self.stopper,
+            archiver=self._log.archiver,
+            configuration=self._configuration,
+            memory=memory_admin,
+            spaces=memory_tools,
+            clock=clock,
         )
 
     def _make_starter(

@@ -1,4 +1,4 @@
-"""`/v1/agents/{agent_id}/memory` and `/collections`: an agent's memory, and documents added to it.
+"""`/v1/agents/{agent_id}/memory`: an agent's memory.
 
 Forwards to the memory service, which audits each request as the operator's. Writes pass the redactor
 first, as an agent's own writes do.
@@ -14,28 +14,12 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
 
 from choir_common.clients.memory import (
-    CollectionsClient,
     MemoryAdminClient,
     MemoryClient,
     SessionMemoryClient,
 )
 from choir_common.errors import ChoirError, InvalidRequest
 from choir_common.ids import NAME_PATTERN, new_id
-from choir_common.redactor import Redactor
-from choir_common.wire.memory_collections import (
-    MAX_PATH,
-    AddDocument,
-    CollectionDocuments,
-    Collections,
-    DocumentAdded,
-    DocumentsRemoved,
-    FollowFolder,
-    ListCollections,
-    ListDocuments,
-    NewDocument,
-    NewFolder,
-    RemoveDocuments,
-)
 from choir_common.wire.memory_modes import ConversationMemory, SetMemoryMode, SetRecall
 from choir_common.wire.memory_operator import (
     AgentMemory,
@@ -85,13 +69,6 @@ Name = Annotated[str, Path(min_length=1, max_length=200)]
 QueryText = Annotated[str | None, Query(min_length=1, max_length=200)]
 QueryTexts = Annotated[Sequence[str], Query(max_length=20)]
 QueryDays = Annotated[int | None, Query(ge=0, le=MAX_DAYS_AGO)]
-
-PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
-Collection = Annotated[str, Path(min_length=1, max_length=100, pattern=PRINTABLE)]
-CollectionQuery = Annotated[str | None, Query(min_length=1, max_length=100, pattern=PRINTABLE)]
-After = Annotated[str | None, Query(max_length=MAX_PATH, pattern=PRINTABLE)]
-Limit = Annotated[int, Query(ge=1, le=1_000)]
-Document = Annotated[str | None, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
 class MemorySpaces:
@@ -401,82 +378,3 @@ def _object(body: bytes, what: str = "The body") -> JsonObject:
     if not isinstance(document, dict):
         raise InvalidRequest(f"{what} must be a JSON object.")
     return document
-
-
-def collection_routes(
-    *,
-    spaces: MemorySpaces,
-    collections_client: CollectionsClient,
-    memory_client: MemoryClient,
-    redactor: Redactor,
-) -> APIRouter:
-    """Return the router of the collections in an agent's memory."""
-    router = APIRouter(prefix="/agents/{agent_id}/collections", tags=["memory"])
-
-    @router.get("")
-    async def list_collections(
-        agent_id: AgentPath, collection: CollectionQuery = None
-    ) -> Collections:
-        """List an agent's collections, with the progress of those that follow a folder."""
-        await spaces.ensure(agent_id)
-        return await memory_client.collections(
-            ListCollections(agent_id=agent_id, collection=collection)
-        )
-
-    @router.get("/{collection}")
-    async def list_documents(
-        agent_id: AgentPath,
-        collection: Collection,
-        after: After = None,
-        limit: Limit = 1_000,
-        unreadable: bool = False,
-    ) -> CollectionDocuments:
-        """List the documents of a collection, page by page; `after` is the last name of a page."""
-        await spaces.ensure(agent_id)
-        listing = ListDocuments(
-            agent_id=agent_id,
-            collection=collection,
-            after=after,
-            limit=limit,
-            unreadable=unreadable,
-        )
-        return await collections_client.documents(listing)
-
-    @router.post("/{collection}/folder", openapi_extra=openapi_body(NewFolder))
-    async def follow_folder(
-        agent_id: AgentPath, collection: Collection, request: Request
-    ) -> Collections:
-        """Let a collection follow a folder that the memory service can read; repeated, scan it now."""
-        spaces.require_configured(agent_id)
-        followed = await parse_request_body(request, NewFolder)
-        await spaces.ensure(agent_id)
-        return await collections_client.follow(
-            FollowFolder(agent_id=agent_id, collection=collection, folder=followed.folder)
-        )
-
-    @router.post("/{collection}", openapi_extra=openapi_body(NewDocument))
-    async def add_document(
-        agent_id: AgentPath, collection: Collection, request: Request
-    ) -> DocumentAdded:
-        """Add a document to a collection; it replaces one of the same name."""
-        spaces.require_configured(agent_id)
-        document = await parse_request_body(request, NewDocument)
-        await spaces.ensure(agent_id)
-        return await collections_client.add(
-            AddDocument(
-                agent_id=agent_id,
-                collection=collection,
-                name=redactor.redact(document.name),
-                text=redactor.redact(document.text),
-            )
-        )
-
-    @router.delete("/{collection}")
-    async def remove_documents(
-        agent_id: AgentPath, collection: Collection, document: Document = None
-    ) -> DocumentsRemoved:
-        """Erase a collection, or one of its documents, permanently."""
-        removal = RemoveDocuments(agent_id=agent_id, collection=collection, name=document)
-        return await collections_client.remove(removal)
-
-    return router
