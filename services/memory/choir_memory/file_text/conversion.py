@@ -15,7 +15,7 @@ import docx
 import docx.table
 import pptx
 import pptx.shapes.group
-import pypdfium2
+import pypdfium2  # type: ignore[import-untyped]  # it ships no types
 from python_calamine import CalamineWorkbook
 
 from choir_memory.file_text.formats import FileFormat

@@ -93,7 +93,7 @@ class FileTextReader:
         with theirs:
             self._child = subprocess.Popen(
                 [sys.executable, "-I", "-m", "choir_memory.file_text.child", *limits],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 # no secrets of the service

@@ -1,6 +1,6 @@
 """Commands that show and switch how a conversation uses memory: `/memory` and `/recall`."""
 
-from typing import cast, get_args
+from typing import get_args
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_modes import INCOGNITO, ConversationMemory, RecallSetting
@@ -45,8 +45,7 @@ async def set_recall(context: CommandContext, call: CommandCall) -> str:
             f"{name[:20]!r} is no setting of recall; the settings are {', '.join(RECALLS)}. Nothing was "
             "changed."
         )
-    recall = cast(RecallSetting, name)
-    memory = await context.memory_modes.set_recall(call.dm, recall, call.bound_agent_id)
+    memory = await context.memory_modes.set_recall(call.dm, name, call.bound_agent_id)
     if memory.mode == INCOGNITO:
         return "Recall is stored for the time after incognito; an incognito conversation never reads memory."
     return format_memory(memory)
