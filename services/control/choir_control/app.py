@@ -140,14 +140,13 @@ class ControlApp:
                 ("proposals", proposals.worker.run()),
                 ("operations", services.operations.run()),
                 ("archiving", services.log.archiver.run()),
-                ("incognito erasure", services.log.incognito.run()),
+                ("content erasure", services.log.content_eraser.run()),
                 ("bot tokens", services.config_changes.bot_tokens.run()),
                 ("bus", self._serve_bus()),
             ):
                 tasks.create_task(worker, name=name)
             for name, interval_s, run in (
                 ("retention", job.INTERVAL_S, services.log.retention.sweep),
-                ("log erasure", job.RESET_INTERVAL_S, services.log.retention.erase_reset_logs),
                 ("approval expiry", EXPIRY_INTERVAL_S, services.approvals.expiry.expire_overdue),
                 ("idle sessions", IDLE_INTERVAL_S, services.sessions.idle_ender.sweep),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),

@@ -10,10 +10,11 @@ import pytest
 from choir_common.http.client import make_client
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
-from choir_control.log.retention import job
+from choir_control.log.retention import content_eraser
 from choir_control.log.retention.reset_store import SessionReset, SessionResetStore
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_continuity import RecordingModel, serving
+from tests.service.control.test_memory_modes import tables_with
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World, a_config, until
 from tests.service.memory.servers import MakeMemory, make_memory
@@ -35,7 +36,7 @@ async def home(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[World]:
     """A ready choird with a memory, whose agent `main` is a real process."""
-    monkeypatch.setattr(job, "RESET_INTERVAL_S", 0.2)
+    monkeypatch.setattr(content_eraser, "INTERVAL_S", 0.2)
     await make_memory().start()
     async with serving(model) as endpoint:
         config = a_config(stopped.home)
@@ -80,6 +81,7 @@ async def test_a_reset_asks_then_starts_again_without_what_was_said(
 ) -> None:
     await ask(home, 1)
     (first,) = await sessions(home)
+    await home.say("/inject also question 1", "i1")
     asked = await home.say("/reset", "r1")
     assert "starts again" in asked.note and "Reply yes" in asked.note
     assert await sessions(home) == [first], "a question changes nothing"
@@ -91,6 +93,8 @@ async def test_a_reset_asks_then_starts_again_without_what_was_said(
     await until(lambda: has_prompts(model, 2))
     assert "question 2" in read(model) and "question 1" not in read(model)
     await until_erased(home, first)
+    # nor in stored messages, in a typed command or in memory
+    assert await tables_with(home.database, "question 1") == []
 
 
 async def has_sessions(world: World, count: int) -> bool:

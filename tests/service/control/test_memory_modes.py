@@ -20,7 +20,9 @@ from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_control.agents.sessions.record import REASON_RESTART, SessionRow
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.images.builder import SessionImage
+from choir_control.log.archiving.store import QuietTimes
 from choir_control.log.leases.authentication import create_lease_token
+from choir_control.log.retention.content_store import SessionContentStore
 from choir_control.log.retention.incognito_store import IncognitoStore
 from choir_control.log.retention.log_store import ErasedLogStore
 from tests.service.control.test_continuity import RecordingModel, serving
@@ -138,18 +140,19 @@ async def test_everything_of_a_session_is_erased_and_a_delivery_is_waited_for(
     await database.execute(RECEIVED)
     erasure = IncognitoStore(database, [])
     (session,) = await erasure.due()
-    files = await erasure.find_files(session)
+    content = SessionContentStore(database)
+    files = await content.find_files(session)
     assert {path for _, path in files.staged} == {
         ".choirtmp/recv/photo.jpg",
         ".choirtmp/artifacts/1.json",
     }
     await ErasedLogStore(database).store_hashes("private")
     await ErasedLogStore(database).erase_batch("private", 10)
-    assert not await erasure.erase_rows("private")
+    assert not await content.erase_rows("private")
     assert await tables_with(database, CANARY) == ["outbox"]
     assert [it.log.session_id for it in await erasure.due()] == ["private"]
     await database.execute("UPDATE choir_control.outbox SET status = 'delivered'")
-    assert await erasure.erase_rows("private")
+    assert await content.erase_rows("private")
     assert await tables_with(database, CANARY) == [] and await erasure.due() == []
 
 
@@ -202,14 +205,13 @@ async def session_view(world: World, session_id: str) -> SessionView:
 
 
 async def tables_with(database: Database, word: str) -> list[str]:
-    """Return the tables of control that have the word anywhere in a row."""
+    """Return the tables of control and memory that have the word anywhere in a row."""
     names = await database.fetch(
-        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'choir_control'"
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema LIKE 'choir%'"
     )
     found = []
-    for row in names:
-        name = row["table_name"]
-        sql = f"SELECT count(*) FROM choir_control.{name} AS t WHERE t::text LIKE $1"
+    for schema, name in names:
+        sql = f"SELECT count(*) FROM {schema}.{name} AS t WHERE t::text LIKE $1"
         if await database.fetchval(sql, f"%{word}%"):
             found.append(name)
     return found
@@ -301,7 +303,7 @@ async def test_an_incognito_session_is_never_sent_to_memory(home: World) -> None
     session_id = (await switch(home, "incognito"))["session_id"]
     control = home.control
     assert control is not None
-    pending = await control.services.log.archives.list_pending(0, 10)
+    pending = await control.services.log.archives.list_pending(0, 10, QuietTimes({}, 0.0))
     assert session_id not in {session.session_id for session in pending}
     assert await control.services.log.archives.describe_backlog() == ""
 

@@ -84,7 +84,7 @@ def test_a_preview_names_what_goes_what_stays_and_what_happens_then() -> None:
     assert "- 2026-03-01 12:00 message: text 0 of two lines" in text
     assert "… and 3 more." in text
     assert "1 document loses this source and stays" in text
-    assert "Active again: 2 older facts." in text
+    assert "Active again: 2 older documents." in text
     assert "of 1 session are erased" in text
     assert "main stops, discards open work, and starts again with the rest" in text
 

@@ -76,7 +76,7 @@ class ForgetResult(WireModel):
     supported: int = 0
     """Documents that lose a source but rest on others too, so they stay."""
     restored: int = 0
-    """Facts that are active again because the fact that replaced them is erased."""
+    """Documents that are valid again because the one that replaced them is erased."""
     sessions: tuple[str, ...] = ()
     """Sessions that contain selected messages."""
 
@@ -106,6 +106,8 @@ class ForgetReport(WireModel):
     """The agent runs and is started again, so that its prompt contains no erased text."""
     summary_chars: int = 0
     """Length of the reference summary that a reset keeps."""
+    earlier_until: AwareTime | None = None
+    """A reset erases one session; those before it, until this time, stay. None: there are none."""
     unsearched: bool = False
     """The running conversation may contain the words; it is not searched for them."""
 

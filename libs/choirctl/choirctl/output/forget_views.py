@@ -12,6 +12,7 @@ from choirctl.output.printing import format_age, format_count, table
 CONVERSATIONS = {
     "kept": "",
     "summary": "The conversation starts again with its reference summary ({chars:,} characters).",
+    "no summary": "The conversation starts again with nothing: it has no reference summary yet.",
     "nothing": "The conversation starts again with nothing.",
     "rest": "The conversation continues without the erased period.",
 }
@@ -48,16 +49,23 @@ def forget_lines(report: ForgetReport) -> list[str]:
     if memory.supported:
         lines.append(f"Kept, because other sources support them too: {memory.supported:,}.")
     if memory.restored:
-        lines.append(f"Active again: {format_count(memory.restored, 'older fact')}.")
+        lines.append(f"Active again: {format_count(memory.restored, 'older document')}.")
     if report.logs:
         lines.append(
             f"Logs and messages erased, except their hashes: {format_count(len(report.logs), 'session')}."
         )
     if report.conversation != "kept":
-        lines.append(CONVERSATIONS[report.conversation].format(chars=report.summary_chars))
+        has_none = report.conversation == "summary" and not report.summary_chars
+        outcome = CONVERSATIONS["no summary" if has_none else report.conversation]
+        lines.append(outcome.format(chars=report.summary_chars))
     if report.restarts:
         verb = "has started" if memory.erased else "discards open work and starts"
         lines.append(f"Agent {report.agent_id} {verb} again.")
+    if report.earlier_until is not None and not memory.erased:
+        lines.append(
+            f"Earlier sessions, until {report.earlier_until:%Y-%m-%d %H:%M} UTC, stay in memory; "
+            "`memory forget --last 7d` also erases those of that time."
+        )
     if report.unsearched and not memory.erased:
         lines.append("The running conversation is not searched for the words.")
     return lines

@@ -17,7 +17,8 @@ from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.dm_memory import DmMemoryStore
 from choir_control.log.leases.store import LeaseStore
 from choir_control.log.metrics.meter import ControlMetrics, GaugeStore
-from choir_control.log.retention.incognito_eraser import IncognitoEraser
+from choir_control.log.retention.content_eraser import SessionContentEraser
+from choir_control.log.retention.content_store import SessionContentStore
 from choir_control.log.retention.incognito_store import IncognitoStore
 from choir_control.log.retention.job import RetentionJob
 from choir_control.log.retention.log_eraser import LogEraser
@@ -56,14 +57,16 @@ class LogServices:
         )
         self.events = EventStore(database)
         self.memory_settings = DmMemoryStore(database)
-        self.incognito = IncognitoEraser(
-            store=IncognitoStore(database, restart_reasons),
+        self.resets = SessionResetStore(database)
+        self.content_eraser = SessionContentEraser(
+            incognito=IncognitoStore(database, restart_reasons),
+            resets=self.resets,
+            content=SessionContentStore(database),
             logs=LogEraser(self.events, ErasedLogStore(database)),
             spool=conversations.spool,
             configuration=configuration,
         )
         self.retention = RetentionJob(database, self.events, configuration)
-        self.resets = SessionResetStore(database)
         self.metrics = Metrics(service_name)
         self.control_metrics = ControlMetrics(self.metrics, GaugeStore(database))
         self.appender = EventAppender(

@@ -131,7 +131,7 @@ class SessionServices:
             outbox=outbox,
             runtime=self._runtime,
             archiver=self._log.archiver,
-            incognito=self._log.incognito,
+            content_eraser=self._log.content_eraser,
         )
 
     def _make_signal_sender(self) -> SignalSender:

@@ -28,7 +28,11 @@ from choir_memory.admin.read_store import MemoryReadStore
 from choir_memory.audit.store import AuditRecord, write_record
 from choir_memory.documents.erase_store import delete_documents, erase_references, find_derived
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
-from choir_memory.sessions.forgotten_period_store import ForgottenPeriod, add_forgotten_period
+from choir_memory.sessions.forgotten_period_store import (
+    ForgottenPeriod,
+    add_forgotten_period,
+    lock_for_erasure,
+)
 from choir_memory.sessions.store import SessionStore
 from choir_memory.text.tokens import query_terms
 
@@ -73,6 +77,8 @@ class MemoryForgetter:
         _validate(selection)
         await self.spaces.require(agent_id)
         async with self.database.transaction() as connection:
+            if selection.expected_digest is not None:
+                await lock_for_erasure(connection, agent_id)
             # the audit log is readable under the service's role only
             own_notes = await list_written(connection, agent_id, selection)
             await take_agent_role(connection, agent_id)
@@ -147,6 +153,8 @@ async def _plan(
 ) -> _Plan:
     store = ForgetStore(connection, agent_id)
     sources = await _sources(connection, agent_id, selection)
+    if selection.expected_digest is not None:
+        await store.lock(sources)
     learned: set[UUID] = set()
     if selection.words is None and selection.document is None:
         learned = await store.list_notes(own_notes)
@@ -160,7 +168,9 @@ async def _plan(
             derived = learned | await find_derived(connection, agent_id, sources | learned)
             erased = derived - sources
         case "said":
-            derived = await store.list_repeating(sources)
+            held = await store.list_held(sources)
+            derived = await store.list_repeating(sources) | held
+            derived |= await find_derived(connection, agent_id, held)
             erased = sources | derived
         case _:
             assert_never(selection.scope)

@@ -45,10 +45,16 @@ WHERE kind IN ('fact', 'rule', 'episode', 'error')
 _EXISTING_NOTES = """
 SELECT id FROM {schema}.knowledge_documents WHERE id = ANY($1::uuid[]) AND kind = 'note'
 """
+# The newest text counts: a note that was written again later, or by an operator, is not from this session.
 _WRITTEN = """
-SELECT DISTINCT unnest(document_ids) AS id FROM choir_memory.audit
-WHERE agent_id = $1 AND actor = $2 AND operation IN ('inserted', 'updated')
-  AND ($3::text IS NULL OR detail ->> 'session' = $3)
+WITH written AS (
+    SELECT DISTINCT ON (document_id) document_id, actor, detail ->> 'session' AS session_id, at
+    FROM choir_memory.audit CROSS JOIN unnest(document_ids) AS document_id
+    WHERE agent_id = $1 AND operation IN ('inserted', 'updated') AND NOT detail ? 'validity'
+    ORDER BY document_id, id DESC
+)
+SELECT document_id AS id FROM written
+WHERE actor = $2 AND ($3::text IS NULL OR session_id = $3)
   AND ($4::timestamptz IS NULL OR at >= $4) AND ($5::timestamptz IS NULL OR at < $5)
 """
 _REPEATING = """
@@ -65,13 +71,28 @@ SELECT id, 'knowledge', kind, key, metadata ->> 'session_id', coalesce(happened_
 FROM {schema}.knowledge_documents WHERE id = ANY($1::uuid[])
 ORDER BY at, id
 """
+# neither its user nor another session has confirmed it
+_HELD = """
+SELECT d.id FROM {schema}.knowledge_documents d
+WHERE d.status = 'held' AND d.kind IN ('fact', 'rule') AND EXISTS (
+        SELECT FROM {schema}.links l
+        WHERE l.from_id = d.id AND l.kind = 'evidence' AND l.to_id = ANY($1::uuid[]))
+  AND NOT EXISTS (
+        SELECT FROM {schema}.links l
+        WHERE l.from_id = d.id AND l.kind = 'evidence' AND l.to_id <> ALL($1::uuid[]))
+"""
+# A writer of facts or summaries locks its sources: the eraser waits for it, and then finds what it wrote.
+_LOCK = """
+SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
+"""
 _LOSING_A_SOURCE = """
 SELECT DISTINCT from_id AS id FROM {schema}.links
 WHERE kind = 'evidence' AND to_id = ANY($1::uuid[]) AND from_id <> ALL($2::uuid[])
 """
+# one that is to be replaced later is active and has an end
 _REPLACED = """
 SELECT d.id FROM {schema}.knowledge_documents d
-WHERE d.status = 'retired' AND d.id <> ALL($1::uuid[]) AND EXISTS (
+WHERE d.valid_to IS NOT NULL AND d.id <> ALL($1::uuid[]) AND EXISTS (
         SELECT FROM {schema}.links l
         WHERE l.to_id = d.id AND l.kind = 'supersedes' AND l.from_id = ANY($1::uuid[]))
   AND NOT EXISTS (
@@ -80,7 +101,8 @@ WHERE d.status = 'retired' AND d.id <> ALL($1::uuid[]) AND EXISTS (
 """
 _RESTORE = """
 UPDATE {schema}.knowledge_documents
-SET status = 'active', retired_at = NULL, valid_to = NULL, updated_at = now()
+SET status = coalesce(status_before, 'active'), valid_to = valid_to_before, status_before = NULL,
+    valid_to_before = NULL, retired_at = NULL, updated_at = now()
 WHERE id = ANY($1::uuid[])
 """
 _UNQUOTE = """
@@ -118,7 +140,7 @@ class SelectedDocument:
 async def list_written(
     connection: Connection, agent_id: str, selection: ForgetSelection
 ) -> list[UUID]:
-    """Return the documents that the agent wrote in the selection's session and period."""
+    """Return the documents whose text the agent wrote in the selection's session and period."""
     rows = await connection.fetch(
         _WRITTEN,
         agent_id,
@@ -163,6 +185,14 @@ class ForgetStore:
             reached |= summaries
         return reached - sources
 
+    async def list_held(self, document_ids: Collection[UUID]) -> set[UUID]:
+        """Return the held facts and rules whose evidence is in these documents alone."""
+        return await self._ids(_HELD, list(document_ids))
+
+    async def lock(self, document_ids: Collection[UUID]) -> None:
+        """Lock these units against changes and new evidence links until the transaction ends."""
+        await self._ids(_LOCK, list(document_ids))
+
     async def list_losing_a_source(
         self, sources: Collection[UUID], erased: Collection[UUID]
     ) -> set[UUID]:
@@ -170,7 +200,7 @@ class ForgetStore:
         return await self._ids(_LOSING_A_SOURCE, list(sources), list(erased))
 
     async def list_replaced(self, document_ids: Collection[UUID]) -> set[UUID]:
-        """Return the retired facts that only these documents have replaced."""
+        """Return the documents that only these have replaced, or will."""
         return await self._ids(_REPLACED, list(document_ids))
 
     async def list_sessions(self, document_ids: Collection[UUID]) -> list[str]:
@@ -196,7 +226,7 @@ class ForgetStore:
         ]
 
     async def restore(self, document_ids: Collection[UUID]) -> None:
-        """Make retired facts active again."""
+        """Give replaced documents the status and the end of validity they had before."""
         await self._connection.execute(self._sql(_RESTORE), list(document_ids))
 
     async def stop_learning(self, sources: Collection[UUID]) -> None:

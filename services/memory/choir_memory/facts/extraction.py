@@ -304,7 +304,7 @@ def _build_fact(candidate: _PlannedCandidate, model: str) -> DerivedDocument:
         evidence=fact.quote,
         happened_at=turn.happened_at,
         valid_from=turn.happened_at,
-        metadata={"by": model},
+        metadata={"by": model, "session_id": turn.session_id},
     )
 
 

@@ -33,7 +33,10 @@ WHERE {EXTRACTABLE.format(trust="$4")} AND {_SETTLED}
   AND (created_at, session_id, chunk_index) > ($1, $2, $3)
 ORDER BY created_at, session_id, chunk_index LIMIT $5
 """  # noqa: S608 a condition of ours
-_HOLD_TURNS = "SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) FOR KEY SHARE"
+_HOLD_TURNS = """
+SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) AND NOT metadata ? 'unlearned'
+FOR KEY SHARE
+"""
 _ABOUT = """
 SELECT id, status, text, subject, predicate, object FROM {schema}.knowledge_documents
 WHERE kind = $1 AND status IN ('active', 'held') AND lower(subject) = lower($2)
@@ -68,7 +71,9 @@ WHERE id = ANY($1::uuid[]) AND status = 'held' AND EXISTS (
 """
 _CLOSE = """
 UPDATE {schema}.knowledge_documents
-SET status = 'retired', retired_at = clock_timestamp(), valid_to = $2, updated_at = now()
+SET status_before = coalesce(status_before, status),
+    valid_to_before = CASE WHEN status_before IS NULL THEN valid_to ELSE valid_to_before END,
+    status = 'retired', retired_at = clock_timestamp(), valid_to = $2, updated_at = now()
 WHERE id = $1 AND status <> 'retired'
 """
 _CAP = """
@@ -132,7 +137,7 @@ class FactStore:
         ]
 
     async def lock_turns(self, turn_ids: Sequence[UUID]) -> bool:
-        """Protect these turns from erasure until the transaction ends; return whether all still exist."""
+        """Protect these turns from erasure until the transaction ends; return whether all may be read."""
         rows = await self._connection.fetch(self._sql(_HOLD_TURNS), list(turn_ids))
         return len(rows) == len(set(turn_ids))
 

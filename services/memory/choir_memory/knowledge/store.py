@@ -50,6 +50,8 @@ SET status = coalesce($2::text, status), valid_from = coalesce($3, valid_from),
         WHEN $2::text IS DISTINCT FROM 'active' OR valid_to > now() THEN valid_to END),
     retired_at = CASE WHEN coalesce($2::text, status) = 'retired'
         THEN coalesce(retired_at, clock_timestamp()) END,
+    status_before = CASE WHEN $2::text IS DISTINCT FROM 'active'
+        OR (status <> 'retired' AND valid_to > now()) THEN status_before END,
     version = version + 1, updated_at = now()
 WHERE id = $1 RETURNING version, valid_from, valid_to
 """
@@ -71,7 +73,9 @@ ON CONFLICT DO NOTHING RETURNING to_id
 # With a start in the future the old document stays active until then, and expires by itself.
 _CLOSE = """
 UPDATE {schema}.knowledge_documents
-SET valid_to = least(valid_to, greatest(valid_from, coalesce($2::timestamptz, now()))),
+SET valid_to_before = CASE WHEN status_before IS NULL THEN valid_to ELSE valid_to_before END,
+    status_before = coalesce(status_before, status),
+    valid_to = least(valid_to, greatest(valid_from, coalesce($2::timestamptz, now()))),
     status = CASE WHEN $2 > now() THEN status ELSE 'retired' END,
     retired_at = CASE WHEN $2 > now() THEN NULL ELSE clock_timestamp() END,
     version = version + 1, updated_at = now()

@@ -105,6 +105,8 @@ async def _follow_up(
     detail: JsonObject = {"version": answer.version} if answer.version is not None else {}
     if write.session_id is not None:
         detail["session"] = write.session_id
+    if write.operation == "update" and write.text is None:
+        detail["validity"] = True  # the text is from an earlier write
     entry = AuditRecord(write.agent_id, writer.actor, answer.operation, result.changed_ids, detail)
     await write_record(connection, entry)
     if result.superseded_ids:

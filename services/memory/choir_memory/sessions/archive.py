@@ -22,7 +22,11 @@ from choir_memory.embedding.queue_store import enqueue_all
 from choir_memory.schema.extraction_queue_store import enqueue_extraction
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.failure_tracker import EndedFailure
-from choir_memory.sessions.forgotten_period_store import ForgottenPeriod, read_forgotten_periods
+from choir_memory.sessions.forgotten_period_store import (
+    ForgottenPeriod,
+    lock_against_erasure,
+    read_forgotten_periods,
+)
 from choir_memory.sessions.promotion import SessionPromoter
 from choir_memory.sessions.store import SessionState, SessionStore, StoredTopic
 from choir_memory.sessions.trust import Inherited
@@ -82,6 +86,7 @@ class SessionArchive:
         check_consecutive(page.events)
         await self.spaces.ensure(page.agent_id)
         async with self.database.transaction() as connection:
+            await lock_against_erasure(connection, page.agent_id)
             state = await SessionStore(connection, page.agent_id).get_or_create(
                 page.session_id, page.started_at
             )

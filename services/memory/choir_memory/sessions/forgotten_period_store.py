@@ -14,6 +14,9 @@ from choir_common.postgres.pool import Connection
 
 CURSOR_NAME = "forgotten"
 
+# A page is stored either before an erasure, which then finds it, or after it, with its periods known.
+_LOCK_PAGE = "SELECT pg_advisory_xact_lock_shared(hashtextextended('erasure ' || $1::text, 0))"
+_LOCK_ERASURE = "SELECT pg_advisory_xact_lock(hashtextextended('erasure ' || $1::text, 0))"
 _READ = """
 SELECT (position -> 'periods')::text FROM choir_memory.cursors WHERE agent_id = $1 AND name = $2
 """
@@ -46,6 +49,16 @@ class ForgottenPeriod:
 
 
 _PERIODS: TypeAdapter[tuple[ForgottenPeriod, ...]] = TypeAdapter(tuple[ForgottenPeriod, ...])
+
+
+async def lock_against_erasure(connection: Connection, agent_id: str) -> None:
+    """Make erasures wait until this transaction ends; call it before any row is locked."""
+    await connection.execute(_LOCK_PAGE, agent_id)
+
+
+async def lock_for_erasure(connection: Connection, agent_id: str) -> None:
+    """Wait for pages that are being stored, and make later ones wait until this transaction ends."""
+    await connection.execute(_LOCK_ERASURE, agent_id)
 
 
 async def add_forgotten_period(

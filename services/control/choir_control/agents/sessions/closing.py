@@ -24,7 +24,7 @@ from choir_control.agents.sessions.record import (
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.leases.authentication import LeaseAuthenticator
-from choir_control.log.retention.incognito_eraser import IncognitoEraser
+from choir_control.log.retention.content_eraser import SessionContentEraser
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 
 log = structlog.get_logger("choir.sessions")
@@ -46,7 +46,7 @@ class SessionCloser:
         outbox: OutboxRescanner,
         runtime: AgentRuntime,
         archiver: SessionArchiver,
-        incognito: IncognitoEraser,
+        content_eraser: SessionContentEraser,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -56,7 +56,7 @@ class SessionCloser:
         self._outbox = outbox
         self._runtime = runtime
         self._archiver = archiver
-        self._incognito = incognito
+        self._content_eraser = content_eraser
 
     async def stop(self, session_id: str, reason: str, *, said_goodbye: bool = False) -> None:
         """End a session that was stopped, or suspend it if a turn or job may be open.
@@ -120,7 +120,7 @@ class SessionCloser:
                 session = snapshot.session
                 self._runtime.archive_log(session.agent_id, session_id)
                 if session.memory_mode == INCOGNITO:
-                    self._incognito.wake()
+                    self._content_eraser.wake()
                 else:
                     self._archiver.wake()
                 log.info(

@@ -3,12 +3,12 @@
 A request without a digest is a preview and changes nothing. Carried out, memory goes first: it refuses a
 selection that changed since its preview, and from then on it stores no later events of it. Then the resets
 are stored, and a running agent is started again, because its prompt contains what was erased.
-`RetentionJob.erase_reset_logs` erases the logs.
+`SessionContentEraser` erases the logs, messages and files.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 import structlog
@@ -26,6 +26,7 @@ from choir_common.wire.memory_forget import (
     ResetKind,
     ResetRequest,
 )
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.agents.sessions.record import REASON_FORGET, SessionRow
 from choir_control.agents.sessions.start import SessionStarter
@@ -133,6 +134,7 @@ class ForgetService:
             logs=tuple(effects.resets),
             restarts=is_changed and newest is not None and newest.is_live,
             summary_chars=summary_chars,
+            earlier_until=_earlier_until(effects, newest),
             unsearched=effects.unsearched,
         )
 
@@ -229,3 +231,13 @@ class ForgetService:
             if running is not None and stopped is not None:
                 await self._starter.restart(agent_id, running.initial_bindings, running.image)
         self._archiver.wake()
+
+
+def _earlier_until(effects: _Effects, newest: SessionRow | None) -> datetime | None:
+    """Return until when earlier sessions lasted that a reset keeps; None without any."""
+    is_reset = effects.conversation in ("summary", "nothing")
+    if newest is None or newest.continues is None or not is_reset:
+        return None
+    if newest.memory_mode == INCOGNITO:
+        return None  # memory has nothing of this conversation
+    return newest.started_at

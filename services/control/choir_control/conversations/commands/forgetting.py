@@ -27,7 +27,7 @@ MAX_PERIOD = timedelta(days=36_500)
 _LAST = re.compile(r"last\s+(?:(\d{1,5})\s+)?(minute|hour|day|week)s?", re.IGNORECASE)
 _QUOTED = re.compile(r"[\"“„'](.+)[\"”'’]", re.DOTALL)
 _KIND_NAMES = {"turn": "message", "tools": "run of tools", "document_chunk": "part of a collection"}
-LOGS_ERASED = "The logs and stored messages of {count} are erased; only their hashes stay."
+LOGS_ERASED = "The log, stored messages and received files of {count} are erased; only hashes stay."
 MESSENGER = "Messages in the messenger itself stay; delete them there."
 
 
@@ -146,7 +146,7 @@ def format_result(report: ForgetReport) -> str:
     """Return what was erased, and what the agent does now."""
     lines = [f"Erased from the memory of {report.agent_id}: {_counts(report)}."]
     if report.memory.restored:
-        lines.append(f"Active again: {_plural(report.memory.restored, 'older fact')}.")
+        lines.append(f"Active again: {_plural(report.memory.restored, 'older document')}.")
     if report.logs:
         lines.append(LOGS_ERASED.format(count=_plural(len(report.logs), "session")))
     if report.restarts:
@@ -164,13 +164,18 @@ def _consequences(report: ForgetReport) -> list[str]:
             f"{memory.supported:,} documents lose this source and stay, because they rest on others too."
         )
     if memory.restored:
-        lines.append(f"Active again: {_plural(memory.restored, 'older fact')}.")
+        lines.append(f"Active again: {_plural(memory.restored, 'older document')}.")
     if report.logs:
         lines.append(LOGS_ERASED.format(count=_plural(len(report.logs), "session")))
         lines.append(MESSENGER)
     if report.restarts:
         lines.append(
             f"{report.agent_id} stops, discards open work, and starts again{_remaining(report)}."
+        )
+    if report.earlier_until is not None:
+        lines.append(
+            f"What was said before this session ({report.earlier_until:%Y-%m-%d %H:%M} UTC) stays in memory; "
+            "/forget last 7 days also erases what was said in earlier sessions of that time."
         )
     if report.unsearched:
         lines.append(

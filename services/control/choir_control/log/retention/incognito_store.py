@@ -1,171 +1,49 @@
-"""Erasure of an ended incognito session from control's tables, except for its row and its hashes."""
+"""Ended incognito sessions that are to be erased."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
-from choir_common.eventlog.chain import LogHead
 from choir_common.postgres.pool import Database
-from choir_control.log.retention.log_store import ExpiredLog
-from choir_control.workspaces.spool import parse_files
+from choir_control.log.retention.content_store import (
+    HAS_COPIED_SQL,
+    ErasableSession,
+    erasable_from_record,
+)
 
 MAX_SESSIONS = 100
 CONTINUED_WITHIN = timedelta(hours=1)
 """How long a restarted session waits for its successor before it is erased all the same."""
 
-# After a restart the next incognito session first copies the newest events. It has done so when it has other
-# events than the ones below, which are the beginning of each log.
-_DUE = """
+# After a restart the next incognito session first copies the newest events; after a reset less, or nothing.
+_DUE = f"""
 SELECT s.session_id, s.agent_id, s.workspace, s.head_rev, s.head_hash,
        e.session_id IS NOT NULL AS has_hashes
 FROM choir_control.sessions AS s
 LEFT JOIN choir_control.erased_logs AS e USING (session_id)
+LEFT JOIN choir_control.session_resets AS r USING (session_id)
 WHERE s.memory_mode = 'incognito' AND s.ended_at IS NOT NULL AND s.archived_at IS NULL
   AND (s.end_reason IS NULL OR s.end_reason <> ALL ($1::text[])
-       OR s.ended_at < clock_timestamp() - $2::interval
+       OR r.carries = 'nothing' OR s.ended_at < clock_timestamp() - $2::interval
        OR EXISTS (
           SELECT FROM choir_control.sessions AS later
           WHERE later.agent_id = s.agent_id AND later.started_at > s.started_at
-            AND (later.memory_mode <> 'incognito' OR later.ended_at IS NOT NULL OR EXISTS (
-                SELECT FROM choir_control.session_events AS copied
-                WHERE copied.session_id = later.session_id
-                  AND copied.type NOT IN ('session_started', 'carried_event')))))
+            AND (later.memory_mode <> 'incognito' OR later.ended_at IS NOT NULL
+                 OR (r.carries = 'summary' AND later.head_rev > 0) OR {HAS_COPIED_SQL})))
 ORDER BY s.started_at LIMIT $3
-"""
-_RECEIVED = """
-SELECT f.workspace, f.path FROM choir_control.received_files AS f
-JOIN choir_control.inbox AS i USING (inbox_id) WHERE i.session_id = $1
-"""
-# Complete outputs of tools, which the agent stored as files.
-_ARTIFACTS = """
-SELECT DISTINCT e.payload ->> 'artifact_ref' AS path FROM choir_control.session_events AS e
-WHERE e.session_id = $1 AND e.type = 'tool_result_committed'
-  AND e.payload ->> 'artifact_ref' IS NOT NULL
-"""
-_SENT = """
-SELECT files FROM choir_control.outbox
-WHERE session_id = $1 AND files IS NOT NULL AND status IN ('delivered', 'undeliverable')
-"""
-_DROP_RECEIVED = """
-DELETE FROM choir_control.received_files AS f USING choir_control.inbox AS i
-WHERE f.inbox_id = i.inbox_id AND i.session_id = $1
-"""
-_SIGNALS = """
-DELETE FROM choir_control.signals AS s WHERE s.session_id = $1
-    OR s.inbox_id IN (SELECT inbox_id FROM choir_control.inbox WHERE session_id = $1)
-"""
-# A change that was approved is carried out first.
-_APPROVALS = """
-DELETE FROM choir_control.pending_approvals AS a WHERE a.session_id = $1
-  AND NOT EXISTS (SELECT FROM choir_control.approval_effects AS e
-                  WHERE e.approval_id = a.approval_id
-                    AND e.stage IN ('waiting', 'applying', 'reverting'))
-"""
-# All messages of the conversation while the session had it: notices name no session.
-_OUTBOX = """
-DELETE FROM choir_control.outbox AS o USING choir_control.sessions AS s
-WHERE s.session_id = $1 AND o.dm = s.dm AND o.status IN ('delivered', 'undeliverable')
-  AND (o.session_id = $1 OR (o.session_id IS NULL AND o.at BETWEEN s.started_at AND s.ended_at))
-  AND NOT EXISTS (SELECT FROM choir_control.outbox AS edit WHERE edit.edits = o.outbox_id)
-  AND EXISTS (SELECT FROM choir_control.outbox AS newer
-              WHERE newer.dm = o.dm AND newer.outbox_id > o.outbox_id)
-"""
-# Clients resume after the newest row, and edits name the row they change: these lose only their text.
-_REST_OF_OUTBOX = """
-UPDATE choir_control.outbox AS o
-SET text = $2, files = NULL, buttons = NULL, detail = ''
-FROM choir_control.sessions AS s
-WHERE s.session_id = $1 AND o.dm = s.dm AND o.status IN ('delivered', 'undeliverable')
-  AND (o.session_id = $1 OR (o.session_id IS NULL AND o.at BETWEEN s.started_at AND s.ended_at))
-"""
-_INBOX = "DELETE FROM choir_control.inbox WHERE session_id = $1"
-# Typed commands have no session. The rows stay, so that a repeated delivery is still recognised.
-_COMMANDS = """
-UPDATE choir_control.inbox AS i SET text = '' FROM choir_control.sessions AS s
-WHERE s.session_id = $1 AND i.dm = s.dm AND i.session_id IS NULL AND i.closed_at IS NOT NULL
-  AND i.received_at BETWEEN s.started_at AND s.ended_at
-"""
-_FINISH = """
-WITH rest AS (
-    SELECT 1 FROM choir_control.outbox
-    WHERE session_id = $1 AND status NOT IN ('delivered', 'undeliverable')
-    UNION ALL SELECT 1 FROM choir_control.pending_approvals WHERE session_id = $1
-), erased AS (
-    UPDATE choir_control.erased_logs SET finished_at = clock_timestamp()
-    WHERE session_id = $1 AND NOT EXISTS (SELECT FROM rest)
-)
-UPDATE choir_control.sessions
-SET archived_at = clock_timestamp(), forgotten_at = clock_timestamp()
-WHERE session_id = $1 AND NOT EXISTS (SELECT FROM rest) RETURNING true
-"""
-ERASED_TEXT = "(erased: this conversation was incognito)"
-
-
-@dataclass(frozen=True, slots=True)
-class IncognitoSession:
-    """An ended incognito session whose content is to be erased."""
-
-    log: ExpiredLog
-    workspace: str
-
-
-@dataclass(frozen=True, slots=True)
-class SessionFiles:
-    """Files that Choir made for a session: paths by workspace, and hashes of events in the spool."""
-
-    staged: tuple[tuple[str, str], ...]
-    spooled: tuple[str, ...]
+"""  # noqa: S608 a condition of ours
 
 
 class IncognitoStore:
-    """Store operations that erase incognito sessions."""
+    """Store that lists ended incognito sessions."""
 
     def __init__(self, database: Database, restart_reasons: Sequence[str]) -> None:
         """`restart_reasons` are the end reasons after which the next session continues the conversation."""
         self._database = database
         self._restart_reasons = list(restart_reasons)
 
-    async def due(self) -> list[IncognitoSession]:
+    async def due(self) -> list[ErasableSession]:
         """Return the ended sessions that are to be erased now, oldest first."""
         rows = await self._database.fetch(
             _DUE, self._restart_reasons, CONTINUED_WITHIN, MAX_SESSIONS
         )
-        return [
-            IncognitoSession(
-                ExpiredLog(
-                    row["session_id"],
-                    row["agent_id"],
-                    LogHead(row["head_rev"], row["head_hash"]),
-                    row["has_hashes"],
-                ),
-                row["workspace"],
-            )
-            for row in rows
-        ]
-
-    async def find_files(self, session: IncognitoSession) -> SessionFiles:
-        """Return the files of a session; call it before its events are deleted."""
-        session_id = session.log.session_id
-        received = await self._database.fetch(_RECEIVED, session_id)
-        artifacts = await self._database.fetch(_ARTIFACTS, session_id)
-        rows = await self._database.fetch(_SENT, session_id)
-        sent = [file for row in rows for file in parse_files(row["files"])]
-        return SessionFiles(
-            staged=(
-                *((row["workspace"], row["path"]) for row in received),
-                *((session.workspace, row["path"]) for row in artifacts),
-                *((session.workspace, file.path) for file in sent),
-            ),
-            spooled=tuple(dict.fromkeys(file.event_hash for file in sent)),
-        )
-
-    async def erase_rows(self, session_id: str) -> bool:
-        """Erase everything but the log; return False if a delivery or a decision is still pending."""
-        async with self._database.transaction() as connection:
-            for sql in (_DROP_RECEIVED, _SIGNALS, _APPROVALS):
-                await connection.execute(sql, session_id)
-            await connection.execute(_OUTBOX, session_id)
-            await connection.execute(_REST_OF_OUTBOX, session_id, ERASED_TEXT)
-            for sql in (_INBOX, _COMMANDS):
-                await connection.execute(sql, session_id)
-            return bool(await connection.fetchval(_FINISH, session_id))
+        return [erasable_from_record(row) for row in rows]

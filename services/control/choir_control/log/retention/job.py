@@ -16,15 +16,12 @@ from choir_control.configuration.current import ConfigService
 from choir_control.log.eventlog.store import EventStore
 from choir_control.log.retention.log_eraser import BATCH_ROWS, PAUSE_S, LogEraser
 from choir_control.log.retention.log_store import ErasedLogStore
-from choir_control.log.retention.reset_store import SessionResetStore
 from choir_control.log.retention.row_store import ExpiredRowStore
 from choir_control.log.signals.store import SignalStore
 
 log = structlog.get_logger("choir.retention")
 
 INTERVAL_S = 3_600.0
-RESET_INTERVAL_S = 20.0
-"""Interval of the erasure of logs that a person requested; it waits for memory and for the next session."""
 KEEP_SIGNALS = timedelta(days=1)
 """Signals are only a queue, and the log stores their results. One day allows for troubleshooting."""
 MAX_BATCHES = 100
@@ -46,7 +43,6 @@ class RetentionJob:
     ) -> None:
         self._rows = ExpiredRowStore(database)
         self._logs = ErasedLogStore(database)
-        self._resets = SessionResetStore(database)
         self._signals = SignalStore(database)
         self._eraser = LogEraser(events, self._logs, pause_s=pause_s)
         self._configuration = configuration
@@ -77,14 +73,6 @@ class RetentionJob:
         if config.retention.sessions is not None:
             keep = timedelta(days=config.retention.sessions)
             await self._prune("sessions", keep, self._rows.prune_sessions)
-
-    async def erase_reset_logs(self) -> None:
-        """Erase the logs of sessions that were reset or forgotten, once nothing needs them any more.
-
-        Raises Unavailable if the database is unavailable.
-        """
-        for due in await self._resets.list_due():
-            await self._eraser.erase(due)
 
     async def _prune(self, table: str, keep: timedelta, prune_batch: PruneBatch) -> None:
         count = 0

@@ -1,6 +1,6 @@
 """Store of the table `session_resets`: sessions whose conversation a person had erased.
 
-A row decides what the next session copies of this one, and has its log erased before its age would.
+A row decides what the next session copies of this one, and has its content erased before its age would.
 """
 
 from collections.abc import Collection
@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from choir_common.eventlog.chain import LogHead
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_forget import ConversationMessage
-from choir_control.log.retention.log_store import MAX_SESSIONS, ExpiredLog
+from choir_control.log.retention.content_store import (
+    HAS_COPIED_SQL,
+    ErasableSession,
+    erasable_from_record,
+)
+from choir_control.log.retention.log_store import MAX_SESSIONS
 
 MAX_MESSAGES = 20
 """Messages of a conversation in a preview."""
@@ -31,25 +35,22 @@ SET carries = excluded.carries, requested_at = clock_timestamp(),
 WHERE r.carries = 'rest' OR excluded.carries = 'nothing'
 """
 _GET = "SELECT carries, since, until FROM choir_control.session_resets WHERE session_id = $1"
-# A log is needed until memory has acknowledged the session, its files are deleted, and the next session has
-# copied what it may. The log of a rehearsal lists what memory must still erase, unless all of it is erased.
-_DUE = """
-SELECT s.session_id, s.agent_id, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS has_hashes
+# A log is needed until memory has acknowledged the session, and the next session has copied what it may. The
+# log of a rehearsal lists the documents that memory must still erase, unless all of it is erased.
+_DUE = f"""
+SELECT s.session_id, s.agent_id, s.workspace, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS has_hashes
 FROM choir_control.session_resets AS r JOIN choir_control.sessions AS s USING (session_id)
 LEFT JOIN choir_control.erased_logs AS e USING (session_id)
 WHERE s.ended_at IS NOT NULL AND s.archived_at IS NOT NULL AND s.head_rev > 0 AND e.finished_at IS NULL
-  AND (NOT s.rehearsal OR s.forgotten_at IS NOT NULL OR r.carries = 'nothing')
-  AND NOT EXISTS (
-      SELECT FROM choir_control.received_files AS f JOIN choir_control.inbox AS i USING (inbox_id)
-      WHERE i.session_id = s.session_id)
+  AND (NOT s.rehearsal OR s.forgotten_at IS NOT NULL OR r.carries = 'nothing' OR NOT EXISTS (
+      SELECT FROM choir_control.session_events AS written
+      WHERE written.session_id = s.session_id AND written.type = 'memory_write_committed'))
   AND (r.carries = 'nothing' OR EXISTS (
       SELECT FROM choir_control.sessions AS later
-      WHERE later.continues = s.session_id AND later.head_rev > 0 AND (r.carries = 'summary' OR EXISTS (
-          SELECT FROM choir_control.session_events AS said
-          WHERE said.session_id = later.session_id
-            AND said.type NOT IN ('session_started', 'carried_event')))))
+      WHERE later.continues = s.session_id AND later.head_rev > 0
+        AND (r.carries = 'summary' OR {HAS_COPIED_SQL})))
 ORDER BY s.started_at LIMIT $1
-"""
+"""  # noqa: S608 a condition of ours
 # the events of an earlier session that this one shows are copied at its beginning
 _LAST_REV_BEFORE = """
 SELECT max(rev) FROM choir_control.session_events
@@ -122,17 +123,10 @@ class SessionResetStore:
         row = await self._database.fetchrow(_GET, session_id)
         return None if row is None else SessionReset(row["carries"], row["since"], row["until"])
 
-    async def list_due(self) -> list[ExpiredLog]:
-        """Return the logs of reset sessions that nothing needs any more, oldest first."""
-        return [
-            ExpiredLog(
-                row["session_id"],
-                row["agent_id"],
-                LogHead(row["head_rev"], row["head_hash"]),
-                row["has_hashes"],
-            )
-            for row in await self._database.fetch(_DUE, MAX_SESSIONS)
-        ]
+    async def list_due(self) -> list[ErasableSession]:
+        """Return the reset sessions whose content nothing needs any more, oldest first."""
+        rows = await self._database.fetch(_DUE, MAX_SESSIONS)
+        return [erasable_from_record(row) for row in rows]
 
     async def find_last_rev_before(self, session_id: str, at: datetime) -> int:
         """Return the last revision before a time, copies from earlier sessions included; 0 if none."""
