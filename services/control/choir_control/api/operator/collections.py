@@ -43,7 +43,7 @@ def collection_routes(
     redactor: Redactor,
 ) -> APIRouter:
     """Return the router of the collections in an agent's memory."""
-    router = APIRouter(prefix="/agents/{agent_id}/collections", tags=["memory"])
+    router = APIRouter(prefix="/agents/{agent_id}", tags=["memory"])
     router.include_router(_read_routes(spaces, collections_client, memory_client))
     router.include_router(_folder_routes(spaces, collections_client))
     router.include_router(_document_routes(spaces, collections_client, redactor))
@@ -53,7 +53,8 @@ def collection_routes(
 def _read_routes(
     spaces: MemorySpaces, collections_client: CollectionsClient, memory_client: MemoryClient
 ) -> APIRouter:
-    router = APIRouter()
+    # a path may not be empty where a router is included
+    router = APIRouter(prefix="/collections")
 
     @router.get("")
     async def list_collections(
@@ -88,7 +89,7 @@ def _read_routes(
 
 
 def _folder_routes(spaces: MemorySpaces, collections_client: CollectionsClient) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(prefix="/collections")
 
     @router.post("/{collection}/folder", openapi_extra=openapi_body(NewFolder))
     async def follow_folder(
@@ -108,7 +109,7 @@ def _folder_routes(spaces: MemorySpaces, collections_client: CollectionsClient) 
 def _document_routes(
     spaces: MemorySpaces, collections_client: CollectionsClient, redactor: Redactor
 ) -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(prefix="/collections")
 
     @router.post("/{collection}", openapi_extra=openapi_body(NewDocument))
     async def add_document(
