@@ -37,7 +37,7 @@ COMMANDS = (
     CommandEntry("agent", "List, start and stop agents, and send instructions to them."),
     CommandEntry("model", "List language models, and select an agent's model."),
     CommandEntry("voice", "List voices, and select an agent's voice."),
-    CommandEntry("session", "Show sessions, their logs and jobs, and compact a session."),
+    CommandEntry("session", "Show, compact and reset sessions; show their logs and jobs."),
     CommandEntry("memory", "Show, change, export and import an agent's memory."),
     CommandEntry("collection", "Add documents to an agent's memory, and erase them."),
     CommandEntry("workspace", "Show workspaces, and empty one."),

@@ -67,7 +67,7 @@ def add(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add documents to an agent's memory, or let a collection follow a folder.
+    """Add documents, or let a collection follow a folder.
 
     Each file replaces the document with the same file name in the collection; unchanged text changes nothing.
     A folder is read by the memory service, now and whenever its files change: text, source code, Markdown,

@@ -1,6 +1,5 @@
 """Commands `choirctl memory forget|undo` and `choirctl session reset`: preview, question, erasure."""
 
-import asyncio
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,10 +15,10 @@ from choir_common.wire.memory_forget import (
     ForgetSelection,
     ResetRequest,
 )
-from choirctl.api.control import connect
 from choirctl.api.memory import MemoryClient
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.arguments import AgentId
+from choirctl.commands.memory_options import OfSession, send
 from choirctl.output.forget_views import forget_lines, forgotten_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
@@ -33,9 +32,6 @@ Preview = Annotated[
     bool, typer.Option("--preview", help="Only show what would be erased; change nothing.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-OfSession = Annotated[
-    str | None, typer.Option("--session", help="Of this session.", show_default=False)
-]
 Since = Annotated[
     str | None,
     typer.Option(help="From this time on: 2026-03-01 or 2026-03-01T12:00.", show_default=False),
@@ -65,12 +61,19 @@ def forget(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase words, a session or a period from an agent's memory, with everything derived from it.
+    """Erase words, a session or a period from an agent's memory.
 
-    Shows exactly what would be erased, and asks. Also erases the logs and messages of the sessions; a
-    running agent starts again without it. Exits 5 if memory changed since the preview.
+    Everything derived from it is erased, too, and so are the logs and messages of the sessions; a running
+    agent starts again without it. Shows exactly what would be erased, and asks. Exits 5 if memory changed
+    since the preview.
     """
-    selection = _select("everything", words, None, session, _period(since, until, last))
+    selection = _select(
+        "everything",
+        words=words,
+        source=None,
+        session=session,
+        period=_period(since, until, last),
+    )
     place = find_target(ctx, home, url)
     _carry_out(place, agent, _forget_request(selection), preview=preview, yes=yes, as_json=as_json)
 
@@ -94,12 +97,18 @@ def undo(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take back what was learned from one source, session or period: facts, notes and summaries.
+    """Take back what was learned from a source, session or period.
 
-    What was said stays, but nothing is learned from it again. A fact that another one had replaced is
-    active again. Shows exactly what would be erased, and asks.
+    That is facts, notes and summaries. What was said stays, but nothing is learned from it again. A fact
+    that another one had replaced is active again. Shows exactly what would be erased, and asks.
     """
-    selection = _select("learned", None, source, session, _period(since, until, last))
+    selection = _select(
+        "learned",
+        words=None,
+        source=source,
+        session=session,
+        period=_period(since, until, last),
+    )
     place = find_target(ctx, home, url)
     _carry_out(place, agent, _forget_request(selection), preview=preview, yes=yes, as_json=as_json)
 
@@ -119,22 +128,24 @@ def reset(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start an agent's conversation again: erase its session's messages, log and vectors.
+    """Start an agent's conversation again with an empty session.
 
-    The reference summary, facts, rules, notes and tool failures stay; with --all only what other sessions
-    support. Shows exactly what would be erased, and asks.
+    Erases its session's messages, log and vectors. The reference summary, facts, rules, notes and tool
+    failures stay; with --all only what other sessions support. Shows exactly what would be erased, and
+    asks.
     """
 
-    async def send(memory: MemoryClient, digest: str | None) -> ForgetReport:
+    async def request(memory: MemoryClient, digest: str | None) -> ForgetReport:
         kind = ResetRequest(kind="all" if everything else "history", expected_digest=digest)
         return await memory.reset(kind)
 
     place = find_target(ctx, home, url)
-    _carry_out(place, agent, send, preview=preview, yes=yes, as_json=as_json)
+    _carry_out(place, agent, request, preview=preview, yes=yes, as_json=as_json)
 
 
 def _select(
     scope: ForgetScope,
+    *,
     words: str | None,
     source: str | None,
     session: str | None,
@@ -181,17 +192,17 @@ def _parse_time(text: str | None, option: str) -> datetime | None:
 
 
 def _forget_request(selection: ForgetSelection) -> Request:
-    async def send(memory: MemoryClient, digest: str | None) -> ForgetReport:
+    async def request(memory: MemoryClient, digest: str | None) -> ForgetReport:
         return await memory.forget(selection.model_copy(update={"expected_digest": digest}))
 
-    return send
+    return request
 
 
 def _carry_out(
-    place: Target, agent: str, send: Request, *, preview: bool, yes: bool, as_json: bool
+    place: Target, agent: str, request: Request, *, preview: bool, yes: bool, as_json: bool
 ) -> None:
     """Show the preview, ask, and erase exactly that."""
-    report = _send(place, agent, send, None)
+    report = send(place, agent, lambda memory: request(memory, None))
     if preview:
         _print_report(report, as_json=as_json)
         return
@@ -201,20 +212,12 @@ def _carry_out(
         _print_report(report, as_json=False)
         if not typer.confirm("Erase this permanently?", err=True):
             raise InvalidRequest("Nothing was erased.")
-    done = _send(place, agent, send, report.memory.digest)
+    done = send(place, agent, lambda memory: request(memory, report.memory.digest))
     if as_json:
         print_json(done)
     else:
         for line in forget_lines(done):
             stderr_console().print(line, markup=False)
-
-
-def _send(place: Target, agent: str, send: Request, digest: str | None) -> ForgetReport:
-    async def ask() -> ForgetReport:
-        async with connect(place) as api:
-            return await send(MemoryClient(api, place, agent), digest)
-
-    return asyncio.run(ask())
 
 
 def _print_report(report: ForgetReport, *, as_json: bool) -> None:

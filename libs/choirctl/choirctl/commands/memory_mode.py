@@ -1,7 +1,5 @@
 """Commands `choirctl memory mode|recall`: how an agent's conversation uses memory."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
@@ -13,10 +11,9 @@ from choir_common.wire.memory_modes import (
     ConversationMemory,
     RecallSetting,
 )
-from choirctl.api.control import connect
-from choirctl.api.memory import MemoryClient
-from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
+from choirctl.commands.memory_options import send
 from choirctl.output.memory_views import conversation_facts
 from choirctl.output.printing import print_json, stderr_console, stdout_console
 
@@ -47,10 +44,10 @@ def mode(
     """
     place = find_target(ctx, home, url)
     if new is None:
-        memory = _ask(place, agent, lambda client: client.conversation())
+        memory = send(place, agent, lambda client: client.conversation())
         _show(memory, as_json=as_json)
         return
-    memory = _ask(place, agent, lambda client: client.set_mode(new))
+    memory = send(place, agent, lambda client: client.set_mode(new))
     consequence = " Nothing said from now on is remembered." if memory.mode == INCOGNITO else ""
     _confirm(
         memory, f"The conversation {memory.dm} is in mode {memory.mode}.{consequence}", as_json
@@ -80,7 +77,7 @@ def recall(
     choice = RECALLS.get(setting.lower())
     if choice is None:
         raise InvalidRequest(f"SETTING is {', '.join(RECALLS)}, not {setting[:20]!r}.")
-    memory = _ask(find_target(ctx, home, url), agent, lambda client: client.set_recall(choice))
+    memory = send(find_target(ctx, home, url), agent, lambda client: client.set_recall(choice))
     _confirm(memory, f"Recall is {'on' if memory.recall else 'off'} in {memory.dm}.", as_json)
 
 
@@ -96,15 +93,3 @@ def _show(memory: ConversationMemory, *, as_json: bool) -> None:
         print_json(memory)
     else:
         stdout_console().print(conversation_facts(memory))
-
-
-def _ask(
-    place: Target,
-    agent: str,
-    question: Callable[[MemoryClient], Awaitable[ConversationMemory]],
-) -> ConversationMemory:
-    async def ask() -> ConversationMemory:
-        async with connect(place) as api:
-            return await question(MemoryClient(api, place, agent))
-
-    return asyncio.run(ask())

@@ -77,8 +77,13 @@ class LogServices:
             metrics=self.control_metrics,
         )
         self.archives = ArchiveStore(database)
+        self.archiver = self._make_archiver(database, configuration, bus)
+
+    def _make_archiver(
+        self, database: Database, configuration: ConfigService, bus: Bus
+    ) -> SessionArchiver:
         session_memory = NatsSessionMemoryClient(bus)
-        self.archiver = SessionArchiver(
+        return SessionArchiver(
             store=self.archives,
             events=self.events,
             memory=session_memory,

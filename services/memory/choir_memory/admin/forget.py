@@ -168,9 +168,9 @@ async def _plan(
             derived = learned | await find_derived(connection, agent_id, sources | learned)
             erased = derived - sources
         case "said":
-            held = await store.list_held(sources)
-            derived = await store.list_repeating(sources) | held
-            derived |= await find_derived(connection, agent_id, held)
+            held_facts = await store.list_held(sources)
+            derived = await store.list_repeating(sources) | held_facts
+            derived |= await find_derived(connection, agent_id, held_facts)
             erased = sources | derived
         case _:
             assert_never(selection.scope)
