@@ -266,6 +266,23 @@ async def test_a_quiet_live_session_is_archived_whole_and_once(
     assert len(desk.memory.pages) == 1
 
 
+@pytest.mark.parametrize("ended", [False, True])
+async def test_an_incognito_session_is_never_archived(desk: Desk, ended: bool) -> None:
+    private, recorded = make_long("s1"), make_long("s2", messages=3)
+    recorded.started_at += timedelta(days=1)
+    await desk.store(private, ended=ended)
+    await desk.store(recorded, ended=ended)
+    await desk.database.execute(
+        "UPDATE choir_control.sessions SET memory_mode = 'incognito' WHERE session_id = 's1'"
+    )
+    for session_id in ("s1", "s2"):
+        await make_older(desk, session_id, 60)
+    await desk.archivist.sweep()
+    # it neither reaches memory nor blocks the agent's other session
+    assert {page.session_id for page in desk.memory.pages} == {"s2"}
+    assert (await desk.row("s1"))["archived_rev"] == 0
+
+
 async def test_a_live_session_that_is_never_quiet_is_archived_after_three_times_as_long(
     desk: Desk,
 ) -> None:

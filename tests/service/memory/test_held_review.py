@@ -4,11 +4,14 @@ import json
 
 import pytest
 
+from choir_common.clock import SystemClock
+from choir_common.wire.memory_forget import ForgetMemory, ForgetSelection
+from choir_memory.admin.forget import MemoryForgetter
 from choir_memory.facts.held_review import HeldFactReview
 from choir_memory.schema.lease_store import LeaseStore
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import ScriptedModel, answer, propose
-from tests.service.memory.test_facts import TEA, make, say
+from tests.service.memory.test_facts import TEA, known, make, say
 
 AGAIN = ("2026-03-01T09:05", "Ana", "Yes, tea, and it has to be green.")
 HELD = answer(propose(explicit=False))
@@ -94,6 +97,35 @@ async def test_what_nothing_supports_stays_held_and_is_not_asked_about_again(
     await say(room, TEA, session="s2")
     await make(room, HELD)[0].run_agent("main")
     assert (await fact(room))[0] == "active"
+
+
+async def test_an_undone_message_supports_nothing(room: Room) -> None:
+    _, again = await say(room, TEA, AGAIN)
+    await begin(room)
+    await make(room, HELD)[0].run_agent("main")
+    selection = ForgetSelection(scope="learned", document=str(again))
+    forgetter = MemoryForgetter(room.database, room.spaces, SystemClock())
+    shown = await forgetter.forget(ForgetMemory(agent_id="main", selection=selection))
+    selection = selection.model_copy(update={"expected_digest": shown.digest})
+    await forgetter.forget(ForgetMemory(agent_id="main", selection=selection))
+    done, model = await review(room, support(2, "it has to be green"))
+    assert (done, model.asked) == (1, []) and (await fact(room))[0] == "held"
+
+
+async def test_a_held_fact_that_is_over_is_not_reviewed(room: Room) -> None:
+    await say(room, TEA, AGAIN)
+    await begin(room)
+    await make(room, HELD)[0].run_agent("main")
+    await room.database.execute(
+        "UPDATE choir_main.knowledge_documents SET valid_to = now() WHERE kind = 'fact'"
+    )
+    done, model = await review(room, support(2, "it has to be green"))
+    assert (done, model.asked) == (0, []) and (await fact(room))[0] == "held"
+    # nor is it confirmed by a repetition, which is a fact of its own
+    await say(room, AGAIN, session="s2")
+    again = propose(explicit=False, quote="it has to be green")
+    await make(room, answer(again))[0].run_agent("main")
+    assert [(status, seen) for _, status, seen in await known(room)] == [("held", 1)] * 2
 
 
 async def test_a_message_alone_costs_no_call(room: Room) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 from choir_common.clock import SystemClock
 from choir_common.errors import RateLimited
-from choir_common.wire.config import MemoryServiceConfig
+from choir_common.wire.config import MemoryPrompts, MemoryServiceConfig
+from choir_memory.facts.extraction import BATCH_TURNS, ExtractionTask
 from choir_memory.maintenance.learning import LearningScheduler
 from choir_memory.maintenance.tasks import MaintenanceTasks
 from choir_memory.schema.extraction_queue_store import ExtractionQueueStore
@@ -16,6 +17,7 @@ from tests.service.memory.session_archive import make_session_archive
 from tests.service.memory.test_facts import UnavailableEmbedders, known
 from tests.support.sessions import LogBuilder, conversation_log
 
+DEFAULTS = MemoryServiceConfig()
 GREEN_TEA = [("The user drinks green tea.", "active", 1)]
 
 
@@ -24,21 +26,21 @@ class FixedModel:
     """The model of a configuration that does not change; `settings` of the same."""
 
     model: ScriptedModel | None = field(default_factory=ScriptedModel)
+    config: MemoryServiceConfig = field(default_factory=MemoryServiceConfig)
 
     async def configure(self, settings: object) -> None:
         """Nothing to change."""
 
     async def read(self) -> MemoryServiceConfig:
-        return MemoryServiceConfig()
+        return self.config
 
 
-def make_learning(
-    room: Room, model: ScriptedModel | None, replica: str = "r1"
-) -> LearningScheduler:
-    leases = LeaseStore(room.database, replica)
+def make_tasks(
+    room: Room, model: ScriptedModel | None, leases: LeaseStore, config: MemoryServiceConfig
+) -> MaintenanceTasks:
     embedders: Any = UnavailableEmbedders()
-    fixed: Any = FixedModel(model)
-    tasks = MaintenanceTasks(
+    fixed: Any = FixedModel(model, config)
+    return MaintenanceTasks(
         database=room.database,
         spaces=room.spaces,
         leases=leases,
@@ -48,6 +50,16 @@ def make_learning(
         language_model=fixed,
         settings=fixed,
     )
+
+
+def make_learning(
+    room: Room,
+    model: ScriptedModel | None,
+    replica: str = "r1",
+    config: MemoryServiceConfig = DEFAULTS,
+) -> LearningScheduler:
+    leases = LeaseStore(room.database, replica)
+    tasks = make_tasks(room, model, leases, config)
     queue = ExtractionQueueStore(room.database)
     return LearningScheduler(extraction_queue=queue, tasks=tasks, leases=leases, poll_s=60)
 
@@ -110,6 +122,49 @@ async def test_a_repeated_page_asks_the_model_nothing(room: Room) -> None:
         await let_it_settle(room)
         await learning.run_due()
     assert len(model.asked) == 1 and await known(room) == GREEN_TEA
+
+
+async def test_a_batch_costs_one_call_however_many_messages_and_pages_it_came_in(
+    room: Room,
+) -> None:
+    script = LogBuilder("s1")
+    script.start()
+    for number in range(BATCH_TURNS // 2):
+        script.user(f"I only drink green tea, {number} cups a day.", f"t{number}")
+        script.reply("Noted.", f"t{number}")
+        await hear(room, script)
+    model = ScriptedModel([answer(propose())])
+    learning = make_learning(room, model)
+    # the polls until the turns have settled cost nothing
+    for _ in range(3):
+        assert await learning.run_due() == 0
+    await let_it_settle(room)
+    assert await learning.run_due() == 1
+    [(_, material)] = model.asked
+    assert material.count("green tea") == BATCH_TURNS // 2
+    assert await queued(room) == 0 and await known(room) == GREEN_TEA
+
+
+async def test_both_loops_ask_with_the_agents_own_prompt(room: Room) -> None:
+    own = MemoryServiceConfig(prompts={"main": MemoryPrompts(extraction="Only what grows.")})
+    await hear(room, tea_log())
+    await let_it_settle(room)
+    model = ScriptedModel([answer(propose())])
+    await make_learning(room, model, config=own).run_due()
+    script = LogBuilder("s2")
+    script.start()
+    script.user("I live in Porto.", "t1")
+    await hear(room, script)
+    await let_it_settle(room)
+    model.answers = [answer()]
+    for task in await make_tasks(room, model, LeaseStore(room.database, "r2"), own).create():
+        if isinstance(task, ExtractionTask):
+            await task.run_agent("main")
+    instructions = [asked for asked, _ in model.asked]
+    assert len(instructions) == 2
+    for prompt in instructions:
+        assert "Only what grows." in prompt and "how they want to be served" not in prompt
+        assert "quote: the words of the source" in prompt, "the frame is fixed"
 
 
 async def test_turns_that_came_meanwhile_stay_queued(room: Room) -> None:

@@ -102,28 +102,42 @@ class MemoryForgetter:
         await resume_service_role(connection)
         await erase_references(connection, agent_id, [*plan.erased])
         await self._stop_storing(connection, request)
-        sessions = SessionStore(connection, agent_id)
-        for session_id in plan.sessions:
-            # the agent's own summary of the whole session, which promotion would store
-            await sessions.store_summary(session_id, "", ())
+        await self._drop_summaries(connection, agent_id, plan.sessions)
         detail: JsonObject = {"scope": selection.scope, "restored": len(plan.restored)}
         await write_record(
             connection,
             AuditRecord(agent_id, request.actor, "forgotten", sorted(plan.erased), detail),
         )
 
+    async def _drop_summaries(
+        self, connection: Connection, agent_id: str, session_ids: Sequence[str]
+    ) -> None:
+        """Drop the agent's own summaries of whole sessions, also of those that have not ended yet."""
+        sessions = SessionStore(connection, agent_id)
+        for session_id in session_ids:
+            state = await sessions.get(session_id)
+            if state is None or state.erased:
+                continue
+            await sessions.store_summary(session_id, "", ())
+            if state.ended_at is None:
+                period = ForgottenPeriod(None, self.clock.now(), session_id, "no_summary")
+                await add_forgotten_period(connection, agent_id, period)
+
     async def _stop_storing(self, connection: Connection, request: ForgetMemory) -> None:
-        """Make sure that events which control has not sent yet are not stored later."""
+        """Make sure that events which control has not sent yet are not stored later, or not learned from."""
         agent_id, selection, now = request.agent_id, request.selection, self.clock.now()
         is_undated = selection.since is None and selection.until is None
-        if selection.scope == "learned" or selection.words is not None:
+        if selection.words is not None or selection.document is not None:
             return
-        if selection.session_id is not None and is_undated:
+        until = selection.until or now
+        if selection.scope == "learned":
+            period = ForgottenPeriod(selection.since, until, selection.session_id, "unlearned")
+            await add_forgotten_period(connection, agent_id, period)
+        elif selection.session_id is not None and is_undated:
             sessions = SessionStore(connection, agent_id)
             await sessions.get_or_create(selection.session_id, now)
             await sessions.mark_erased(selection.session_id)
-        elif selection.document is None:
-            until = selection.until or now
+        else:
             period = ForgottenPeriod(selection.since, until, selection.session_id)
             await add_forgotten_period(connection, agent_id, period)
             if request.stopping is not None:

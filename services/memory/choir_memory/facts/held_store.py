@@ -6,40 +6,40 @@ from typing import Literal
 from uuid import UUID
 
 from choir_common.postgres.pool import Connection, Database
+from choir_memory.documents.status import NOT_OVER
 from choir_memory.facts.candidates import SourceTurn
 from choir_memory.facts.store import EXTRACTABLE, TurnPosition
 from choir_memory.schema.store import qualified
 
 # A fact with evidence from two sessions is not held any more.
-_HELD = """
+_HELD = f"""
 SELECT d.id, d.text, m.session_id, array_agg(m.id) AS evidence
-FROM {schema}.knowledge_documents d
-JOIN {schema}.links l ON l.from_id = d.id AND l.kind = 'evidence'
-JOIN {schema}.memory_documents m ON m.id = l.to_id
-WHERE d.kind = 'fact' AND d.status = 'held' AND NOT d.metadata ? 'reviewed'
+FROM {{schema}}.knowledge_documents d
+JOIN {{schema}}.links l ON l.from_id = d.id AND l.kind = 'evidence'
+JOIN {{schema}}.memory_documents m ON m.id = l.to_id
+WHERE d.kind = 'fact' AND d.status = 'held' AND NOT d.metadata ? 'reviewed' AND {NOT_OVER}
 GROUP BY d.id, d.text, m.session_id ORDER BY m.session_id, d.id
-"""
+"""  # noqa: S608 a condition of ours
 _UNREAD = f"""
 SELECT EXISTS (
     SELECT FROM {{schema}}.memory_documents WHERE session_id = $1 AND {EXTRACTABLE.format(trust="$2")}
       AND (created_at, session_id, chunk_index) > ($3, $4, $5))
 """  # noqa: S608 a condition of ours
-_USER_TURNS = """
+_USER_TURNS = f"""
 SELECT id, session_id, coalesce(speaker, ''), happened_at, text, TRUE, trust
-FROM {schema}.memory_documents
-WHERE session_id = $1 AND tier IN ('mid_term', 'long_term_detail') AND kind = 'turn' AND origin = 'user'
-  AND trust >= $2 AND expires_at IS NULL
+FROM {{schema}}.memory_documents
+WHERE session_id = $1 AND origin = 'user' AND {EXTRACTABLE.format(trust="$2")}
 ORDER BY chunk_index
-"""
+"""  # noqa: S608 a condition of ours
 _EPISODE = """
 SELECT id, text FROM {schema}.knowledge_documents
 WHERE kind = 'episode' AND metadata ->> 'session_id' = $1 AND trust >= $2 ORDER BY trust DESC, id LIMIT 1
 """
-_PROMOTE = """
-UPDATE {schema}.knowledge_documents
+_PROMOTE = f"""
+UPDATE {{schema}}.knowledge_documents d
 SET status = 'active', updated_at = now(), metadata = metadata || jsonb_build_object('promoted_by', $2::text)
-WHERE id = $1 AND status = 'held' RETURNING id
-"""
+WHERE id = $1 AND status = 'held' AND {NOT_OVER} RETURNING id
+"""  # noqa: S608 a condition of ours
 _REVIEWED = """
 UPDATE {schema}.knowledge_documents SET metadata = metadata || '{"reviewed": true}'
 WHERE id = ANY($1::uuid[]) AND status = 'held'

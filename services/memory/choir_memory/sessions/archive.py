@@ -6,9 +6,9 @@ together, so a crash at any point loses and duplicates nothing. At its end a ses
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, assert_never
 from uuid import UUID
 
 from choir_common.errors import InvalidRequest
@@ -117,7 +117,7 @@ class SessionArchive:
         if page.end is not None:
             splitter.finish()
         # all events are split, because the trust of a reply depends on what was read before it
-        _drop_forgotten(splitter, page, await read_forgotten_periods(connection, page.agent_id))
+        _apply_forgotten(splitter, page, await read_forgotten_periods(connection, page.agent_id))
         through_rev = max(last, state.through_rev)
         queued_count = await self._store_units(connection, page, splitter.units)
         # also at the end, when held facts are reviewed
@@ -185,23 +185,39 @@ class SessionArchive:
         return len(document_ids)
 
 
-def _drop_forgotten(
+def _apply_forgotten(
     splitter: UnitSplitter, page: ArchivePage, periods: Sequence[ForgottenPeriod]
 ) -> None:
-    """Remove what was erased before this page arrived: units, tool failures, and a summary of them."""
+    """Remove or mark what was erased or undone before this page arrived, and drop a summary of it."""
     for period in periods:
         splitter.units = [
-            unit
-            for unit in splitter.units
-            if not period.covers(page.session_id, _parse(unit.at), _parse(unit.ended_at))
+            result for unit in splitter.units if (result := _apply_period(unit, page, period))
         ]
         splitter.troubles.failures = [
             failure
             for failure in splitter.troubles.failures
-            if not period.covers(page.session_id, _parse(failure.at), _parse(failure.at))
+            if period.effect == "no_summary"
+            or not period.covers(page.session_id, _parse(failure.at), _parse(failure.at))
         ]
-        if page.end is not None and period.covers(page.session_id, page.started_at, page.end.at):
+        # the agent writes its summary at the session's end, from all of it
+        if page.events and period.covers(
+            page.session_id, page.started_at, _parse(page.events[-1].at)
+        ):
             splitter.ending = None
+
+
+def _apply_period(unit: Unit, page: ArchivePage, period: ForgottenPeriod) -> Unit | None:
+    if not period.covers(page.session_id, _parse(unit.at), _parse(unit.ended_at)):
+        return unit
+    match period.effect:
+        case "erased":
+            return None
+        case "unlearned":
+            return replace(unit, metadata={**unit.metadata, "unlearned": True})
+        case "no_summary":
+            return unit
+        case _:
+            assert_never(period.effect)
 
 
 def _parse(at: str) -> datetime:

@@ -1,4 +1,4 @@
-"""Periods that an agent must forget: later pages of a session's log store nothing of them.
+"""Periods that an agent must forget, or must learn nothing from, also from later pages of a session's log.
 
 A row of `choir_memory.cursors`, because memory may receive the events of a period after it was erased.
 Requires the service's role.
@@ -7,6 +7,7 @@ Requires the service's role.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from pydantic import TypeAdapter
 
@@ -27,6 +28,10 @@ ON CONFLICT (agent_id, name) DO UPDATE
 SET position = jsonb_build_object('periods', (c.position -> 'periods') || $3::text::jsonb)
 """
 
+PeriodEffect = Literal["erased", "unlearned", "no_summary"]
+"""`erased`: nothing is stored; `unlearned`: units are stored, and nothing is learned from them. Any of them,
+and `no_summary` alone: the agent's own summary of the session is not stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForgottenPeriod:
@@ -38,6 +43,7 @@ class ForgottenPeriod:
     since: datetime | None
     until: datetime | None
     session_id: str | None = None
+    effect: PeriodEffect = "erased"
 
     def covers(self, session_id: str, start: datetime, end: datetime) -> bool:
         """Return whether something of this session that lasted from `start` to `end` is in the period."""

@@ -44,8 +44,11 @@ SELECT id, coalesce(period, '') AS period, speaker, happened_at, text, trust
 FROM {schema}.memory_documents WHERE id = ANY($1::uuid[])
 ORDER BY happened_at, session_id, chunk_index LIMIT $2
 """
-# an eraser of a source waits for this transaction, and then finds the links
-_HOLD = "SELECT id FROM {schema}.memory_documents WHERE id = ANY($1::uuid[]) FOR KEY SHARE"
+# an erasure or undo of a source waits for this transaction, and then finds the links
+_HOLD = """
+SELECT id FROM {schema}.memory_documents
+WHERE id = ANY($1::uuid[]) AND NOT metadata ? 'unlearned' FOR KEY SHARE
+"""
 _DROP_LINKS = "DELETE FROM {schema}.links WHERE from_id = $1 AND kind = 'rolls_up'"
 
 
@@ -144,8 +147,8 @@ class SummaryStore:
     async def write(self, due: DuePeriod, summary: PeriodSummary) -> UUID | None:
         """Store a period's summary, replacing an existing one; return its id.
 
-        Return None when a source was erased after it was read, because its content must not be stored
-        again. The summary has no vector until the queue creates one.
+        Return None when a source was erased or undone after it was read, because its content must not be
+        stored again. The summary has no vector until the queue creates one.
         """
         locked = await self._connection.fetch(self._sql(_HOLD), list(due.source_ids))
         if len(locked) != len(due.source_ids):

@@ -57,8 +57,12 @@ WHERE s.agent_id = $1 AND s.status = 'active'
   AND NOT EXISTS (SELECT FROM choir_control.inbox AS i
                   WHERE i.closed_at IS NULL AND i.answered_rev IS NULL
                     AND (i.session_id = s.session_id OR (i.session_id IS NULL AND i.dm = s.dm)))
+  AND NOT EXISTS (SELECT FROM choir_control.outbox AS o
+                  WHERE o.dm = s.dm AND o.status IN ('waiting', 'sending'))
+  -- the agent may not have read a decision yet
   AND NOT EXISTS (SELECT FROM choir_control.pending_approvals AS a
-                  WHERE a.session_id = s.session_id AND a.status = 'pending')
+                  WHERE a.session_id = s.session_id
+                    AND (a.status = 'pending' OR a.resolved_at > clock_timestamp() - $2::interval))
   AND NOT EXISTS (SELECT FROM choir_control.session_events AS started
                   WHERE started.session_id = s.session_id AND started.type = 'core_started'
                     AND NOT EXISTS (SELECT FROM choir_control.session_events AS ended
