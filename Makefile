@@ -54,8 +54,8 @@ bench: install ## measure a turn's overhead, start-up and memory; writes .bench/
 
 bench-memory: install ## measure memory beside plain pgvector; writes .bench/memory.json (ARGS: --full)
 	@$(BIN)/python -m tests.bench.memory $(ARGS)
-eval: install ## measure what memory finds in DATA=FILE (FORMAT=locomo|beam|jsonl); writes .bench/eval.json
-	@test -n "$(DATA)" || { echo 'make eval DATA=FILE [FORMAT=locomo|beam|jsonl]; an example: DATA=tests/eval/data/events_zh.jsonl'; exit 2; }
+eval: install ## measure what memory finds in DATA=FILE (FORMAT=locomo|beam|jsonl|dialogues); writes .bench/eval.json
+	@test -n "$(DATA)" || { echo 'make eval DATA=FILE [FORMAT=locomo|beam|jsonl|dialogues]; an example: DATA=tests/eval/data/events_zh.jsonl'; exit 2; }
 	@$(BIN)/python -m tests.eval $(DATA) $(if $(FORMAT),--format $(FORMAT)) $(ARGS)
 
 demo: install ## record docs/demo/core-jobs.md anew, on a real stack

@@ -1,4 +1,4 @@
-"""Evaluate memory retrieval: `python -m tests.eval FILE [--format locomo|beam|jsonl]
+"""Evaluate memory retrieval: `python -m tests.eval FILE [--format locomo|beam|jsonl|dialogues]
 [--as-installed]`."""
 
 import argparse
@@ -61,6 +61,7 @@ class EvaluationResult:
             "questions": len(every),
             "units": sum(len(one.space.units) for one in self.written),
             "per_category": self._by_category(),
+            "per_language": self._by_language(),
             "per_space": {
                 name: {"questions": len(measured), **asdict(mean(measured))}
                 for name, measured in self.by_space.items()
@@ -77,10 +78,22 @@ class EvaluationResult:
             measured = self.by_space[one.space.name]
             for question, result in zip(one.space.questions, measured, strict=True):
                 groups.setdefault(question.category, []).append(result)
-        return {
-            name: {"questions": len(found), **asdict(mean(found))}
-            for name, found in sorted(groups.items())
-        }
+        return _means(groups)
+
+    def _by_language(self) -> dict[str, Any]:
+        groups: dict[str, list[Measures]] = {}
+        for one in self.written:
+            if one.space.language is not None:
+                measured = self.by_space[one.space.name]
+                groups.setdefault(one.space.language, []).extend(measured)
+        return _means(groups)
+
+
+def _means(groups: Mapping[str, Sequence[Measures]]) -> dict[str, Any]:
+    return {
+        name: {"questions": len(measured), **asdict(mean(measured))}
+        for name, measured in sorted(groups.items())
+    }
 
 
 async def evaluate(
@@ -127,7 +140,8 @@ def show(figures: Mapping[str, Any]) -> None:
         table.add_row(label, *(f"{row[n]:.3f}" for n in names), str(row.get("questions", "")))
 
     add("all arms", figures)
-    for group, title in (("arms", ""), ("per_category", "category "), ("per_space", "")):
+    titles = {"arms": "", "per_category": "category ", "per_language": "language ", "per_space": ""}
+    for group, title in titles.items():
         table.add_section()
         for name, row in figures[group].items():
             add(f"{title}{name}", row)

@@ -33,3 +33,5 @@ class Space:
     name: str
     units: Sequence[Unit]
     questions: Sequence[Question]
+    language: str | None = None
+    """If the data set has several."""

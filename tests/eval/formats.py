@@ -1,4 +1,7 @@
-"""Readers for LoCoMo, BEAM and JSONL files. Questions without evidence in the data are dropped."""
+"""Readers for LoCoMo, BEAM and JSONL files, and for generated dialogues.
+
+Questions without evidence in the data are dropped.
+"""
 
 import ast
 import json
@@ -9,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.eval.corpus import Question, Space, Unit
+from tests.eval.dialogues import read_dialogues
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 _SESSION = re.compile(r"session_(\d+)")
@@ -69,6 +73,7 @@ FORMATS: Mapping[str, Callable[[Path], list[Space]]] = {
     "locomo": read_locomo,
     "beam": read_beam,
     "jsonl": read_jsonl,
+    "dialogues": read_dialogues,
 }
 
 
@@ -77,7 +82,7 @@ def detect_format(path: Path) -> str:
     if path.with_name(f"{path.name}.questions").exists():
         return "jsonl"
     if path.is_dir():
-        return "beam"
+        return "dialogues" if any(path.glob("*.toml")) else "beam"
     beginning = path.read_text()[:2_000_000]
     for name, mark in (("locomo", '"qa"'), ("beam", "probing_questions"), ("locomo", "dia_id")):
         if mark in beginning:

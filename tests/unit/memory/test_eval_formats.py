@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.eval.corpus import Question
+from tests.eval.dialogues import read_dialogues
 from tests.eval.formats import (
     detect_format,
     normalize_references,
@@ -153,3 +154,21 @@ def test_an_order_is_measured_by_turns_and_by_sessions() -> None:
     assert nothing.mrr == nothing.turn_r10 == nothing.session_any5 == 0
     assert mean([told, nothing]).turn_r10 == 0.5
     assert mean([]).mrr == 0
+
+
+def test_dialogues_are_of_twenty_personas_in_five_languages_and_the_same_every_time() -> None:
+    path = DATA / "dialogues"
+    assert detect_format(path) == "dialogues"
+    spaces = read_dialogues(path)
+    assert {space.language for space in spaces} == {"de", "en", "es", "ja", "zh-Hant"}
+    assert (len(spaces), sum(len(space.units) for space in spaces)) == (20, 2_000)
+    assert read_dialogues(path) == spaces
+    assert read_dialogues(path, seed=2) != spaces
+
+
+def test_evidence_of_a_dialogue_is_what_the_user_said_unless_advice_is_asked_for() -> None:
+    for space in read_dialogues(DATA / "dialogues"):
+        speakers = {unit.id: unit.speaker for unit in space.units}
+        for question in space.questions:
+            asked = {speakers[name] for name in question.evidence}
+            assert asked == {"assistant" if question.category == "advice" else "user"}

@@ -41,6 +41,7 @@ class Row:
     cosine: float | None = 0.1
     counts: Mapping[int, int] = field(default_factory=dict)
     eligible: bool = True
+    by_agent: bool = False
 
 
 def row(name: int, **more: object) -> Row:
@@ -57,6 +58,7 @@ def columns(rows: Sequence[Row], terms: int) -> CandidateTable:
         np.array([one.tokens for one in rows], np.float64),
         [one.speaker for one in rows],
         np.array([one.asking for one in rows], np.float64),
+        np.array([one.by_agent for one in rows], np.bool_),
         [one.happened_at for one in rows],
         np.array([one.cosine for one in rows], np.float64),
         np.array([[one.counts.get(at, 0) for at in range(terms)] for one in rows], np.float64),
@@ -171,6 +173,56 @@ def test_who_has_no_vector_yet_is_as_near_as_any() -> None:
 
 def test_what_no_arm_likes_is_left_out() -> None:
     assert order(row(1, cosine=-0.1), row(2, cosine=None)) == []
+
+
+def test_what_the_agent_wrote_comes_after_what_the_user_said() -> None:
+    agent = row(1, counts={0: 2, 1: 1}, by_agent=True)
+    user = row(2, counts={0: 1, 1: 1})
+    assert order(agent, user) == [2, 1]
+    about_agent = replace(ASKED, asks_agent=True)
+    assert order(agent, user, question=about_agent) == [1, 2]
+    without = tuple(arm for arm in ALL_ARMS if arm != "role")
+    assert order(agent, user, arms=without) == [1, 2]
+    (deduction,) = [one.arms["role"].part for one in weigh(agent)]
+    assert deduction < 0
+
+
+def test_long_texts_gain_less_where_lengths_differ_widely() -> None:
+    long, short = row(1, tokens=30, counts={0: 2}), row(2, tokens=10, counts={0: 1})
+    even = [row(name, tokens=10) for name in range(3, 40)]
+    uneven = [row(name, tokens=0 if name % 2 else 20) for name in range(3, 40)]
+    scores = [
+        {one.document_id.int: one.score for one in weigh(long, short, *others)}
+        for others in (even, uneven)
+    ]
+    assert scores[0][1] / scores[0][2] > scores[1][1] / scores[1][2]
+
+
+def test_between_two_equals_the_one_beside_a_good_match_comes_first() -> None:
+    good = row(1, position=3, counts={0: 1, 1: 1})
+    far, beside = row(2, position=50, counts={1: 1}), row(3, position=4, counts={1: 1})
+    without = tuple(arm for arm in ALL_ARMS if arm != "window")
+    assert order(good, far, beside) == [1, 3, 2]
+    assert order(good, far, beside, arms=without) == [1, 2, 3]
+
+
+def test_the_agents_answers_and_other_requests_add_nothing_to_a_message() -> None:
+    good = row(1, position=3, counts={0: 1, 1: 1})
+    beside = row(3, position=4, counts={1: 1})
+    answers = [row(name, position=name, by_agent=True) for name in (60, 70, 80)]
+    (_, told, *_) = weigh(good, beside, *answers)
+    assert "window" not in told.arms
+    (_, told) = weigh(good, beside)
+    assert told.arms["window"].part > 0
+
+
+def test_a_month_weighs_as_much_as_its_words() -> None:
+    time = QueriedTime(month=5, terms=frozenset({"violin"}))
+    asked = replace(ASKED, time=time)
+    then = row(1, counts={}, cosine=0.1)
+    later = row(2, counts={1: 1}, happened_at=datetime(2023, 7, 1, tzinfo=UTC))
+    assert order(then, later, question=asked) == [1, 2]
+    assert order(then, later, question=replace(asked, time=QueriedTime(month=5))) == [2, 1]
 
 
 def test_the_trace_adds_up_to_the_score() -> None:

@@ -5,7 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from choir_memory.text.dates import QueriedTime, find_time
-from choir_memory.text.questions import content_terms, find_named_speakers, question_share
+from choir_memory.text.questions import (
+    asks_agent,
+    content_terms,
+    find_named_speakers,
+    question_share,
+)
 from choir_memory.text.tokens import query_terms
 
 NOW = datetime(2024, 5, 15, 13, 30, tzinfo=UTC)
@@ -17,6 +22,30 @@ def test_words_that_only_ask_are_not_looked_for_unless_there_are_no_others() -> 
     assert content_terms("Who am I?") == query_terms("Who am I?")
     assert content_terms("小提琴在哪裡") == ["小提", "提琴", "琴在"]
     assert content_terms("什麼") == query_terms("什麼")
+
+
+def test_function_words_of_a_question_are_those_of_its_language() -> None:
+    assert content_terms("Was habe ich im März gemacht?") == ["marz", "gemacht"]
+    assert content_terms("¿Quién me trata la espalda?") == ["trata", "espalda"]
+    assert content_terms("私の背中を治療しているのは誰ですか。") == ["背中", "治療"]
+    assert content_terms("Why did they die in the war?") == ["die", "war"]
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("What did you recommend against the squeaking door?", True),
+        ("Was hast du gegen die quietschende Tür empfohlen?", True),
+        ("¿Qué recomendaste contra la puerta que chirría?", True),
+        ("你建議用什麼對付吱吱叫的門？", True),
+        ("きしむ扉に何を勧めてくれましたか。", True),
+        ("What steps would you suggest I take?", False),
+        ("Can you tell me where I live?", False),
+        ("Wo wohne ich?", False),
+    ],
+)
+def test_a_question_about_the_agents_words_is_recognised(question: str, asked: bool) -> None:
+    assert asks_agent(question) is asked
 
 
 def test_a_speaker_is_named_by_the_first_name() -> None:
@@ -37,6 +66,10 @@ def test_a_speaker_is_named_by_the_first_name() -> None:
         ("what changed in 2021", QueriedTime(2021)),
         ("2024年5月8日發生什麼事", QueriedTime(2024, 5, 8)),
         ("5月的旅行", QueriedTime(None, 5)),
+        ("Was habe ich im März 2022 gemacht?", QueriedTime(2022, 3)),
+        ("am 3. Mai", QueriedTime(None, 5, 3)),
+        ("¿Qué hice en marzo de 2022?", QueriedTime(2022, 3)),
+        ("el 3 de mayo de 2022", QueriedTime(2022, 5, 3)),
         ("she may come, can she march on?", None),
         ("room 2023 has 12 chairs", None),
         ("on 2023-19-45", None),

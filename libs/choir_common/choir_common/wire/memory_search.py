@@ -14,9 +14,9 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 DocumentName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 """A document's id, or a knowledge key."""
 
-Arm = Literal["vector", "text", "window", "session", "speaker", "time"]
+Arm = Literal["vector", "text", "window", "session", "speaker", "time", "role"]
 """The signals that rank search results. `vector` and `text` find documents; the others only weigh them."""
-ALL_ARMS: tuple[Arm, ...] = ("vector", "text", "window", "session", "speaker", "time")
+ALL_ARMS: tuple[Arm, ...] = (*("vector", "text", "window", "session", "speaker", "time", "role"),)
 Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
 Grain = Literal["day", "week", "month", "quarter", "year"]
 Kind = Literal[

@@ -18,7 +18,7 @@ array_agg(d.id) AS ids, array_send(array_agg({at})) AS places,
 array_send(array_agg(coalesce(hashtextextended({group}, 0), 0))) AS sessions,
 array_send(array_agg(coalesce({position}, {nowhere}))) AS positions,
 array_send(array_agg(d.tokens)) AS tokens, {speakers} AS speakers, {asking} AS asking,
-{moments} AS happened_at, {cosines} AS cosines, {eligible} AS eligible
+{by_agent} AS by_agent, {moments} AS happened_at, {cosines} AS cosines, {eligible} AS eligible
 """
 # Parts of a session's summary are neighbours of each other, but not of turns.
 _SESSION_POSITION = (
@@ -81,6 +81,7 @@ class CandidateColumns:
             "{position}": _SESSION_POSITION if session else "d.chunk_index",
             "{speakers}": "array_agg(d.speaker)" if session else "NULL::text[]",
             "{asking}": "array_send(array_agg(d.asking))" if session else "NULL",
+            "{by_agent}": "array_send(array_agg(d.origin = 'agent'))" if session else "NULL",
             "{moments}": "array_agg({happened_at})" if self.with_times else "NULL",
             "{eligible}": eligible,
             "{nowhere}": str(NO_POSITION),

@@ -46,6 +46,8 @@ class CandidateTable:
     tokens: Floats
     speakers: Sequence[str | None]
     question_shares: Floats
+    by_agent: npt.NDArray[np.bool_]
+    """Whether the agent wrote the document."""
     happened_at: Sequence[datetime | None]
     cosines: Floats
     """NaN for documents without a vector."""
@@ -89,6 +91,7 @@ class CandidateTable:
             self.tokens[rows],
             [self.speakers[at] for at in picked],
             self.question_shares[rows],
+            self.by_agent[rows],
             [self.happened_at[at] for at in picked],
             self.cosines[rows],
             self.counts[rows],
@@ -118,6 +121,7 @@ NO_CANDIDATES = CandidateTable(
     tokens=_NO_FLOATS,
     speakers=(),
     question_shares=_NO_FLOATS,
+    by_agent=np.zeros(0, np.bool_),
     happened_at=(),
     cosines=_NO_FLOATS,
     counts=np.zeros((0, 0)),
@@ -166,7 +170,6 @@ def _read(row: Record) -> CandidateTable:
     count = len(row["ids"])
     session_ids = _integers(row["sessions"], ">i8")
     _, sessions = np.unique(session_ids, return_inverse=True)
-    eligible = row["eligible"]
     return CandidateTable(
         row["ids"],
         np.where(session_ids == 0, -1, sessions),
@@ -174,11 +177,16 @@ def _read(row: Record) -> CandidateTable:
         _floats(row["tokens"], ">i4"),
         row["speakers"] or [None] * count,
         np.zeros(count) if row["asking"] is None else _floats(row["asking"], ">f4"),
+        _booleans(row["by_agent"], count, default=False),
         row["happened_at"] or [None] * count,
         np.full(count, np.nan) if row["cosines"] is None else _floats(row["cosines"], ">f8"),
         np.zeros((count, 0)),
-        np.ones(count, np.bool_) if eligible is None else _integers(eligible, "u1") > 0,
+        _booleans(row["eligible"], count, default=True),
     )
+
+
+def _booleans(sent: bytes | None, count: int, *, default: bool) -> npt.NDArray[np.bool_]:
+    return np.full(count, default) if sent is None else _integers(sent, "u1") > 0
 
 
 def _elements(sent: bytes, value: str | list[tuple[str, str]]) -> npt.NDArray[np.void]:

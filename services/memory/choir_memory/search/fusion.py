@@ -7,7 +7,9 @@ query with terms t of information i(t) (the inverse document frequency of BM25):
     w(d, t)  saturated term frequency as in BM25; or a part of its neighbours', if that is more (window)
     meaning  the cosine in standard deviations over the space, plus a part of the neighbours' (window)
     session  the mean deviation of the three nearest documents of its session
-    score    text + VECTOR * meaning + SESSION * session + speaker + time, less up to QUESTION of it if d asks
+    score    text + VECTOR * meaning + SESSION * session + speaker + time,
+             less up to QUESTION of it if d asks, less AGENT of it if the agent wrote d (role),
+             plus a part of the neighbours' scores (window)
 
 All parts are shares of the query's information. A term that no document contains keeps its information,
 which is the highest: when the query's words are not in the corpus, `text` is small for all documents and
@@ -29,9 +31,11 @@ from choir_memory.text.questions import find_named_speakers
 
 SATURATION = 0.9
 """BM25's k1, the saturation of repeated terms: the usual value for short texts."""
-LENGTH_NORMALISATION = 0.4
-"""BM25's b: longer turns contain more information, so it is less than the 0.75 that is usual for
-documents."""
+MIN_LENGTH_NORMALISATION, MAX_LENGTH_NORMALISATION = 0.4, 0.9
+"""BM25's b. In a conversation of similar turns a longer one contains more information, so it is less than the
+0.75 that is usual for documents; where lengths differ widely, long texts would contain every word."""
+LENGTH_SPREAD = 0.6
+"""Standard deviation of the lengths, in means, above which the normalisation grows, by half of the excess."""
 WEIGHT_FROM_PREVIOUS = 0.5
 """A turn inherits half of the weights of the turn before it: answers rarely repeat the topic."""
 WEIGHT_FROM_QUESTION = 0.8
@@ -52,9 +56,19 @@ SESSION_WEIGHT = 0.05
 SESSION_DOCUMENTS = 3
 """One similar document may be chance; three are a topic."""
 TIME_WEIGHT = 0.1
-"""The same weight for a time named in the query."""
+"""The same weight for a time named in the query, at least: more if its words are more of the query."""
 QUESTION_PENALTY = 0.2
 """The largest deduction, for a document that only asks: it repeats the words without information."""
+AGENT_PENALTY = 0.6
+"""The deduction for what the agent wrote: its answers repeat the words of a question at length, while
+memory is mostly asked for what the user said. None if the query asks for the agent's words."""
+DIFFUSION = 0.2
+"""Part of the score of the best neighbour, and of the best one two positions away, that is added: the answer
+is often beside the turn that matches best.
+
+Less the more of the space the agent wrote, and nothing if that is half: its neighbours are then requests
+that have nothing to do with each other.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +88,8 @@ class RankingQuery:
     readable: bool = True
     """Whether the embedding model supports the query's language; if not, vectors count only if no word
     matched."""
+    asks_agent: bool = False
+    """Whether the query asks for what the agent said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +122,7 @@ def rank(
     vector."""
     if not material.ids:
         return []
-    parts = _Scoring(question, material, arms).parts()
-    scores = sum(parts.values()) * (1 - QUESTION_PENALTY * material.question_shares)
+    parts, scores = _Scoring(question, material, arms).score()
     is_match = (parts["text"] > 0) | (parts["vector"] > 0) | (material.cosines > 0)
     rows = material.top_rows(np.flatnonzero(material.eligible & is_match), scores, limit)
     ranks = {
@@ -135,15 +150,24 @@ class _Scoring:
         )
         self._nearness = self._deviations()
 
-    def parts(self) -> dict[Arm, Floats]:
-        """Return the contribution of each arm per document, in shares of the query's information."""
+    def score(self) -> tuple[dict[Arm, Floats], Floats]:
+        """Return the contribution of each arm per document, in shares of the query's information, and the
+        scores."""
+        parts = self._own_parts()
+        scores = sum(parts.values()) * (1 - QUESTION_PENALTY * self._material.question_shares)
+        parts["role"] = -self._agent_penalty() * np.maximum(scores, 0.0)
+        scores = scores + parts["role"]
+        parts["window"] = self._diffused(scores)
+        return parts, scores + parts["window"]
+
+    def _own_parts(self) -> dict[Arm, Floats]:
         trust = 1.0 if self._question.readable or not self._own.any() else 0.0
         return {
             "text": self._text(),
             "vector": trust * VECTOR_WEIGHT * self._meaning(),
             "session": trust * SESSION_WEIGHT * self._sessions(),
             "speaker": SPEAKER_WEIGHT * self._spoken(),
-            "time": TIME_WEIGHT * self._timely(),
+            "time": self._time_weight() * self._timely(),
         }
 
     @cached_property
@@ -168,11 +192,10 @@ class _Scoring:
     def _own(self) -> Floats:
         """Return the weight of each term in each document."""
         material = self._material
-        length = (
-            1
-            - LENGTH_NORMALISATION
-            + LENGTH_NORMALISATION * material.tokens / max(self._question.mean_tokens, 1.0)
-        )
+        mean = max(self._question.mean_tokens, 1.0)
+        spread = max(0.0, float(material.tokens.std()) / mean - LENGTH_SPREAD)
+        normalisation = min(MAX_LENGTH_NORMALISATION, MIN_LENGTH_NORMALISATION + spread / 2)
+        length = 1 - normalisation + normalisation * material.tokens / mean
         counts = material.counts * (self._information > 0)
         weights = counts * (SATURATION + 1) / (counts + (SATURATION * length)[:, None])
         return np.vstack((weights, np.zeros(counts.shape[1])))
@@ -233,11 +256,37 @@ class _Scoring:
         (named_speaker,) = self._named_speakers
         return np.array([float(speaker == named_speaker) for speaker in speakers])
 
+    def _time_weight(self) -> float:
+        """Return the weight of the queried time: the information of its words, at least `TIME_WEIGHT`."""
+        time, total = self._question.time, float(self._information.sum())
+        if time is None or total <= 0:
+            return TIME_WEIGHT
+        words = [at for at, term in enumerate(self._question.terms) if term in time.terms]
+        return max(TIME_WEIGHT, float(self._information[words].sum()) / total)
+
     def _timely(self) -> Floats:
         time, moments = self._question.time, self._material.happened_at
         if "time" not in self._arms or time is None:
             return np.zeros(len(moments))
         return np.array([float(moment is not None and time.holds(moment)) for moment in moments])
+
+    def _agent_penalty(self) -> Floats:
+        by_agent = self._material.by_agent
+        if "role" not in self._arms or self._question.asks_agent:
+            return np.zeros(len(by_agent))
+        return AGENT_PENALTY * by_agent
+
+    def _diffused(self, scores: Floats) -> Floats:
+        by_agent = self._material.by_agent
+        weight = DIFFUSION * (1 - min(1.0, 2 * float(by_agent.mean())))
+        if "window" not in self._arms or weight <= 0:
+            return np.zeros(len(scores))
+        known, roles = np.append(np.maximum(scores, 0.0), 0.0), np.append(by_agent, False)
+        before2, before, after, after2 = (
+            np.where(roles[rows] == by_agent, known[rows], 0.0) for rows in self._neighbor_rows
+        )
+        diffused: Floats = weight * (np.maximum(before, after) + np.maximum(before2, after2))
+        return diffused
 
     def _deviations(self) -> Floats:
         # a document without a vector gets the average similarity

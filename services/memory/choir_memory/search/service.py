@@ -55,7 +55,7 @@ from choir_memory.search.response import build_hit, build_receipt
 from choir_memory.search.retrieval import EMPTY_RESULT, RetrievalQuery, RetrievalResult, retrieve
 from choir_memory.search.scope_store import SearchScope
 from choir_memory.text.dates import QueriedTime, find_time
-from choir_memory.text.questions import content_terms
+from choir_memory.text.questions import asks_agent, content_terms
 from choir_memory.text.tokens import query_terms
 
 log = structlog.get_logger("choir.memory.recall")
@@ -265,6 +265,7 @@ class SearchService:
             result.vectors.deviation,
             search.time,
             supports_language(self.embedders.name, query.query),
+            asks_agent(query.query),
         )
         ranking = rank(question, result.material, result.lists, query.arms, limit)
         if query.min_score is None:

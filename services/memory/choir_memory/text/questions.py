@@ -21,10 +21,27 @@ discussing discussion discussions explain give list mention mentioned mentioning
 order overview please previous previously provide recall regarding related remember remind said say
 session sessions summarise summarize summary talk talked talking tell throughout told
 """
+_ASKING_GERMAN = """
+aber als am an auch auf aus bei bin bist da damit das dass dein deine dem den der des die dir dich doch
+du ein eine einem einen einer es für gibt habe haben hast hat hatte ich ihr im in ist kann kannst man
+mein meine meinem meinen meiner mich mir mit nach nicht noch oder sein seine sich sie sind so soll und uns
+unser unsere vom von vor wann war waren warum was welche welchem welchen welcher welches wem wen wer
+werden wie wird wo woher wohin worden wurde würde zu zum zur über um
+"""
+_ASKING_SPANISH = """
+a al algo como cómo con cual cuál cuáles cuando cuándo cuanta cuánta cuanto cuánto cuántos de del desde
+donde dónde el ella ellos en era es esa ese eso esta está este esto fue ha han has hay he la las le les lo
+los me mi mis muy no nos o para pero por porque qué que quién quien quiénes se ser si sin sobre son su
+sus te tengo tiene tienen tu tus un una uno unos y ya yo
+"""
 # longer ones first; removed before the question is split into pairs, so that no pair spans them
 _UNSPACED_ASKING = re.compile(
     "什麼時候|什么时候|為什麼|为什么|什麼|什么|甚麼|哪裡|哪里|哪兒|哪些|哪個|哪个|哪一|哪|誰|谁"
     "|多少|多久|怎麼樣|怎么样|怎麼|怎么|如何|何時|何时|是否|嗎|吗|呢|的"
+    # Japanese: question words, endings and particles
+    "|していますか|しています|している|ていますか|ています|ている|何ですか|ですか|ましたか|ますか|でしょうか|ください|でした|ました|います|します|です|ます"
+    "|どこに|どこで|どこ|どんな|どの|どれ|いつ|いくら|なぜ|だれ|何を|何に|何の|何が|私の|私は|私が|私"
+    "|には|では|とは|から|まで|ので|のは|のが|のを|は|が|を|に|で|と|も|の|か"
 )
 STOP_TERMS = frozenset(query_terms(_ASKING)) | frozenset(query_terms(_FRAME))
 """Stop words: English function words, question words, and words about conversations ("mentioned").
@@ -34,10 +51,35 @@ frequency alone would overrate them.
 """
 
 
+_OTHER_STOP_TERMS = tuple(
+    frozenset(query_terms(words)) for words in (_ASKING_GERMAN, _ASKING_SPANISH)
+)
+"""Stop words of other languages, used for questions in them only: "die" and "war" are English words, too."""
+
+
 def content_terms(question: str) -> list[str]:
     """Return the search terms without stop words; all of them if the question has nothing else."""
     terms = query_terms(_UNSPACED_ASKING.sub(" ", question))
-    return [term for term in terms if term not in STOP_TERMS] or query_terms(question)
+    stop_terms = max(
+        (STOP_TERMS, *_OTHER_STOP_TERMS), key=lambda words: len(words.intersection(terms))
+    )
+    return [term for term in terms if term not in stop_terms] or query_terms(question)
+
+
+_ASKS_AGENT = re.compile(
+    r"\b(?:did|had|have|were) you\b|\byour (?:answer|advice|recommendation|suggestion|tip|explanation)"
+    r"|\byou (?:said|told|recommended|suggested|advised|explained|mentioned|gave|wrote|proposed|showed)\b"
+    r"|\bhast du\b|\bdu (?:mir )?(?:gesagt|empfohlen|geraten|vorgeschlagen|erklärt)"
+    r"|(?:recomend|suger|aconsej|dij|explic|propus|mencion)[aie]?ste\b"
+    r"|\btu (?:respuesta|consejo|recomendaci)"
+    r"|[你您].{0,6}(?:建議|建议|推薦|推荐|說|说|告訴|告诉)|くれましたか|(?:勧め|提案し|説明し)(?:た|ました)",
+    re.IGNORECASE,
+)
+
+
+def asks_agent(question: str) -> bool:
+    """Return whether a question is about what the agent said or recommended."""
+    return _ASKS_AGENT.search(question) is not None
 
 
 def find_named_speakers(
