@@ -109,7 +109,7 @@ class MemorySettings(ServiceSettings):
     file_max_mb: int = Field(default=50, ge=1, le=1_000)
     """Larger files of followed folders are not read."""
     file_memory_mb: int = Field(default=512, ge=256, le=65_536)
-    """Memory of the process that reads one file, including about 200 MB of programs and libraries."""
+    """Memory of the process that reads one file, including about 40 MB of programs and libraries."""
     file_cpu_s: int = Field(default=30, ge=1, le=3_600)
     """Seconds of CPU time for reading one file; a book of 1,000 pages takes five."""
 

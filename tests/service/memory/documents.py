@@ -3,6 +3,7 @@
 import io
 import zipfile
 import zlib
+from datetime import date, time
 from pathlib import Path
 
 import docx
@@ -37,6 +38,19 @@ def write_sheet(path: Path) -> None:
         sheet = workbook.add_worksheet("Costs")
         sheet.write_row(0, 0, ["item", "price"])
         sheet.write_row(1, 0, ["ladder", 79])
+        sheet.write(2, 0, "bought")
+        sheet.write_datetime(
+            2, 1, date(2024, 3, 1), workbook.add_format({"num_format": "yyyy-mm-dd"})
+        )
+        sheet.write_datetime(2, 2, time(9, 30), workbook.add_format({"num_format": "hh:mm"}))
+
+
+def write_sparse_sheet(path: Path) -> None:
+    """Write a small workbook whose two cells are 17 billion cells apart."""
+    with xlsxwriter.Workbook(str(path)) as workbook:
+        sheet = workbook.add_worksheet()
+        sheet.write(0, 0, "first")
+        sheet.write(1_048_575, 16_383, "last")
 
 
 def write_pdf(path: Path, *pages: str) -> None:
@@ -48,7 +62,16 @@ def _draw(text: str) -> bytes:
     return f"BT /F1 12 Tf 50 700 Td ({text}) Tj ET".encode()
 
 
-def make_pdf(streams: list[bytes], *, copies: int = 1) -> bytes:
+def write_encrypted_pdf(path: Path) -> None:
+    """Write a PDF that needs a password; its keys are those of no password at all."""
+    encryption = (
+        f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'ab' * 32}> /U <{'cd' * 32}> >> "
+        f"/ID [<{'ef' * 16}> <{'ef' * 16}>]"
+    )
+    path.write_bytes(make_pdf([_draw("secret")], trailer=encryption.encode()))
+
+
+def make_pdf(streams: list[bytes], *, copies: int = 1, trailer: bytes = b"") -> bytes:
     """Return a PDF with a page for each content stream, all of them `copies` times."""
     count = len(streams)
     kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(count))
@@ -76,7 +99,8 @@ def make_pdf(streams: list[bytes], *, copies: int = 1) -> bytes:
     for place in places:
         out.write(b"%010d 00000 n \n" % place)
     out.write(
-        b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, start)
+        b"trailer << /Size %d /Root 1 0 R %b >>\nstartxref\n%d\n%%%%EOF"
+        % (len(objects) + 1, trailer, start)
     )
     return out.getvalue()
 
@@ -125,3 +149,33 @@ def write_entities(path: Path) -> None:
         '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body><w:p>'
         "<w:r><w:t>before &f; &l9; after</w:t></w:r></w:p></w:body></w:document>".encode(),
     )
+
+
+def write_nested_word(path: Path) -> None:
+    """Write a Word document with a million tables inside each other."""
+    write_word(path)
+    replace_part(
+        path, "word/document.xml", f"<w:document {WORD}>".encode() + b"<w:tr><w:tc>" * 1_000_000
+    )
+
+
+WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+TRACKED_DOCUMENT = f"""<w:document {WORD} xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006">
+<w:body>
+<w:p><w:pPr><w:pStyle w:val="Title"/><w:tabs><w:tab w:val="left"/></w:tabs></w:pPr>
+<w:r><w:t>Plan</w:t></w:r></w:p>
+<w:p><w:r><mc:AlternateContent>
+<mc:Choice><w:txbxContent><w:p><w:r><w:t>In the box.</w:t></w:r></w:p></w:txbxContent></mc:Choice>
+<mc:Fallback><w:txbxContent><w:p><w:r><w:t>In the box.</w:t></w:r></w:p></w:txbxContent></mc:Fallback>
+</mc:AlternateContent></w:r></w:p>
+<w:sdt><w:sdtContent><w:p><w:r><w:t>It was </w:t></w:r>
+<w:ins><w:r><w:t>inserted</w:t></w:r></w:ins><w:del><w:r><w:delText>deleted</w:delText></w:r></w:del>
+<w:moveFrom><w:r><w:t>moved</w:t></w:r></w:moveFrom>
+<w:r><w:instrText>PAGE</w:instrText></w:r><w:r><w:t xml:space="preserve"> in a form.</w:t></w:r></w:p>
+</w:sdtContent></w:sdt>
+<w:tbl><w:tr><w:tc><w:p><w:r><w:t>outer</w:t></w:r></w:p></w:tc>
+<w:tc><w:tbl><w:tr><w:tc><w:p><w:r><w:t>inner cell</w:t></w:r></w:p></w:tc></w:tr></w:tbl>
+<w:p/></w:tc></w:tr></w:tbl>
+<w:p><w:r><w:t>After</w:t><w:tab/><w:t>a tab.</w:t></w:r></w:p>
+</w:body></w:document>"""
+"""A box with a copy for old programs, tracked changes, a form field, a table in a table."""

@@ -1,6 +1,7 @@
 """Files become text in a child process with limits; hostile ones end with a word about themselves."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,12 +10,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from choir_common.errors import Unavailable
+from choir_memory.file_text.errors import UnreadableFile
 from choir_memory.file_text.formats import FileFormat, detect_format
-from choir_memory.file_text.reader import FileTextReader, UnreadableFile
-from choir_memory.file_text.sandbox import ReadLimits
+from choir_memory.file_text.reader import FileTextReader
+from choir_memory.file_text.sandbox import ALLOWED_CALLS, ReadLimits
 from tests.service.memory import documents
 
 LIMITS = ReadLimits(memory_mb=512, cpu_s=6)
+OTHER_LIMITS = ReadLimits(memory_mb=512, cpu_s=7)
+OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(2_000)
+"""The beginning of an encrypted Office file."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +55,19 @@ def test_office_files_become_text_with_headings(reader: FileTextReader, tmp_path
     assert (
         " ".join(read(reader, slides).split()) == "# Slide 1 Quarterly harvest Mention the plums."
     )
-    assert read(reader, sheet) == "# Costs\nitem | price\nladder | 79"
+    assert (
+        read(reader, sheet) == "# Costs\nitem | price\nladder | 79\nbought | 2024-03-01 | 09:30:00"
+    )
+
+
+def test_a_word_document_keeps_what_a_reader_sees(reader: FileTextReader, tmp_path: Path) -> None:
+    path = tmp_path / "a.docx"
+    documents.write_word(path)
+    documents.replace_part(path, "word/document.xml", documents.TRACKED_DOCUMENT.encode())
+    assert read(reader, path).split("\n") == [
+        *("# Plan", "", "In the box.", "", "It was inserted in a form.", ""),
+        *("outer | inner cell", "", "After\ta tab.", ""),
+    ]
 
 
 def test_a_pdf_becomes_text_with_the_numbers_of_its_pages(
@@ -73,8 +91,30 @@ def test_a_web_page_becomes_what_a_reader_sees(reader: FileTextReader, tmp_path:
     assert read(reader, path).split("\n") == [
         *("## Opening hours", "", "Daily from nine to five.", "not Sunday", "©")
     ]
-    path.write_bytes('<meta charset="big5"><p>香港</p>'.encode("big5"))
-    assert read(reader, path) == "香港"
+    path.write_text("<head><title>T</title><h1>No end of the head</h1>")
+    assert read(reader, path) == "# No end of the head\n"
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        *(
+            ("big5", "香港"),
+            ("windows-1252", "café – “now”"),
+            ("koi8-r", "привет"),
+            ("shift_jis", "東京"),
+        ),
+        *(("gb2312", "简体中文"), ("euc-kr", "서울"), ("iso-8859-2", "žluťoučký")),
+    ],
+)
+def test_a_web_page_is_read_in_the_character_set_that_it_declares(
+    reader: FileTextReader, tmp_path: Path, charset: str, text: str
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_bytes(f'<meta charset="{charset}"><p>{text}</p>'.encode(charset))
+    assert read(reader, path) == text
+    path.write_bytes(b'<meta charset="no-such-set"><p>plain</p>')
+    assert read(reader, path) == "plain"
 
 
 def test_text_is_read_as_it_is(reader: FileTextReader, tmp_path: Path) -> None:
@@ -88,8 +128,13 @@ def test_text_is_read_as_it_is(reader: FileTextReader, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "write", "reason"),
     [
-        ("bomb.docx", documents.write_zip_bomb, "MB of memory"),
-        ("laughs.docx", documents.write_entities, "damaged"),
+        ("bomb.docx", documents.write_zip_bomb, "unpacks to more than 200 MB"),
+        ("laughs.docx", documents.write_entities, "contains a document type"),
+        ("nested.docx", documents.write_nested_word, "nested too deeply"),
+        ("far.xlsx", documents.write_sparse_sheet, "MB of memory"),
+        ("locked.docx", lambda path: path.write_bytes(OLD_OFFICE), "encrypted with a password"),
+        ("locked.xlsx", lambda path: path.write_bytes(OLD_OFFICE), "damaged"),
+        ("locked.pdf", documents.write_encrypted_pdf, "encrypted with a password"),
         (
             "endless.pdf",
             documents.write_endless_pdf,
@@ -119,22 +164,14 @@ def test_a_hostile_file_ends_with_a_word_and_the_next_is_read(
     path, good = tmp_path / name, tmp_path / "good.md"
     write(path)
     good.write_text("# Fine")
-    if name == "laughs.docx":
-        # entities stay unresolved, or the file is refused: never expanded, and no other file is read
-        try:
-            text = read(reader, path)
-        except UnreadableFile as error:
-            text = str(error)
-        assert "laugh" not in text and "root:" not in text
-    else:
-        with pytest.raises(UnreadableFile, match=reason):
-            read(reader, path)
+    with pytest.raises(UnreadableFile, match=reason):
+        read(reader, path)
     assert read(reader, good) == "# Fine"
 
 
 CONFINED = """
 import os, socket, sys
-from choir_memory.file_text.sandbox import ReadLimits, confine
+from choir_memory.file_text.sandbox import ALLOWED_CALLS, ReadLimits, confine
 ours, theirs = os.pipe()
 confine(ReadLimits(512, 5))
 def is_denied(action):
@@ -153,6 +190,11 @@ for action in (
     lambda: os.kill(os.getppid(), 0),
     lambda: os.unlink("/tmp/none"),
     lambda: os.listdir("/"),
+    lambda: os.mkfifo("/tmp/none"),
+    lambda: os.symlink("/", "/tmp/none"),
+    lambda: os.pidfd_open(os.getppid()),
+    lambda: os.memfd_create("none"),
+    lambda: os.readlink("/proc/self/exe"),
 ):
     assert is_denied(action), action
 try:
@@ -165,28 +207,92 @@ os._exit(0)
 """
 
 
+def test_no_file_is_read_if_the_process_cannot_be_confined(tmp_path: Path) -> None:
+    # a kernel that refuses system calls of another processor stands for one without seccomp
+    script = (
+        "from choir_memory.file_text import child, sandbox\n"
+        "sandbox.ARCHITECTURES.clear()\n"
+        "child.main('512', '5')\n"
+    )
+    path = tmp_path / "page.html"
+    path.write_text("<p>words")
+    reader = FileTextReader(LIMITS, [sys.executable, "-c", script])
+    try:
+        with pytest.raises(Unavailable, match="cannot be confined.*no list of system calls"):
+            read(reader, path)
+    finally:
+        reader.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the numbers are those of Linux")
+def test_the_numbers_of_the_allowed_system_calls_are_those_of_the_kernel() -> None:
+    names = {"x86_64": {}, "aarch64": {}}
+    for machine, header, pattern in (
+        ("x86_64", "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", r"#define __NR_(\w+) (\d+)"),
+        ("aarch64", "/usr/include/asm-generic/unistd.h", r"#define __NR(?:3264)?_(\w+)\s+(\d+)"),
+    ):
+        if Path(header).exists():
+            names[machine] = {
+                int(number): name for name, number in re.findall(pattern, Path(header).read_text())
+            }
+    if not all(names.values()):
+        pytest.skip("the headers of the kernel are not installed")
+    allowed = {
+        machine: {names[machine][number] for number in numbers}
+        for machine, numbers in ALLOWED_CALLS.items()
+    }
+    assert allowed["x86_64"] ^ allowed["aarch64"] == {
+        *("time", "getrlimit", "poll", "newfstatat", "fstatat"),
+    }
+    risky = {
+        "open",
+        "openat",
+        "socket",
+        "connect",
+        "clone",
+        "clone3",
+        "execve",
+        "kill",
+        "ptrace",
+        "ioctl",
+    }
+    assert not risky & (allowed["x86_64"] | allowed["aarch64"])
+
+
 def test_the_reading_process_can_open_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", CONFINED], capture_output=True, check=False)
     assert (done.stdout, done.returncode) == (b"confined", 0), done.stderr
 
 
+def children() -> list[psutil.Process]:
+    """Return the processes that read files for this test."""
+    limits = str(OTHER_LIMITS.cpu_s)
+    return [
+        process
+        for process in psutil.Process().children()
+        if process.cmdline()[-1:] == [limits]
+        and "choir_memory.file_text.child" in process.cmdline()
+    ]
+
+
 def test_the_service_does_not_load_the_libraries_and_the_child_ends(tmp_path: Path) -> None:
     script = (
         "import sys, choir_memory.app; "
-        "print([name for name in ('docx', 'pptx', 'lxml', 'pypdfium2', 'python_calamine', 'PIL') "
+        "print([name for name in ('pypdfium2', 'python_calamine', 'choir_memory.file_text.conversion') "
         "if name in sys.modules])"
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert loaded.stdout == b"[]\n"
     path = tmp_path / "a.md"
     path.write_text("text")
-    reader = FileTextReader(LIMITS)
+    reader = FileTextReader(OTHER_LIMITS)
+    assert read(reader, path) == "text"
+    assert not children(), "plain text needs no other process"
+    path = tmp_path / "a.html"
+    path.write_text("text")
     read(reader, path)
-    (child,) = [
-        process
-        for process in psutil.Process().children()
-        if "choir_memory.file_text.child" in process.cmdline()
-        and str(LIMITS.memory_mb) in process.cmdline()
-    ][-1:]
+    (child,) = children()
+    assert set(child.environ()) <= {"LANG", "LC_CTYPE"}, "no secrets of the service"
+    assert child.cwd() == "/"
     reader.close()
     assert not child.is_running()

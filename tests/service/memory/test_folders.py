@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from choir_common.clients.memory import NatsCollectionsClient, NatsMemoryClient
+from choir_common.clock import SystemClock
 from choir_common.errors import Conflict, InvalidRequest
 from choir_common.wire.memory_collections import (
     AddDocument,
@@ -17,7 +18,9 @@ from choir_common.wire.memory_collections import (
     ListDocuments,
     RemoveDocuments,
 )
+from choir_common.wire.memory_recall import ReadReminders
 from choir_memory.collections import folder_scan
+from choir_memory.reminders.service import ReminderService
 from tests.service.memory import documents
 from tests.service.memory.conftest import Room
 from tests.service.memory.folder_services import make_folder_services
@@ -47,6 +50,10 @@ class Library:
         folder = await self.store.find("main", "house")
         assert folder is not None
         await self.scanner.run_turn(folder)
+        return await self.finish()
+
+    async def finish(self) -> CollectionView | None:
+        """Continue a scan to the end; return the collection then."""
         while (folder := await self.store.find("main", "house")) and folder.state in (
             *("reading", "removing"),
         ):
@@ -109,7 +116,7 @@ async def test_files_of_a_folder_are_found_by_what_they_say(library: Library) ->
     view = await library.scan()
     assert view is not None and view.folder is not None
     assert (view.folder.state, view.folder.files, view.documents) == ("current", 4, 4)
-    (bar,) = await library.find("pressure bar")
+    bar, *_ = await library.find("pressure bar")
     assert bar.startswith("manual.md › Boiler › Pressure\n")
     (bill,) = await library.find("francs Huber")
     assert bill.startswith("bill.pdf › Page 1\n")
@@ -128,9 +135,9 @@ async def test_only_what_changed_is_read_again(
     opened: list[str] = []
     real = folder_scan.open_file
 
-    def record(root: str, path: str) -> folder_scan.FileContent:
+    def record(root: str, path: str, max_bytes: int) -> folder_scan.FileContent:
         opened.append(path)
-        return real(root, path)
+        return real(root, path, max_bytes)
 
     monkeypatch.setattr(folder_scan, "open_file", record)
     before = await library.room.database.fetch(
@@ -207,7 +214,7 @@ async def test_a_file_that_cannot_be_read_says_why_and_loses_its_former_text(
     (library.folder / "c.txt").write_text("x" * 2_000_000)
     await library.follow()
     await library.scan()
-    (library.folder / "a.md").write_bytes(b"\xff\xfe\xfd now binary \xff")
+    (library.folder / "a.md").write_bytes(b"\xfd\xfe now binary \xff")
     view = await library.scan()
     assert view is not None and view.folder is not None
     assert (view.folder.unreadable, view.documents) == (3, 0)
@@ -222,6 +229,101 @@ async def test_a_file_that_cannot_be_read_says_why_and_loses_its_former_text(
     documents.write_pdf(library.folder / "b.pdf", "cherries again")
     await library.scan()
     assert len(await library.find("cherries")) == 1
+
+
+async def test_files_with_keys_are_not_opened_and_key_blocks_are_masked(library: Library) -> None:
+    names = (".env", "id_rsa", "server.pem", "prod.key", "deploy/.netrc", "deploy/Credentials.json")
+    for name in names:
+        write(library.folder / name, "password hunter2secret")
+        # nobody can open them
+        (library.folder / name).chmod(0)
+    write(library.folder / ".env.example", "PASSWORD=")
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nhunter2secret\n-----END OPENSSH PRIVATE KEY-----"
+    write(library.folder / "notes.md", f"How to connect:\n{key}\nThen call Huber.")
+    write(library.folder / "cut.md", "It begins:\n-----BEGIN RSA PRIVATE KEY-----\nhunter2secret")
+    await library.follow()
+    view = await library.scan()
+    assert view is not None and view.folder is not None and view.folder.unreadable == len(names)
+    problems = await library.files()
+    assert {name for name in names if "file with keys" in problems[name]} == set(names)
+    assert set(problems) == {*names, "notes.md", "cut.md"}
+    assert await library.find("hunter2secret") == []
+    (notes,) = await library.find("connect Huber")
+    assert "[redacted]" in notes and "BEGIN" not in notes
+
+
+async def test_pages_mail_and_downloads_have_the_trust_of_the_web(library: Library) -> None:
+    write(library.folder / "own.md", "The zebra stable is green.")
+    write(library.folder / "page.html", "<p>The zebra stable is red.")
+    write(library.folder / "mail.eml", "The zebra stable is blue.")
+    write(library.folder / "loaded.md", "The zebra stable is black.")
+    marked = {"loaded.md"}
+    try:
+        os.setxattr(library.folder / "loaded.md", "user.xdg.origin.url", b"https://example.org")
+    except OSError:
+        # the file system of this machine has no attributes
+        marked = set()
+    await library.follow()
+    await library.scan()
+    hits = (await library.room.ask("zebra stable", mode="text")).hits
+    trusts = {hit.text.partition("\n")[0]: (hit.origin, hit.trust) for hit in hits}
+    assert trusts["own.md"] == ("operator", 70)
+    assert {name for name, trust in trusts.items() if trust == ("web", 10)} == {
+        *("page.html", "mail.eml", *marked),
+    }
+    reminding = ReminderService(
+        database=library.room.database,
+        spaces=library.room.spaces,
+        search=library.room.recall,
+        clock=SystemClock(),
+    )
+    message = ReadReminders(
+        agent_id="main",
+        session_id="now",
+        text="Is the zebra stable green?",
+        deadline_ms=9_000,
+    )
+    reminders = (await reminding.remind(message)).reminders
+    named = {reminder.text.partition("\n")[0] for reminder in reminders}
+    assert named == {"own.md", *({"loaded.md"} - marked)}
+
+
+async def test_links_pipes_and_huge_files_are_not_opened(library: Library, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    write(outside / "secret.md", "the outside secret")
+    write(library.folder / "inner" / "secret.md", "harmless")
+    write(library.folder / "swapped.md", "harmless")
+    write(library.folder / "own.md", "harmless")
+    with (library.folder / "sparse.txt").open("wb") as sparse:
+        # it would take an hour to hash
+        sparse.truncate(1 << 40)
+    await library.follow()
+    folder = await library.store.find("main", "house")
+    assert folder is not None
+    # the list is complete; before the files are opened, others take their places
+    await library.scanner.run_turn(folder)
+    (library.folder / "inner" / "secret.md").unlink()
+    (library.folder / "inner").rmdir()
+    (library.folder / "inner").symlink_to(outside)
+    (library.folder / "swapped.md").unlink()
+    (library.folder / "swapped.md").symlink_to(outside / "secret.md")
+    (library.folder / "own.md").unlink()
+    os.mkfifo(library.folder / "own.md")
+    await library.finish()
+    problems = await library.files()
+    assert problems["own.md"] == "could not be opened: not a regular file"
+    assert "larger than 1 MB" in problems["sparse.txt"]
+    assert problems["swapped.md"] and problems["inner/secret.md"]
+    assert await library.find("outside secret") == []
+    await library.scan()
+    assert set(await library.files()) == {"sparse.txt"}
+    # the folder itself
+    library.folder.rename(tmp_path / "former")
+    library.folder.symlink_to(outside)
+    view = await library.scan()
+    assert view is not None and view.folder is not None
+    assert view.folder.state == "unreachable" and "link" in view.folder.problem
+    assert await library.find("outside secret") == []
 
 
 async def test_a_collection_follows_one_folder_or_has_documents(

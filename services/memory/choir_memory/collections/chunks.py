@@ -22,6 +22,8 @@ class CollectionText:
     identity: tuple[str, ...]
     """What the ids of the pieces are derived from."""
     happened_at: datetime
+    is_from_web: bool = False
+    """Whether its author is somebody whom nobody here knows: a page, a mail or a download."""
     headings: bool = True
     """Whether lines that begin with `#` are headings."""
 
@@ -39,9 +41,9 @@ class CollectionText:
                 kind="document_chunk",
                 # document name and headings are part of the text, so that they are searched and embedded
                 text=f"{' › '.join((title, *piece.headings))}\n{piece.text}",
-                origin="operator",
+                origin="web" if self.is_from_web else "operator",
                 # trusted like a user, not like an operator: the operator who added it did not write it
-                trust=TRUST["user"],
+                trust=TRUST["web" if self.is_from_web else "user"],
                 happened_at=self.happened_at,
                 collection=self.collection,
                 chunk_index=position + number,

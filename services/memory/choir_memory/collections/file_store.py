@@ -137,13 +137,16 @@ class FolderFileStore:
         return [CollectionDocument(**dict(row)) for row in rows]
 
 
-async def record_file(connection: Connection, file_id: UUID, record: FileRecord) -> None:
-    """Store the result of reading a file; requires the service's role."""
-    await connection.execute(
-        _RECORD,
-        *(file_id, record.path, record.state, record.size, record.modified_ns, record.digest),
-        *(record.problem, record.first_chunk, record.chunks, record.characters, READER_VERSION),
-    )
+async def record_files(connection: Connection, records: Sequence[tuple[UUID, FileRecord]]) -> None:
+    """Store the results of reading files; requires the service's role."""
+    rows = [
+        (
+            *(file_id, record.path, record.state, record.size, record.modified_ns, record.digest),
+            *(record.problem, record.first_chunk, record.chunks, record.characters, READER_VERSION),
+        )
+        for file_id, record in records
+    ]
+    await connection.executemany(_RECORD, rows)
 
 
 async def delete_files(connection: Connection, file_ids: Sequence[UUID]) -> None:

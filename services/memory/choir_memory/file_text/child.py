@@ -2,8 +2,9 @@
 
 Standard input is a Unix socket. Each request on it is the name of a format, with the descriptors of the file
 and of a pipe for the answer. A fork of this process confines itself, reads the file and writes `+` and the
-text, or `-` and the reason why there is none. Then this process replies with the fork's exit status. Parsers
-run in forks only, so that one file cannot influence how the next one is read.
+text. It writes `-` and a reason if the file cannot be read, or `!` and a reason if no file can be read. Then
+this process replies with the fork's exit status. Parsers run in forks only, so that one file cannot influence
+how the next one is read.
 """
 
 import contextlib
@@ -13,9 +14,10 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from choir_memory.file_text.conversion import ConversionError, convert
-from choir_memory.file_text.formats import FileFormat
-from choir_memory.file_text.sandbox import ReadLimits, confine
+from choir_memory.file_text.conversion import convert
+from choir_memory.file_text.errors import UnreadableFile
+from choir_memory.file_text.formats import ParsedFormat
+from choir_memory.file_text.sandbox import ConfinementError, ReadLimits, confine
 
 READY = b"ready"
 MAX_REQUEST = 100
@@ -42,19 +44,21 @@ def main(memory_mb: str, cpu_s: str) -> None:
         if process == 0:
             connection.close()
             os.close(0)
-            read_file(cast(FileFormat, request.decode()), document, answer, limits)
+            read_file(cast(ParsedFormat, request.decode()), document, answer, limits)
         os.close(document)
         os.close(answer)
         _, status = os.waitpid(process, 0)
         connection.sendall(status.to_bytes(4, sys.byteorder))
 
 
-def read_file(file_format: FileFormat, document: int, answer: int, limits: ReadLimits) -> None:
+def read_file(file_format: ParsedFormat, document: int, answer: int, limits: ReadLimits) -> None:
     """Answer with the text of a file, in a confined process, and end the process."""
     try:
         confine(limits)
         mark, text = b"+", convert(file_format, read_all(document))
-    except ConversionError as error:
+    except ConfinementError as error:
+        mark, text = b"!", str(error)
+    except UnreadableFile as error:
         mark, text = b"-", str(error)
     except MemoryError:
         mark, text = b"-", f"needs more than {limits.memory_mb} MB of memory to be read"

@@ -3,7 +3,9 @@
 from pathlib import PurePosixPath
 from typing import Literal
 
-FileFormat = Literal["pdf", "word", "slides", "sheet", "html", "markdown", "text"]
+ParsedFormat = Literal["pdf", "word", "slides", "sheet", "html"]
+PlainFormat = Literal["markdown", "text"]
+FileFormat = ParsedFormat | PlainFormat
 
 READER_VERSION = 1
 """Increase it when files give another text than before; every followed folder is then read again."""

@@ -1,7 +1,7 @@
 """The service's side of the child process that reads files. Blocking; call it in a thread.
 
-The child is started with the first file and ended by `close`, so that its libraries use memory only while
-files are being read.
+The child is started with the first file that has to be parsed and ended by `close`, so that its libraries use
+memory only while files are being read. Plain text is decoded here.
 """
 
 import contextlib
@@ -12,9 +12,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from choir_common.errors import Unavailable
-from choir_memory.file_text.formats import FileFormat
+from choir_memory.file_text.errors import UnreadableFile
+from choir_memory.file_text.formats import FileFormat, ParsedFormat
+from choir_memory.file_text.plain_text import MAX_BYTES, MAX_CHARACTERS, check_text, decode_text
 from choir_memory.file_text.sandbox import ReadLimits
 
 START_S = 30.0
@@ -22,20 +25,18 @@ START_S = 30.0
 REPLY_S = 10.0
 SLOWEST = 8
 """A file may take this many times its CPU limit by the clock, on a busy machine."""
-MAX_ANSWER = 20_000_001
-"""Bytes of the longest text: `conversion.MAX_CHARACTERS` characters of four bytes each."""
+MAX_ANSWER = MAX_BYTES + 1
 PIPE_SIZE = 1 << 16
-
-
-class UnreadableFile(Exception):
-    """The file has no text for us; the message follows the file's name in a sentence."""
+PROGRAM = (sys.executable, "-I", "-m", "choir_memory.file_text.child")
+READ_SIZE = 1 << 20
 
 
 class FileTextReader:
     """Reader of files' texts, one file at a time."""
 
-    def __init__(self, limits: ReadLimits) -> None:
+    def __init__(self, limits: ReadLimits, program: Sequence[str] = PROGRAM) -> None:
         self._limits = limits
+        self._program = program
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
@@ -45,6 +46,13 @@ class FileTextReader:
         Raises UnreadableFile, and Unavailable if no file can be read now.
         """
         os.lseek(document, 0, os.SEEK_SET)
+        match file_format:
+            case "markdown" | "text":
+                return _read_plain_text(document)
+            case _:
+                return self._read_in_child(document, file_format)
+
+    def _read_in_child(self, document: int, file_format: ParsedFormat) -> str:
         connection = self._connect()
         reading, writing = os.pipe()
         try:
@@ -65,12 +73,18 @@ class FileTextReader:
             ) from None
         finally:
             os.close(reading)
-        if answer[:1] not in (b"+", b"-"):
-            raise UnreadableFile(self._explain(status))
         text = answer[1:].decode("utf-8", "replace")
-        if answer[:1] == b"-":
-            raise UnreadableFile(text[:200])
-        return text
+        match answer[:1]:
+            case b"+":
+                return text
+            case b"-":
+                raise UnreadableFile(text[:200])
+            case b"!":
+                raise Unavailable(
+                    f"Files cannot be read: the process that reads them cannot be confined: {text[:200]}."
+                )
+            case _:
+                raise UnreadableFile(self._explain(status))
 
     def close(self) -> None:
         """End the child and everything that it started."""
@@ -92,7 +106,7 @@ class FileTextReader:
         limits = (str(self._limits.memory_mb), str(self._limits.cpu_s))
         with theirs:
             self._child = subprocess.Popen(
-                [sys.executable, "-I", "-m", "choir_memory.file_text.child", *limits],
+                [*self._program, *limits],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -148,3 +162,14 @@ class FileTextReader:
             limit = self._limits.memory_mb
             return f"is damaged, or needs more than {limit} MB of memory to be read"
         return "could not be read: the reading process ended without an answer"
+
+
+def _read_plain_text(document: int) -> str:
+    parts: list[bytes] = []
+    size = 0
+    while part := os.read(document, READ_SIZE):
+        parts.append(part)
+        size += len(part)
+        if size > MAX_BYTES:
+            raise UnreadableFile(f"has more than {MAX_CHARACTERS:,} characters of text")
+    return check_text(decode_text(b"".join(parts)))

@@ -1,7 +1,8 @@
 """Confinement of the process that reads one file: limits on resources, and a list of allowed system calls.
 
 The process has the file and a pipe open and can open nothing else: no file, no socket, no process. The
-limits hold on every system; the list of system calls (seccomp) is a second layer on Linux.
+limits hold on every system, except that macOS has none on memory. The list of system calls (seccomp) is a
+second layer on Linux; a process that cannot be confined this way reads nothing.
 """
 
 import ctypes
@@ -36,20 +37,26 @@ ALLOWED_CALLS = {
 """The numbers of the system calls that parsing bytes in memory needs. x32 numbers are not among them."""
 
 
+class ConfinementError(Exception):
+    """This process cannot be confined; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
     """Limits on the reading of one file."""
 
     memory_mb: int
-    """Address space of the process, including about 200 MB of programs and libraries."""
+    """Address space of the process, including about 40 MB of programs and libraries."""
     cpu_s: int
 
 
 def confine(limits: ReadLimits) -> None:
-    """Confine this process permanently; raises OSError if the kernel refuses."""
+    """Confine this process permanently; raises ConfinementError if the system does not support it."""
     memory = limits.memory_mb * 1024 * 1024
+    if sys.platform != "darwin":
+        # the kernel of macOS refuses this limit
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for number, soft, hard in (
-        (resource.RLIMIT_AS, memory, memory),
         # SIGXCPU at the first, which the parent can tell from the kernel's SIGKILL for lack of memory
         (resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + 1),
         (resource.RLIMIT_FSIZE, 0, 0),
@@ -63,10 +70,10 @@ def confine(limits: ReadLimits) -> None:
 
 
 def allow_system_calls() -> None:
-    """Let every system call fail that is not in the list; raises OSError if the kernel refuses."""
+    """Let every system call fail that is not in the list; raises ConfinementError if the kernel refuses."""
     machine = os.uname().machine
     if machine not in ARCHITECTURES:
-        raise OSError(f"no list of system calls for the processor {machine}")
+        raise ConfinementError(f"Choir has no list of system calls for the processor {machine}")
     libc = ctypes.CDLL(None, use_errno=True)
     program = build_filter(machine)
     buffer = ctypes.create_string_buffer(program, len(program))
@@ -77,8 +84,8 @@ def allow_system_calls() -> None:
         (PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.c_char_p(shape)),
     ):
         if libc.prctl(option, ctypes.c_ulong(first), second, zero, zero) != 0:
-            error = ctypes.get_errno()
-            raise OSError(error, f"prctl({option}): {os.strerror(error)}")
+            reason = os.strerror(ctypes.get_errno())
+            raise ConfinementError(f"the kernel refuses seccomp filters ({reason})")
 
 
 def build_filter(machine: str) -> bytes:
