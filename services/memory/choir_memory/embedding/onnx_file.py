@@ -1,7 +1,7 @@
 """Take the table of word vectors out of an ONNX model, so that it stays in the file.
 
-onnxruntime converts all 8-bit weights to 32 bits when it loads a model. The table is half of them: 47 MB,
-of which a text needs only the rows of its words. The part of the protobuf format that is needed is read
+onnxruntime converts all 8-bit weights to 32 bits when it loads a model. The table is half of them: 47 MB.
+A text needs only the rows of its words. The part of the protobuf format that is needed is read
 and written here; the package `onnx` would take more memory than this saves.
 """
 
@@ -80,9 +80,11 @@ def split_model(path: Path, token_input: str) -> SplitModel:
         nodes, table, vector_input = _find_table(content, graph, token_input)
     except (KeyError, StopIteration) as error:
         raise ValueError(f"{path} has no table of word vectors that can be taken out") from error
-    kept = [field for field in _fields(content, graph.value, graph.end) if field.start not in nodes]
+    graph_fields = [
+        field for field in _fields(content, graph.value, graph.end) if field.start not in nodes
+    ]
     new_input = _tensor_input(vector_input, table.rows.shape[1])
-    new_graph = b"".join((*_copies(content, kept), new_input))
+    new_graph = b"".join((*_copies(content, graph_fields), new_input))
     others = _copies(content, (field for field in model if field is not graph))
     return SplitModel(b"".join((*others, _message(_GRAPH, new_graph))), vector_input, table)
 

@@ -274,16 +274,18 @@ class _Scoring:
         by_agent = self._material.by_agent
         if "role" not in self._arms or self._question.asks_agent:
             return np.zeros(len(by_agent))
-        return AGENT_PENALTY * by_agent
+        penalties: Floats = AGENT_PENALTY * by_agent
+        return penalties
 
     def _diffused(self, scores: Floats) -> Floats:
         by_agent = self._material.by_agent
         weight = DIFFUSION * (1 - min(1.0, 2 * float(by_agent.mean())))
         if "window" not in self._arms or weight <= 0:
             return np.zeros(len(scores))
-        known, roles = np.append(np.maximum(scores, 0.0), 0.0), np.append(by_agent, False)
+        positive = np.append(np.maximum(scores, 0.0), 0.0)
+        roles = np.append(by_agent, False)
         before2, before, after, after2 = (
-            np.where(roles[rows] == by_agent, known[rows], 0.0) for rows in self._neighbor_rows
+            np.where(roles[rows] == by_agent, positive[rows], 0.0) for rows in self._neighbor_rows
         )
         diffused: Floats = weight * (np.maximum(before, after) + np.maximum(before2, after2))
         return diffused
