@@ -25,6 +25,7 @@ from choir_control.log.leases.authentication import create_lease_token
 from choir_control.log.retention.content_store import SessionContentStore
 from choir_control.log.retention.incognito_store import IncognitoStore
 from choir_control.log.retention.log_store import ErasedLogStore
+from choir_control.log.retention.reset_store import Carries, SessionReset, SessionResetStore
 from tests.service.control.test_continuity import RecordingModel, serving
 from tests.service.control.test_real_agent import pid_of
 from tests.service.control.world import World, until
@@ -129,6 +130,36 @@ async def test_a_restarted_incognito_session_is_erased_when_the_next_one_has_cop
     assert await due() == ["stopped"]
     await database.execute(EVENT, "next", "1" * 64)
     assert await due() == ["stopped", "restarted"]
+    # while the copies may still come, and when none has come for a minute
+    for age, is_due in ((10, False), (70, True)):
+        await database.execute(
+            "WITH head AS (UPDATE choir_control.sessions SET head_rev = 1 WHERE session_id = 'next') "
+            "UPDATE choir_control.session_events SET type = 'carried_event', "
+            "stored_at = now() - make_interval(secs => $1) WHERE session_id = 'next'",
+            age,
+        )
+        assert ("restarted" in await due()) == is_due
+
+
+@pytest.mark.parametrize("carries", ["nothing", "summary", "rest"])
+async def test_a_reset_incognito_session_waits_only_for_what_the_next_one_may_copy(
+    store: SessionStore, database: Database, carries: Carries
+) -> None:
+    await end_session(store, database, "reset", "incognito", REASON_RESTART)
+    await SessionResetStore(database).put("reset", SessionReset(carries))
+    erasure = IncognitoStore(database, [REASON_RESTART])
+    assert len(await erasure.due()) == (1 if carries == "nothing" else 0)
+    row = await store.create(
+        "next", "main", BOUND, (), "console", create_lease_token(), IMAGE, memory_mode="incognito"
+    )
+    assert row.continues == "reset"
+    await database.execute(
+        EVENT.replace("tool_result_committed", "session_started"), "next", "1" * 64
+    )
+    await database.execute(
+        "UPDATE choir_control.sessions SET head_rev = 1 WHERE session_id = 'next'"
+    )
+    assert len(await erasure.due()) == (0 if carries == "rest" else 1)
 
 
 async def test_everything_of_a_session_is_erased_and_a_delivery_is_waited_for(
@@ -154,6 +185,36 @@ async def test_everything_of_a_session_is_erased_and_a_delivery_is_waited_for(
     await database.execute("UPDATE choir_control.outbox SET status = 'delivered'")
     assert await content.erase_rows("private")
     assert await tables_with(database, CANARY) == [] and await erasure.due() == []
+
+
+async def test_a_reset_of_a_recorded_session_erases_all_but_a_change_that_is_in_effect(
+    store: SessionStore, database: Database
+) -> None:
+    await end_session(store, database, "said", "local")
+    for sql in (MESSAGE, REQUEST):
+        await database.execute(sql, "said")
+    await database.execute(RECEIVED)
+    await database.execute(
+        "INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id, "
+        "request_type, payload) VALUES ('appr_2', 'said', 'main', 'call_2', 'setting', '{}')"
+    )
+    await database.execute(
+        "INSERT INTO choir_control.approval_effects (approval_id, digest, stage) "
+        "VALUES ('appr_2', 'd', 'applied')"
+    )
+    resets = SessionResetStore(database)
+    await resets.put("said", SessionReset("nothing"))
+    assert await resets.list_due() == [], "memory lacks the end of the session"
+    await database.execute("UPDATE choir_control.sessions SET archived_at = now()")
+    (session,) = await resets.list_due()
+    content = SessionContentStore(database)
+    assert len((await content.find_files(session)).staged) == 2
+    await ErasedLogStore(database).store_hashes("said")
+    await ErasedLogStore(database).erase_batch("said", 10)
+    assert await content.erase_rows("said") and await resets.list_due() == []
+    assert await tables_with(database, CANARY) == []
+    left = await database.fetch("SELECT approval_id FROM choir_control.pending_approvals")
+    assert [row["approval_id"] for row in left] == ["appr_2"]
 
 
 @pytest.fixture

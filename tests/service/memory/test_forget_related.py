@@ -7,6 +7,8 @@ from uuid import UUID
 import pytest
 
 from choir_common.errors import Conflict
+from choir_common.wire.memory_sessions import EraseSession
+from choir_memory.admin.write import SessionEraser
 from choir_memory.facts.store import FactStore
 from choir_memory.schema.store import agent_transaction
 from choir_memory.sessions.forgotten_period_store import lock_against_erasure
@@ -14,6 +16,7 @@ from tests.service.memory.conftest import Room
 from tests.service.memory.derived import live_turns
 from tests.service.memory.test_erase import add, left
 from tests.service.memory.test_forget import Desk, desk, learn
+from tests.support.sessions import conversation_log
 
 __all__ = ["desk"]
 
@@ -202,3 +205,14 @@ async def test_a_turn_whose_lessons_were_taken_back_is_not_learned_by_a_batch_th
     await desk.erase(scope="learned", session_id="s1")
     async with agent_transaction(room.database, "main") as connection:
         assert not await FactStore(connection, "main").lock_turns([turn])
+
+
+async def test_a_session_erased_after_a_reset_takes_what_was_learned_from_it(desk: Desk) -> None:
+    room = desk.room
+    await desk.take(conversation_log("s1", "My number is 4711.", "Yes.", summary="A number."))
+    await desk.take(conversation_log("s2", "My number is 42.", "Yes.", summary="Another number."))
+    await desk.erase(scope="said", session_id="s1")
+    assert len(await left(room)) == 2, "the episodes of both"
+    erased = EraseSession(agent_id="main", session_id="s1")
+    await SessionEraser(room.database, room.spaces).erase(erased)
+    assert len(await left(room)) == 1

@@ -5,9 +5,11 @@ from uuid import UUID
 
 from choir_common.errors import Conflict, NotFound
 from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.memory_forget import ForgetSelection
 from choir_common.wire.memory_operator import DeleteDocument, MemoryErased
 from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
 from choir_common.wire.memory_sessions import EraseSession, SessionErased
+from choir_memory.admin.forget_store import ForgetStore
 from choir_memory.admin.read import parse_document_id
 from choir_memory.admin.read_store import MemoryReadStore
 from choir_memory.audit.store import OPERATOR, AuditRecord, write_record
@@ -89,10 +91,13 @@ class SessionEraser:
                     f"There is no session {request.session_id} in the memory of {request.agent_id}."
                 )
             await take_agent_role(connection, request.agent_id)
-            document_ids = await DocumentStore(connection, request.agent_id).list_session_ids(
-                request.session_id
+            documents = DocumentStore(connection, request.agent_id)
+            units = await documents.list_session_ids(request.session_id)
+            # derived from messages that a reset or retention has erased
+            orphans = await ForgetStore(connection, request.agent_id).list_learned_without_source(
+                ForgetSelection(session_id=request.session_id)
             )
-            erasure = await erase_documents(connection, request.agent_id, document_ids)
+            erasure = await erase_documents(connection, request.agent_id, {*units, *orphans})
             await resume_service_role(connection)
             await erase_references(connection, request.agent_id, erasure.ids)
             await write_record(

@@ -9,11 +9,11 @@ from choir_control.workspaces.spool import parse_files
 
 # A session first copies what it continues, within seconds. It has done so when it has other events than
 # those of its beginning, or none that is new.
-HAS_COPIED_SQL = """(later.head_rev > 0 AND (EXISTS (
+HAS_COPIED_SQL = """(EXISTS (
         SELECT FROM choir_control.session_events AS copied
         WHERE copied.session_id = later.session_id
           AND copied.type NOT IN ('session_started', 'carried_event'))
-    OR NOT EXISTS (
+    OR (later.head_rev > 0 AND NOT EXISTS (
         SELECT FROM choir_control.session_events AS copied
         WHERE copied.session_id = later.session_id
           AND copied.stored_at > clock_timestamp() - interval '1 minute')))"""
@@ -86,7 +86,7 @@ WITH rest AS (
 )
 UPDATE choir_control.sessions
 SET archived_at = coalesce(archived_at, clock_timestamp()),
-    forgotten_at = coalesce(forgotten_at, clock_timestamp())
+    forgotten_at = CASE WHEN memory_mode = 'incognito' THEN clock_timestamp() ELSE forgotten_at END
 WHERE session_id = $1 AND NOT EXISTS (SELECT FROM rest) RETURNING true
 """
 ERASED_TEXT = "(erased)"
