@@ -165,9 +165,11 @@ class AgentHand:
 
     async def next_message(self, within: float = 60) -> UserMessageSignal:
         """Return the first user message that waits."""
-        signal = await self.next_signal(within=within)
-        assert isinstance(signal.body, UserMessageSignal), signal
-        return signal.body
+        async with asyncio.timeout(within), self.signals() as stream:
+            async for signal in stream:
+                if isinstance(signal.body, UserMessageSignal):
+                    return signal.body
+        raise AssertionError("the stream ended")
 
 
 async def _signals(answer: httpx2.Response) -> AsyncIterator[Signal]:

@@ -2,6 +2,7 @@
 
 import json
 
+from choir_common.clock import SystemClock
 from choir_common.wire.memory_operator import ListFeedback
 from choir_memory.admin.read import MemoryReader
 from choir_memory.audit.store import AuditStore
@@ -52,6 +53,7 @@ async def test_an_operator_reads_it_and_that_is_audited(room: Room) -> None:
         spaces=room.spaces,
         search_service=room.recall,
         audit_log=AuditStore(room.database),
+        clock=SystemClock(),
     )
     page = await reader.feedback(ListFeedback(agent_id="main"))
     assert [(item.label, item.document_id) for item in page.items] == [("negative", str(turn))]
