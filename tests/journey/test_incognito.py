@@ -100,7 +100,7 @@ async def test_a_word_said_incognito_is_afterwards_nowhere(tmp_path: Path) -> No
     score.write_bytes(orjson.dumps(SCORE))
     async with running_stack_in_thread(score) as stack:
         async with console_user(stack.url, token=stack.secret("operator-token")) as user:
-            assert KNOWN in await user.asks(f"remember: my pet is a {KNOWN}")
+            assert "inserted" in await user.asks(f"remember: my pet is a {KNOWN}")
             await switch(stack, "incognito")
             assert CANARY in await user.asks(f"my secret is {CANARY}")
             assert "incognito" in await user.asks(f"remember: my secret is {CANARY}")

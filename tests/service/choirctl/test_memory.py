@@ -380,6 +380,8 @@ def test_a_session_is_erased_from_memory(stack: EmbeddedStack, shell: ChoirctlRu
 
 
 def test_the_memory_mode_is_shown_and_switched_and_so_is_recall(shell: ChoirctlRunner) -> None:
+    if not shell.data("agent", "status", "main")["session_id"]:
+        shell.succeeds("agent", "start", "main")
     before = shell.data("memory", "mode", "main")
     assert (before["mode"], before["recall"]) == ("local", True)
     assert shell.data("memory", "recall", "main", "off")["recall"] is False
