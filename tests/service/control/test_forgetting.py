@@ -144,7 +144,7 @@ async def test_what_is_forgotten_from_chat_is_shown_first_and_gone_from_memory(
     assert (await home.get(f"{path}/documents/safe")).status_code == 200
     await home.say("/forget 4711", "f3")
     done = await home.say("yes", "f4")
-    assert "Erased from the memory of main: 1 note" in done.note
+    assert "Erased: 1 note from the memory of main." in done.note
     assert (await home.get(f"{path}/documents/safe")).status_code == 404
 
 

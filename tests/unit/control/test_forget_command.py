@@ -5,7 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from choir_common.errors import InvalidRequest
-from choir_common.wire.memory_forget import ForgetReport, ForgetResult, ForgottenDocument
+from choir_common.wire.memory_forget import (
+    ConversationMessage,
+    ForgetReport,
+    ForgetResult,
+    ForgottenDocument,
+)
 from choir_control.conversations.commands.forgetting import (
     SHOWN,
     format_preview,
@@ -80,7 +85,8 @@ def make_report(documents: int, **more: object) -> ForgetReport:
 def test_a_preview_names_what_goes_what_stays_and_what_happens_then() -> None:
     report = make_report(SHOWN + 2, logs=("s1",), restarts=True, conversation="rest")
     text = format_preview(report)
-    assert f"1 fact, {SHOWN + 2} messages" in text
+    assert f"erases 1 fact, {SHOWN + 2} messages from the memory of main. Times" in text
+    assert "messenger" not in text and "messenger" in format_preview(report, is_messenger=True)
     assert "- 2026-03-01 12:00 message: text 0 of two lines" in text
     assert "… and 3 more." in text
     assert "1 document loses this source and stays" in text
@@ -97,3 +103,24 @@ def test_a_reset_says_whether_there_is_a_summary_to_keep() -> None:
     assert "main has started again with an empty conversation" in format_result(
         make_report(1, restarts=True, conversation="nothing")
     )
+
+
+def test_what_memory_does_not_have_yet_is_counted_in_the_conversation() -> None:
+    message = ConversationMessage(at=NOW, sender="user", text="Hello.")
+    empty = ForgetResult(erased=False, digest="0" * 64, documents=())
+    report = ForgetReport(
+        agent_id="main", memory=empty, conversation="nothing", messages=(message,), message_count=1
+    )
+    preview = format_preview(report).splitlines()
+    assert (
+        preview[0] == "This permanently erases 1 message from the conversation. Times are in UTC."
+    )
+    assert preview[-1] == "- 2026-03-01 12:00 user: Hello."
+    assert format_result(report) == "Erased: 1 message from the conversation."
+    only_logs = ForgetReport(agent_id="main", memory=empty, logs=("s1",))
+    assert "stored logs of main, and nothing from its memory" in format_preview(only_logs)
+
+
+def test_a_reset_says_that_earlier_sessions_stay() -> None:
+    report = make_report(1, conversation="nothing", earlier_until=NOW)
+    assert "before this session (2026-03-01 12:00 UTC) stays in memory" in format_preview(report)

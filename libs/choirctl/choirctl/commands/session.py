@@ -175,7 +175,7 @@ def verify(
         print_json(verification)
     elif verification.ok and verification.erased_at is not None:
         stdout_console().print(
-            f"{session}: erased on {verification.erased_at:%Y-%m-%d} by agents.NAME.retention.log. "
+            f"{session}: the log was erased on {verification.erased_at:%Y-%m-%d}. "
             f"The hashes of its {verification.events} events are intact up to the session's head."
         )
     elif verification.ok:

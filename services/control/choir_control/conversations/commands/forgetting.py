@@ -112,7 +112,10 @@ async def _preview(
         raise NotFound(f"The memory of {agent_id} contains nothing of it.{hint}")
     digest = report.memory.digest
     context.dialogue.set_erasure(call.dm, selection.model_copy(update={"expected_digest": digest}))
-    return format_preview(report)
+    gateway = context.configuration.current.gateway_of(call.dm)
+    config = context.configuration.current.config
+    is_messenger = gateway is not None and not config.gateways[gateway].channel.uses_choir_api
+    return format_preview(report, is_messenger=is_messenger)
 
 
 def _require_own_agent(context: CommandContext, call: CommandCall) -> str:
@@ -127,24 +130,24 @@ def _require_own_agent(context: CommandContext, call: CommandCall) -> str:
     return agent_id
 
 
-def format_preview(report: ForgetReport) -> str:
-    """Return what a preview contains, as the text before the question."""
+def format_preview(report: ForgetReport, *, is_messenger: bool = False) -> str:
+    """Return what a preview contains, as the text before the question; a messenger keeps its own copies."""
     memory = report.memory
     listed = [_line(document) for document in memory.documents[:SHOWN]]
     more = memory.total - len(listed)
-    lines = [f"This permanently erases from the memory of {report.agent_id}: {_counts(report)}."]
+    lines = [f"This permanently erases {_describe(report)}. Times are in UTC."]
     lines += listed
     if more > 0:
         lines.append(f"… and {more} more.")
     if report.message_count:
-        lines.append(f"And from the conversation: {_plural(report.message_count, 'message')}.")
+        lines.append("The newest messages of the conversation:")
         lines += [_message_line(message) for message in report.messages[-SHOWN:]]
-    return "\n".join([*lines, *_consequences(report)])
+    return "\n".join([*lines, *_consequences(report, is_messenger)])
 
 
 def format_result(report: ForgetReport) -> str:
     """Return what was erased, and what the agent does now."""
-    lines = [f"Erased from the memory of {report.agent_id}: {_counts(report)}."]
+    lines = [f"Erased: {_describe(report)}."]
     if report.memory.restored:
         lines.append(f"Active again: {_plural(report.memory.restored, 'older document')}.")
     if report.logs:
@@ -154,7 +157,7 @@ def format_result(report: ForgetReport) -> str:
     return "\n".join(lines)
 
 
-def _consequences(report: ForgetReport) -> list[str]:
+def _consequences(report: ForgetReport, is_messenger: bool) -> list[str]:
     memory = report.memory
     lines = []
     if memory.supported == 1:
@@ -167,7 +170,8 @@ def _consequences(report: ForgetReport) -> list[str]:
         lines.append(f"Active again: {_plural(memory.restored, 'older document')}.")
     if report.logs:
         lines.append(LOGS_ERASED.format(count=_plural(len(report.logs), "session")))
-        lines.append(MESSENGER)
+        if is_messenger:
+            lines.append(MESSENGER)
     if report.restarts:
         lines.append(
             f"{report.agent_id} stops, discards open work, and starts again{_remaining(report)}."
@@ -211,11 +215,16 @@ def _message_line(message: ConversationMessage) -> str:
     return f"- {message.at:%Y-%m-%d %H:%M} {message.sender}: {excerpt}"
 
 
-def _counts(report: ForgetReport) -> str:
-    parts = [
+def _describe(report: ForgetReport) -> str:
+    """Return what is erased, counted: from memory, from the conversation, or only logs."""
+    counts = ", ".join(
         _plural(count, _KIND_NAMES.get(kind, kind)) for kind, count in report.memory.counts.items()
-    ]
-    return ", ".join(parts) or "nothing yet"
+    )
+    parts = [f"{counts} from the memory of {report.agent_id}"] if counts else []
+    if report.message_count:
+        messages = _plural(report.message_count, "message")
+        parts.append(f"{messages} from the conversation")
+    return " and ".join(parts) or f"stored logs of {report.agent_id}, and nothing from its memory"
 
 
 def _plural(count: int, noun: str) -> str:

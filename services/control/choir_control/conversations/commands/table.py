@@ -87,7 +87,7 @@ CONVERSATION_COMMANDS = (
         action=MutationAction(forgetting.erase, confirm=forgetting.preview_full_reset),
     ),
     CommandSpec(
-        "Erase from memory: documents with these words, `session`, or `last 10 minutes`.",
+        "Erase what is remembered with these words, of this `session`, or of the `last 10 minutes`.",
         typed_form="/forget",
         arguments=(CommandArgument("what", ArgumentKind.TEXT, required=True),),
         action=MutationAction(forgetting.erase, confirm=forgetting.preview_forget),

@@ -61,6 +61,8 @@ SELECT s.session_id FROM choir_control.sessions AS s
 WHERE s.agent_id = $1 AND s.head_rev > 0
   AND ($2::timestamptz IS NULL OR coalesce(s.ended_at, 'infinity') >= $2)
   AND ($3::timestamptz IS NULL OR s.started_at < $3)
+  AND NOT EXISTS (SELECT FROM choir_control.erased_logs AS e
+                  WHERE e.session_id = s.session_id AND e.finished_at IS NOT NULL)
 ORDER BY s.started_at
 """
 _COPIES_FROM_PERIOD = """
@@ -82,7 +84,9 @@ ORDER BY rev DESC LIMIT $4
 # memory may know a session from an import of another agent's memory
 _OWN = """
 SELECT session_id FROM choir_control.sessions
-WHERE agent_id = $1 AND session_id = ANY($2::text[]) AND head_rev > 0 ORDER BY started_at
+WHERE agent_id = $1 AND session_id = ANY($2::text[]) AND head_rev > 0
+  AND session_id NOT IN (SELECT session_id FROM choir_control.erased_logs WHERE finished_at IS NOT NULL)
+ORDER BY started_at
 """
 _SUMMARY_CHARS = """
 SELECT coalesce((
@@ -135,7 +139,7 @@ class SessionResetStore:
     async def list_overlapping(
         self, agent_id: str, since: datetime | None, until: datetime | None
     ) -> list[str]:
-        """Return the sessions of an agent that lasted into this period, oldest first."""
+        """Return the sessions of an agent that lasted into this period and have a log, oldest first."""
         rows = await self._database.fetch(_OVERLAPPING, agent_id, since, until)
         return [row["session_id"] for row in rows]
 
