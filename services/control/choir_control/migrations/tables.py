@@ -136,6 +136,12 @@ Table(
         unique=True,
     ),
     Index(
+        "sessions_rehearsed",
+        "agent_id",
+        "started_at",
+        postgresql_where=text("(rehearsal AND (forgotten_at IS NULL))"),
+    ),
+    Index(
         "sessions_to_archive",
         "agent_id",
         "started_at",
@@ -184,6 +190,7 @@ Table(
         "seq",
         postgresql_where=text("message_id IS NOT NULL"),
     ),
+    Index("inbox_by_session", "session_id", postgresql_where=text("session_id IS NOT NULL")),
     Index(
         "inbox_open_by_session",
         "session_id",
@@ -271,6 +278,8 @@ Table(
     Column("since", TIME),
     Column("until", TIME),
     Column("requested_at", TIME, nullable=False, server_default=CLOCK),
+    Column("finished_at", TIME),
+    Index("session_resets_waiting", "session_id", postgresql_where=text("finished_at IS NULL")),
 )
 
 Table(

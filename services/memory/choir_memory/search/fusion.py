@@ -274,8 +274,7 @@ class _Scoring:
         by_agent = self._material.by_agent
         if "role" not in self._arms or self._question.asks_agent:
             return np.zeros(len(by_agent))
-        penalties: Floats = AGENT_PENALTY * by_agent
-        return penalties
+        return np.where(by_agent, AGENT_PENALTY, 0.0)
 
     def _diffused(self, scores: Floats) -> Floats:
         by_agent = self._material.by_agent

@@ -10,16 +10,19 @@ from choir_common.postgres.pool import Database
 
 MAX_WAIT_FACTOR = 3
 """A session that is never quiet settles when its oldest pending event is this many quiet times old."""
+# A subquery, not a join: the planner would read all events of each session.
+_STORED_AT = """
+(SELECT e.stored_at FROM choir_control.session_events AS e
+ WHERE e.session_id = s.session_id AND e.rev = {})
+"""
 # Times are those of the database. A session settles only with new events, so that it is not sent again.
 _SETTLING = f"""
 SELECT s.session_id FROM choir_control.sessions AS s
-JOIN choir_control.session_events AS newest ON newest.session_id = s.session_id AND newest.rev = s.head_rev
-JOIN choir_control.session_events AS oldest
-    ON oldest.session_id = s.session_id AND oldest.rev = s.archived_rev + 1
 CROSS JOIN make_interval(secs => COALESCE(($3::jsonb ->> s.agent_id)::float8, $4)) AS quiet_time
 WHERE s.archived_at IS NULL AND s.ended_at IS NULL AND s.memory_mode <> 'incognito'
-  AND (newest.stored_at <= clock_timestamp() - quiet_time
-       OR oldest.stored_at <= clock_timestamp() - {MAX_WAIT_FACTOR} * quiet_time)
+  AND s.head_rev > s.archived_rev
+  AND ({_STORED_AT.format("s.head_rev")} <= clock_timestamp() - quiet_time
+       OR {_STORED_AT.format("s.archived_rev + 1")} <= clock_timestamp() - {MAX_WAIT_FACTOR} * quiet_time)
 """  # noqa: S608 a constant
 # One session per agent, so that the sessions of an agent are written one after the other; ended
 # sessions first, oldest first. An incognito session is never sent.

@@ -83,6 +83,9 @@ WITH rest AS (
 ), erased AS (
     UPDATE choir_control.erased_logs SET finished_at = clock_timestamp()
     WHERE session_id = $1 AND NOT EXISTS (SELECT FROM rest)
+), carried_out AS (
+    UPDATE choir_control.session_resets SET finished_at = clock_timestamp()
+    WHERE session_id = $1 AND NOT EXISTS (SELECT FROM rest)
 )
 UPDATE choir_control.sessions
 SET archived_at = coalesce(archived_at, clock_timestamp()),

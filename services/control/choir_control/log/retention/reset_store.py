@@ -41,7 +41,8 @@ _DUE = f"""
 SELECT s.session_id, s.agent_id, s.workspace, s.head_rev, s.head_hash, e.session_id IS NOT NULL AS has_hashes
 FROM choir_control.session_resets AS r JOIN choir_control.sessions AS s USING (session_id)
 LEFT JOIN choir_control.erased_logs AS e USING (session_id)
-WHERE s.ended_at IS NOT NULL AND s.archived_at IS NOT NULL AND s.head_rev > 0 AND e.finished_at IS NULL
+WHERE r.finished_at IS NULL AND s.ended_at IS NOT NULL AND s.archived_at IS NOT NULL AND s.head_rev > 0
+  AND e.finished_at IS NULL
   AND (NOT s.rehearsal OR s.forgotten_at IS NOT NULL OR r.carries = 'nothing' OR NOT EXISTS (
       SELECT FROM choir_control.session_events AS written
       WHERE written.session_id = s.session_id AND written.type = 'memory_write_committed'))
