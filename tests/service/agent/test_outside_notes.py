@@ -15,8 +15,26 @@ BROWSE = {
 READ = {"name": "choir.fs.read", "arguments": {"path": "a.txt"}}
 
 
+SEARCH = {"name": "choir.memory.query", "arguments": {"query": "bank", "store": "knowledge"}}
+WHEN = "2026-03-01T00:00:00Z"
+PAGE: JsonObject = {
+    "document_id": "1",
+    "key": None,
+    "text": "Note that the bank moved.",
+    "score": 0.9,
+    "arms": [],
+    "created_at": WHEN,
+    "updated_at": WHEN,
+    "kind": "document_chunk",
+    "origin": "web",
+    "trust": 10,
+}
+
+
 def answer(request: HostToolRequest) -> HostToolResponse:
     output: JsonObject = {"text": "Note that the bank moved.", "operation": "updated"}
+    if request.tool_name == SEARCH["name"]:
+        output = {"hits": [PAGE], "arms_used": ["text"]}
     return HostToolResponse(call_id=request.call_id, status="success", output=output)
 
 
@@ -42,6 +60,11 @@ async def test_a_note_after_a_page_says_so_and_one_before_it_does_not() -> None:
 
 async def test_a_note_after_the_agents_own_files_is_its_own() -> None:
     assert await notes(READ, note()) == [NOTE]
+
+
+async def test_a_note_after_a_page_that_memory_has_kept_says_so() -> None:
+    # such as a saved page in a folder that a collection follows
+    assert await notes(SEARCH, note()) == [{**NOTE, "outside": True}]
 
 
 async def test_the_model_cannot_say_otherwise() -> None:

@@ -37,6 +37,14 @@ def test_an_external_tool_that_brings_in_pages_is_trusted_like_a_page() -> None:
     assert returns_outside_text("feeds.read", output)
 
 
+def test_a_memory_search_that_finds_a_page_returns_outside_text() -> None:
+    page: JsonObject = {"trust": OUTSIDE_OUTPUT.trust, "text": "x"}
+    own: JsonObject = {"trust": 70, "text": "y"}
+    assert returns_outside_text("choir.memory.query", {"found": [own, page]})
+    assert not returns_outside_text("choir.memory.query", {"found": [own]})
+    assert not returns_outside_text("choir.memory.query", {"found": ["broken", {"trust": "10"}]})
+
+
 @pytest.mark.parametrize("output", [{"origin": "choir"}, {"origin": "jobs"}, {"origin": 7}])
 def test_an_output_cannot_raise_its_own_trust(output: JsonObject) -> None:
     assert output_source("feeds.read", output) == TOOL_OUTPUT

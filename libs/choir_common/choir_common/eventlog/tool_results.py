@@ -8,6 +8,8 @@ page. See docs/design/security.md.
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import JsonValue
+
 from choir_common.wire.events import ToolStatus
 from choir_common.wire.model import JsonObject
 
@@ -120,5 +122,13 @@ def _truncate_middle(text: str) -> str:
 
 
 def returns_outside_text(tool: str, output: JsonObject) -> bool:
-    """Return whether outsiders wrote the text of a result."""
+    """Return whether outsiders wrote the text of a result, or one of the hits of a memory search."""
+    if tool == "choir.memory.query":
+        hits = output.get("found")
+        return isinstance(hits, list) and any(map(_is_outside_hit, hits))
     return output_source(tool, output) == OUTSIDE_OUTPUT
+
+
+def _is_outside_hit(hit: JsonValue) -> bool:
+    trust = hit.get("trust") if isinstance(hit, dict) else None
+    return isinstance(trust, int) and trust <= OUTSIDE_OUTPUT.trust

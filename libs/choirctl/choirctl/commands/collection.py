@@ -79,7 +79,7 @@ def add(
         if len(files) > 1:
             raise InvalidRequest("A collection follows one folder. Name the folder alone.")
         path = str(files[0] if folder else files[0].resolve())
-        view = asyncio.run(_follow(place, agent, collection, path, wait=wait, quiet=as_json))
+        view = asyncio.run(_follow(place, agent, collection, path, wait=wait))
         if as_json:
             print_json(view)
         else:
@@ -197,7 +197,7 @@ async def _add(
 
 
 async def _follow(
-    place: Target, agent: str, collection: str, folder: str, *, wait: bool, quiet: bool
+    place: Target, agent: str, collection: str, folder: str, *, wait: bool
 ) -> CollectionView:
     if not folder.startswith("/"):
         raise InvalidRequest(f"{folder} is not an absolute path, which --folder needs.")
@@ -209,7 +209,7 @@ async def _follow(
         if not wait:
             return view
         try:
-            return await show_scan(api, _path(agent), view, quiet=quiet)
+            return await show_scan(api, _path(agent), view)
         except asyncio.CancelledError:
             stderr_console().print(
                 f"The files are read in the background: `choirctl collection list {agent}`.",

@@ -1,18 +1,28 @@
 """Tables of collections and their documents, and the progress of a folder that is being read."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Sequence
+from typing import Self
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from choir_common.errors import NotFound, Unavailable
-from choir_common.wire.memory_collections import CollectionDocument, Collections, CollectionView
+from choir_common.wire.memory_collections import (
+    CollectionDocument,
+    Collections,
+    CollectionView,
+    FolderProgress,
+)
 from choirctl.api.control import ControlClient, parse_response
 from choirctl.output.printing import format_age, format_count, stderr_console, table
 
 POLL_S = 1.0
+LINE_S = 10.0
+"""Seconds between lines of progress where there is no terminal."""
 
 
 def collection_rows(views: Sequence[CollectionView]) -> Table:
@@ -57,19 +67,14 @@ def describe_state(view: CollectionView) -> str:
     return ", ".join(parts)
 
 
-async def show_scan(
-    api: ControlClient, path: str, before: CollectionView, *, quiet: bool
-) -> CollectionView:
+async def show_scan(api: ControlClient, path: str, before: CollectionView) -> CollectionView:
     """Show the progress of a folder's scan until it ends; return the collection then.
 
-    Raises Unavailable if the folder cannot be scanned, NotFound if the collection was removed.
+    A terminal gets a bar, any other output a line every ten seconds. Raises Unavailable if the folder cannot
+    be scanned, NotFound if the collection was removed.
     """
-    console = stderr_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    hidden = quiet or not console.is_terminal
     earlier = before.folder.scanned_at if before.folder else None
-    with Progress(*columns, TimeElapsedColumn(), console=console, disable=hidden) as bar:
-        task = bar.add_task("looking for files", total=None)
+    with _ScanProgress() as progress:
         while True:
             answer = await api.send("GET", path, params={"collection": before.name})
             views = parse_response(answer, Collections).collections
@@ -80,7 +85,45 @@ async def show_scan(
                 raise Unavailable(f"{folder.path} cannot be scanned. {folder.problem}")
             if folder.state == "current" and folder.scanned_at != earlier:
                 return views[0]
-            if folder.state == "reading":
-                completed = folder.files - folder.waiting
-                bar.update(task, description="reading", total=folder.files, completed=completed)
+            progress.show(folder)
             await asyncio.sleep(POLL_S)
+
+
+class _ScanProgress(contextlib.AbstractContextManager["_ScanProgress"]):
+    """The progress of a scan on stderr."""
+
+    def __init__(self) -> None:
+        self._console = stderr_console()
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._bar = Progress(
+            *columns,
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("looking for files", total=None)
+        self._next_line_at = time.monotonic() + LINE_S
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def show(self, folder: FolderProgress) -> None:
+        """Show how many files have been read, and why it does not go on."""
+        if folder.state != "reading":
+            return
+        completed = folder.files - folder.waiting
+        problem = f" ({folder.problem.rstrip('.')})" if folder.problem else ""
+        self._bar.update(
+            self._task,
+            description=f"reading{escape(problem)}",
+            total=folder.files,
+            completed=completed,
+        )
+        if not self._console.is_terminal and time.monotonic() > self._next_line_at:
+            self._next_line_at += LINE_S
+            line = f"{completed:,} of {format_count(folder.files, 'file')} read{problem}"
+            self._console.print(line, markup=False)

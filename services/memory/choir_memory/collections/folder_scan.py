@@ -117,6 +117,8 @@ class _ScanTurn:
                 return
         while missing := await self.files.list_missing(READ_AT_ONCE):
             await self.writer.erase(missing)
+            if time.monotonic() > end:
+                return
         await self.scanner.folders.finish_scan(self.folder)
 
     async def _read_files(self, files: Sequence[FolderFile], end: float) -> None:
@@ -156,8 +158,11 @@ class _ScanTurn:
 
     async def remove(self) -> None:
         """Erase the folder's documents and then the folder."""
+        end = time.monotonic() + TURN_S
         while some := await self.files.list_any(READ_AT_ONCE):
             await self.writer.erase(some)
+            if time.monotonic() > end:
+                return
         await self.scanner.folders.delete(self.folder)
 
     async def _read_file(self, file: FolderFile) -> ReadFile | None:

@@ -2,9 +2,8 @@
 
 Standard input is a Unix socket. Each request on it is the name of a format, with the descriptors of the file
 and of a pipe for the answer. A fork of this process confines itself, reads the file and writes `+` and the
-text. It writes `-` and a reason if the file cannot be read, or `!` and a reason if no file can be read. Then
-this process replies with the fork's exit status. Parsers run in forks only, so that one file cannot influence
-how the next one is read.
+text, or `-` and the reason why there is none. Then this process replies with the fork's exit status. Parsers
+run in forks only, so that one file cannot influence how the next one is read.
 """
 
 import contextlib
@@ -57,7 +56,7 @@ def read_file(file_format: ParsedFormat, document: int, answer: int, limits: Rea
         confine(limits)
         mark, text = b"+", convert(file_format, read_all(document))
     except ConfinementError as error:
-        mark, text = b"!", str(error)
+        mark, text = b"-", f"is not read on this system, because {error}"
     except UnreadableFile as error:
         mark, text = b"-", str(error)
     except MemoryError:

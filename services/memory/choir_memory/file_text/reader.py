@@ -79,10 +79,6 @@ class FileTextReader:
                 return text
             case b"-":
                 raise UnreadableFile(text[:200])
-            case b"!":
-                raise Unavailable(
-                    f"Files cannot be read: the process that reads them cannot be confined: {text[:200]}."
-                )
             case _:
                 raise UnreadableFile(self._explain(status))
 
