@@ -107,8 +107,8 @@ def make_pdf(streams: list[bytes], *, copies: int = 1, trailer: bytes = b"") -> 
 
 def write_endless_pdf(path: Path) -> None:
     """Write a small PDF with 20 million letters on its pages."""
-    line = _draw("endless " * 100) + b"\n"
-    path.write_bytes(make_pdf([line * 250], copies=100))
+    line = f"({'endless ' * 100}) Tj 0 -2.6 Td ".encode() * 250
+    path.write_bytes(make_pdf([b"BT /F1 0.5 Tf 50 750 Td " + line + b"ET"], copies=100))
 
 
 def replace_part(path: Path, part: str, content: bytes) -> None:
@@ -179,3 +179,22 @@ TRACKED_DOCUMENT = f"""<w:document {WORD} xmlns:mc="http://schemas.openxmlformat
 <w:p><w:r><w:t>After</w:t><w:tab/><w:t>a tab.</w:t></w:r></w:p>
 </w:body></w:document>"""
 """A box with a copy for old programs, tracked changes, a form field, a table in a table."""
+
+
+def write_open_document(path: Path) -> None:
+    """Write an OpenDocument text with a heading, a note, a table and a tracked change."""
+    office = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+    text = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
+    table = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
+        archive.writestr(
+            "content.xml",
+            f"""<office:document-content xmlns:office="{office}" xmlns:text="{text}" xmlns:table="{table}">
+            <office:body><office:text><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>
+            <text:h text:outline-level="2">Winter</text:h>
+            <text:p>Drain<text:s text:c="2"/>the <text:span>pipes</text:span>.</text:p>
+            <table:table><table:table-row><table:table-cell><text:p>valve</text:p></table:table-cell>
+            <table:table-cell><text:p>brass</text:p></table:table-cell></table:table-row></table:table>
+            </office:text></office:body></office:document-content>""",
+        )

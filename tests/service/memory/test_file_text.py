@@ -59,6 +59,16 @@ def test_office_files_become_text_with_headings(reader: FileTextReader, tmp_path
     )
 
 
+def test_an_open_document_becomes_text_with_headings(
+    reader: FileTextReader, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.odt"
+    documents.write_open_document(path)
+    assert read(reader, path).split("\n") == [
+        *("## Winter", "", "Drain  the pipes.", "", "valve | brass", "")
+    ]
+
+
 def test_a_word_document_keeps_what_a_reader_sees(reader: FileTextReader, tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     documents.write_word(path)

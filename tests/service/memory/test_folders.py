@@ -361,6 +361,11 @@ async def test_what_is_private_or_absent_is_not_followed(library: Library, tmp_p
             await library.follow(folder)
     with pytest.raises(InvalidRequest, match="does not exist"):
         await library.follow(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidRequest, match="Put a file into it first"):
+        await library.follow(tmp_path / "empty")
+    with pytest.raises(InvalidRequest, match="is not a folder"):
+        await library.follow(home / "collections" / "a.md")
     (tmp_path / "shortcut").symlink_to(home / "secrets")
     with pytest.raises(InvalidRequest, match="state directory"):
         await library.follow(tmp_path / "shortcut")

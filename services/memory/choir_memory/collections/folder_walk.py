@@ -24,6 +24,9 @@ FRESH_NS = 2_000_000_000
 """A file changed this shortly before it was read may change again within the resolution of its time."""
 HASH_SIZE = 1 << 20
 MB = 1024 * 1024
+ABSENT = "It does not exist where the memory service runs."
+# a disk that is not mounted looks like this
+EMPTY = "It is empty. Its documents stay, in case its disk is not mounted."
 WEB_SUFFIXES = frozenset((".html", ".htm", ".xhtml", ".eml"))
 WEB_ATTRIBUTES = frozenset(("user.xdg.origin.url", "user.xdg.referrer.url"))
 """Extended attributes with which browsers and download programs note where a file comes from."""
@@ -60,13 +63,12 @@ def check_folder(root: str) -> str:
         with os.scandir(root) as entries:
             empty = next(entries, None) is None
     except FileNotFoundError:
-        return "It does not exist where the memory service runs."
+        return ABSENT
     except NotADirectoryError:
         return "It is not a folder."
     except OSError as error:
         return f"The memory service cannot read it: {error.strerror}."
-    # a disk that is not mounted looks like this
-    return "It is empty. Its documents stay, in case its disk is not mounted." if empty else ""
+    return EMPTY if empty else ""
 
 
 def list_files(root: str) -> Iterator[ListedFile]:

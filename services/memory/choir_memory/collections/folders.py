@@ -17,7 +17,7 @@ from choir_common.wire.memory_collections import (
 )
 from choir_memory.collections.file_store import FolderFileStore
 from choir_memory.collections.folder_store import FolderStore, FollowedFolder
-from choir_memory.collections.folder_walk import check_folder
+from choir_memory.collections.folder_walk import ABSENT, EMPTY, check_folder
 from choir_memory.collections.folder_watch import FolderWatcher
 from choir_memory.collections.store import CollectionStore
 from choir_memory.documents.collections_store import list_collection_names
@@ -25,6 +25,9 @@ from choir_memory.schema.store import SpaceRegistry, agent_transaction
 
 OWN_FOLDER = "collections"
 """The folder below the state directory whose contents may be followed; the rest of it is private."""
+COMPOSE_HINT = (
+    "With docker compose, only what is below CHOIR_COLLECTIONS can be read (.env.example)."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +112,12 @@ class FolderService:
                 f"The folder {path} cannot be followed: Choir's state directory, with its secrets, is in "
                 f"it or above it. Use {home / OWN_FOLDER} or a folder elsewhere."
             )
-        if problem := check_folder(str(path)):
-            raise InvalidRequest(
-                f"The folder {folder} cannot be followed. {problem} With docker compose, only what is below "
-                "CHOIR_COLLECTIONS can be read (.env.example)."
-            )
+        problem = check_folder(str(path))
+        if problem == EMPTY:
+            raise InvalidRequest(f"The folder {folder} is empty. Put a file into it first.")
+        if problem:
+            hint = f" {COMPOSE_HINT}" if problem == ABSENT else ""
+            raise InvalidRequest(f"The folder {folder} cannot be followed. {problem}{hint}")
         return str(path)
 
     async def _require_empty(self, request: FollowFolder) -> None:

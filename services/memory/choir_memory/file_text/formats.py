@@ -12,8 +12,8 @@ READER_VERSION = 1
 
 _FORMATS: dict[FileFormat, str] = {
     "pdf": "pdf",
-    "word": "docx",
-    "slides": "pptx",
+    "word": "docx docm odt",
+    "slides": "pptx pptm odp",
     "sheet": "xlsx xlsm xlsb xls ods",
     "html": "html htm xhtml",
     "markdown": "md markdown mdx",

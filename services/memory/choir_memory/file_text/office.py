@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from xml.parsers import expat
 
 from choir_memory.file_text.errors import UnreadableFile
-from choir_memory.file_text.office_text import PartHandler, PartText
+from choir_memory.file_text.office_text import OpenDocumentText, PartHandler, PartText
 
 # zipfile decodes names with it; the process that reads a file can load nothing
 codecs.lookup("cp437")
 MAX_PART = 200_000_000
 """Bytes of one unpacked part; a book of 1,000 pages has 10 million."""
 BLOCK = 1 << 16
+OPEN_DOCUMENT = "content.xml"
+"""The part with the text of an OpenDocument file."""
 OLD_OFFICE = b"\xd0\xcf\x11\xe0"
 """The first bytes of an encrypted file, and of formats before 2007."""
 _HEADING_STYLE = re.compile(r"^(?:heading (\d)|title)$", re.IGNORECASE)
@@ -29,8 +31,11 @@ MAX_BASES = 10
 
 
 def read_word(content: bytes) -> Iterator[str]:
-    """Yield the paragraphs and table rows of a Word document, headings marked with `#`."""
+    """Yield the paragraphs and table rows of a Word or OpenDocument text, headings marked with `#`."""
     package = _Package(content)
+    if package.is_open_document:
+        yield from _read_open_document(package)
+        return
     main = package.find_main("word/document.xml")
     related = package.list_related(main)
     styles = _Styles()
@@ -46,6 +51,9 @@ def read_word(content: bytes) -> Iterator[str]:
 def read_slides(content: bytes) -> Iterator[str]:
     """Yield the text of a presentation, slide by slide in their order, each with its notes."""
     package = _Package(content)
+    if package.is_open_document:
+        yield from _read_open_document(package)
+        return
     main = package.find_main("ppt/presentation.xml")
     order = _SlideOrder()
     for _ in package.parse(main, order):
@@ -66,6 +74,12 @@ def read_slides(content: bytes) -> Iterator[str]:
                     yield line
 
 
+def _read_open_document(package: "_Package") -> Iterator[str]:
+    texts = OpenDocumentText()
+    for _ in package.parse(OPEN_DOCUMENT, texts):
+        yield from texts.take_lines()
+
+
 @dataclass(frozen=True, slots=True)
 class _Relation:
     """A reference from one part to another."""
@@ -83,6 +97,7 @@ class _Package:
             raise UnreadableFile("is encrypted with a password, or older than Office 2007")
         self._archive = zipfile.ZipFile(io.BytesIO(content))
         self._names = frozenset(self._archive.namelist())
+        self.is_open_document = OPEN_DOCUMENT in self._names
 
     def find_main(self, default: str) -> str:
         """Return the name of the part that the file begins with."""

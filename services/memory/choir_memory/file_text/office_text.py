@@ -128,6 +128,45 @@ class PartText(PartHandler):
             raise RecursionError
 
 
+class OpenDocumentText(PartText):
+    """The lines of an OpenDocument text or presentation, whose elements have other names."""
+
+    SKIPPED = frozenset(
+        ("annotation", "tracked-changes", "note-citation", "page-number", "date", "time")
+    )
+    BREAKS: Mapping[str, str] = {"line-break": "\n", "tab": "\t"}
+    NAMES: Mapping[str, str] = {"h": "p", "table": "tbl", "table-row": "tr", "table-cell": "tc"}
+    MAX_SPACES = 100
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self._is_text = True
+        self._slides = 0
+
+    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+        """Open a paragraph, row, cell or slide."""
+        super().start(self.NAMES.get(tag, tag), attributes)
+        if self._skipped:
+            return
+        value = attributes.get("outline-level" if tag == "h" else "c", "1")
+        number = int(value) if value.isdigit() and len(value) < 4 else 1
+        match tag:
+            case "h":
+                self._level = number
+            case "s":
+                # several spaces are one element
+                self.data(" " * min(number, self.MAX_SPACES))
+            case "page":
+                self._slides += 1
+                self._lines.append(f"# Slide {self._slides}")
+            case _:
+                pass
+
+    def end(self, tag: str) -> None:
+        """Close a paragraph, row or table."""
+        super().end(self.NAMES.get(tag, tag))
+
+
 def join_row(cells: Iterable[str]) -> str:
     """Return the cells of a table's row as a line, empty if all are."""
     texts = list(cells)
