@@ -5,10 +5,9 @@ Used by tests of control and the agent. It passes the contract suite of the real
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from choir_common.clock import Clock, SystemClock
@@ -33,27 +32,15 @@ from choir_common.wire.memory_search import (
     ReadSearchReceipt,
     SearchReceipt,
 )
-from choir_common.wire.model import JsonObject
+from choir_testing.fake_knowledge import FakeDocument, FakeKnowledge, check_write, contains
 
 _TRUSTED = 50
 RESERVED = frozenset({"control", "memory"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    document_id: str
-    key: str | None
-    text: str
-    metadata: JsonObject
-    created_at: datetime
-    updated_at: datetime
-    version: int = 1
-    trust: int = 50
-
-
 @dataclass(slots=True)
 class _Space:
-    documents: dict[str, _Document] = field(default_factory=dict)
+    knowledge: FakeKnowledge = field(default_factory=FakeKnowledge)
     operations: dict[str, tuple[MemoryUpsert, MemoryWritten]] = field(default_factory=dict)
     receipts: dict[str, SearchReceipt] = field(default_factory=dict)
 
@@ -81,7 +68,13 @@ class FakeMemory:
 
     async def remind(self, wanted: ReadReminders) -> Reminders:
         """Return the best knowledge document that is not known yet, if any."""
-        query = MemoryQuery(agent_id=wanted.agent_id, store="knowledge", query=wanted.text)
+        query = MemoryQuery(
+            agent_id=wanted.agent_id,
+            store="knowledge",
+            query=wanted.text,
+            scopes=wanted.scopes,
+            tags=wanted.tags,
+        )
         found = await self.query(query)
         fresh = [
             hit
@@ -91,7 +84,12 @@ class FakeMemory:
         return Reminders(
             reminders=tuple(
                 Reminder(
-                    document_id=hit.document_id, kind=hit.kind, text=hit.text, at=hit.updated_at
+                    document_id=hit.document_id,
+                    kind=hit.kind,
+                    text=hit.text,
+                    at=hit.updated_at,
+                    valid_from=hit.valid_from if hit.status == "upcoming" else None,
+                    valid_to=hit.valid_to,
                 )
                 for hit in fresh
             ),
@@ -108,16 +106,28 @@ class FakeMemory:
             raise NotFound(f"There is no memory for the agent {target}.")
         if query.store == "session":
             return MemoryHits(hits=(), arms_used=("text",), receipt_id=self._keep(query, target))
-        wanted = _words(query.query)
+        best = self._rank(query, target)[: query.limit or 10]
+        now = self._clock.now()
+        hits = (_hit(document, score, rank, now) for rank, (score, document) in enumerate(best, 1))
+        receipt_id = self._keep(query, target)
+        arms = ("text",) if query.query.strip() else ()
+        return MemoryHits(hits=tuple(hits), arms_used=arms, receipt_id=receipt_id)
+
+    def _rank(self, query: MemoryQuery, target: str) -> Sequence[tuple[float, FakeDocument]]:
+        """Return the documents that match, best first; without words, newest first."""
+        now, wanted = self._clock.now(), _words(query.query)
+        documents = self._spaces[target].knowledge.documents.values()
+        fitting = [document for document in documents if _matches(query, document, now)]
+        if not query.query.strip():
+            newest = sorted(fitting, key=_written_at, reverse=True)
+            return [(0.0, document) for document in newest]
         scored = (
             (len(wanted & _words(document.text)) / len(wanted), document)
-            for document in self._spaces[target].documents.values()
+            for document in fitting
             if wanted & _words(document.text)
         )
-        best = sorted(scored, key=lambda pair: -pair[0])[: query.limit or 10]
-        hits = (_hit(document, score, rank) for rank, (score, document) in enumerate(best, 1))
-        receipt_id = self._keep(query, target)
-        return MemoryHits(hits=tuple(hits), arms_used=("text",), receipt_id=receipt_id)
+        best = sorted(scored, key=lambda pair: -pair[0])
+        return [pair for pair in best if query.min_score is None or pair[0] >= query.min_score]
 
     async def receipt(self, asked: ReadSearchReceipt) -> SearchReceipt:
         """Return the record of a search."""
@@ -128,7 +138,7 @@ class FakeMemory:
 
     async def upsert(self, write: MemoryUpsert) -> MemoryWritten:
         """Write once per call_id."""
-        _check_write(write)
+        check_write(write)
         space = self._space(write.agent_id)
         if (before := space.operations.get(write.call_id)) is not None:
             if before[0] != write:
@@ -136,7 +146,7 @@ class FakeMemory:
                     f"The call_id {write.call_id} was used for another write; use a fresh one."
                 )
             return before[1]
-        answer = self._perform(space, write)
+        answer = space.knowledge.write(write, self._clock.now())
         space.operations[write.call_id] = (write, answer)
         return answer
 
@@ -162,114 +172,66 @@ class FakeMemory:
             )
         return self._spaces.setdefault(agent_id, _Space())
 
-    def _perform(self, space: _Space, write: MemoryUpsert) -> MemoryWritten:
-        found = _find(space.documents, write)
-        match write.operation:
-            case "insert" if found is not None:
-                raise Conflict(
-                    f"The key {write.key} exists already; use update to replace its document."
-                )
-            case "insert":
-                return self._insert(space, write)
-            case "update" if found is None and write.key is not None and not write.expected_version:
-                return self._insert(space, write)
-        if found is None:
-            raise NotFound(f"There is no document {write.key or write.document_id} in knowledge.")
-        if write.expected_version not in (None, found.version):
-            raise Conflict(
-                f"The document is at version {found.version}, not at the expected "
-                f"version {write.expected_version}."
-            )
-        if write.operation == "delete":
-            del space.documents[found.document_id]
-            return _written(found, "deleted")
-        if (found.text, found.metadata) == (write.text, write.metadata):
-            return _written(found, "unchanged")
-        changed = replace(
-            found,
-            text=write.text or "",
-            metadata=write.metadata,
-            updated_at=self._clock.now(),
-            version=found.version + 1,
-            trust=_trust(write),
-        )
-        space.documents[found.document_id] = changed
-        return _written(changed, "updated")
-
-    def _insert(self, space: _Space, write: MemoryUpsert) -> MemoryWritten:
-        now = self._clock.now()
-        made = _Document(
-            str(uuid4()), write.key, write.text or "", write.metadata, now, now, 1, _trust(write)
-        )
-        space.documents[made.document_id] = made
-        return _written(made, "inserted")
-
 
 def _check_query(query: MemoryQuery) -> None:
     if query.mode == "session_detail":
         if query.store != "session" or query.session_id is None:
             raise InvalidRequest("session_detail needs store session and a session_id.")
     elif not query.query.strip():
-        raise InvalidRequest("The query must not be blank.")
-    if query.store == "knowledge" and query.session_id is not None:
-        raise InvalidRequest("Knowledge has no sessions: leave session_id out.")
+        times = (query.since, query.until, query.min_days_ago, query.max_days_ago)
+        if query.grain is None and all(limit is None for limit in times):
+            raise InvalidRequest("The query must not be blank, unless it lists a grain or a time.")
+    if query.min_score is not None and not query.query.strip():
+        raise InvalidRequest("`min_score` requires a query: without one there are no scores.")
+    ages = (query.min_days_ago, query.max_days_ago)
+    if ages[0] is not None and ages[1] is not None and ages[0] >= ages[1]:
+        raise InvalidRequest("`min_days_ago` is not less than `max_days_ago`.")
+    if query.since and query.until and query.since >= query.until:
+        raise InvalidRequest("`since` is not before `until`.")
+    if query.store == "knowledge" and (query.session_id or query.grain):
+        raise InvalidRequest("Knowledge has no sessions and no grains: set store to session.")
 
 
-def _check_write(write: MemoryUpsert) -> None:
-    named = (write.key is None) != (write.document_id is None)
-    if write.operation == "delete":
-        if write.text is not None or write.metadata:
-            raise InvalidRequest("delete takes no text and no metadata.")
-    elif not (write.text or "").strip():
-        raise InvalidRequest(f"{write.operation} needs a text that is not blank.")
-    if write.operation == "insert" and write.document_id is not None:
-        raise InvalidRequest(
-            "insert assigns the document_id; to change an existing document use update."
-        )
-    if write.operation == "insert" and write.expected_version is not None:
-        raise InvalidRequest(
-            "insert creates a new document; expected_version is for update and delete."
-        )
-    if write.operation != "insert" and not named:
-        raise InvalidRequest(f"{write.operation} needs either a key or a document_id.")
-
-
-def _find(documents: Mapping[str, _Document], write: MemoryUpsert) -> _Document | None:
-    if write.key is not None:
-        return next((one for one in documents.values() if one.key == write.key), None)
-    return documents.get(write.document_id or "")
-
-
-def _written(
-    document: _Document, operation: Literal["inserted", "updated", "deleted", "unchanged"]
-) -> MemoryWritten:
-    return MemoryWritten(
-        document_id=document.document_id,
-        key=document.key,
-        operation=operation,
-        embedded="queued" if operation in ("inserted", "updated") else "none",
-        version=None if operation == "deleted" else document.version,
+def _matches(query: MemoryQuery, document: FakeDocument, now: datetime) -> bool:
+    """Return whether a document passes the filters of a query."""
+    since, until, at = query.since, query.until, _written_at(document)
+    oldest, newest = query.max_days_ago, query.min_days_ago
+    scope = document.metadata.get("scope")
+    return (
+        document.status(now) in ("active", "upcoming", *query.include)
+        and contains(document.metadata, query.tags)
+        and (not query.scopes or scope is None or scope in query.scopes)
+        and (not query.kinds or "note" in query.kinds)
+        and document.trust >= query.min_trust
+        and (since is None or at >= since)
+        and (until is None or at < until)
+        and (oldest is None or at >= now - timedelta(days=oldest))
+        and (not newest or at < now - timedelta(days=newest))
     )
 
 
-def _trust(write: MemoryUpsert) -> int:
-    return 10 if write.outside else 50
+def _written_at(document: FakeDocument) -> datetime:
+    return document.valid_from or document.created_at
 
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.casefold()))
 
 
-def _hit(document: _Document, score: float, rank: int) -> MemoryHit:
+def _hit(document: FakeDocument, score: float, rank: int, now: datetime) -> MemoryHit:
     return MemoryHit(
         document_id=document.document_id,
         key=document.key,
         text=document.text,
         score=score,
-        arms=(ArmScore(arm="text", rank=rank, score=score),),
+        arms=(ArmScore(arm="text", rank=rank, score=score),) if score else (),
         created_at=document.created_at,
         updated_at=document.updated_at,
         metadata=document.metadata,
         version=document.version,
         trust=document.trust,
+        status=document.status(now),
+        valid_from=document.valid_from,
+        valid_to=document.valid_to,
+        superseded_by=document.superseded_by,
     )

@@ -1,6 +1,7 @@
 """An operator looks at a memory, changes it, carries it away and brings it back; all of it is audited."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -24,6 +25,7 @@ from choir_memory.reminders.service import ReminderService
 from choir_memory.sessions.recorder import UnitRecorder
 from choir_memory.tool_errors.service import ToolErrorService
 from tests.service.memory.conftest import Room
+from tests.service.memory.folder_services import make_folder_services
 from tests.service.memory.operators import Operator, audited, make_operator
 
 
@@ -91,7 +93,7 @@ async def test_units_of_a_session_are_listed_and_shown(room: Room, operator: Ope
     shown = await operator.reader.show(ShowDocument(agent_id="main", name=ids[0]))
     assert isinstance(shown.record, SessionRecord)
     assert (shown.record.text, shown.record.speaker) == ("I sowed beans.", "Ann")
-    with pytest.raises(InvalidRequest, match="no sessions"):
+    with pytest.raises(InvalidRequest, match="store `session` has session_id"):
         await list_texts(operator, session_id="ses_1")
 
 
@@ -257,7 +259,9 @@ async def test_every_look_of_an_operator_stands_in_the_audit(
     ]
 
 
-async def test_a_read_of_anothers_memory_stands_in_the_audit_of_that_memory(room: Room) -> None:
+async def test_a_read_of_anothers_memory_stands_in_the_audit_of_that_memory(
+    room: Room, tmp_path: Path
+) -> None:
     ids = await live(room)
     await room.spaces.ensure("curious")
     endpoints = AgentEndpoints(
@@ -271,6 +275,7 @@ async def test_a_read_of_anothers_memory_stands_in_the_audit_of_that_memory(room
         queue=room.queue,
         embedders=room.embedders,
         audit=AuditStore(room.database),
+        folders=make_folder_services(room, tmp_path).folders,
     )
     handlers = {each.subject: each.handler for each in endpoints.table()}
     ask = handlers[subjects.query_memory()]

@@ -6,11 +6,17 @@ from uuid import uuid4
 
 import pytest
 
-from choir_common.errors import Conflict, InvalidRequest, NotFound
+from choir_common.clock import SystemClock
+from choir_common.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from choir_common.wire.memory_forget import ForgetMemory, ForgetSelection
 from choir_common.wire.memory_operator import ListMemory, ShowDocument
-from choir_common.wire.memory_search import MemoryHit
+from choir_common.wire.memory_search import MemoryHit, MemoryUpsert
+from choir_memory.admin.forget import MemoryForgetter
+from choir_memory.facts.store import FactStore
+from choir_memory.schema.store import agent_transaction
 from tests.service.memory.conftest import Room
 from tests.service.memory.operators import make_operator
+from tests.service.memory.test_erase import add
 from tests.service.memory.test_reminders import told
 from tests.service.memory.test_search import embed_all
 
@@ -178,6 +184,103 @@ async def test_what_does_not_fit_is_refused_and_nothing_is_written(
         await room.put(given.pop("text"), **given)  # type: ignore[arg-type]
     rows = await room.database.fetch("SELECT text, version FROM choir_main.knowledge_documents")
     assert [tuple(row) for row in rows] == [("The walnut tree stands.", 1)]
+
+
+def outside(operation: str, **more: object) -> dict[str, object]:
+    """Return a write of a turn in which the agent has read a page."""
+    return {"text": None, "operation": operation, "outside": True, **more}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        outside("update", status="retired"),
+        outside("update", status="held"),
+        outside("update", valid_to=NOW),
+        outside("update", text="The walnut tree is Mallory's."),
+        outside("delete"),
+        outside("insert", text="The walnut tree is Mallory's.", supersedes=True),
+    ],
+)
+async def test_a_page_cannot_make_the_agent_end_what_a_user_or_operator_said(
+    room: Room, change: dict[str, object]
+) -> None:
+    await room.spaces.ensure("main")
+    fact = await add(room, "The walnut tree is mine.", kind="fact", origin="derived", trust=70)
+    ours = await make_operator(room).writer.put(
+        MemoryUpsert(agent_id="main", call_id="o", operation="insert", key="gate", text="A gate.")
+    )
+    for name, trust in ((fact, 70), (ours.document_id, 90)):
+        named = (
+            {"supersedes": (str(name),)} if "supersedes" in change else {"document_id": str(name)}
+        )
+        with pytest.raises(Forbidden, match=f"has trust {trust}.*ask the user"):
+            await room.put(**{**change, **named})  # type: ignore[arg-type]
+    rows = "SELECT text, status, valid_to FROM choir_main.knowledge_documents ORDER BY trust"
+    assert [tuple(row) for row in await room.database.fetch(rows)] == [
+        ("The walnut tree is mine.", "active", None),
+        ("A gate.", "active", None),
+    ]
+    # the user's own word, in a turn without a page, does
+    ended = await room.put(None, operation="update", document_id=str(fact), status="retired")
+    assert ended.operation == "updated"
+
+
+async def test_a_note_that_a_page_made_the_agent_rewrite_never_comes_unasked(room: Room) -> None:
+    await room.put("The walnut tree is by the gate.", key="tree")
+    note = {"text": "The walnut tree is by the barn.", "key": "tree"}
+    await room.put(**outside("update", **note))  # type: ignore[arg-type]
+    assert [(hit.text, hit.trust) for hit in await found(room)] == [(note["text"], 10)]
+    assert await told(room, WALNUT) == []
+
+
+@pytest.mark.parametrize("start", [None, NOW + DAY])
+async def test_what_a_successor_ended_is_valid_as_before_when_that_is_forgotten(
+    room: Room, start: datetime | None
+) -> None:
+    forgetter = MemoryForgetter(room.database, room.spaces, SystemClock())
+    await room.put("The walnut tree stands.", key="tree", valid_to=NOW + 9 * DAY)
+    await room.put("The walnut tree is ill.", key="held", status="held")
+    await room.put("The walnut tree is retired.", key="over", status="retired")
+    old = ("tree", "held", "over")
+    await room.put("The walnut tree fell.", key="fell", valid_from=start, supersedes=old)
+    await room.put(
+        "The walnut tree is timber.", key="timber", valid_from=start, supersedes=("held",)
+    )
+    selection = ForgetSelection(document="fell")
+    shown = await forgetter.forget(ForgetMemory(agent_id="main", selection=selection))
+    assert (shown.total, shown.restored) == (1, 1)
+    selection = ForgetSelection(document="fell", expected_digest=shown.digest)
+    await forgetter.forget(ForgetMemory(agent_id="main", selection=selection))
+
+    async def state(key: str) -> tuple[object, ...]:
+        rows = "SELECT status, valid_to, metadata::text FROM choir_main.knowledge_documents WHERE key = $1"
+        row = await room.database.fetchrow(rows, key)
+        return tuple(row or ())
+
+    assert await state("tree") == ("active", NOW + 9 * DAY, "{}")
+    assert (await state("over"))[0] == "retired"
+    assert (await state("held"))[1] is not None
+    await room.put(None, operation="delete", key="timber")
+    assert await state("held") == ("held", None, "{}")
+
+
+async def test_what_was_ended_by_hand_is_no_rival_of_a_new_fact(room: Room) -> None:
+    await room.spaces.ensure("main")
+    about = {"kind": "fact", "subject": "Ann", "predicate": "lives in"}
+    texts_ = ("Ann lives in Rome.", "Ann lives in Oslo.", "Ann lives in Bonn.")
+    rome, oslo, bonn = [await add(room, text, **about) for text in texts_]
+    await room.put(None, operation="update", document_id=str(rome), valid_to=NOW)
+    await room.put(None, operation="update", document_id=str(oslo), status="retired")
+    await room.put(None, operation="update", document_id=str(bonn), valid_from=NOW + 2 * DAY)
+    async with agent_transaction(room.database, "main") as connection:
+        facts = FactStore(connection, "main")
+        assert [one.document_id for one in await facts.list_by_subject("fact", "Ann")] == [bonn]
+        await facts.retire(bonn, NOW)
+    rows = "SELECT id, status, valid_from, valid_to FROM choir_main.knowledge_documents"
+    ends = {row["id"]: tuple(row)[1:] for row in await room.database.fetch(rows)}
+    assert ends[bonn] == ("retired", NOW + 2 * DAY, NOW + 2 * DAY)
+    assert ends[rome][2] == NOW
 
 
 async def test_a_floor_leaves_out_weak_hits(room: Room) -> None:

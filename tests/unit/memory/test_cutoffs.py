@@ -3,7 +3,7 @@
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from choir_common.wire.memory_config import RetentionConfig
@@ -76,18 +76,54 @@ def test_the_parts_of_one_period_go_together_and_none_too_early(
     assert len({goes(name) for name in parts}) == 1
 
 
-@pytest.mark.parametrize(
-    ("plan", "days"),
-    [
-        ("free", (2, 30, 42, 183, 366, 731)),
-        ("starter", (5, 60, 84, 366, 731, 1_461)),
-        ("pro", (10, 120, 168, 731, 1_461, 2_922)),
-    ],
+# hours of turns, days, weeks, months, quarters, years
+PLANS = {
+    "free": (48, 30, 6, 6, 4, 2),
+    "starter": (120, 60, 12, 12, 8, 4),
+    "pro": (240, 120, 24, 24, 16, 8),
+}
+
+
+def months_before(now: datetime, months: int) -> datetime:
+    """Return the same day of an earlier month, or its last day if that month is shorter."""
+    year, month = divmod(now.year * 12 + now.month - 1 - months, 12)
+    following = date(year + (month == 11), (month + 1) % 12 + 1, 1)
+    last = (following - timedelta(days=1)).day
+    return now.replace(year=year, month=month + 1, day=min(now.day, last))
+
+
+@given(
+    st.integers(1_577_836_800, 3_786_912_000).map(lambda at: datetime.fromtimestamp(at, UTC)),
+    st.sampled_from(sorted(PLANS)),
 )
-def test_a_plan_sets_what_is_not_set(plan: str, days: tuple[int, ...]) -> None:
-    fields = ("turns", "days", "weeks", "months", "quarters", "years")
+@example(datetime(2026, 12, 31, 12, tzinfo=UTC), "free")
+def test_a_plan_keeps_everything_for_its_time_and_at_most_one_coarser_period_longer(
+    now: datetime, plan: str
+) -> None:
+    hours, days, weeks, months, quarters, years = PLANS[plan]
+    kept_since = {
+        "turn": now - timedelta(hours=hours),
+        "day": now - timedelta(days=days),
+        "week": now - timedelta(weeks=weeks),
+        "month": months_before(now, months),
+        "quarter": months_before(now, 3 * quarters),
+        "year": months_before(now, 12 * years),
+    }
+    longest = {"turn": 1, "day": 7, "week": 35, "month": 95, "quarter": 368, "year": 368}
+    cutoffs = list(retention_cutoffs(RetentionConfig.model_validate({"plan": plan}), now))
+    assert [cutoff.of for cutoff in cutoffs] == list(kept_since)
+    for cutoff in cutoffs:
+        late = kept_since[cutoff.of] - cutoff.before
+        assert timedelta(0) <= late <= timedelta(days=longest[cutoff.of]), cutoff.of
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_plan_sets_what_is_not_set(plan: str) -> None:
     alone = RetentionConfig.model_validate({"plan": plan})
-    written_out = RetentionConfig.model_validate(dict(zip(fields, days, strict=True)))
-    assert list(retention_cutoffs(alone, NOW)) == list(retention_cutoffs(written_out, NOW))
-    own = alone.model_copy(update={"turns": 400, "log": 9}).with_plan()
-    assert (own.turns, own.days, own.log, own.vectors) == (400, days[1], 9, None)
+    own = alone.model_copy(update={"turns": 400, "log": 9})
+    before, after = (
+        {cutoff.of: cutoff.before for cutoff in retention_cutoffs(limits, NOW)}
+        for limits in (alone, own)
+    )
+    assert after == {**before, "turn": datetime(2025, 10, 16, tzinfo=UTC)}
+    assert (own.with_plan().log, own.with_plan().vectors) == (9, None)

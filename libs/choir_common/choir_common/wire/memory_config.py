@@ -22,13 +22,13 @@ RetentionPlan = Literal["free", "starter", "pro"]
 _LIMITS = ("turns", "days", "weeks", "months", "quarters", "years")
 RETENTION_PLANS: Mapping[RetentionPlan, Mapping[str, int]] = {
     # 48 hours, 30 days, 6 weeks, 6 months, 4 quarters, 2 years
-    "free": dict(zip(_LIMITS, (2, 30, 42, 183, 366, 731), strict=True)),
+    "free": dict(zip(_LIMITS, (2, 30, 42, 184, 366, 731), strict=True)),
     # 120 hours, 60 days, 12 weeks, 12 months, 8 quarters, 4 years
     "starter": dict(zip(_LIMITS, (5, 60, 84, 366, 731, 1_461), strict=True)),
     # 240 hours, 120 days, 24 weeks, 24 months, 16 quarters, 8 years
     "pro": dict(zip(_LIMITS, (10, 120, 168, 731, 1_461, 2_922), strict=True)),
 }
-"""Days that each plan keeps turns and summaries; months, quarters and years are rounded up."""
+"""Days that each plan keeps turns and summaries: for months, quarters and years the most they can have."""
 
 
 class RetentionConfig(WireModel):

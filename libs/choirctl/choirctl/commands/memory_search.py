@@ -64,7 +64,7 @@ Hidden = Annotated[
 ]
 ListLimit = Annotated[int, typer.Option(min=1, help="How many, newest first.")]
 QueryText = Annotated[
-    str, typer.Argument(metavar="[QUERY]", help="What to look for; else list the newest.")
+    str, typer.Argument(metavar="QUERY", help="What to look for; else list the newest.")
 ]
 Mode = Annotated[
     str,

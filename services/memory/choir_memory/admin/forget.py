@@ -26,7 +26,12 @@ from choir_memory.admin.forget_store import ForgetStore, SelectedDocument, list_
 from choir_memory.admin.read import parse_document_id
 from choir_memory.admin.read_store import MemoryReadStore
 from choir_memory.audit.store import AuditRecord, write_record
-from choir_memory.documents.erase_store import delete_documents, erase_references, find_derived
+from choir_memory.documents.erase_store import (
+    delete_documents,
+    erase_references,
+    find_derived,
+    find_superseded,
+)
 from choir_memory.schema.store import SpaceRegistry, resume_service_role, take_agent_role
 from choir_memory.sessions.forgotten_period_store import (
     ForgottenPeriod,
@@ -98,7 +103,6 @@ class MemoryForgetter:
         if selection.scope == "learned":
             await store.stop_learning(plan.sources)
         await delete_documents(connection, agent_id, plan.erased)
-        await store.restore(plan.restored)
         await resume_service_role(connection)
         await erase_references(connection, agent_id, [*plan.erased])
         await self._stop_storing(connection, request)
@@ -194,7 +198,7 @@ async def _plan(
         erased=frozenset(erased),
         derived=frozenset(derived),
         supported=frozenset(supported),
-        restored=frozenset(await store.list_replaced(erased) if selection.scope != "said" else ()),
+        restored=frozenset(await find_superseded(connection, agent_id, erased)),
         documents=await store.show(erased),
         sessions=await store.list_sessions(sources),
     )

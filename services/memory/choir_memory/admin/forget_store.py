@@ -89,22 +89,6 @@ _LOSING_A_SOURCE = """
 SELECT DISTINCT from_id AS id FROM {schema}.links
 WHERE kind = 'evidence' AND to_id = ANY($1::uuid[]) AND from_id <> ALL($2::uuid[])
 """
-# one that is to be replaced later is active and has an end
-_REPLACED = """
-SELECT d.id FROM {schema}.knowledge_documents d
-WHERE d.valid_to IS NOT NULL AND d.id <> ALL($1::uuid[]) AND EXISTS (
-        SELECT FROM {schema}.links l
-        WHERE l.to_id = d.id AND l.kind = 'supersedes' AND l.from_id = ANY($1::uuid[]))
-  AND NOT EXISTS (
-        SELECT FROM {schema}.links l
-        WHERE l.to_id = d.id AND l.kind = 'supersedes' AND l.from_id <> ALL($1::uuid[]))
-"""
-_RESTORE = """
-UPDATE {schema}.knowledge_documents
-SET status = coalesce(status_before, 'active'), valid_to = valid_to_before, status_before = NULL,
-    valid_to_before = NULL, retired_at = NULL, updated_at = now()
-WHERE id = ANY($1::uuid[])
-"""
 _UNQUOTE = """
 UPDATE {schema}.knowledge_documents SET evidence = NULL
 WHERE evidence IS NOT NULL AND id IN (
@@ -199,10 +183,6 @@ class ForgetStore:
         """Return the documents outside of `erased` that rest on one of `sources`."""
         return await self._ids(_LOSING_A_SOURCE, list(sources), list(erased))
 
-    async def list_replaced(self, document_ids: Collection[UUID]) -> set[UUID]:
-        """Return the documents that only these have replaced, or will."""
-        return await self._ids(_REPLACED, list(document_ids))
-
     async def list_sessions(self, document_ids: Collection[UUID]) -> list[str]:
         """Return the sessions of these units."""
         rows = await self._connection.fetch(self._sql(_SESSIONS), list(document_ids))
@@ -224,10 +204,6 @@ class ForgetStore:
             )
             for row in rows
         ]
-
-    async def restore(self, document_ids: Collection[UUID]) -> None:
-        """Give replaced documents the status and the end of validity they had before."""
-        await self._connection.execute(self._sql(_RESTORE), list(document_ids))
 
     async def stop_learning(self, sources: Collection[UUID]) -> None:
         """Remove these documents as evidence of others, and mark them as not to be learned from."""

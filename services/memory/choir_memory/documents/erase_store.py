@@ -7,6 +7,8 @@ service's role. Vectors are deleted with their document. Derived documents are d
 - a time summary or episode (`rolls_up`) with any of its sources; time summaries are then written again,
 - a document with `evidence` when the last of it goes; until then it only loses its quotation,
 - an entity that nothing mentions any more, unless a user or an operator wrote it.
+
+Knowledge that only erased documents superseded is valid again.
 """
 
 import re
@@ -29,6 +31,22 @@ WHERE l.from_id = ANY($1::uuid[]) AND l.kind = 'mentions' AND l.to_id <> ALL($1:
   AND d.kind = 'entity' AND d.origin NOT IN ('user', 'operator') AND NOT EXISTS (
       SELECT FROM {schema}.links o
       WHERE o.to_id = l.to_id AND o.kind = 'mentions' AND o.from_id <> ALL($1::uuid[]))
+"""
+# what a successor ended, or will end, has an end; what was only marked as retired has none
+_SUPERSEDED = """
+SELECT d.id FROM {schema}.knowledge_documents d
+WHERE d.valid_to IS NOT NULL AND d.id <> ALL($1::uuid[]) AND EXISTS (
+        SELECT FROM {schema}.links l
+        WHERE l.to_id = d.id AND l.kind = 'supersedes' AND l.from_id = ANY($1::uuid[]))
+  AND NOT EXISTS (
+        SELECT FROM {schema}.links l
+        WHERE l.to_id = d.id AND l.kind = 'supersedes' AND l.from_id <> ALL($1::uuid[]))
+"""
+_RESTORE = """
+UPDATE {schema}.knowledge_documents
+SET status = coalesce(status_before, 'active'), valid_to = valid_to_before, status_before = NULL,
+    valid_to_before = NULL, retired_at = NULL, updated_at = now()
+WHERE id = ANY($1::uuid[])
 """
 _UNQUOTE = """
 UPDATE {schema}.knowledge_documents SET evidence = NULL
@@ -104,18 +122,29 @@ async def find_derived(
     return reached - sources
 
 
+async def find_superseded(
+    connection: Connection, agent_id: str, document_ids: Collection[UUID]
+) -> set[UUID]:
+    """Return the knowledge that these documents alone superseded."""
+    sql = qualified(_SUPERSEDED, agent_id)
+    return {row["id"] for row in await connection.fetch(sql, list(document_ids))}
+
+
 async def delete_documents(
     connection: Connection, agent_id: str, document_ids: Collection[UUID]
 ) -> ErasedDocuments:
     """Delete exactly these documents, their links, and quotations of them; requires the agent's role.
 
-    A document with `evidence` among them stays, even if it has no other evidence.
+    What they alone superseded is restored. A document with `evidence` among them stays, even if it has no
+    other evidence.
     """
 
     def sql(statement: str) -> str:
         return qualified(statement, agent_id)
 
     ids = list(document_ids)
+    superseded_ids = await find_superseded(connection, agent_id, document_ids)
+    await connection.execute(sql(_RESTORE), list(superseded_ids))
     await connection.execute(sql(_UNQUOTE), ids)
     await connection.execute(sql(_UNLINK), ids)
     session = await connection.fetch(sql(_DELETE_SESSION), ids)

@@ -69,17 +69,20 @@ WHERE id = ANY($1::uuid[]) AND status = 'held' AND EXISTS (
     WHERE l.from_id = d.id AND l.kind = 'evidence' AND m.origin = 'user'
     GROUP BY m.session_id HAVING count(DISTINCT coalesce(m.first_rev::text, m.id::text)) >= $2)
 """
+# An earlier end that somebody has set stays, and no fact ends before it starts.
 _CLOSE = """
 UPDATE {schema}.knowledge_documents
 SET status_before = coalesce(status_before, status),
     valid_to_before = CASE WHEN status_before IS NULL THEN valid_to ELSE valid_to_before END,
-    status = 'retired', retired_at = clock_timestamp(), valid_to = $2, updated_at = now()
+    status = 'retired', retired_at = clock_timestamp(), updated_at = now(),
+    valid_to = least(valid_to, greatest(valid_from, $2::timestamptz))
 WHERE id = $1 AND status <> 'retired'
 """
 _CAP = """
 UPDATE {schema}.knowledge_documents SET status = 'retired', retired_at = clock_timestamp(), updated_at = now()
 WHERE id IN (SELECT id FROM {schema}.knowledge_documents WHERE kind = 'rule' AND status = 'active'
-             AND key IS NULL ORDER BY seen_count DESC, updated_at DESC, id OFFSET $1)
+             AND key IS NULL AND (valid_to IS NULL OR valid_to > now())
+             ORDER BY seen_count DESC, updated_at DESC, id OFFSET $1)
 RETURNING id
 """
 

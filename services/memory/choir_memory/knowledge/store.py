@@ -29,7 +29,7 @@ ON CONFLICT (key) DO NOTHING RETURNING id
 # A retired or expired document does not count as the same: writing its text again reactivates it. The
 # same text from a writer with more trust raises the document's trust.
 _FIND = """
-SELECT id, key, version, text = $2 AND metadata = $3::jsonb AND trust >= $4 AND status = $5
+SELECT id, key, version, trust, text = $2 AND metadata = $3::jsonb AND trust >= $4 AND status = $5
     AND (expires_at IS NULL OR expires_at > now()) AND (valid_to IS NULL OR valid_to > now())
     AND ($6::timestamptz IS NULL OR valid_from IS NOT DISTINCT FROM $6)
     AND ($7::timestamptz IS NULL OR valid_to IS NOT DISTINCT FROM $7) AS same
@@ -42,12 +42,13 @@ SET text = $2, tsv = $3::text::tsvector, tokens = $4, metadata = $5::jsonb, orig
     expires_at = NULL, evidence = NULL
 WHERE id = $1
 """
-# A validity that is over does not apply to a document that becomes active again.
+# A validity that is over, or never began, does not apply to a document that becomes active again.
 _SET_VALIDITY = """
 UPDATE {schema}.knowledge_documents
 SET status = coalesce($2::text, status), valid_from = coalesce($3, valid_from),
     valid_to = coalesce($4, CASE
-        WHEN $2::text IS DISTINCT FROM 'active' OR valid_to > now() THEN valid_to END),
+        WHEN $2::text IS DISTINCT FROM 'active' OR valid_to > greatest(valid_from, now())
+        THEN valid_to END),
     retired_at = CASE WHEN coalesce($2::text, status) = 'retired'
         THEN coalesce(retired_at, clock_timestamp()) END,
     status_before = CASE WHEN $2::text IS DISTINCT FROM 'active'
@@ -62,7 +63,7 @@ WHERE d.id = $1 AND l.to_id = d.id AND l.kind = 'supersedes'
     AND (d.status = 'retired' OR d.valid_to <= now())
 """
 _LOCK_NAMED = """
-SELECT id, key FROM {schema}.knowledge_documents
+SELECT id, key, trust FROM {schema}.knowledge_documents
 WHERE key = ANY($1::text[]) OR id = ANY($2::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
 _LINK_SUPERSEDED = """
@@ -127,8 +128,17 @@ class LockedDocument:
     document_id: UUID
     key: str | None
     version: int
+    trust: int
     same: bool
     """Whether it already has the content to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDocument:
+    """A stored document that a write names as superseded."""
+
+    document_id: UUID
+    trust: int
 
 
 class KnowledgeStore:
@@ -180,7 +190,7 @@ class KnowledgeStore:
             *(validity.status, validity.valid_from, validity.valid_to),
         )
         return (
-            LockedDocument(row["id"], row["key"], row["version"], bool(row["same"]))
+            LockedDocument(row["id"], row["key"], row["version"], row["trust"], bool(row["same"]))
             if row
             else None
         )
@@ -207,13 +217,13 @@ class KnowledgeStore:
         assert row is not None  # locked by `find`
         return StoredValidity(row["version"], row["valid_from"], row["valid_to"])
 
-    async def lock_named(self, names: Sequence[str]) -> dict[str, UUID]:
-        """Lock the documents with these ids or keys; return the id of each name that exists."""
+    async def lock_named(self, names: Sequence[str]) -> dict[str, NamedDocument]:
+        """Lock the documents with these ids or keys; return the document of each name that exists."""
         ids = {name: parsed for name in names if (parsed := parse_id(name)) is not None}
         rows = await self._connection.fetch(self._sql(_LOCK_NAMED), list(names), list(ids.values()))
-        by_key = {row["key"]: row["id"] for row in rows if row["key"] in names}
-        stored_ids = {row["id"] for row in rows}
-        return by_key | {name: parsed for name, parsed in ids.items() if parsed in stored_ids}
+        by_id = {row["id"]: NamedDocument(row["id"], row["trust"]) for row in rows}
+        by_key = {row["key"]: by_id[row["id"]] for row in rows if row["key"] in names}
+        return by_key | {name: by_id[parsed] for name, parsed in ids.items() if parsed in by_id}
 
     async def supersede(
         self, document_id: UUID, old_ids: Sequence[UUID], at: datetime | None

@@ -30,6 +30,8 @@ from choir_memory.knowledge.store import (
 from choir_memory.knowledge.validity import (
     WriteResult,
     check_order,
+    check_trust,
+    is_rewrite,
     requested_validity,
     sets_validity,
     supersede,
@@ -63,9 +65,8 @@ class KnowledgeService:
     async def upsert(self, write: MemoryUpsert, writer: Writer | None = None) -> MemoryWritten:
         """Execute the write, or return the stored answer of its call_id; the default writer is the agent.
 
-        Raises InvalidRequest, NotFound (nothing to change) or Conflict (key taken, version differs, or
-        call_id
-        used for another write).
+        Raises InvalidRequest, NotFound (nothing to change), Conflict (key taken, version differs, or
+        call_id used for another write), or Forbidden (`check_trust`).
         """
         validate_write(write)
         await self.spaces.ensure(write.agent_id)
@@ -188,10 +189,12 @@ async def _update(store: KnowledgeStore, write: MemoryUpsert, body: DocumentCont
             return _done(document_id, write.key, "inserted", 1)
         document = await store.find(write.key, None, body)  # a concurrent call inserted it first
     document = _as_expected(write, document)
+    if document.same and write.text is not None:
+        return _done(document.document_id, document.key, "unchanged", document.version)
+    name = document.key or str(document.document_id)
+    check_trust(write, name, document.trust, rewritten=is_rewrite(write))
     if write.text is None:
         validity = await store.set_validity(document.document_id, body.validity)
-    elif document.same:
-        return _done(document.document_id, document.key, "unchanged", document.version)
     else:
         validity = await store.replace(document.document_id, body)
     return _done(document.document_id, document.key, "updated", check_order(validity).version)
@@ -201,6 +204,7 @@ async def _delete(
     connection: Connection, store: KnowledgeStore, write: MemoryUpsert, body: DocumentContent
 ) -> WriteResult:
     document = _as_expected(write, await store.find(write.key, _document_id(write), body))
+    check_trust(write, document.key or str(document.document_id), document.trust)
     erased = await erase_documents(connection, write.agent_id, (document.document_id,))
     return replace(
         _done(document.document_id, document.key, "deleted", None), changed_ids=erased.ids

@@ -6,10 +6,12 @@ unless its status is requested.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
-from choir_common.errors import InvalidRequest, NotFound
+from choir_common.errors import Forbidden, InvalidRequest, NotFound
 from choir_common.wire.memory_search import MemoryUpsert, MemoryWritten
+from choir_memory.documents.model import TRUST
 from choir_memory.knowledge.store import KnowledgeStore, StoredValidity, Validity
 
 
@@ -42,34 +44,68 @@ def validate_validity(write: MemoryUpsert) -> None:
         raise InvalidRequest(
             f"Only an active document can supersede others: omit the status {write.status}."
         )
-    check_order(StoredValidity(0, write.valid_from, write.valid_to))
+    start, end = write.valid_from, write.valid_to
+    if start is not None and end is not None and start >= end:
+        raise _invalid_order(start, end)
 
 
 def check_order(validity: StoredValidity) -> StoredValidity:
-    """Return the validity; raises InvalidRequest if it ends before it starts."""
+    """Return the validity; raises InvalidRequest if it ends before it starts.
+
+    A document that was superseded before it started ends at its start.
+    """
     start, end = validity.valid_from, validity.valid_to
-    if start is not None and end is not None and start >= end:
-        raise InvalidRequest(
-            f"The validity would end ({end.isoformat()}) before it starts ({start.isoformat()}): "
-            "correct valid_from or valid_to."
-        )
+    if start is not None and end is not None and start > end:
+        raise _invalid_order(start, end)
     return validity
 
 
+def _invalid_order(start: datetime, end: datetime) -> InvalidRequest:
+    return InvalidRequest(
+        f"The validity would end ({end.isoformat()}) before it starts ({start.isoformat()}): "
+        "correct valid_from or valid_to."
+    )
+
+
+def check_trust(write: MemoryUpsert, name: str, trust: int, *, rewritten: bool = False) -> None:
+    """Raise Forbidden if text from outside could make the agent change a document with more trust.
+
+    The agent may replace the text of its own note (`rewritten`): the note then has the low trust.
+    """
+    if not write.outside or trust <= TRUST["web"] or (rewritten and trust <= TRUST["agent"]):
+        return
+    raise Forbidden(
+        f"The document {name} has trust {trust}. In a turn or job that has read untrusted text from "
+        f"outside (trust {TRUST['web']}), a document with more trust can be neither deleted nor ended nor "
+        "superseded, and what a user or operator said cannot be replaced. Nothing was changed: store what "
+        "is new as a document of its own, and ask the user."
+    )
+
+
+def is_rewrite(write: MemoryUpsert) -> bool:
+    """Return whether a write replaces a text without ending or hiding the document."""
+    limits = (write.valid_from, write.valid_to)
+    return write.text is not None and write.status in (None, "active") and not any(limits)
+
+
 async def supersede(store: KnowledgeStore, write: MemoryUpsert, result: WriteResult) -> WriteResult:
-    """Close the documents that this write supersedes; raises NotFound naming one that does not exist."""
+    """Close the documents that this write supersedes.
+
+    Raises NotFound for a document that does not exist, and Forbidden by `check_trust`.
+    """
     if not write.supersedes:
         return result
     document_id = result.changed_ids[0]
     old_by_name = await store.lock_named(write.supersedes)
     for name in write.supersedes:
-        if name not in old_by_name:
+        old = old_by_name.get(name)
+        if old is None:
             raise NotFound(f"There is no document {name} in knowledge to supersede.")
-        if old_by_name[name] == document_id:
+        if old.document_id == document_id:
             raise InvalidRequest(f"The document {name} cannot supersede itself.")
-    old_ids = await store.supersede(
-        document_id, list(dict.fromkeys(old_by_name.values())), write.valid_from
-    )
+        check_trust(write, name, old.trust)
+    ids = dict.fromkeys(old.document_id for old in old_by_name.values())
+    old_ids = await store.supersede(document_id, list(ids), write.valid_from)
     if not old_ids:
         return result
     is_new_link = result.answer.operation == "unchanged"
