@@ -171,7 +171,7 @@ async def test_a_repeated_write_of_the_same_changes_nothing(room: Room) -> None:
             Conflict,
             "version 1",
         ),
-        ({"operation": "delete", "key": "tree", "text": None, "valid_to": NOW}, InvalidRequest, ""),
+        ({"operation": "delete", "key": "tree", "text": None, "valid_to": NOW}, InvalidRequest, "no status"),
         ({"operation": "insert", "text": None, "status": "held"}, InvalidRequest, "text"),
     ],
 )  # fmt: skip

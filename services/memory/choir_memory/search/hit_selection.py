@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from choir_common.wire.memory_search import Status
 from choir_memory.search.document_store import DocumentPosition, StoredDocument
 from choir_memory.search.fusion import RankedDocument
 
@@ -129,15 +130,16 @@ def normalise_text(text: str) -> str:
 def merge_duplicates(
     ranking: Iterable[RankedDocument], documents: Mapping[UUID, StoredDocument]
 ) -> list[DistinctHit]:
-    """Return one hit per text and speaker, best first; hits with a deleted document are dropped.
+    """Return one hit per text, speaker and status, best first; hits with a deleted document are dropped.
 
     The newest document represents the group, with the rank and score of the best one.
     """
-    groups: dict[tuple[str, str | None], list[tuple[RankedDocument, StoredDocument]]] = {}
+    groups: dict[tuple[str, str | None, Status], list[tuple[RankedDocument, StoredDocument]]] = {}
     for ranked_document in ranking:
         document = documents.get(ranked_document.document_id)
         if document is not None:
-            same = (normalise_text(document.text), document.speaker)
+            # what is over must not hide what is valid
+            same = (normalise_text(document.text), document.speaker, document.status)
             groups.setdefault(same, []).append((ranked_document, document))
     return [_newest(group) for group in groups.values()]
 
