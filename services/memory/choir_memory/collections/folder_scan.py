@@ -129,7 +129,7 @@ class _ScanTurn:
             if read is not None:
                 texts.append(read)
             is_over = time.monotonic() > end
-            if is_over or sum(len(each.text) for each in texts) > CHARACTERS_AT_ONCE:
+            if is_over or sum(len(item.text) for item in texts) > CHARACTERS_AT_ONCE:
                 await self._store(texts)
                 texts = []
             if is_over:

@@ -24,11 +24,12 @@ VALUES ($1, $2, jsonb_build_object(
 ON CONFLICT (agent_id, name) DO UPDATE SET position = excluded.position || jsonb_build_object(
     'due', c.position -> 'due', 'tries', c.position -> 'tries')
 """
-_DUE = """
+# The name is no parameter: a prepared statement with one cannot use the partial index.
+_DUE = f"""
 SELECT agent_id, clock_timestamp() AS at FROM choir_memory.cursors
-WHERE name = $1 AND (position ->> 'due')::timestamptz <= clock_timestamp()
-ORDER BY (position ->> 'due')::timestamptz LIMIT $2
-"""
+WHERE name = '{NAME}' AND (position ->> 'due')::timestamptz <= clock_timestamp()
+ORDER BY (position ->> 'due')::timestamptz LIMIT $1
+"""  # noqa: S608 a constant
 _COMPLETE = """
 DELETE FROM choir_memory.cursors
 WHERE agent_id = $1 AND name = $2
@@ -71,7 +72,7 @@ class ExtractionQueueStore:
 
     async def list_due(self, limit: int) -> Sequence[DueExtraction]:
         """Return the agents whose extraction is due, the longest waiting first."""
-        rows = await self._database.fetch(_DUE, NAME, limit)
+        rows = await self._database.fetch(_DUE, limit)
         return [DueExtraction(*row.values()) for row in rows]
 
     async def complete(self, due: DueExtraction) -> None:
