@@ -59,7 +59,7 @@ def describe_state(view: CollectionView) -> str:
     if folder.scanned_at is None:
         parts = [folder.state]
     if folder.waiting:
-        parts.append(f"{folder.waiting} of {format_count(folder.files, 'file')} to be read")
+        parts.append(f"{folder.waiting:,} of {format_count(folder.files, 'file')} to be read")
     if folder.unreadable:
         parts.append(f"{format_count(folder.unreadable, 'file')} not readable")
     if folder.problem:
@@ -74,7 +74,7 @@ async def show_scan(api: ControlClient, path: str, before: CollectionView) -> Co
     be scanned, NotFound if the collection was removed.
     """
     earlier = before.folder.scanned_at if before.folder else None
-    with _ScanProgress() as progress:
+    with ScanProgress() as progress:
         while True:
             answer = await api.send("GET", path, params={"collection": before.name})
             views = parse_response(answer, Collections).collections
@@ -89,7 +89,7 @@ async def show_scan(api: ControlClient, path: str, before: CollectionView) -> Co
             await asyncio.sleep(POLL_S)
 
 
-class _ScanProgress(contextlib.AbstractContextManager["_ScanProgress"]):
+class ScanProgress(contextlib.AbstractContextManager["ScanProgress"]):
     """The progress of a scan on stderr."""
 
     def __init__(self) -> None:
