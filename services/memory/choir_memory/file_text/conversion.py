@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, time
 
 import pypdfium2  # type: ignore[import-untyped]  # it ships no types
-from python_calamine import CalamineWorkbook
+from python_calamine import CalamineWorkbook, PasswordError
 
 from choir_memory.file_text.errors import UnreadableFile
 from choir_memory.file_text.formats import ParsedFormat
@@ -67,7 +67,10 @@ def _pdf(content: bytes) -> Iterator[str]:
 
 
 def _sheets(content: bytes) -> Iterator[str]:
-    workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
+    try:
+        workbook = CalamineWorkbook.from_filelike(io.BytesIO(content))
+    except PasswordError:
+        raise UnreadableFile("is encrypted with a password") from None
     for name in workbook.sheet_names:
         rows = (join_row(map(_cell, row)) for row in workbook.get_sheet_by_name(name).iter_rows())
         filled = (row for row in rows if row)
