@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from uuid import UUID
 
+import pytest
+
 from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.errors import Unavailable
 from choir_common.postgres.pool import Database
@@ -146,13 +148,19 @@ async def test_a_model_that_fails_leaves_selections_which_it_replaces_when_it_is
     assert list((await summaries(room)).values()) == [f"summary {n}" for n in range(5)]
 
 
-async def test_what_is_erased_while_the_model_thinks_does_not_come_back(room: Room) -> None:
+UNDO = "UPDATE choir_main.memory_documents SET metadata = metadata || '{\"unlearned\": true}'"
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM choir_main.memory_documents", UNDO])
+async def test_what_is_erased_or_undone_while_the_model_thinks_does_not_come_back(
+    room: Room, statement: str
+) -> None:
     await room.spaces.ensure("main")
     await live_turns(room.database, [ROOF])
 
     class Eraser(ScriptedModel):
         async def answer(self, instructions: str, material: str) -> str:
-            await room.database.execute("DELETE FROM choir_main.memory_documents")
+            await room.database.execute(statement)
             return await super().answer(instructions, material)
 
     await make(room, "2025-06-01", Eraser(["The roof."])).run_agent("main")
