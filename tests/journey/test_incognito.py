@@ -21,10 +21,13 @@ from tests.support.stack import (
 
 CANARY = "zanzibarquokka"
 KNOWN = "marmaladefinch"
-SUMMARY = json.dumps({"summary": f"Ada spoke of {CANARY}.", "topics": []})
+SECRET_SUMMARY = json.dumps({"summary": f"Ada spoke of {CANARY}.", "topics": []})
+SUMMARY = json.dumps({"summary": "Ada spoke.", "topics": []})
 REMEMBER = {"operation": "insert", "text": "{match.1}", "key": "user.pet"}
 SCORE = {
     "rules": [
+        # only what a session contains can be in its summary
+        {"when": {"lane": "summary", "contains": CANARY}, "then": [{"say": SECRET_SUMMARY}]},
         {"when": {"lane": "summary"}, "then": [{"say": SUMMARY}]},
         {
             "when": {"regex": "remember: (.+)"},

@@ -187,6 +187,8 @@ async def test_an_import_brings_back_every_column_of_an_export(
     assert [one.finished for one in done] == [*[False] * (len(done) - 1), True]
     again = await operator.import_records(given, "twin")
     assert [(one.written, one.unchanged, one.refused) for one in again] == [(0, len(given), ())]
+    own = await operator.import_records(given, "main")
+    assert [(one.written, one.unchanged, one.refused) for one in own] == [(0, len(given), ())]
     differ = [a for a, b in zip(given, await operator.export("twin"), strict=True) if a != b]
     # a session that was carried has ended
     assert {one.type for one in differ} <= {"passed_session"}
