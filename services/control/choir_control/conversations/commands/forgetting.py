@@ -203,16 +203,17 @@ def _remaining(report: ForgetReport) -> str:
 
 
 def _line(document: ForgottenDocument) -> str:
-    text = " ".join(document.text.split())
-    excerpt = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
     kind = _KIND_NAMES.get(document.kind, document.kind)
-    return f"- {document.at:%Y-%m-%d %H:%M} {kind}: {excerpt}"
+    return f"- {document.at:%Y-%m-%d %H:%M} {kind}: {_excerpt(document.text)}"
 
 
 def _message_line(message: ConversationMessage) -> str:
-    text = " ".join(message.text.split())
-    excerpt = text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…"
-    return f"- {message.at:%Y-%m-%d %H:%M} {message.sender}: {excerpt}"
+    return f"- {message.at:%Y-%m-%d %H:%M} {message.sender}: {_excerpt(message.text)}"
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
 
 
 def _describe(report: ForgetReport) -> str:
