@@ -141,10 +141,9 @@ class FakeKnowledge:
             self.documents[old.document_id] = _ended(old, answer.document_id, write, now)
         if not ended:
             return answer
-        changes = {"superseded": tuple(ended)}
         if answer.operation == "unchanged":
-            changes |= {"operation": "updated", "embedded": "queued"}
-        return answer.model_copy(update=changes)
+            answer = answer.model_copy(update={"operation": "updated", "embedded": "queued"})
+        return answer.model_copy(update={"superseded": tuple(ended)})
 
     def _named(self, name: str, successor_id: str | None) -> FakeDocument:
         old = self.documents.get(name) or self._by_key(name)

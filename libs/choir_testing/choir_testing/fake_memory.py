@@ -21,6 +21,7 @@ from choir_common.wire.memory_recall import (
     ToolHints,
 )
 from choir_common.wire.memory_search import (
+    Arm,
     ArmScore,
     EnsureSpace,
     MemoryHit,
@@ -110,7 +111,7 @@ class FakeMemory:
         now = self._clock.now()
         hits = (_hit(document, score, rank, now) for rank, (score, document) in enumerate(best, 1))
         receipt_id = self._keep(query, target)
-        arms = ("text",) if query.query.strip() else ()
+        arms: tuple[Arm, ...] = ("text",) if query.query.strip() else ()
         return MemoryHits(hits=tuple(hits), arms_used=arms, receipt_id=receipt_id)
 
     def _rank(self, query: MemoryQuery, target: str) -> Sequence[tuple[float, FakeDocument]]:
