@@ -95,10 +95,10 @@ async def test_words_are_said_corrected_and_replied_to(
     stack: EmbeddedStack, tmp_path: Path
 ) -> None:
     async with console_user(stack.endpoint) as user:
-        printed = parts(await run(stack, tmp_path, examples()["Say something"]))
+        printed = parts(await run(stack, tmp_path, examples()["Send a message"]))
         for accepted in printed:
             await user.wait_for_answer(str(accepted["inbox_id"]))
-        first = examples()["Say something"].partition("\n")[0]
+        first = examples()["Send a message"].partition("\n")[0]
         (again,) = parts(await run(stack, tmp_path, first))
     assert (again["inbox_id"], again["duplicate"]) == (printed[0]["inbox_id"], True)
     said = {it.text: it for it in await user_messages(stack)}
@@ -109,7 +109,7 @@ async def test_words_are_said_corrected_and_replied_to(
 async def test_what_is_said_is_heard_and_read_again(stack: EmbeddedStack, tmp_path: Path) -> None:
     async with console_user(stack.endpoint) as user:
         answer = await user.asks("hello")
-    follow, read = examples()["Hear"].strip().split("\n")
+    follow, read = examples()["Receive messages"].strip().split("\n")
     # an endless stream: cut once it has said something
     heard = await run(stack, tmp_path, f"{follow} | grep -m1 '^data: '")
     assert OutboundMessage.model_validate_json(heard.removeprefix("data: ")).dm == "console"
@@ -138,8 +138,8 @@ async def test_a_request_is_decided(stack: EmbeddedStack, tmp_path: Path) -> Non
         await user.asks(f"/tool choir.propose.config_change {json.dumps(CHANGE)}")
         asked = await hears(user, "buttons")
         names = {"NUMBER": str(asked.outbox_id), "DATA": asked.buttons[0].data}
-        assert parts(await run(stack, tmp_path, examples()["Decide"], **names)) == [
+        assert parts(await run(stack, tmp_path, examples()["Answer approvals"], **names)) == [
             {"answer": "Approved."}
         ]
-        again = parts(await run(stack, tmp_path, examples()["Decide"], **names))
+        again = parts(await run(stack, tmp_path, examples()["Answer approvals"], **names))
         assert again != [{"answer": "Approved."}]
