@@ -119,6 +119,10 @@ def test_what_is_to_be_forgotten_is_shown_then_exactly_that_is_erased(
     assert rest["key"] == "zoo.three"
     shell.fails(2, "memory", "forget", "main", "--yes")
     shell.fails(2, "memory", "forget", "main", "--last", "soon", "--yes")
+    assert "2026-03-01" in shell.fails(2, "memory", "forget", "main", "--until", "soon", "--yes")
+    # a date includes that day, as in `memory list`
+    one_day = ("--since", "2020-02-01", "--until", "2020-02-01")
+    assert shell.data("memory", "forget", "main", *one_day, "--preview")["memory"]["total"] == 0
     shell.fails(2, "memory", "forget", "main", "--last", "1h", "--since", "2026-01-01", "--yes")
     shell.fails(3, "memory", "forget", "nobody", "--words", "zebra", "--preview")
 

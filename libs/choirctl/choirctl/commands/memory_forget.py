@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_forget import (
@@ -15,16 +16,19 @@ from choir_common.wire.memory_forget import (
     ForgetSelection,
     ResetRequest,
 )
+from choir_common.wire.memory_search import Since, Until
 from choirctl.api.memory import MemoryClient
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.arguments import AgentId
-from choirctl.commands.memory_options import OfSession, send
+from choirctl.commands.memory_options import OfSession, SinceTime, UntilTime, send
 from choirctl.output.forget_views import forget_lines, forgotten_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
 Request = Callable[[MemoryClient, str | None], Awaitable[ForgetReport]]
 """Sends the request with the digest of a preview, or without one for the preview."""
 
+_SINCE: TypeAdapter[datetime] = TypeAdapter(Since)
+_UNTIL: TypeAdapter[datetime] = TypeAdapter(Until)
 _DURATION = re.compile(r"(\d{1,6})\s*(m|min|minutes?|h|hours?|d|days?|w|weeks?)")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -32,13 +36,6 @@ Preview = Annotated[
     bool, typer.Option("--preview", help="Only show what would be erased; change nothing.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Since = Annotated[
-    str | None,
-    typer.Option(help="From this time on: 2026-03-01 or 2026-03-01T12:00.", show_default=False),
-]
-Until = Annotated[
-    str | None, typer.Option(help="Before this time; default: now.", show_default=False)
-]
 Last = Annotated[
     str | None,
     typer.Option(help="Instead of times: the last 10m, 2h, 3d or 1w.", show_default=False),
@@ -52,8 +49,8 @@ def forget(
         str | None, typer.Option(help="Documents that contain all of these words.")
     ] = None,
     session: OfSession = None,
-    since: Since = None,
-    until: Until = None,
+    since: SinceTime = None,
+    until: UntilTime = None,
     last: Last = None,
     preview: Preview = False,
     yes: Yes = False,
@@ -88,8 +85,8 @@ def undo(
         ),
     ] = None,
     session: OfSession = None,
-    since: Since = None,
-    until: Until = None,
+    since: SinceTime = None,
+    until: UntilTime = None,
     last: Last = None,
     preview: Preview = False,
     yes: Yes = False,
@@ -169,7 +166,7 @@ def _period(
     since: str | None, until: str | None, last: str | None
 ) -> tuple[datetime | None, datetime | None]:
     if last is None:
-        return _parse_time(since, "--since"), _parse_time(until, "--until")
+        return _parse_time(since, "--since", _SINCE), _parse_time(until, "--until", _UNTIL)
     if since is not None or until is not None:
         raise InvalidRequest("--last is a period of its own; leave out --since and --until.")
     match = _DURATION.fullmatch(last.strip().lower())
@@ -178,17 +175,15 @@ def _period(
     return datetime.now(UTC) - timedelta(**{_UNITS[match[2][0]]: int(match[1])}), None
 
 
-def _parse_time(text: str | None, option: str) -> datetime | None:
+def _parse_time(text: str | None, option: str, adapter: TypeAdapter[datetime]) -> datetime | None:
     if text is None:
         return None
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
+        return adapter.validate_python(text)
+    except ValidationError:
         raise InvalidRequest(
-            f"{option} takes a time such as 2026-03-01 or 2026-03-01T12:00, not {text!r}."
+            f"{option} takes a time such as 2026-03-01 or 2026-03-01T12:00 (UTC), not {text!r}."
         ) from None
-    # without an offset it is a time of this machine
-    return time.astimezone(UTC)
 
 
 def _forget_request(selection: ForgetSelection) -> Request:

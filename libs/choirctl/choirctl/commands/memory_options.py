@@ -31,6 +31,13 @@ OfSession = Annotated[
     str | None,
     typer.Option(help="Only of this session.", autocompletion=complete_with(list_sessions)),
 ]
+SinceTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only from this date or time on.")
+]
+UntilTime = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only before this time; a date includes that day."),
+]
 Expected = Annotated[
     int | None,
     typer.Option(

@@ -14,7 +14,7 @@ from choir_common.wire.validation_messages import error_messages
 from choirctl.api.memory import JSON_OBJECT, MemoryClient
 from choirctl.api.target import AsJson, Home, Url, find_target
 from choirctl.arguments import AgentId
-from choirctl.commands.memory_options import NOTHING, OfSession, Store, send
+from choirctl.commands.memory_options import NOTHING, OfSession, SinceTime, Store, UntilTime, send
 from choirctl.output.memory_views import document_rows, hit_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
@@ -34,13 +34,6 @@ OfGrain = Annotated[
         help="Only summaries of a day, week, month, quarter or year.",
         autocompletion=lambda: [*GRAINS],
     ),
-]
-SinceTime = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only from this date or time on.")
-]
-UntilTime = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="Only before this time; a date includes that day."),
 ]
 MinDaysAgo = Annotated[
     int | None, typer.Option(min=0, metavar="DAYS", help="Only at least this old.")

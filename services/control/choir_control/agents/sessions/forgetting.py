@@ -8,7 +8,7 @@ are stored, and a running agent is started again, because its prompt contains wh
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import structlog
@@ -40,6 +40,8 @@ log = structlog.get_logger("choir.forgetting")
 
 FUTURE = timedelta(minutes=5)
 """Tolerance for the clocks of a person's device and of this machine."""
+FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+"""Start of a period that has none."""
 Conversation = Literal["kept", "summary", "nothing", "rest"]
 
 
@@ -89,8 +91,7 @@ class ForgetService:
         """
         if agent_id in self._configuration.current.config.agents:
             await self._spaces.ensure_space(agent_id)
-        if selection.since is not None and selection.since > self._clock.now() + FUTURE:
-            raise InvalidRequest(f"{selection.since:%Y-%m-%d %H:%M} is in the future.")
+        selection = limit_to_past(selection, self._clock.now())
         newest = await self._find_newest(agent_id)
         if selection.expected_digest is not None and newest is not None and newest.is_live:
             # before anything is erased: a restart that cannot succeed must not stop the agent
@@ -231,6 +232,18 @@ class ForgetService:
             if running is not None and stopped is not None:
                 await self._starter.restart(agent_id, running.initial_bindings, running.image)
         self._archiver.wake()
+
+
+def limit_to_past(selection: ForgetSelection, now: datetime) -> ForgetSelection:
+    """Return a selection until now if it ends later; what is said afterwards must be remembered.
+
+    Raises InvalidRequest if it begins later.
+    """
+    if selection.since is not None and selection.since > now + FUTURE:
+        raise InvalidRequest(f"{selection.since:%Y-%m-%d %H:%M} UTC is in the future.")
+    if selection.until is None or selection.until <= now:
+        return selection
+    return selection.model_copy(update={"since": selection.since or FIRST_TIME, "until": None})
 
 
 def _earlier_until(effects: _Effects, newest: SessionRow | None) -> datetime | None:
