@@ -23,7 +23,8 @@ class SessionRecord(WireModel):
 
     type: Literal["session"] = "session"
     id: RecordId
-    session_id: Label | None
+    session_id: Label | None = None
+    """None: a summary of a period."""
     tier: Label
     chunk_index: Int32
     first_rev: Int64 | None = None
