@@ -88,8 +88,32 @@ def test_what_is_no_longer_true_is_superseded_and_found_on_request(shell: Choirc
     end = ("memory", "put", "main", "--key", "ferry", "--keep-text", "--valid-to", "2021-01-01")
     assert shell.data(*end)["version"] == 2
     assert shell.data(*search)["hits"] == []
-    assert "before it starts" in shell.fails(2, *end[:-1], "2019-01-01")
+    assert "after it starts" in shell.fails(2, *end[:-1], "2019-01-01")
     assert "--keep-text" in shell.fails(2, *end, "words")
+    assert shell.data(*end[:-1], "9999-12-31")["version"] == 3
+    assert "until 9999-12-31" in shell.succeeds("memory", "list", "main")
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [
+        (("--status", "done"), "'active', 'held' or 'retired'"),
+        (("--valid-from", "tomorrow"), "2026-05-31"),
+        (("--valid-from", "2030-01-02", "--valid-to", "2030-01-01"), "includes that day"),
+        (("--id", "x"), "32 hexadecimal digits"),
+        (("--metadata", "[]"), "an object"),
+    ],
+)
+def test_a_wrong_value_of_a_write_says_what_is_allowed(
+    shell: ChoirctlRunner, words: tuple[str, ...], allowed: str
+) -> None:
+    said = shell.fails(2, "memory", "put", "main", "Words.", *words)
+    assert allowed in " ".join(said.split())
+
+
+def test_a_write_of_nothing_says_what_it_could_change(shell: ChoirctlRunner) -> None:
+    said = shell.fails(2, "memory", "put", "main", "--key", "some", "--keep-text")
+    assert "a status, valid_from, valid_to or supersedes" in " ".join(said.split())
 
 
 def test_a_document_is_erased_after_a_question(shell: ChoirctlRunner) -> None:
@@ -327,7 +351,14 @@ def test_documents_are_searched_and_listed_by_grain_and_date(
     assert "2024-02" in shell.succeeds("memory", "list", "twin", "--grain", "month")
     assert "JSON object" in shell.fails(2, "memory", "search", "twin", "otter", "--tags", "[]")
     assert "grain" in shell.fails(2, "memory", "search", "twin")
-    assert "day" in shell.fails(2, "memory", "list", "twin", "--grain", "decade")
+    assert "No document" in shell.fails(0, "memory", "list", "twin", "--grain", "day")
+    for words in (("--grain", "decade"), ("--store", "else"), ("--since", "yesterday")):
+        for command in ("list", "search"):
+            said = shell.fails(2, "memory", command, "twin", *words)
+            assert any(name in said for name in ("'quarter'", "'knowledge'", "2026-05-31")), said
+    assert {one["grain"] for one in shell.data("memory", "list", "twin", "--grain", "month")} == {
+        "month"
+    }
 
 
 def test_a_file_that_is_no_whole_export_is_refused_before_anything_is_sent(

@@ -143,7 +143,7 @@ async def test_a_repeated_write_of_the_same_changes_nothing(room: Room) -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
-        ({"valid_from": NOW, "valid_to": NOW}, InvalidRequest, "before it starts"),
+        ({"valid_from": NOW, "valid_to": NOW}, InvalidRequest, "after it starts"),
         ({"supersedes": ("nothing",)}, NotFound, "nothing"),
         ({"supersedes": (str(uuid4()),)}, NotFound, "no document"),
         ({"supersedes": ("tree",), "status": "held"}, InvalidRequest, "active"),
@@ -163,7 +163,7 @@ async def test_a_repeated_write_of_the_same_changes_nothing(room: Room) -> None:
         (
             {"operation": "update", "key": "tree", "text": None, "valid_to": NOW - 9 * DAY},
             InvalidRequest,
-            "before it starts",
+            "after it starts",
         ),
         (
             {"operation": "update", "key": "tree", "text": None, "status": "held",

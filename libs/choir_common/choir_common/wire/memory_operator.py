@@ -17,10 +17,10 @@ from choir_common.wire.memory_search import (
     Until,
     WritableStatus,
 )
-from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
+from choir_common.wire.model import UUID_PATTERN, AgentName, AwareTime, JsonObject, WireModel
 
 Store = Literal["session", "knowledge"]
-Uuid = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+Uuid = Annotated[str, StringConstraints(pattern=UUID_PATTERN)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 MAX_RECORDS = 500
@@ -72,6 +72,7 @@ class DocumentView(WireModel):
     trust: int
     at: AwareTime
     """When it happened, otherwise when it was written."""
+    grain: Grain | None = None
     period: str | None = None
     """Of a time summary: its period, such as 2024-W03."""
     valid_from: AwareTime | None = None

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 
@@ -41,6 +42,10 @@ HiddenStatus = Literal["held", "retired", "expired"]
 """Statuses that a search excludes unless requested."""
 
 MAX_DAYS_AGO = 100_000
+TIME_RULE = (
+    "write a date such as 2026-05-31, or a time such as 2026-05-31T14:00 (UTC without an offset)"
+)
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -57,11 +62,11 @@ def _parse_time(value: object, *, to_the_end: bool = False) -> object:
     try:
         moment = datetime.fromisoformat(value.strip())
     except ValueError:
-        return value  # the field's own validation reports the error
+        raise PydanticCustomError("time", TIME_RULE) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     # "until 31 May" includes that day.
-    whole_day = to_the_end and _DATE.fullmatch(value.strip())
+    whole_day = to_the_end and _DATE.fullmatch(value.strip()) and moment < _LAST_DAY
     return moment + timedelta(days=1) if whole_day else moment
 
 

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, JsonValue, StringCons
 from choir_common.ids import NAME_PATTERN
 
 RESOURCE_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+UUID_PATTERN = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 Name = Annotated[str, StringConstraints(pattern=RESOURCE_NAME_PATTERN)]
 """Name of a configured resource."""
 

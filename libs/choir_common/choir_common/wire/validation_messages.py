@@ -7,7 +7,7 @@ from pydantic_core import ErrorDetails
 
 from choir_common.addresses import ADDRESS_RULES
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
-from choir_common.wire.model import RESOURCE_NAME_PATTERN
+from choir_common.wire.model import RESOURCE_NAME_PATTERN, UUID_PATTERN
 from choir_common.wire.repository_files import LOCK_PATTERN, SKILL_NAME_PATTERN, TOOL_NAME_PATTERN
 
 _RULES = {
@@ -16,6 +16,9 @@ _RULES = {
     RESOURCE_NAME_PATTERN: (
         "a name starts with a letter or digit and contains only letters, digits, `_`, `.` and `-`, "
         "at most 64 characters"
+    ),
+    UUID_PATTERN: (
+        "an id has 32 hexadecimal digits in five groups, such as 5021e08a-2a12-4ce6-8efd-d75750392ff8"
     ),
     SKILL_NAME_PATTERN: (
         "a skill's name starts with a lower-case letter or digit and contains only lower-case "

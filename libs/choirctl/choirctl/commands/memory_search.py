@@ -18,6 +18,7 @@ from choirctl.commands.memory_options import NOTHING, OfSession, SinceTime, Stor
 from choirctl.output.memory_views import document_rows, hit_rows
 from choirctl.output.printing import print_json, print_rows, stderr_console
 
+NO_MATCH = "No document of that memory matches."
 PAGE = 200
 GRAINS = ("day", "week", "month", "quarter", "year")
 
@@ -57,7 +58,7 @@ Hidden = Annotated[
 ]
 ListLimit = Annotated[int, typer.Option(min=1, help="How many, newest first.")]
 QueryText = Annotated[
-    str, typer.Argument(metavar="QUERY", help="What to look for; else list the newest.")
+    str, typer.Argument(metavar="QUERY", help="What to look for; else read or list.")
 ]
 Mode = Annotated[
     str,
@@ -115,6 +116,7 @@ def list_documents(
     filters |= {"grain": grain, "since": since, "until": until, "collection": collection}
     filters |= {"min_days_ago": min_days_ago, "max_days_ago": max_days_ago, "scope": scopes}
     filters |= {"min_trust": min_trust, "tags": tags, "hidden": hidden or None}
+    is_limited = any(value for value in filters.values()) or store != "knowledge"
     params = {
         name: _render_parameter(value) for name, value in filters.items() if value is not None
     }
@@ -124,7 +126,7 @@ def list_documents(
     if as_json:
         print_json(documents)
     else:
-        print_rows(document_rows(documents), NOTHING)
+        print_rows(document_rows(documents), NO_MATCH if is_limited else NOTHING)
 
 
 def search(
@@ -155,8 +157,10 @@ def search(
     """Search an agent's memory as the agent would.
 
     Shows the score of each hit from each arm of the search, and the id of the receipt. Without QUERY it
-    lists the newest documents of a --grain, a time or an age.
+    reads a --session in order, or lists the newest documents of a --grain, a time or an age.
     """
+    if session and not query.strip():
+        mode = "session_detail"
     filters: dict[str, object] = {"query": query, "mode": mode, "limit": limit, "kinds": kinds}
     filters |= {"session_id": session, "speakers": speakers, "grain": grain, "since": since}
     filters |= {"until": until, "min_days_ago": min_days_ago, "max_days_ago": max_days_ago}

@@ -27,10 +27,9 @@ def document_rows(documents: Sequence[DocumentView]) -> Table:
     """Return a table with one row per document."""
     rows = table("DOCUMENT", "KIND", "KEY OR SESSION", "VERSION", "FROM", "AGE", "TEXT")
     for document in documents:
-        status = "" if document.status == "active" else f" ({document.status})"
         rows.add_row(
             document.document_id,
-            f"{document.tier or document.kind}{status}{_successors(document.superseded_by)}",
+            f"{document.tier or document.kind}{_render_status(document)}",
             escape(document.key or document.session_id or document.period or "-"),
             str(document.version),
             escape(f"{document.origin} {document.trust}"),
@@ -45,12 +44,11 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
     rows = table("SCORE", "ARMS", "DOCUMENT", "KIND", "FROM", "AGE", "TEXT")
     for hit in hits:
         arms = ", ".join(f"{arm.arm} {arm.score:.2f}" for arm in hit.arms)
-        status = "" if hit.status == "active" else f" ({hit.status})"
         rows.add_row(
             f"{hit.score:.3f}",
             arms or "-",
             hit.document_id,
-            f"{hit.period or hit.tier or hit.kind}{status}{_successors(hit.superseded_by)}",
+            f"{hit.period or hit.tier or hit.kind}{_render_status(hit)}",
             escape(f"{hit.origin} {hit.trust}"),
             format_age(hit.happened_at or hit.created_at),
             escape(truncate(hit.text)),
@@ -58,8 +56,16 @@ def hit_rows(hits: Sequence[MemoryHit]) -> Table:
     return rows
 
 
-def _successors(document_ids: Sequence[str]) -> str:
-    return f" by {', '.join(document_ids)}" if document_ids else ""
+def _render_status(document: DocumentView | MemoryHit) -> str:
+    """Return what limits a document: its status, when it starts or ends, and what superseded it."""
+    parts = [] if document.status == "active" else [document.status]
+    if document.status == "upcoming" and document.valid_from:
+        parts.append(f"from {document.valid_from:%Y-%m-%d %H:%M}")
+    if document.status != "retired" and document.valid_to:
+        parts.append(f"until {document.valid_to:%Y-%m-%d %H:%M}")
+    if document.superseded_by:
+        parts.append(f"superseded by {', '.join(document.superseded_by)}")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def document_facts(document: DocumentDetail) -> Table:

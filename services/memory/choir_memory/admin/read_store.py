@@ -31,14 +31,14 @@ ORDER BY {{at}} DESC, d.id DESC LIMIT $4
 _OF_STORE = {
     "knowledge": {
         "{columns}": "d.key, NULL AS tier, NULL AS session_id, NULL AS speaker, {at} AS at, "
-        f"{KNOWLEDGE_STATUS} AS status, NULL AS period, d.valid_from, d.valid_to, "
+        f"{KNOWLEDGE_STATUS} AS status, NULL AS grain, NULL AS period, d.valid_from, d.valid_to, "
         f"{SUPERSEDED_BY} AS superseded_by",
         "{prefix}": "starts_with(d.key, $3)",
         "{at}": "d.updated_at",
     },
     "session": {
         "{columns}": "NULL AS key, d.tier, d.session_id, d.speaker, {at} AS at, "
-        f"{SESSION_STATUS} AS status, d.period, NULL AS valid_from, NULL AS valid_to, "
+        f"{SESSION_STATUS} AS status, d.grain, d.period, NULL AS valid_from, NULL AS valid_to, "
         "NULL AS superseded_by",
         "{prefix}": "false",
         "{at}": "d.happened_at",

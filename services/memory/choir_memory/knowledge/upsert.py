@@ -135,7 +135,9 @@ def validate_write(write: MemoryUpsert) -> None:
         if write.metadata:
             raise InvalidRequest("metadata is replaced together with the text: give both.")
     elif not (write.text or "").strip():
-        raise InvalidRequest(f"{write.operation} needs a text that is not blank.")
+        others = ", or a status, valid_from, valid_to or supersedes to change"
+        more = others if write.operation == "update" and write.text is None else ""
+        raise InvalidRequest(f"{write.operation} needs a text that is not blank{more}.")
     elif write.operation == "insert" and write.document_id is not None:
         raise InvalidRequest(
             "insert assigns the document_id; to change an existing document use update."

@@ -62,8 +62,8 @@ def check_order(validity: StoredValidity) -> StoredValidity:
 
 def _invalid_order(start: datetime, end: datetime) -> InvalidRequest:
     return InvalidRequest(
-        f"The validity would end ({end.isoformat()}) before it starts ({start.isoformat()}): "
-        "correct valid_from or valid_to."
+        f"The validity must end after it starts: it would start at {start.isoformat()} and end at "
+        f"{end.isoformat()} (a date as the end includes that day)."
     )
 
 

@@ -216,7 +216,7 @@ def _mode_routes(modes: MemoryModeService) -> APIRouter:
 
 def _list_filters(
     *,
-    store: Annotated[str, Query(pattern="^(knowledge|session)$")] = "knowledge",
+    store: Annotated[str, Query(max_length=200)] = "knowledge",
     kind: QueryTexts = (),
     session_id: QueryText = None,
     key_prefix: QueryText = None,
