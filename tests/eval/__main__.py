@@ -16,11 +16,15 @@ from rich.table import Column, Table
 
 from choir_common.wire.memory_search import ALL_ARMS, Arm
 from tests.eval.corpus import Space
+from tests.eval.dialogues import read_chat
 from tests.eval.formats import FORMATS, detect_format
 from tests.eval.harness import Harness, WrittenSpace, running_harness
 from tests.eval.measures import Measures, mean
+from tests.eval.reminders import ReminderMeasures
 
 OUT = Path(".bench/eval.json")
+DIALOGUES = Path("tests/eval/data/dialogues")
+"""Generated dialogues; also the source of small talk for reminders."""
 VECTORS_S = 3_600.0
 RETRIEVAL_ARMS: tuple[Arm, ...] = ("text", "vector")
 WEIGHING = tuple(arm for arm in ALL_ARMS if arm not in RETRIEVAL_ARMS)
@@ -52,6 +56,8 @@ class EvaluationResult:
     asked_ms: float
     promoted: int
     """Sessions in long-term memory."""
+    reminders: Mapping[str, ReminderMeasures]
+    """By space; empty unless measured."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures in the form of the results file."""
@@ -70,6 +76,7 @@ class EvaluationResult:
             "write_and_embed_s": round(self.wrote_s, 1),
             "ask_ms": round(self.asked_ms, 1),
             "promoted_sessions": self.promoted,
+            "reminders": {name: asdict(one) for name, one in self.reminders.items()},
         }
 
     def _by_category(self) -> dict[str, Any]:
@@ -97,7 +104,12 @@ def _means(groups: Mapping[str, Sequence[Measures]]) -> dict[str, Any]:
 
 
 async def evaluate(
-    harness: Harness, spaces: Sequence[Space], *, ablate: bool, as_installed: bool = False
+    harness: Harness,
+    spaces: Sequence[Space],
+    *,
+    ablate: bool,
+    as_installed: bool = False,
+    reminders: bool = False,
 ) -> EvaluationResult:
     """Write all spaces, then run each space's questions.
 
@@ -127,7 +139,11 @@ async def evaluate(
             status.update(f"asking {name}")
             found = [measured for one in written for measured in await harness.measure(one, arms)]
             by_arms[name] = mean(found)
-    return EvaluationResult(written, by_space, by_arms, wrote_s, asked_ms, promoted)
+        reminded = {}
+        for one in written if reminders else ():
+            status.update(f"reading reminders of {one.space.name}")
+            reminded[one.space.name] = await harness.measure_reminders(one, read_chat(DIALOGUES))
+    return EvaluationResult(written, by_space, by_arms, wrote_s, asked_ms, promoted, reminded)
 
 
 def show(figures: Mapping[str, Any]) -> None:
@@ -146,6 +162,9 @@ def show(figures: Mapping[str, Any]) -> None:
         for name, row in figures[group].items():
             add(f"{title}{name}", row)
     console.print(table)
+    for name, one in figures["reminders"].items():
+        shares = ", ".join(f"{measure} {share:.3f}" for measure, share in one.items())
+        console.print(f"reminders of {name}: {shares}")
     console.print(
         f"{figures['units']} units written and embedded in {figures['write_and_embed_s']} s, "
         f"{figures['ask_ms']} ms a question"
@@ -160,7 +179,11 @@ async def main(arguments: argparse.Namespace) -> None:
     console.print(f"{path.name} ({name}): {len(spaces)} spaces")
     async with running_harness() as harness:
         outcome = await evaluate(
-            harness, spaces, ablate=not arguments.quick, as_installed=arguments.as_installed
+            harness,
+            spaces,
+            ablate=not arguments.quick,
+            as_installed=arguments.as_installed,
+            reminders=arguments.reminders,
         )
     figures = {
         "data": path.name,
@@ -182,6 +205,11 @@ if __name__ == "__main__":
         "--as-installed",
         action="store_true",
         help="end every session first, so that all but the newest are in long-term memory",
+    )
+    parser.add_argument(
+        "--reminders",
+        action="store_true",
+        help="also measure whether reminders contain the answer, and appear only if needed",
     )
     parser.add_argument("--out", type=Path, default=OUT)
     asyncio.run(main(parser.parse_args()))

@@ -84,12 +84,6 @@ def read_chat(path: Path) -> Mapping[str, Sequence[str]]:
     return {texts["language"]: texts["chat"] for texts in files}
 
 
-def read_requests(path: Path) -> Mapping[str, Sequence[str]]:
-    """Return sentences about other topics, to lengthen a message with, by language."""
-    files = (tomllib.loads(file.read_text()) for file in sorted(path.glob("*.toml")))
-    return {texts["language"]: texts["requests"] for texts in files}
-
-
 def _persona(texts: Mapping[str, Any], number: int, seed: int) -> Space:
     name = f"{texts['language']}-{number}"
     # seeded by a string: independent of the order of languages

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
 from choir_common.wire.config import MemoryConfig
+from choir_common.wire.memory_recall import ReadReminders, Reminders
 from choir_common.wire.memory_search import ALL_ARMS, Arm, EnsureSpace, MemoryHits, MemoryQuery
 from choir_common.wire.memory_sessions import (
     MAX_UNITS,
@@ -21,6 +22,7 @@ from choir_common.wire.memory_sessions import (
 from choir_memory.sessions.rendering import split_text
 from tests.eval.corpus import Space, Unit
 from tests.eval.measures import Measures, measure
+from tests.eval.reminders import ReminderMeasures, chat_for, contains_answer, lengthen
 from tests.service.memory.servers import (
     NATS_TOKEN,
     MemoryProcess,
@@ -148,6 +150,30 @@ class Harness:
             answer = await self._ask_all_arms(written, question.text, arms)
             measured.append(measure(question, written.units_found(answer), session_of))
         return measured
+
+    async def remind(self, written: WrittenSpace, text: str) -> Reminders:
+        """Read the reminders for one message."""
+        request = ReadReminders(
+            agent_id=written.agent_id, session_id="now", text=text, deadline_ms=9_000
+        )
+        return await NatsMemoryClient(self.bus).remind(request)
+
+    async def measure_reminders(
+        self, written: WrittenSpace, chat: Mapping[str, Sequence[str]]
+    ) -> ReminderMeasures:
+        """Read the reminders for every question, alone and in a long message, and for small talk."""
+        language, small_talk = chat_for(written.space, chat)
+        alone, long, unneeded = [], [], []
+        for question in written.space.questions:
+            for messages, text in (
+                (alone, question.text),
+                (long, lengthen(question.text, small_talk, language)),
+            ):
+                reminders = await self.remind(written, text)
+                messages.append(contains_answer(reminders, written.unit_of, question.evidence))
+        for text in small_talk:
+            unneeded.append(bool((await self.remind(written, text)).reminders))
+        return ReminderMeasures(*(sum(one) / max(len(one), 1) for one in (alone, long, unneeded)))
 
 
 @contextlib.asynccontextmanager

@@ -51,6 +51,7 @@ from choir_memory.admin.write import MemoryWriter, SessionEraser
 from choir_memory.audit.store import AuditRecord, AuditStore, actor_name
 from choir_memory.collections.folders import FolderService
 from choir_memory.collections.service import CollectionService
+from choir_memory.embedding.embedder import language_limitation
 from choir_memory.embedding.queue import EmbeddingQueue
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.knowledge.upsert import KnowledgeService
@@ -150,6 +151,7 @@ class AgentEndpoints:
             queued=queued,
             failed=failed,
             degraded=self.embedders.trouble,
+            limitation=language_limitation(self.embedders.name),
             building=await self._reembedding(),
         )
 

@@ -252,6 +252,7 @@ async def test_another_model_is_built_beside_the_stored_one_which_serves_meanwhi
     await until(counted, 60)
     status = await other.client.status()
     assert (status.embedder, status.dimensions) == ("all-MiniLM-L6-v2-int8", 384)
+    assert status.limitation and "English" in status.limitation
     assert status.building is not None
     assert (status.building.embedder, status.building.done) == ("other-model", 0)
 

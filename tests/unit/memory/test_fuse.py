@@ -56,7 +56,8 @@ def columns(rows: Sequence[Row], terms: int) -> CandidateTable:
         np.array([sessions.index(one.session_id) for one in rows], np.int64),
         np.array([one.position for one in rows], np.int64),
         np.array([one.tokens for one in rows], np.float64),
-        [one.speaker for one in rows],
+        # two who talk in turn, unless a row says who
+        [one.speaker or "ab"[one.position % 2] for one in rows],
         np.array([one.asking for one in rows], np.float64),
         np.array([one.by_agent for one in rows], np.bool_),
         [one.happened_at for one in rows],
@@ -214,6 +215,13 @@ def test_the_agents_answers_and_other_requests_add_nothing_to_a_message() -> Non
     assert "window" not in told.arms
     (_, told) = weigh(good, beside)
     assert told.arms["window"].part > 0
+
+
+def test_entries_of_a_diary_are_not_about_what_stands_beside_them() -> None:
+    entry = row(1, position=4, counts={0: 1}, speaker="me")
+    (best, *others) = weigh(entry, row(2, position=5, speaker="me", cosine=0.2))
+    assert best.document_id.int == 1
+    assert "text" not in others[0].arms and "window" not in others[0].arms
 
 
 def test_a_month_weighs_as_much_as_its_words() -> None:

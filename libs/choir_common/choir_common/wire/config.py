@@ -165,7 +165,7 @@ class MemoryConfig(WireModel):
     """A name in `models`, for summaries of past periods and fact extraction; none: excerpts and no facts."""
     mid_term_sessions: int = Field(default=10, ge=0, le=100_000)
     """An agent's newest sessions in mid-term memory; older ones are also found by their summary."""
-    reminder_tokens: int = Field(default=600, ge=0, le=20_000)
+    reminder_tokens: int = Field(default=800, ge=0, le=20_000)
     """Tokens of memories added to each user message without a request; 0: none, the agent searches itself."""
 
 

@@ -22,7 +22,7 @@ class ReadReminders(WireModel):
     """The current session, which is excluded: its text is in the prompt or in its summary."""
     known: tuple[str, ...] = Field(default=(), max_length=MAX_KNOWN_DOCUMENTS)
     """Documents that are already in the prompt."""
-    budget_tokens: int = Field(default=600, ge=50, le=20_000)
+    budget_tokens: int = Field(default=800, ge=50, le=20_000)
     """Limit for all reminders together, counted as one token per three bytes."""
     deadline_ms: int = Field(default=800, ge=10, le=9_000)
     """When it has passed, the searches continue without vectors."""

@@ -284,4 +284,6 @@ class MemoryStatus(WireModel):
     queued: int
     failed: int
     degraded: str | None = None
+    limitation: str | None = None
+    """Which texts this embedder does not read by meaning; None if all."""
     building: EmbeddingRebuild | None = None

@@ -95,7 +95,9 @@ class ReadinessChecks:
             progress = ""
         backlog = await self._archives.describe_backlog()
         late = f"; {backlog}" if backlog else ""
-        return (status.degraded or f"{status.embedder}, {status.queued} to embed") + progress + late
+        state = status.degraded or f"{status.embedder}, {status.queued} to embed"
+        limits = f"; {status.limitation}" if status.limitation else ""
+        return state + progress + late + limits
 
     async def _check_browser(self) -> str:
         status = await self._browser.status()

@@ -5,8 +5,9 @@ the entities that the message names, and search results that are clearly relevan
 is never included unasked, since it would influence every conversation on its topic.
 """
 
+import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -16,34 +17,43 @@ from choir_common.wire.memory_recall import ReadReminders, Reminder, Reminders
 from choir_common.wire.memory_search import Kind, MemoryHit, MemoryQuery
 from choir_memory.documents.collections_store import list_collection_names
 from choir_memory.documents.model import TRUST
+from choir_memory.embedding.embedder import is_fluent, supports_language
 from choir_memory.facts.entities import entity_ids
 from choir_memory.facts.safety import weakens_safety
 from choir_memory.reminders.store import ReminderStore, Store
 from choir_memory.schema.store import SpaceRegistry, agent_transaction
 from choir_memory.search.hit_selection import estimate_tokens, normalise_text
 from choir_memory.search.service import SearchService
+from choir_memory.text.clauses import Clause, ClauseKind, clauses_to_search
 from choir_memory.text.questions import content_terms
 from choir_memory.text.splitting import ELLIPSIS, extract_excerpt
 from choir_memory.text.tokens import document_tokens, query_terms
 
 MIN_TRUST = TRUST["agent"]
 """Users, the agent and documents an operator added; not pages, mail or tool output."""
-MIN_SCORE = 0.5
-"""Minimum score of a search result: half of the message's information (see `search.fuse`)."""
-MIN_COSINE = 0.35
-"""Minimum cosine similarity in addition to that.
-
-By score alone, half of all unrelated messages would retrieve something, and greetings would find
-greetings; with both it is one in six (decision 40). For a model with generally higher similarities the
-score decides. A result without a vector must have matched by its own words.
-"""
+MIN_RELEVANCE: Mapping[ClauseKind, float] = {
+    "own question": 0.7,
+    "named question": 1.4,
+    "own statement": 1.6,
+    "other": 1.9,
+}
+"""Relevance of the best hit, from which a clause brings anything up. The less likely a clause needs memory,
+the clearer the hit has to be (decision 51)."""
+MIN_SHARE_OF_BEST = 0.5
+"""Part of that relevance which further hits of the clause need."""
+COSINE_AND_TEXT_WEIGHTS = (3.0, 1.0)
+"""Relevance is a weighted sum of the cosine and of the share of the clause's information in the hit."""
+FOREIGN_WEIGHTS, WORDS_ONLY_WEIGHTS = (2.0, 2.0), (0.0, 3.0)
+"""The same where the model was not trained on the clause's language, and where vectors do not count."""
 RULES_SHARE = 3
 """Rules may use a third of the budget, most frequent first."""
-MAX_RULES, MAX_ENTITY_FACTS, MAX_SEARCH_RESULTS = 20, 8, 4
+MAX_RULES, MAX_ENTITY_FACTS, MAX_SEARCH_RESULTS = 20, 8, 10
 """Limits of each query; the best results come first."""
+MIN_DEADLINE_MS = 100
+"""Minimum time of one search; the clauses share the deadline of the request."""
 MAX_COLLECTIONS = 3
 """Collections that are named with one message."""
-MAX_REMINDER_CHARS = 400
+MAX_REMINDER_CHARS = 300
 """Maximum characters of one reminder, an excerpt around the topic; the full text is available by search."""
 MIN_REPETITION_CHARS = 16
 """Minimum characters for one text contained in another to count as a repetition."""
@@ -53,6 +63,30 @@ KINDS_BY_STORE: Mapping[Store, tuple[Kind, ...]] = {
     "knowledge": ("note", "fact", "episode", "document_chunk"),
     "session": ("turn", "note", "summary"),
 }
+
+
+@dataclass(slots=True)
+class _SearchResults:
+    """The relevant hits of all clauses, each document once."""
+
+    hits: list[MemoryHit] = field(default_factory=list)
+    order: dict[str, bool] = field(default_factory=dict)
+    """By document: False if a clause about somebody found it, which comes first."""
+    receipts: list[str] = field(default_factory=list)
+
+    def add(self, clause: Clause, hits: Sequence[MemoryHit], model: str) -> None:
+        """Add the hits that are relevant to the clause."""
+        relevance = [_relevance(hit, clause.text, model) for hit in hits]
+        best = max(relevance, default=0.0)
+        # who is named by the name of a speaker is known to memory
+        is_known = any(arm.arm == "speaker" and arm.part > 0 for hit in hits for arm in hit.arms)
+        kind = "own question" if is_known and clause.kind == "named question" else clause.kind
+        if best < MIN_RELEVANCE[kind]:
+            return
+        for hit, value in zip(hits, relevance, strict=True):
+            if value >= MIN_SHARE_OF_BEST * best and hit.document_id not in self.order:
+                self.order[hit.document_id] = kind == "other"
+                self.hits.append(hit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +121,8 @@ class ReminderService:
             )
             summary_kinds = await store.list_summarised_sessions(list(_ids(request.known)))
             collection_names = await list_collection_names(connection, request.agent_id)
-        receipts: list[str] = []
-        candidates: list[MemoryHit] = []
-        for query in _queries(request, stores):
-            hits = await self.search.query(query)
-            receipts += [hits.receipt_id] if hits.receipt_id else []
-            candidates += [hit for hit in hits.hits if _is_about_it(hit)]
-        candidates.sort(key=lambda hit: -hit.score)
-        relevant = [_build_reminder(hit) for hit in candidates]
+        found = await self._search_clauses(request, stores)
+        relevant = [_build_reminder(hit) for hit in found.hits]
         budget = request.budget_tokens
         block = _ReminderBlock(content_terms(request.text), set(request.known), summary_kinds)
         fitting_rules = list(block.fitting(rules, budget // RULES_SHARE))
@@ -102,9 +130,25 @@ class ReminderService:
         reminders = (*fitting_rules, *block.fitting([*entity_facts, *relevant], budget))
         return Reminders(
             reminders=reminders,
-            receipts=tuple(receipts),
-            collections=_relevant_collections(request.text, collection_names, candidates),
+            receipts=tuple(found.receipts),
+            collections=_relevant_collections(request.text, collection_names, found.hits),
         )
+
+    async def _search_clauses(
+        self, request: ReadReminders, stores: Collection[Store]
+    ) -> _SearchResults:
+        """Return the relevant hits of each clause in each store, best first."""
+        results = _SearchResults()
+        clauses = clauses_to_search(request.text)
+        deadline_ms = max(MIN_DEADLINE_MS, request.deadline_ms // max(1, len(clauses)))
+        for clause in clauses:
+            queries = _queries(request, clause.text, stores, deadline_ms)
+            answers = await asyncio.gather(*(self.search.query(query) for query in queries))
+            results.receipts += [one.receipt_id for one in answers if one.receipt_id]
+            hits = [hit for answer in answers for hit in answer.hits]
+            results.add(clause, hits, self.search.embedders.name)
+        results.hits.sort(key=lambda hit: (results.order[hit.document_id], -hit.score))
+        return results
 
 
 @dataclass(slots=True)
@@ -156,31 +200,37 @@ def _ids(names: Iterable[str]) -> Iterator[UUID]:
             yield UUID(name)
 
 
-def _queries(request: ReadReminders, stores: Iterable[Store]) -> Iterator[MemoryQuery]:
+def _queries(
+    request: ReadReminders, text: str, stores: Iterable[Store], deadline_ms: int
+) -> Iterator[MemoryQuery]:
     for store in stores:
         yield MemoryQuery(
             agent_id=request.agent_id,
             store=store,
             # its turns are in the prompt, and would take the places of others
             exclude_session=request.session_id if store == "session" else None,
-            query=request.text,
+            query=text,
             kinds=KINDS_BY_STORE[store],
             min_trust=MIN_TRUST,
             limit=MAX_SEARCH_RESULTS,
-            deadline_ms=request.deadline_ms,
+            deadline_ms=deadline_ms,
             scopes=request.scopes,
             tags=request.tags,
         )
 
 
-def _is_about_it(hit: MemoryHit) -> bool:
-    if hit.score < MIN_SCORE:
-        return False
+def _relevance(hit: MemoryHit, clause: str, model: str) -> float:
     arms = {arm.arm: arm for arm in hit.arms}
     vector_arm, text_arm = arms.get("vector"), arms.get("text")
-    if vector_arm is not None:
-        return vector_arm.score >= MIN_COSINE
-    return text_arm is not None and text_arm.rank > 0
+    text = 0.0 if text_arm is None else text_arm.part
+    if vector_arm is None or not supports_language(model, clause):
+        # without a vector a hit must have matched by its own words
+        weights, cosine = WORDS_ONLY_WEIGHTS, 0.0
+        text = text if text_arm is not None and text_arm.rank > 0 else 0.0
+    else:
+        weights = COSINE_AND_TEXT_WEIGHTS if is_fluent(model, clause) else FOREIGN_WEIGHTS
+        cosine = vector_arm.score
+    return weights[0] * cosine + weights[1] * text
 
 
 def _relevant_collections(

@@ -34,7 +34,7 @@ SATURATION = 0.9
 MIN_LENGTH_NORMALISATION, MAX_LENGTH_NORMALISATION = 0.4, 0.9
 """BM25's b. In a conversation of similar turns a longer one contains more information, so it is less than the
 0.75 that is usual for documents; where lengths differ widely, long texts would contain every word."""
-LENGTH_SPREAD = 0.6
+LENGTH_SPREAD = 0.8
 """Standard deviation of the lengths, in means, above which the normalisation grows, by half of the excess."""
 WEIGHT_FROM_PREVIOUS = 0.5
 """A turn inherits half of the weights of the turn before it: answers rarely repeat the topic."""
@@ -44,7 +44,7 @@ WEIGHT_FROM_NEXT = 0.4
 """A turn inherits less from the turn after it."""
 WEIGHT_AT_DISTANCE_TWO = 0.25
 """For turns two positions away: half of a half."""
-VECTOR_WEIGHT = 0.075
+VECTOR_WEIGHT = 0.09
 """One standard deviation of cosine in shares of information: about the plain mean of both arms."""
 NEIGHBOUR_WEIGHT = 0.3
 """Weight of the neighbours' similarity."""
@@ -55,8 +55,9 @@ SESSION_WEIGHT = 0.05
 """For a session with several similar documents, so that it is found even if none of them stands out."""
 SESSION_DOCUMENTS = 3
 """One similar document may be chance; three are a topic."""
-TIME_WEIGHT = 0.1
-"""The same weight for a time named in the query, at least: more if its words are more of the query."""
+TIME_WEIGHT, ONLY_TIME_WEIGHT = 0.1, 0.5
+"""The same weight for a time named in the query, at least: more if its words are more of the query, or if no
+document contains any of its words."""
 QUESTION_PENALTY = 0.2
 """The largest deduction, for a document that only asks: it repeats the words without information."""
 AGENT_PENALTY = 0.6
@@ -208,17 +209,32 @@ class _Scoring:
             return [np.full(count, count)] * 4
         return [self._material.neighbour_rows(step) for step in (-2, -1, 1, 2)]
 
+    @cached_property
+    def _conversation_share(self) -> float:
+        """Return the share of documents that another speaker follows, doubled and at most 1.
+
+        Entries of a diary stand beside each other without being about the same topic.
+        """
+        speakers = np.array([*self._material.speakers, None], dtype=object)
+        after = self._neighbor_rows[2]
+        is_followed = after < len(self._material.ids)
+        if not is_followed.any():
+            return 1.0
+        changes = speakers[:-1][is_followed] != speakers[after[is_followed]]
+        return min(1.0, 2 * float(changes.mean()))
+
     def _text(self) -> Floats:
         total = self._information.sum()
         if total <= 0:
             return np.zeros(len(self._material.ids))
         own, (before2, before, after, after2) = self._own, self._neighbor_rows
+        talk = self._conversation_share
         asks = np.minimum(1.0, 2 * np.append(self._material.question_shares, 0.0)[before])
         inherited = WEIGHT_FROM_PREVIOUS + (WEIGHT_FROM_QUESTION - WEIGHT_FROM_PREVIOUS) * asks
-        weights = np.maximum(own[:-1], own[before] * inherited[:, None])
-        weights = np.maximum(weights, own[after] * WEIGHT_FROM_NEXT)
+        weights = np.maximum(own[:-1], own[before] * (talk * inherited)[:, None])
+        weights = np.maximum(weights, own[after] * (talk * WEIGHT_FROM_NEXT))
         weights = np.maximum(
-            weights, np.maximum(own[before2], own[after2]) * WEIGHT_AT_DISTANCE_TWO
+            weights, np.maximum(own[before2], own[after2]) * (talk * WEIGHT_AT_DISTANCE_TWO)
         )
         # no matrix product: its rounding depends on the row's position
         shares: Floats = (weights * self._information).sum(axis=1) / total
@@ -226,7 +242,8 @@ class _Scoring:
 
     def _meaning(self) -> Floats:
         near, (_, before, after, _) = self._nearness, self._neighbor_rows
-        meaning: Floats = near[:-1] + NEIGHBOUR_WEIGHT * (near[before] + near[after])
+        weight = NEIGHBOUR_WEIGHT * self._conversation_share
+        meaning: Floats = near[:-1] + weight * (near[before] + near[after])
         return meaning
 
     def _sessions(self) -> Floats:
@@ -260,7 +277,7 @@ class _Scoring:
         """Return the weight of the queried time: the information of its words, at least `TIME_WEIGHT`."""
         time, total = self._question.time, float(self._information.sum())
         if time is None or total <= 0:
-            return TIME_WEIGHT
+            return ONLY_TIME_WEIGHT
         words = [at for at, term in enumerate(self._question.terms) if term in time.terms]
         return max(TIME_WEIGHT, float(self._information[words].sum()) / total)
 
@@ -278,7 +295,7 @@ class _Scoring:
 
     def _diffused(self, scores: Floats) -> Floats:
         by_agent = self._material.by_agent
-        weight = DIFFUSION * (1 - min(1.0, 2 * float(by_agent.mean())))
+        weight = DIFFUSION * self._conversation_share * (1 - min(1.0, 2 * float(by_agent.mean())))
         if "window" not in self._arms or weight <= 0:
             return np.zeros(len(scores))
         positive = np.append(np.maximum(scores, 0.0), 0.0)

@@ -6,6 +6,7 @@ that only ask.
 
 import re
 from collections.abc import Collection, Mapping
+from typing import Literal
 
 from choir_memory.text.tokens import query_terms
 
@@ -36,7 +37,7 @@ sus te tengo tiene tienen tu tus un una uno unos y ya yo
 """
 # longer ones first; removed before the question is split into pairs, so that no pair spans them
 _UNSPACED_ASKING = re.compile(
-    "什麼時候|什么时候|為什麼|为什么|什麼|什么|甚麼|哪裡|哪里|哪兒|哪些|哪個|哪个|哪一|哪|誰|谁"
+    "我們|我的|我|你|您|什麼時候|什么时候|為什麼|为什么|什麼|什么|甚麼|哪裡|哪里|哪兒|哪些|哪個|哪个|哪一|哪|誰|谁"
     "|多少|多久|怎麼樣|怎么样|怎麼|怎么|如何|何時|何时|是否|嗎|吗|呢|的"
     # Japanese: question words, endings and particles
     "|していますか|しています|している|ていますか|ています|ている|何ですか|ですか|ましたか|ますか|でしょうか|ください|でした|ました|います|します|です|ます"
@@ -51,18 +52,25 @@ frequency alone would overrate them.
 """
 
 
-_OTHER_STOP_TERMS = tuple(
-    frozenset(query_terms(words)) for words in (_ASKING_GERMAN, _ASKING_SPANISH)
-)
-"""Stop words of other languages, used for questions in them only: "die" and "war" are English words, too."""
+Language = Literal["en", "de", "es"]
+_STOP_TERMS: Mapping[Language, frozenset[str]] = {
+    "en": STOP_TERMS,
+    "de": frozenset(query_terms(_ASKING_GERMAN)),
+    "es": frozenset(query_terms(_ASKING_SPANISH)),
+}
+"""By language, because "die" and "war" are English words, too."""
+
+
+def detect_language(text: str) -> Language:
+    """Return the language with the most stop words in a text; English for other languages."""
+    terms = query_terms(text)
+    return max(_STOP_TERMS, key=lambda language: len(_STOP_TERMS[language].intersection(terms)))
 
 
 def content_terms(question: str) -> list[str]:
     """Return the search terms without stop words; all of them if the question has nothing else."""
     terms = query_terms(_UNSPACED_ASKING.sub(" ", question))
-    stop_terms = max(
-        (STOP_TERMS, *_OTHER_STOP_TERMS), key=lambda words: len(words.intersection(terms))
-    )
+    stop_terms = _STOP_TERMS[detect_language(question)]
     return [term for term in terms if term not in stop_terms] or query_terms(question)
 
 
@@ -95,11 +103,11 @@ def find_named_speakers(
 
 
 _SENTENCES = re.compile(r"[^.!?。！？\n]*[.!?。！？\n]*")
-_ASKS = ("?", "？", "?!", "!?")
+_ASKS = ("?", "？", "?!", "!?", "か。")
 
 
 def question_share(text: str) -> float:
-    """Return the share of characters, from 0 to 1, in sentences that end with a question mark."""
+    """Return the share of characters, from 0 to 1, in sentences that ask."""
     total = asking = 0
     for match in _SENTENCES.finditer(text):
         sentence = match.group().strip()

@@ -1,0 +1,93 @@
+"""Split a message into clauses, and tell which of them may need memory: pure.
+
+A message names several things or rambles, so its clauses are searched separately: the words of one would
+bury those of another. Greetings, thanks and tasks that concern nobody are most of a conversation; a clause
+about the user, or one that names somebody, is more likely to need memory.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from choir_memory.text.questions import (
+    Language,
+    asks_agent,
+    content_terms,
+    detect_language,
+    question_share,
+)
+from choir_memory.text.tokens import query_terms
+
+ClauseKind = Literal["own question", "named question", "own statement", "other"]
+"""Most likely to need memory first: a question about the user or the agent, a question that names somebody,
+a statement about the user, anything else."""
+_ORDER: tuple[ClauseKind, ...] = ("own question", "named question", "own statement", "other")
+MAX_CLAUSES = 4
+"""Clauses of a message that are searched; each costs a search."""
+MIN_QUESTION_SHARE = 0.5
+
+_SENTENCES = re.compile(r".+?(?:[.!?]+(?=\s|$)|[。！？]+|\n|$)\s*", re.DOTALL)
+_OWN: dict[Language, re.Pattern[str]] = {
+    "en": re.compile(
+        r"\b(?:my(?! question)|mine|our|ours|we|us|myself|(?:did|do|am|was|have|had|should|can|could) i"
+        r"|i(?! (?:need|needed|want|wanted|would|will|can|could|was wondering|wonder|think|have to|have a"
+        r"|am looking)\b|['’](?:d|ll)\b)|(?:with|suits?|like|about|remind) me|for me (?:on|in|at))\b",
+        re.IGNORECASE,
+    ),
+    "de": re.compile(
+        r"\b(?:ich(?! (?:brauche|möchte|würde|will|suche|hätte)\b)|mich|mein(?:e[mnrs]?)?(?! frage)|wir"
+        r"|unser(?:e[mnrs]?)?|uns)\b",
+        re.IGNORECASE,
+    ),
+    "es": re.compile(
+        r"\b(?:yo|mis?(?! preguntas?)|mí|nuestr[oa]s?|nos|me(?! (?:ayudas?|puedes?|das|gustaría)\b)"
+        r"|(?!qué\b|así\b|aquí\b|allí\b|café\b)\w{3,}[íé])\b",
+        re.IGNORECASE,
+    ),
+}
+"""First person, except in requests ("I need", "my question")."""
+_OWN_UNSPACED = re.compile(
+    "(?<![幫帮給给跟])[我咱](?!需要|想要|的問題|的问题)|私(?!の質問)|僕|俺|自分|うちの"
+)
+_NAME = re.compile(r"(?<=[^\W\d_] )[A-ZÄÖÜÁÉÍÓÚ][\w’'-]+")
+_SMALL_TALK = frozenset(
+    query_terms(
+        """
+        good morning evening afternoon night thanks thank hello hi hey bye today tomorrow great okay ok now
+        yes sure sense need all see guten gute morgen abend nacht danke hallo heute bis buenos buenas dias
+        tardes noches gracias hola hoy mañana vale ahora hasta todo 早安 晚安 明天 今天 謝謝 谢谢 你好
+        おはよう おやすみ ありがとう こんにちは 明日 今日 調子 十分
+        """
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A sentence of a message."""
+
+    text: str
+    kind: ClauseKind
+
+
+def clauses_to_search(message: str) -> list[Clause]:
+    """Return the clauses that may need memory, the most likely first; none for mere small talk."""
+    sentences = dict.fromkeys(match.group().strip() for match in _SENTENCES.finditer(message))
+    clauses = [Clause(text, _kind(text)) for text in sentences if text and not _is_small_talk(text)]
+    clauses.sort(key=lambda clause: (_ORDER.index(clause.kind), -len(clause.text)))
+    return clauses[:MAX_CLAUSES]
+
+
+def _kind(text: str) -> ClauseKind:
+    asks = question_share(text) > MIN_QUESTION_SHARE
+    language = detect_language(text)
+    if asks_agent(text) or _OWN[language].search(text) or _OWN_UNSPACED.search(text):
+        return "own question" if asks else "own statement"
+    # in German every noun has a capital
+    if asks and language == "en" and _NAME.search(text):
+        return "named question"
+    return "other"
+
+
+def _is_small_talk(text: str) -> bool:
+    return all(term in _SMALL_TALK or term.isdigit() for term in content_terms(text))

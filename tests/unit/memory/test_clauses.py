@@ -1,0 +1,58 @@
+"""Which clauses of a message may need memory, and which are small talk."""
+
+import pytest
+
+from choir_memory.text.clauses import MAX_CLAUSES, ClauseKind, clauses_to_search
+
+
+@pytest.mark.parametrize(
+    ("clause", "kind"),
+    [
+        ("Where do I live?", "own question"),
+        ("What did you recommend against the noise?", "own question"),
+        ("Wo wohne ich?", "own question"),
+        ("¿Dónde vivo yo?", "own question"),
+        ("我住在哪裡？", "own question"),
+        ("私はどこに住んでいますか。", "own question"),
+        ("Where do Ruth and Dele have their bakeries?", "named question"),
+        ("My back hurts since Monday.", "own statement"),
+        ("I need a synonym for happy.", "other"),
+        ("My question is simple: why is the sky blue?", "other"),
+        ("Was ist die Hauptstadt der Mongolei?", "other"),
+        ("Ich brauche ein anderes Wort dafür.", "other"),
+        ("可以幫我寫一張卡片嗎？", "other"),
+    ],
+)
+def test_a_clause_is_about_the_user_names_somebody_or_neither(
+    clause: str, kind: ClauseKind
+) -> None:
+    assert [one.kind for one in clauses_to_search(clause)] == [kind]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Good morning!",
+        "Thanks, that was all I needed for now.",
+        "Gute Nacht, bis morgen.",
+        "晚安，明天見。",
+    ],
+)
+def test_small_talk_needs_no_memory(message: str) -> None:
+    assert [one for one in clauses_to_search(message) if one.kind != "other"] == []
+
+
+def test_a_question_about_the_user_comes_before_everything_else() -> None:
+    message = "Thanks! The weather is fine. I walked the dog. Did Ada call? Where is my kite?"
+    clauses = [one.text for one in clauses_to_search(message)]
+    assert clauses == [
+        "Where is my kite?",
+        "Did Ada call?",
+        "I walked the dog.",
+        "The weather is fine.",
+    ]
+
+
+def test_no_more_clauses_are_searched_than_a_reply_can_wait_for() -> None:
+    message = " ".join(f"Sentence {number} is about roofs." for number in range(20))
+    assert len(clauses_to_search(message)) == MAX_CLAUSES
