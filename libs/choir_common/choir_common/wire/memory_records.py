@@ -68,6 +68,9 @@ class KnowledgeRecord(WireModel):
     valid_from: AwareTime | None = None
     valid_to: AwareTime | None = None
     retired_at: AwareTime | None = None
+    status_before: Literal["active", "held"] | None = None
+    """Status before another document replaced it; None: it was not replaced."""
+    valid_to_before: AwareTime | None = None
     seen_count: Int32 = 1
     expires_at: AwareTime | None = None
     collection: Label | None = None

@@ -77,13 +77,12 @@ FROM unnest($1::jsonb[], $2::text[], $3::int[], $4::real[]) AS given (record, ts
     jsonb_populate_record(NULL::{schema}.{table}, given.record) AS filled
 ON CONFLICT DO NOTHING RETURNING id
 """
-_NOT_EXPORTED = "'{tsv,tokens,asking,status_before,valid_to_before}'::text[]"
-_SAME = f"""
+_SAME = """
 SELECT d.id FROM unnest($1::jsonb[]) AS given (record),
-    jsonb_populate_record(NULL::{{schema}}.{{table}}, given.record) AS filled
-JOIN {{schema}}.{{table}} d ON d.id = filled.id
-WHERE to_jsonb(d) - {_NOT_EXPORTED} = to_jsonb(filled) - {_NOT_EXPORTED}
-"""  # noqa: S608 our own columns
+    jsonb_populate_record(NULL::{schema}.{table}, given.record) AS filled
+JOIN {schema}.{table} d ON d.id = filled.id
+WHERE to_jsonb(d) - '{tsv,tokens,asking}'::text[] = to_jsonb(filled) - '{tsv,tokens,asking}'::text[]
+"""
 _LINK = """
 INSERT INTO {schema}.links (from_id, kind, to_id)
 SELECT * FROM unnest($1::uuid[], $2::text[], $3::uuid[]) ON CONFLICT DO NOTHING RETURNING from_id
