@@ -121,8 +121,8 @@ class ReminderService:
             )
             summary_kinds = await store.list_summarised_sessions(list(_ids(request.known)))
             collection_names = await list_collection_names(connection, request.agent_id)
-        found = await self._search_clauses(request, stores)
-        relevant = [_build_reminder(hit) for hit in found.hits]
+        results = await self._search_clauses(request, stores)
+        relevant = [_build_reminder(hit) for hit in results.hits]
         budget = request.budget_tokens
         block = _ReminderBlock(content_terms(request.text), set(request.known), summary_kinds)
         fitting_rules = list(block.fitting(rules, budget // RULES_SHARE))
@@ -130,8 +130,8 @@ class ReminderService:
         reminders = (*fitting_rules, *block.fitting([*entity_facts, *relevant], budget))
         return Reminders(
             reminders=reminders,
-            receipts=tuple(found.receipts),
-            collections=_relevant_collections(request.text, collection_names, found.hits),
+            receipts=tuple(results.receipts),
+            collections=_relevant_collections(request.text, collection_names, results.hits),
         )
 
     async def _search_clauses(
@@ -144,7 +144,7 @@ class ReminderService:
         for clause in clauses:
             queries = _queries(request, clause.text, stores, deadline_ms)
             answers = await asyncio.gather(*(self.search.query(query) for query in queries))
-            results.receipts += [one.receipt_id for one in answers if one.receipt_id]
+            results.receipts += [answer.receipt_id for answer in answers if answer.receipt_id]
             hits = [hit for answer in answers for hit in answer.hits]
             results.add(clause, hits, self.search.embedders.name)
         results.hits.sort(key=lambda hit: (results.order[hit.document_id], -hit.score))
