@@ -114,7 +114,7 @@ async def test_a_write_after_strangers_were_read_ends_nothing_of_more_trust(
     with pytest.raises(Forbidden, match="own has trust 50"):
         await memory.upsert(put(**{"agent_id": agent_id, "outside": True, **change}))
     assert await statuses(memory, agent_id) == {"own": ("active", ())}
-    assert await hits(memory, agent_id, "new") == {}
+    assert await hits(memory, agent_id, "new", mode="text") == {}
 
 
 async def test_a_write_after_strangers_were_read_may_end_what_has_as_little_trust(
@@ -157,7 +157,7 @@ async def test_a_validity_that_does_not_fit_is_refused_and_changes_nothing(
     with pytest.raises(error):
         await memory.upsert(put(**{"agent_id": agent_id, **change}))
     assert await statuses(memory, agent_id) == {"own": ("active", ())}
-    assert await hits(memory, agent_id, "new") == {}
+    assert await hits(memory, agent_id, "new", mode="text") == {}
 
 
 async def test_scopes_tags_and_a_floor_limit_what_is_found(
