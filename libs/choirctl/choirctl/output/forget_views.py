@@ -38,12 +38,16 @@ def forget_lines(report: ForgetReport) -> list[str]:
     memory = report.memory
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in memory.counts.items())
     verb = "Erased" if memory.erased else "To erase"
-    lines = [f"{verb}: {format_count(memory.total, 'document')}{f' ({kinds})' if kinds else ''}."]
+    lines = []
+    if memory.total or not (report.message_count or report.logs):
+        documents = format_count(memory.total, "document")
+        lines.append(f"{verb} from memory: {documents}{f' ({kinds})' if kinds else ''}.")
     hidden = memory.total - len(memory.documents)
     if hidden and not memory.erased:
         lines.append(f"{hidden:,} of them are not listed.")
     if report.message_count:
-        lines.append(f"From the conversation: {format_count(report.message_count, 'message')}.")
+        messages = format_count(report.message_count, "message")
+        lines.append(f"{verb} from the conversation: {messages}.")
         if not memory.erased:
             lines += [_message_line(message) for message in report.messages]
     if memory.supported:
@@ -51,9 +55,8 @@ def forget_lines(report: ForgetReport) -> list[str]:
     if memory.restored:
         lines.append(f"Active again: {format_count(memory.restored, 'older document')}.")
     if report.logs:
-        lines.append(
-            f"Logs and messages erased, except their hashes: {format_count(len(report.logs), 'session')}."
-        )
+        sessions = format_count(len(report.logs), "session")
+        lines.append(f"{verb} except for hashes: logs, messages and received files of {sessions}.")
     if report.conversation != "kept":
         has_none = report.conversation == "summary" and not report.summary_chars
         outcome = CONVERSATIONS["no summary" if has_none else report.conversation]
@@ -63,7 +66,7 @@ def forget_lines(report: ForgetReport) -> list[str]:
         lines.append(f"Agent {report.agent_id} {verb} again.")
     if report.earlier_until is not None and not memory.erased:
         lines.append(
-            f"Earlier sessions, until {report.earlier_until:%Y-%m-%d %H:%M} UTC, stay in memory; "
+            f"Earlier sessions, until {report.earlier_until.astimezone():%Y-%m-%d %H:%M}, stay in memory; "
             "`memory forget --last 7d` also erases those of that time."
         )
     if report.unsearched and not memory.erased:
@@ -72,4 +75,4 @@ def forget_lines(report: ForgetReport) -> list[str]:
 
 
 def _message_line(message: ConversationMessage) -> str:
-    return f"  {message.at:%Y-%m-%d %H:%M} {message.sender}: {truncate(message.text)}"
+    return f"  {message.at.astimezone():%Y-%m-%d %H:%M} {message.sender}: {truncate(message.text)}"
