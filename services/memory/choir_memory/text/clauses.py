@@ -50,15 +50,19 @@ _OWN_UNSPACED = re.compile(
     "(?<![幫帮給给跟])[我咱](?!需要|想要|的問題|的问题)|私(?!の質問)|僕|俺|自分|うちの"
 )
 _NAME = re.compile(r"(?<=[^\W\d_] )[A-ZÄÖÜÁÉÍÓÚ][\w’'-]+")
+_SMALL_TALK_TEXTS = """
+good morning evening afternoon night thanks thank hello hi hey bye today tomorrow great okay ok now
+yes sure sense need all see
+guten gute morgen abend nacht danke hallo heute bis geht gut
+buenos buenas dias tardes noches gracias hola hoy mañana vale ahora hasta todo
+早安 晚安 明天 今天 謝謝 谢谢 你好 明天見
+おはようございます こんにちは ありがとう、今のところはこれで十分です ありがとうございます
+今日の調子はどうですか おやすみなさい、また明日
+"""
 _SMALL_TALK = frozenset(
-    query_terms(
-        """
-        good morning evening afternoon night thanks thank hello hi hey bye today tomorrow great okay ok now
-        yes sure sense need all see guten gute morgen abend nacht danke hallo heute bis buenos buenas dias
-        tardes noches gracias hola hoy mañana vale ahora hasta todo 早安 晚安 明天 今天 謝謝 谢谢 你好
-        おはよう おやすみ ありがとう こんにちは 明日 今日 調子 十分
-        """
-    )
+    term
+    for text in _SMALL_TALK_TEXTS.split()
+    for term in (*query_terms(text), *content_terms(text))
 )
 
 
