@@ -193,10 +193,10 @@ def _units(script: _Script, name: str) -> Iterator[Unit]:
     number = 0
     for session, statements in enumerate(sessions):
         script.random.shuffle(statements)
-        for position, statement in enumerate(statements):
+        for position, remark in enumerate(statements):
             request = script.random.choice(script.texts["requests"])
-            message = " ".join(_in_any_order(script, statement, request))
-            answer = _answer(script, message, statement.answer if statement else "")
+            message = " ".join(_in_any_order(script, remark, request))
+            answer = _answer(script, message, remark.answer if remark else "")
             for step, (speaker, text) in enumerate([("user", message), ("assistant", answer)]):
                 at = _day(session) + timedelta(minutes=2 * position + step)
                 written = f"[{at:%Y-%m-%d}] {speaker}: {text}"

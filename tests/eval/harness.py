@@ -163,7 +163,8 @@ class Harness:
     ) -> ReminderMeasures:
         """Read the reminders for every question, alone and in a long message, and for small talk."""
         language, small_talk = chat_for(written.space, chat)
-        alone, long, unneeded = [], [], []
+        alone: list[bool] = []
+        long: list[bool] = []
         for question in written.space.questions:
             for messages, text in (
                 (alone, question.text),
@@ -171,8 +172,7 @@ class Harness:
             ):
                 reminders = await self.remind(written, text)
                 messages.append(contains_answer(reminders, written.unit_of, question.evidence))
-        for text in small_talk:
-            unneeded.append(bool((await self.remind(written, text)).reminders))
+        unneeded = [bool((await self.remind(written, text)).reminders) for text in small_talk]
         return ReminderMeasures(*(sum(one) / max(len(one), 1) for one in (alone, long, unneeded)))
 
 

@@ -60,6 +60,8 @@ TIME_WEIGHT, ONLY_TIME_WEIGHT = 0.1, 0.5
 document contains any of its words."""
 QUESTION_PENALTY = 0.2
 """The largest deduction, for a document that only asks: it repeats the words without information."""
+MIN_QUESTION_SHARE = 0.5
+"""Share of a document in questions from which the next document is expected to answer it."""
 AGENT_PENALTY = 0.6
 """The deduction for what the agent wrote: its answers repeat the words of a question at length, while
 memory is mostly asked for what the user said. None if the query asks for the agent's words."""
@@ -211,17 +213,20 @@ class _Scoring:
 
     @cached_property
     def _conversation_share(self) -> float:
-        """Return the share of documents that another speaker follows, doubled and at most 1.
+        """Return the share of documents that are questions or that another speaker follows, doubled and at
+        most 1.
 
         Entries of a diary stand beside each other without being about the same topic.
         """
-        speakers = np.array([*self._material.speakers, None], dtype=object)
+        material = self._material
+        speakers = np.array([*material.speakers, None], dtype=object)
         after = self._neighbor_rows[2]
-        is_followed = after < len(self._material.ids)
+        is_followed = after < len(material.ids)
         if not is_followed.any():
             return 1.0
-        changes = speakers[:-1][is_followed] != speakers[after[is_followed]]
-        return min(1.0, 2 * float(changes.mean()))
+        changes = speakers[:-1] != speakers[after]
+        asks = material.question_shares > MIN_QUESTION_SHARE
+        return min(1.0, 2 * float((changes | asks)[is_followed].mean()))
 
     def _text(self) -> Floats:
         total = self._information.sum()
