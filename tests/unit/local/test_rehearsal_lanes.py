@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from choir_common.wire.memory_recall import COLLECTIONS_HEADING, REMINDERS_HEADING
 from choir_common.wire.prompt_marks import REPORT_HEADING
 from choir_local.rehearsal.answers import ScriptedAnswer, choose_answer
 from choir_local.rehearsal.prefix import PrefixMeter
@@ -165,3 +166,14 @@ def test_a_prompt_counts_as_cached_as_far_as_it_begins_like_an_earlier_one() -> 
     longer, cached = prefixes.measure(body(2))
     assert longer > size
     assert longer - cached <= 1
+
+
+@pytest.mark.parametrize("remark", [REMINDERS_HEADING, COLLECTIONS_HEADING])
+def test_what_memory_adds_to_a_message_is_not_the_users_text(remark: str) -> None:
+    text = f"Which pressure?\n\n{remark}: manuals"
+    request = ChatRequest.model_validate(
+        {"model": "rehearsal", "messages": [message("system", EDGE), message("user", text)]}
+    )
+    turn = read_turn(request)
+    assert turn.user_text == "Which pressure?"
+    assert "manuals" in turn.system_text

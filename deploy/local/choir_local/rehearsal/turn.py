@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from choir_common.wire.memory_recall import REMINDERS_HEADING
+from choir_common.wire.memory_recall import COLLECTIONS_HEADING, REMINDERS_HEADING
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import (
     REPORT_HEADING,
@@ -39,8 +39,10 @@ _MARKS: tuple[tuple[Lane, re.Pattern[str]], ...] = (
 )
 SYSTEM = ("system", "developer")
 CHOIR_PREFIX = "[Choir]"
-REMINDER_SEPARATOR = f"\n\n{REMINDERS_HEADING}"
-"""Separates a user's text from the reminders that memory appends to it."""
+REMARKS_OF_MEMORY = re.compile(
+    rf"\n\n(?:{re.escape(REMINDERS_HEADING)}|{re.escape(COLLECTIONS_HEADING)})"
+)
+"""Where the reminders and collections begin that memory appends to a user's text."""
 
 
 def lane_of(first_message: str) -> Lane | None:
@@ -176,7 +178,7 @@ def read_turn(request: ChatRequest) -> RehearsalTurn:
     text = (
         "\n".join(texts)
         if has_task_in_system
-        else SENT_LINE.sub("", "".join(texts[:1]).partition(REMINDER_SEPARATOR)[0])
+        else SENT_LINE.sub("", REMARKS_OF_MEMORY.split("".join(texts[:1]), 1)[0])
     )
     report = not has_task_in_system and _is_report(text)
     return RehearsalTurn(
@@ -206,8 +208,8 @@ def _of_the_runtime(messages: Sequence[ChatMessage]) -> Iterator[str]:
     for message in messages:
         if message.role in SYSTEM or _is_record(message):
             yield message.text
-        elif message.role == "user" and REMINDER_SEPARATOR in message.text:
-            yield message.text.partition(REMINDER_SEPARATOR)[2]
+        elif message.role == "user":
+            yield from REMARKS_OF_MEMORY.split(message.text, 1)[1:]
 
 
 def _is_asked(message: ChatMessage) -> bool:

@@ -9,6 +9,8 @@ from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
 
 REMINDERS_HEADING = "[Choir] From memory"
 """First line of the block in a prompt; it follows the user's text in the same message."""
+COLLECTIONS_HEADING = "[Choir] Documents in memory are about this"
+"""Beginning of the remark that names collections; it follows the user's text and the reminders."""
 MAX_KNOWN_DOCUMENTS = 500
 
 

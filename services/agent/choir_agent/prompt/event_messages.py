@@ -27,7 +27,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
     UserMessageStarted,
 )
-from choir_common.wire.memory_recall import REMINDERS_HEADING, Reminder
+from choir_common.wire.memory_recall import COLLECTIONS_HEADING, REMINDERS_HEADING, Reminder
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import REPORT_HEADING
 
@@ -56,7 +56,7 @@ REMINDERS_HEADING = (
 )
 PREFERENCES_HEADING = "The user's preferences; follow them unless this message differs:"
 COLLECTIONS_REMARK = (
-    "[Choir] Documents in memory are about this. Before you answer or look on the web, search them with "
+    f"{COLLECTIONS_HEADING}. Before you answer or look on the web, search them with "
     "choir.memory.query, store `knowledge`, `collection`:"
 )
 MEMORIES_HEADING = "Earlier notes and messages:"
