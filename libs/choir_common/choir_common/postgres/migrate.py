@@ -55,22 +55,23 @@ async def _create_schema(
 ) -> None:
     """Create a new schema at the newest version and stamp it."""
     await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-    await connection.execute(applied_table_sql(schema))
     for migration in migrations:
         try:
             await connection.execute(migration.for_schema(schema))
         except asyncpg.PostgresError as error:
             raise migration_error(schema, migration, error) from error
-    await connection.executemany(
-        f'INSERT INTO "{schema}".migrations (name, digest) VALUES ($1, $2)',  # noqa: S608 our own name
-        [(migration.name, migration.digest) for migration in migrations],
-    )
-    # The same table that Alembic would create.
-    await connection.execute(
-        f'CREATE TABLE "{schema}".alembic_version (version_num varchar(32) NOT NULL '
-        "CONSTRAINT alembic_version_pkc PRIMARY KEY)"
-    )
-    await connection.execute(
-        f'INSERT INTO "{schema}".alembic_version VALUES ($1)',  # noqa: S608 our own name
-        migrations[-1].revision,
-    )
+    await connection.execute(stamp_sql(schema, migrations))
+
+
+def stamp_sql(schema: str, migrations: Sequence[Migration]) -> str:
+    """Return the statements that record a new schema as having all of `migrations`."""
+    # names and digests are our own: no quotes in them
+    applied = ", ".join(f"('{migration.name}', '{migration.digest}')" for migration in migrations)
+    return f"""
+{applied_table_sql(schema)};
+INSERT INTO "{schema}".migrations (name, digest) VALUES {applied};
+-- the same table that Alembic would create
+CREATE TABLE "{schema}".alembic_version (
+    version_num varchar(32) NOT NULL CONSTRAINT alembic_version_pkc PRIMARY KEY);
+INSERT INTO "{schema}".alembic_version VALUES ('{migrations[-1].revision}')
+"""  # noqa: S608 our own names

@@ -10,6 +10,8 @@ from base64 import b64decode
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import orjson
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
@@ -57,7 +59,8 @@ class ProviderClient:
         self._session = ClientSession(
             headers={**JSON, "Authorization": f"Bearer {key}"} if key else JSON,
             timeout=ClientTimeout(total=timeout_s),
-            trust_env=True,
+            # with it aiohttp reads .netrc and the environment in a thread, twice for each request
+            trust_env=_uses_proxy(self._url),
         )
 
     async def embeddings(
@@ -102,6 +105,12 @@ class ProviderClient:
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+
+def _uses_proxy(url: str) -> bool:
+    """Return whether the environment names a proxy for this address."""
+    address = urlsplit(url)
+    return address.scheme in getproxies() and not proxy_bypass(address.hostname or "")
 
 
 def _as_choir(response: ClientResponse) -> ChoirError:

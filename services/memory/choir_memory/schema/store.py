@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from importlib.resources import files
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
 from choir_common.ids import AGENT_ID_RULE, is_agent_id
-from choir_common.postgres.migrate import migrate, read_migrations
+from choir_common.postgres.migrate import migrate, read_migrations, stamp_sql
 from choir_common.postgres.pool import Connection, Database
+from choir_common.postgres.schema_state import LOCK as MIGRATION_LOCK
 
 SHARED_SCHEMA = "choir_memory"
 # Names of control's and this service's own schemas; an agent with such a name would share them.
@@ -15,17 +17,26 @@ RESERVED_AGENT_IDS = frozenset({"control", "memory"})
 
 _SHARED_FILES = "choir_memory.migrations.shared"
 _AGENT_FILES = "choir_memory.migrations.agent"
+_MIGRATIONS, _NEW_AGENT_FILE = "choir_memory.migrations", "new_agent.sql"
 # serialises role creation: CREATE ROLE has no IF NOT EXISTS
 _ROLE_LOCK = 0x526F6C65
 
-_FIND_ROLE = """
-SELECT rolsuper OR rolcanlogin OR rolcreaterole OR rolcreatedb OR rolbypassrls AS powerful
-FROM pg_catalog.pg_roles WHERE rolname = $1
+_TAKE_LOCKS = f"""
+SELECT pg_advisory_xact_lock({_ROLE_LOCK}); SELECT pg_advisory_xact_lock({MIGRATION_LOCK})
+"""
+# no row if there is neither
+_FIND_ROLE_AND_SCHEMA = """
+SELECT r.rolname IS NOT NULL AS has_role,
+       rolsuper OR rolcanlogin OR rolcreaterole OR rolcreatedb OR rolbypassrls AS powerful
+FROM (SELECT rolname, rolsuper, rolcanlogin, rolcreaterole, rolcreatedb, rolbypassrls
+      FROM pg_catalog.pg_roles WHERE rolname = $1) AS r
+FULL JOIN (SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = $1) AS n ON nspname = rolname
 """
 _MAKE_ROLE = """
 CREATE ROLE {schema} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOINHERIT;
 GRANT {schema} TO CURRENT_USER
 """
+_LIST_SPACE = "INSERT INTO choir_memory.spaces (agent_id) VALUES ($1) ON CONFLICT DO NOTHING"
 _PLAN_ONCE = "SET LOCAL plan_cache_mode = force_generic_plan"
 _TAKE_ROLE = "SET LOCAL ROLE {schema}"
 
@@ -55,6 +66,7 @@ class SpaceStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._files = read_migrations(_AGENT_FILES)
+        self._definition = files(_MIGRATIONS).joinpath(_NEW_AGENT_FILE).read_text()
 
     async def migrate_shared_schema(self) -> None:
         """Migrate the shared schema; raises StartupError when that fails."""
@@ -86,19 +98,28 @@ class SpaceStore:
         """
         name = schema_name(agent_id)
         async with self._database.transaction() as connection:
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _ROLE_LOCK)
-            role = await connection.fetchrow(_FIND_ROLE, name)
-            if role is None:
-                await connection.execute(qualified(_MAKE_ROLE, agent_id))
-            elif role["powerful"]:
+            await connection.execute(_TAKE_LOCKS)
+            existing = await connection.fetchrow(_FIND_ROLE_AND_SCHEMA, name)
+            if existing is None:
+                await connection.execute(self._new_space_sql(agent_id))
+                await connection.execute(_LIST_SPACE, agent_id)
+                return
+            if existing["powerful"]:
                 raise Conflict(
                     f"The database role {name} exists and has more rights than an agent's role may "
                     f"have. Rename the agent {agent_id} or the role."
                 )
+            if not existing["has_role"]:
+                await connection.execute(qualified(_MAKE_ROLE, agent_id))
         await migrate(self._database, name, self._files)
         # listed only after its migration, so that every listed space can be used
-        sql = "INSERT INTO choir_memory.spaces (agent_id) VALUES ($1) ON CONFLICT DO NOTHING"
-        await self._database.execute(sql, agent_id)
+        await self._database.execute(_LIST_SPACE, agent_id)
+
+    def _new_space_sql(self, agent_id: str) -> str:
+        """Return one script that creates the role and the schema: each statement would be a round trip."""
+        stamp = stamp_sql(schema_name(agent_id), self._files)
+        parts = (_MAKE_ROLE, "CREATE SCHEMA {schema}", self._definition, stamp)
+        return qualified(";".join(parts), agent_id)
 
 
 @contextlib.asynccontextmanager
