@@ -63,7 +63,7 @@ CREATE TABLE {schema}.knowledge_documents (
     chunk_index     int,
     origin          text NOT NULL DEFAULT 'agent',
     trust           smallint NOT NULL DEFAULT 50 CHECK (trust BETWEEN 0 AND 100),
-    status_before   text,
+    status_before   text CHECK (status_before IN ('active', 'held')),
     valid_to_before timestamptz,
     CONSTRAINT retired_is_dated CHECK ((retired_at IS NOT NULL) = (status = 'retired'))
 );

@@ -26,6 +26,10 @@ SELECT id, session_id, chunk_index, score, place,
 FROM (SELECT *, row_number() OVER (ORDER BY score DESC, id) AS place FROM near) AS ranked
 WHERE place <= $2 ORDER BY place
 """
+# iterative scan: `ef_search` vectors at a time, until enough rows match the filters
+_FOLLOW_INDEX = """
+SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {width}
+"""
 EF_SEARCH, EF_SEARCH_DOCUMENTS = 200, 10_000
 """`ef_search` of HNSW for a space of 10,000 documents; it grows with the space.
 
@@ -36,15 +40,9 @@ EF_SEARCH_GROWTH = 0.35
 MAX_EF_SEARCH = 1_000
 """The maximum that pgvector allows."""
 # Model and dimensions are literals, because an expression index is used only if the expression matches.
-# The query's vector is parsed once, and OFFSET 0 makes each cosine be computed once. The settings apply to
-# this transaction: `ef_search` vectors at a time, until enough rows match the filters. They take effect
-# before the index is read, because its scan starts with `asked`.
+# The query's vector is parsed once, and OFFSET 0 makes each cosine be computed once.
 _INDEXED_VECTOR_ARM = """
-WITH asked AS MATERIALIZED (
-    SELECT $1::halfvec({dimensions}) AS question
-    FROM (SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
-                 set_config('hnsw.ef_search', $4, true)) AS settings
-),
+WITH asked AS MATERIALIZED (SELECT $1::halfvec({dimensions}) AS question),
 near AS MATERIALIZED (
     SELECT e.document_id AS id, {place},
            e.embedding::halfvec({dimensions}) <=> (SELECT question FROM asked) AS distance
@@ -108,9 +106,12 @@ async def _by_index(
     statement = _INDEXED_VECTOR_ARM
     for name, part in (("{dimensions}", vector.dimensions), ("{model}", vector.model)):
         statement = statement.replace(name, str(part))
-    width = max(depth, ef_search_for(corpus.documents))
-    arguments = (vector.value, depth, corpus.vector_sample, str(width), *scope.arguments)
-    rows = await connection.fetch(scope.sql(statement, 5), *arguments)
+    await connection.execute(
+        _FOLLOW_INDEX.format(width=max(depth, ef_search_for(corpus.documents)))
+    )
+    rows = await connection.fetch(
+        scope.sql(statement, 4), vector.value, depth, corpus.vector_sample, *scope.arguments
+    )
     if not rows:
         return NO_VECTOR_RESULT
     return VectorResult(
