@@ -6,14 +6,18 @@ Exits 0 after SIGTERM or SIGINT; exits 1 with one paragraph on standard error wh
 import asyncio
 import sys
 
-from choir_common.http.listen import stop_on_signals
-from choir_common.logs.file import LogFile
-from choir_common.logs.retention import LogLimitsReader
-from choir_common.redactor import Redactor
-from choir_common.service import run_service
-from choir_control.agents.runtimes.factory import make_runtime
-from choir_control.app import ControlApp
-from choir_control.settings import ControlSecrets, ControlSettings, check_exposure
+# structlog imports rich if it is installed, for coloured tracebacks: 5 MB and 0.1 s that a service does not
+# need. The imports below must come after this line.
+sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids the import
+
+from choir_common.http.listen import stop_on_signals  # noqa: E402
+from choir_common.logs.file import LogFile  # noqa: E402
+from choir_common.logs.retention import LogLimitsReader  # noqa: E402
+from choir_common.redactor import Redactor  # noqa: E402
+from choir_common.service import run_service  # noqa: E402
+from choir_control.agents.runtimes.factory import make_runtime  # noqa: E402
+from choir_control.app import ControlApp  # noqa: E402
+from choir_control.settings import ControlSecrets, ControlSettings, check_exposure  # noqa: E402
 
 CLOSE_TIMEOUT_S = 15.0
 """Time to close everything after the agents have stopped, in seconds.

@@ -9,12 +9,16 @@ import socket
 import sys
 from pathlib import Path
 
-from choir_common.http.listen import bind_tcp, bind_unix, serve, stop_on_signals
-from choir_common.process import run_process
-from choir_common.redactor import Redactor
-from choir_common.service import run_event_loop
-from choir_local.rehearsal.app import make_rehearsal_app
-from choir_local.rehearsal.score import load_score
+# structlog imports rich if it is installed, for coloured tracebacks: 5 MB and 0.1 s that a service does not
+# need. The imports below must come after this line.
+sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None forbids the import
+
+from choir_common.http.listen import bind_tcp, bind_unix, serve, stop_on_signals  # noqa: E402
+from choir_common.process import run_process  # noqa: E402
+from choir_common.redactor import Redactor  # noqa: E402
+from choir_common.service import run_event_loop  # noqa: E402
+from choir_local.rehearsal.app import make_rehearsal_app  # noqa: E402
+from choir_local.rehearsal.score import load_score  # noqa: E402
 
 
 def _read_arguments() -> argparse.Namespace:
