@@ -92,6 +92,32 @@ async def test_what_has_little_to_do_with_it_does_not_come(room: Room) -> None:
     assert await told(room, "Please write the report of the third quarter, and mail it.") == []
 
 
+async def test_the_question_in_a_rambling_message_brings_its_answer(room: Room) -> None:
+    await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
+    rambling = (
+        "Please write a haiku about a lighthouse. How many legs does a spider have? Where is my kite? "
+        "The soup needs salt, the bread is stale, and the radio plays the same three songs. "
+        "Explain the difference between a lake and a pond in two sentences."
+    )
+    assert [one.session_id for one in await told(room, rambling)] == ["s1"]
+
+
+async def test_small_talk_is_not_searched(room: Room) -> None:
+    await remember(room, "s1", 0, "Thanks, that was all I needed.", origin="user", trust=70)
+    reminding = ReminderService(
+        database=room.database, spaces=room.spaces, search=room.recall, clock=SystemClock()
+    )
+    wanted = ReadReminders(agent_id="main", session_id="now", text="Good night! Thanks for now.")
+    answered = await reminding.remind(wanted)
+    assert (answered.reminders, answered.receipts) == ((), ())
+
+
+async def test_a_statement_needs_a_clearer_hit_than_a_question_about_the_user(room: Room) -> None:
+    await remember(room, "s1", 0, "The blue kite lies in the attic.", origin="user", trust=70)
+    assert await told(room, "Where did I leave my kite, umbrella, gloves?")
+    assert await told(room, "Flying a kite, umbrella or gloves needs wind, calm, luck.") == []
+
+
 async def test_what_strangers_or_tools_wrote_does_not_come(room: Room) -> None:
     for position, origin in enumerate(("web", "tool")):
         trust = {"web": 10, "tool": 30}[origin]
