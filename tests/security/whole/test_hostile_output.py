@@ -93,7 +93,6 @@ VALUES: dict[str, Value] = {
     "source": lambda _: "main",
     "job": lambda _: "slow",
     "setting": lambda _: "on",
-    "query": lambda _: "hostile",
     "text": lambda _: ONE_LINE,
     "name": _known("receipt"),
     "key": lambda _: "event_window",

@@ -122,6 +122,26 @@ async def test_a_new_text_still_supersedes_what_the_old_one_did(room: Room) -> N
     assert past.superseded_by == (new.document_id,)
 
 
+async def test_what_is_over_does_not_hide_the_same_words_where_they_are_valid(room: Room) -> None:
+    await room.put("The walnut tree stands.", key="now")
+    await room.put("The walnut tree stands.", key="again")
+    await room.put("The walnut tree stands.", key="later", valid_from=NOW + DAY)
+    await room.put("The walnut tree stands.", key="past", status="retired")
+    shown = {(hit.status, hit.times) for hit in await found(room)}
+    assert shown == {("active", 2), ("upcoming", 1)}
+    shown = {(hit.status, hit.times) for hit in await found(room, "retired")}
+    assert shown == {("active", 2), ("upcoming", 1), ("retired", 1)}
+
+
+async def test_what_was_superseded_before_it_began_can_be_written_again(room: Room) -> None:
+    await room.put("The walnut tree is felled.", key="tree", valid_from=NOW + DAY)
+    await room.put("The walnut tree stays.", supersedes=("tree",))
+    await room.put(None, operation="update", key="tree", status="retired")
+    await room.put("The walnut tree is felled.", operation="update", key="tree")
+    felled, _ = await found(room)
+    assert (felled.status, felled.valid_from, felled.valid_to) == ("upcoming", NOW + DAY, None)
+
+
 async def test_held_knowledge_is_known_and_not_said(room: Room) -> None:
     await room.put("The walnut tree is ill.", key="tree", status="held")
     assert await found(room) == []
