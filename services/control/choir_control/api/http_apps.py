@@ -94,17 +94,18 @@ def make_host_app(
     app = make_agent_app(version, CompleteReadiness(readiness), endpoints, LARGE_BODIES)
     app.title = "choird"
     app.add_middleware(DatabaseTimeoutMiddleware, readiness=readiness)
-    operators = APIRouter(dependencies=[Depends(authentication), Depends(OPERATOR_TOKEN)])
-    for router in (*routers, console_routes(gateway)):
-        operators.include_router(router)
+    own_routes = APIRouter()
 
-    @operators.get("/openapi.json", include_in_schema=False)
+    @own_routes.get("/openapi.json", include_in_schema=False)
     async def schema() -> dict[str, object]:
         """Describe this API."""
         return app.openapi()
 
-    # the prefix here: without one FastAPI would prepare every route a second time, to see that it has a path
-    app.include_router(operators, prefix="/v1")
+    operators_only = [Depends(authentication), Depends(OPERATOR_TOKEN)]
+    for router in (*routers, console_routes(gateway), own_routes):
+        # With a prefix here and no router around them: otherwise FastAPI would prepare the routes of nested
+        # routers a second time, to see that each has a path.
+        app.include_router(router, prefix="/v1", dependencies=operators_only)
 
     metrics_authentication = MetricsAuthentication(authentication, secrets)
 
