@@ -1,10 +1,15 @@
-"""The browser worker as a process, asked over a real bus, with a real Chromium."""
+"""The browser worker as a process, asked over a real bus, with a real Chromium.
+
+Tests that only read pages share one worker; those that stop or configure it have one of their own.
+"""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import psutil
 import pytest
+import pytest_asyncio
 
 from choir_common.bus.client import Bus
 from choir_common.clients.browser import NatsBrowserClient
@@ -21,23 +26,12 @@ from tests.support.service_process import (
     service_process,
 )
 
-pytestmark = needs_chromium
+pytestmark = [needs_chromium, pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    async with open_site() as opened:
-        yield opened
-
-
-@pytest.fixture
-async def nats() -> AsyncIterator[EmbeddedNats]:
-    async with running_bus_server() as server:
-        yield server
-
-
-@pytest.fixture
-async def worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess]:
+@contextlib.asynccontextmanager
+async def running_worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess]:
+    """Start a worker that may visit the site."""
     async with service_process("choir_browser", nats.url) as process:
         process.env |= {"CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}"}
         await process.start()
@@ -45,8 +39,54 @@ async def worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess
         await process.stop()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_site() -> AsyncIterator[Site]:
+    async with open_site() as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_browser(shared_site: Site) -> AsyncIterator[NatsBrowserClient]:
+    async with (
+        running_bus_server() as server,
+        running_worker(server, shared_site),
+        Bus(server.url, NATS_TOKEN, "test") as bus,
+    ):
+        yield NatsBrowserClient(bus)
+
+
 @pytest.fixture
-async def browser(worker: ServiceProcess, nats: EmbeddedNats) -> AsyncIterator[NatsBrowserClient]:
+def site(shared_site: Site) -> Site:
+    """The site, empty again."""
+    shared_site.paths.clear()
+    shared_site.requests.clear()
+    return shared_site
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(shared_browser: NatsBrowserClient) -> AsyncIterator[NatsBrowserClient]:
+    """The shared worker; agent `main` leaves nothing in it."""
+    yield shared_browser
+    await shared_browser.close(CloseContext(agent_id="main"))
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def nats() -> AsyncIterator[EmbeddedNats]:
+    async with running_bus_server() as server:
+        yield server
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess]:
+    """A worker of the test's own."""
+    async with running_worker(nats, site) as process:
+        yield process
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_browser(
+    worker: ServiceProcess, nats: EmbeddedNats
+) -> AsyncIterator[NatsBrowserClient]:
     async with Bus(nats.url, NATS_TOKEN, "test") as bus:
         yield NatsBrowserClient(bus)
 
@@ -102,11 +142,11 @@ async def test_an_error_page_is_a_page_and_says_its_status(
 
 
 async def test_chromium_starts_with_the_first_page_and_not_before(
-    browser: NatsBrowserClient, worker: ServiceProcess, site: Site
+    own_browser: NatsBrowserClient, worker: ServiceProcess, site: Site
 ) -> None:
     assert chromium_of(worker) == []
     site.paths["/"] = html("hello there")
-    await read(browser, site.url)
+    await read(own_browser, site.url)
     assert chromium_of(worker)
 
 
@@ -179,20 +219,20 @@ async def test_what_is_no_page_is_said_plainly(browser: NatsBrowserClient, site:
 
 
 async def test_a_killed_chromium_is_replaced_at_the_next_call(
-    browser: NatsBrowserClient, worker: ServiceProcess, site: Site
+    own_browser: NatsBrowserClient, worker: ServiceProcess, site: Site
 ) -> None:
     site.paths["/"] = html("still here")
     site.paths["/slow"] = Answer(b"slow", delay_s=300)
-    await read(browser, site.url)
+    await read(own_browser, site.url)
     async with asyncio.TaskGroup() as group:
-        under_way = group.create_task(expect_crash(browser, f"{site.url}/slow"))
+        under_way = group.create_task(expect_crash(own_browser, f"{site.url}/slow"))
         async with asyncio.timeout(60):
             while not any(request.startswith("GET /slow") for request in site.requests):
                 await asyncio.sleep(0.02)
         for process in chromium_of(worker):
             process.kill()
         await under_way
-    assert "still here" in (await read(browser, site.url)).text
+    assert "still here" in (await read(own_browser, site.url)).text
 
 
 async def expect_crash(browser: NatsBrowserClient, url: str) -> None:
@@ -215,10 +255,10 @@ async def test_many_pages_of_many_agents_load_at_once(
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
 async def test_no_chromium_outlives_the_worker(
-    browser: NatsBrowserClient, worker: ServiceProcess, site: Site, way: str
+    own_browser: NatsBrowserClient, worker: ServiceProcess, site: Site, way: str
 ) -> None:
     site.paths["/"] = html("hello there")
-    await read(browser, site.url)
+    await read(own_browser, site.url)
     left = chromium_of(worker)
     assert left
     await (worker.stop() if way == "stop" else worker.kill())
