@@ -148,7 +148,7 @@ def main() -> None:
     options = parser.parse_args()
     results = BenchResults()
     start = time.perf_counter()
-    with running_stack() as stack:
+    with running_stack(like_user=True) as stack:
         results.start_s["cold_up"] = round(time.perf_counter() - start, 2)
         asyncio.run(turns_and_footprint(stack, results))
         measure_starts(stack, results)

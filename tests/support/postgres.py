@@ -29,7 +29,7 @@ async def running_postgres(*, in_memory: bool = False) -> AsyncIterator[Embedded
     """Start an empty Postgres in a temporary directory with a short path, on disk unless `in_memory`."""
     root = make_short_directory("choir-pg-", in_memory=in_memory)
     try:
-        await asyncio.to_thread(shutil.copytree, await _template_cluster(), root / "data")
+        await asyncio.to_thread(shutil.copytree, await template_cluster(), root / "data")
         server = EmbeddedPostgres(
             PostgresPaths(root / "data", root / "s", root / "postgres.log"), PASSWORD
         )
@@ -66,8 +66,8 @@ def make_short_directory(prefix: str, *, in_memory: bool) -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY_DISK if roomy else None))
 
 
-async def _template_cluster() -> Path:
-    """Return the template data directory; every server of this process starts with a copy of it."""
+async def template_cluster() -> Path:
+    """Return the template data directory; servers of this process start with a copy of it."""
     root = _template_place()
     template = root / "data"
     if not template.exists():

@@ -1,8 +1,8 @@
 """Run commands of choirctl without loading its modules each time: in forks of a process that has them.
 
 A start of choirctl takes 0.4 s of processor time before it does anything. Each test process has one server of
-its own (`choirctl_server`), which ends with it. `up` and `down` run the real program: what `up` starts must
-not be a child of the server. `--show-completion` looks for the shell among its
+its own (`choirctl_server`), which ends with it. `up` in the foreground runs the real program, because the
+stack would be a child of the server. `--show-completion` does, too: it looks for the shell among its
 ancestors. Tests about the program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
 """
 
@@ -20,7 +20,7 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -30,7 +30,6 @@ CHOIRCTL = Path(sys.executable).parent / "choirctl"
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 120.0
 COLUMNS, ROWS = 120, 50
-NOT_FORKED = {"up", "down", "--show-completion"}
 
 
 def run_choirctl(
@@ -39,13 +38,15 @@ def run_choirctl(
     env: Mapping[str, str] | None = None,
     given: str = "",
     timeout_s: float = WITHIN_S,
+    real_program: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command with `given` on standard input; `env` is added to this process's environment.
 
-    Raises subprocess.TimeoutExpired; the command has been killed then.
+    `real_program` starts the program as a shell does. Raises subprocess.TimeoutExpired; the command has been
+    killed then.
     """
     full_env = {**os.environ, **(env or {}), **({"CHOIR_HOME": str(home)} if home else {})}
-    if NOT_FORKED & set(words):
+    if real_program or not _can_fork(words):
         return subprocess.run(
             [CHOIRCTL, *words],
             env=full_env,
@@ -64,6 +65,11 @@ def run_choirctl(
         command = _start(words, full_env, stdin.fileno(), stdout.fileno(), stderr.fileno())
         code = command.wait(timeout_s)
         return subprocess.CompletedProcess(words, code, _content(stdout), _content(stderr))
+
+
+def _can_fork(words: Collection[str]) -> bool:
+    in_foreground = "up" in words and not {"--detach", "-d"} & set(words)
+    return not in_foreground and "--show-completion" not in words
 
 
 def run_on_terminal(

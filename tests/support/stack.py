@@ -12,6 +12,7 @@ import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ import httpx2
 
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import parse_events
+from choir_common.secret_file import edit_secret_file
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import LogVerification
+from choir_local.stack_secrets import POSTGRES_ADMIN
 from tests.support.ports import free_port
+from tests.support.postgres import PASSWORD, template_cluster
 from tests.support.preloaded_choirctl import run_choirctl
 
 START_TIMEOUT_S = 240
@@ -36,6 +40,8 @@ class EmbeddedStack:
     home: Path
     http_port: int
     env: dict[str, str] = field(default_factory=dict)
+    real_program: bool = False
+    """Whether commands start choirctl as a program, as a shell does, instead of in a fork."""
 
     @property
     def endpoint(self) -> str:
@@ -57,7 +63,13 @@ class EmbeddedStack:
 
     def run(self, *args: str, check: bool = True, timeout: float = START_TIMEOUT_S) -> str:
         """Run choirctl against this stack; return what it printed on standard output."""
-        done = run_choirctl(*args, home=self.home, env=self.env, timeout_s=timeout)
+        done = run_choirctl(
+            *args,
+            home=self.home,
+            env=self.env,
+            timeout_s=timeout,
+            real_program=self.real_program,
+        )
         if check and done.returncode != 0:
             raise AssertionError(
                 f"choirctl {' '.join(args)} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -222,24 +234,42 @@ def running_stack(
     score: Path | None = None,
     env: Mapping[str, str] | None = None,
     prepare: Callable[[Path], None] | None = None,
+    *,
+    like_user: bool = False,
 ) -> Iterator[EmbeddedStack]:
-    """Start a stack in a new state directory and remove it afterwards; `prepare` may edit its
-    config.json."""
+    """Start a stack in a new state directory and remove it afterwards; `prepare` may edit its config.json.
+
+    Its database is a copy of the template cluster, and choirctl is not loaded again for each command. With
+    `like_user`, `up` does all of it, as on a user's machine.
+    """
     # not in pytest's temporary directory: a Unix socket path has 107 bytes at most
     home = Path(tempfile.mkdtemp(prefix="choir-"))
     port = free_port()
     # the developer's API keys must not replace the rehearsal model
     clean = {key: "" for key in ("OPENROUTER_API_KEY", "OPENAI_API_KEY") if os.environ.get(key)}
-    stack = EmbeddedStack(home, port, {"CHOIR_HTTP_PORT": str(port), **clean, **(env or {})})
+    full_env = {"CHOIR_HTTP_PORT": str(port), **clean, **(env or {})}
+    stack = EmbeddedStack(home, port, full_env, real_program=like_user)
     try:
-        if prepare:
+        if prepare or not like_user:
             stack.run("init")
+        if not like_user:
+            _copy_database(home)
+        if prepare:
             prepare(home)
         stack.run("up", "--detach", *(["--score", str(score)] if score else []))
         yield stack
     finally:
         stack.run("down", check=False)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _copy_database(home: Path) -> None:
+    """Give a state directory the template cluster and its password, as if it had been started before."""
+    with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
+        template = thread.submit(asyncio.run, template_cluster()).result()
+    shutil.copytree(template, home / "data" / "postgres")
+    with edit_secret_file(home / "secrets.json") as secrets:
+        secrets[POSTGRES_ADMIN] = PASSWORD
 
 
 @contextlib.asynccontextmanager
