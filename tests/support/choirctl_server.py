@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
+import choirctl.chat.terminal_chat  # loaded by `chat` only on a terminal
 import choirctl.output.failures  # noqa: F401 - loaded by `main` only when a command fails
 from choirctl.__main__ import main
 from choirctl.app import COMMANDS, build_app

@@ -6,6 +6,7 @@ stack would be a child of the server. `--show-completion` does, too: it looks fo
 ancestors. Tests about the program itself (its start, signals, Ctrl-C) use `CHOIRCTL`.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -89,7 +90,7 @@ def run_on_terminal(
             command = _start(words, full_env, nothing.fileno(), inside, inside)
         shown = b""
         deadline = time.monotonic() + WITHIN_S
-        while not command.has_ended():
+        while command.poll() is None:
             assert time.monotonic() < deadline, (words, shown)
             shown += _read(screen, 0.05)
         code = command.wait(WITHIN_S)
@@ -103,28 +104,39 @@ def run_on_terminal(
 
 
 class ForkedCommand:
-    """A command that runs in a fork of the server."""
+    """A command that runs in a fork of the server; has the methods of a Popen that tests need."""
 
     def __init__(self, connection: socket.socket, words: tuple[str, ...]) -> None:
         self._connection = connection
         self._answers = connection.makefile("r")
         self._words = words
-        self._pid = int(self._answers.readline())
+        self._code: int | None = None
+        self.pid = int(self._answers.readline())
 
-    def has_ended(self) -> bool:
-        """Tell whether the command has ended."""
-        return bool(select.select([self._connection], [], [], 0)[0])
-
-    def wait(self, timeout_s: float) -> int:
-        """Return its exit code. Raises subprocess.TimeoutExpired when it had to be killed."""
-        try:
-            if not select.select([self._connection], [], [], timeout_s)[0]:
-                os.killpg(self._pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired(self._words, timeout_s)
-            return int(self._answers.readline())
-        finally:
+    def poll(self) -> int | None:
+        """Return its exit code, or None if it still runs."""
+        if self._code is None and select.select([self._connection], [], [], 0)[0]:
+            self._code = int(self._answers.readline())
             self._answers.close()
             self._connection.close()
+        return self._code
+
+    def wait(self, timeout_s: float = WITHIN_S) -> int:
+        """Return its exit code. Raises subprocess.TimeoutExpired when it had to be killed."""
+        if self._code is None and not select.select([self._connection], [], [], timeout_s)[0]:
+            self.kill()
+            select.select([self._connection], [], [])
+            self.poll()
+            raise subprocess.TimeoutExpired(self._words, timeout_s)
+        code = self.poll()
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        """Kill it and its children, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):  # it may just have ended
+                os.killpg(self.pid, signal.SIGKILL)
 
 
 class _Server:
@@ -176,6 +188,11 @@ def _start(words: tuple[str, ...], env: Mapping[str, str], *streams: int) -> For
         _server.hand_over(theirs.fileno(), *streams)
     ours.sendall(json.dumps([words, dict(env), str(Path.cwd())]).encode() + b"\n")
     return ForkedCommand(ours, words)
+
+
+def start_on_terminal(words: tuple[str, ...], env: Mapping[str, str], inside: int) -> ForkedCommand:
+    """Start a command whose standard streams are the terminal `inside`; `env` is its whole environment."""
+    return _start(words, env, inside, inside, inside)
 
 
 def _content(file: IO[bytes]) -> str:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.support.preloaded_choirctl import CHOIRCTL
+from tests.support.preloaded_choirctl import CHOIRCTL, ForkedCommand, start_on_terminal
 from tests.support.shell import ChoirctlRunner
 
 ROWS = 50
@@ -28,7 +28,7 @@ BLOCK = 65_536
 class TerminalCommand:
     """A command that runs on its own pseudo-terminal."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedCommand
     screen: int
     shown: str = ""
 
@@ -45,7 +45,7 @@ class TerminalCommand:
 
     def interrupt(self) -> None:
         """Send SIGINT, as Ctrl-C does."""
-        self.process.send_signal(signal.SIGINT)
+        os.kill(self.process.pid, signal.SIGINT)
 
     def end(self) -> int:
         """Wait until the command ends; return its exit code."""
@@ -68,34 +68,46 @@ class TerminalCommand:
 
 @contextlib.contextmanager
 def run_on_terminal(
-    shell: ChoirctlRunner, *words: str, columns: int = 100, **env: str
+    shell: ChoirctlRunner,
+    *words: str,
+    columns: int = 100,
+    real_program: bool = False,
+    **env: str,
 ) -> Iterator[TerminalCommand]:
-    """Run a command on a terminal with `columns` columns; kill it after the block."""
+    """Run a command on a terminal with `columns` columns; kill it after the block.
+
+    `real_program` starts the program as a shell does; otherwise the command runs in a fork of a process with
+    choirctl loaded.
+    """
     screen, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     without = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
     plain = {name: value for name, value in os.environ.items() if name not in without}
+    full_env = {
+        **plain,
+        **shell.env,
+        "CHOIR_HOME": str(shell.home),
+        "TERM": "xterm-256color",
+        **env,
+    }
+    process: subprocess.Popen[bytes] | ForkedCommand
     try:
-        process = subprocess.Popen(
-            [CHOIRCTL, *words],
-            env={
-                **plain,
-                **shell.env,
-                "CHOIR_HOME": str(shell.home),
-                "TERM": "xterm-256color",
-                **env,
-            },
-            stdin=inside,
-            stdout=inside,
-            stderr=inside,
-            start_new_session=True,
-        )
+        if real_program:
+            process = subprocess.Popen(
+                [CHOIRCTL, *words],
+                env=full_env,
+                stdin=inside,
+                stdout=inside,
+                stderr=inside,
+                start_new_session=True,
+            )
+        else:
+            process = start_on_terminal(words, full_env, inside)
     finally:
         os.close(inside)
     try:
         yield TerminalCommand(process, screen)
     finally:
-        if process.poll() is None:
-            process.kill()
+        process.kill()
         process.wait()
         os.close(screen)

@@ -20,7 +20,12 @@ from choir_local.stack_state import is_locked
 from tests.journey.phone import Prepare
 from tests.service.choirctl.console_stand_in import Console, served
 from tests.support.ports import free_port
-from tests.support.preloaded_choirctl import CHOIRCTL, run_choirctl
+from tests.support.preloaded_choirctl import (
+    CHOIRCTL,
+    ForkedCommand,
+    run_choirctl,
+    start_on_terminal,
+)
 
 WITHIN_S = 60
 PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
@@ -31,7 +36,7 @@ WHERE_IS_THE_CURSOR = "\x1b[6n"
 class Terminal:
     """A terminal with choirctl in it."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedCommand
     fd: int
     shown: str = ""
 
@@ -75,17 +80,25 @@ class Terminal:
 def terminal(
     home: Path, *args: str, env: Mapping[str, str] | None = None, columns: int = 80
 ) -> Iterator[Terminal]:
-    """Start choirctl in a terminal of its own: a dumb one, unless `env` says otherwise."""
+    """Run choirctl in a terminal of its own: a dumb one, unless `env` says otherwise.
+
+    `up` is the real program; other commands run in forks of a process with choirctl loaded.
+    """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    process = subprocess.Popen(
-        [CHOIRCTL, *args],
-        env={**os.environ, "CHOIR_HOME": str(home), **(PLAIN if env is None else env)},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    full_env = {**os.environ, "CHOIR_HOME": str(home), **(PLAIN if env is None else env)}
+    process: subprocess.Popen[bytes] | ForkedCommand
+    if "up" in args:
+        process = subprocess.Popen(
+            [CHOIRCTL, *args],
+            env=full_env,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+    else:
+        process = start_on_terminal(args, full_env, theirs)
     os.close(theirs)
     try:
         yield Terminal(process, ours)
@@ -199,7 +212,7 @@ async def test_up_stays_without_a_chat_when_the_only_agent_talks_on_telegram() -
                 asked.stderr.split()
             )
             assert is_locked(Home(home))
-            screen.process.send_signal(signal.SIGINT)
+            os.kill(screen.process.pid, signal.SIGINT)
             await screen.shows("Choir has stopped.")
             assert await screen.ends() == 0
 

@@ -93,7 +93,9 @@ def test_a_reader_that_goes_away_gets_no_traceback(
 
 
 def test_a_log_is_followed_until_its_session_is_over(shell: ChoirctlRunner, session: str) -> None:
-    with run_on_terminal(shell, "session", "events", session, "--follow") as typed:
+    with run_on_terminal(
+        shell, "session", "events", session, "--follow", real_program=True
+    ) as typed:
         typed.until("session_started")
         shell.succeeds("chat", "-m", "are you followed?")
         typed.until("are you followed?")
@@ -103,7 +105,9 @@ def test_a_log_is_followed_until_its_session_is_over(shell: ChoirctlRunner, sess
 
 
 def test_sessions_are_followed_as_they_end_and_begin(shell: ChoirctlRunner, session: str) -> None:
-    with run_on_terminal(shell, "session", "list", "--follow", NO_COLOR="1", columns=160) as typed:
+    with run_on_terminal(
+        shell, "session", "list", "--follow", NO_COLOR="1", columns=160, real_program=True
+    ) as typed:
         typed.until(session)
         after = shell.data("agent", "restart", "main")["session_id"]
         typed.until(f"{session} main stopped")
@@ -141,7 +145,9 @@ def test_who_leaves_a_long_work_is_told_that_it_goes_on(
         deadline = time.monotonic() + 60
         while "#delay=8000" not in shell.succeeds("session", "events", session):
             assert time.monotonic() < deadline
-        with run_on_terminal(shell, "workspace", "reset", "main", "--yes", "--restart") as typed:
+        with run_on_terminal(
+            shell, "workspace", "reset", "main", "--yes", "--restart", real_program=True
+        ) as typed:
             typed.until("stopping main")
             typed.interrupt()
             assert typed.end() == 130
@@ -215,8 +221,12 @@ def test_shells_complete_what_there_is(
             {"_CHOIRCTL_COMPLETE": f"complete_{name}", "_TYPER_COMPLETE_ARGS": typed, **more},
         )
         assert expected in asking.succeeds()
-        script = ChoirctlRunner(shell.home, {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
-        assert "_CHOIRCTL_COMPLETE" in script.succeeds("--show-completion", name)
+
+
+@pytest.mark.parametrize("name", ["zsh", "fish"])
+def test_the_completion_script_of_another_shell_is_shown(shell: ChoirctlRunner, name: str) -> None:
+    script = ChoirctlRunner(shell.home, {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
+    assert "_CHOIRCTL_COMPLETE" in script.succeeds("--show-completion", name)
 
 
 def test_everything_that_is_data_is_json(shell: ChoirctlRunner, session: str) -> None:
