@@ -9,15 +9,22 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.support.postgres import remove_template_cluster
 from tests.support.preloaded_choirctl import stop_server
+from tests.support.rewritten_bytecode import rewrite_test_modules
 from tests.support.scheduling import FileScheduler, sort_key
 from tests.support.state_machines import register_profiles
 
 register_profiles()
-# pytest rewrites the asserts of all test modules: eleven seconds per worker unless the bytecode is cached
+# pytest rewrites the asserts of all test modules: eleven seconds unless the bytecode is cached
 sys.dont_write_bytecode = False
 # Job runners and nohup start programs with SIGINT ignored; processes started by tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Rewrite changed test modules before the workers start."""
+    if session.config.getoption("numprocesses", None):  # not set in a worker
+        rewrite_test_modules(session.config)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileScheduler:
