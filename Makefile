@@ -1,36 +1,36 @@
-# Choir: `make run` starts it, `make test` proves it. Everything lives in .venv; nothing is installed elsewhere.
+# Choir: `make run` starts it, `make test` tests it. Everything is installed in .venv and nowhere else.
 BIN := .venv/bin
 STAMP := .venv/.installed
-# Tests wait more than they compute, so more of them run at a time than there are cores.
+# Tests wait more than they compute, so more workers than cores run at a time.
 WORKERS ?= 4
 MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
 .PHONY: help install run up down test nightly migration check bench bench-memory eval demo clean
 
-help: ## show this
+help: ## list the targets
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## make .venv with everything in it; the others do this by themselves
+install: $(STAMP) ## create .venv with all dependencies; other targets do this when needed
 
 $(STAMP): $(MANIFESTS) scripts/install
 	@scripts/install
 	@touch $@
 
-run: install ## start Choir here, and chat; Ctrl-C twice stops all of it (ARGS: choirctl up --help)
+run: install ## start Choir and open a chat; Ctrl-C twice stops everything (ARGS: choirctl up --help)
 	@$(BIN)/choirctl up $(ARGS)
 
 up: install ## start Choir in the background
 	@$(BIN)/choirctl up --detach $(ARGS)
 
-down: install ## stop the Choir in the background
+down: install ## stop Choir in the background
 	@$(BIN)/choirctl down
 
-test: install ## run all tests, several at a time, against real Postgres and NATS (ARGS: pytest --help, -n0: one by one)
+test: install ## run all tests in parallel against real Postgres and NATS (ARGS: pytest --help; -n0 runs them one by one)
 	@$(BIN)/pytest --numprocesses=$(WORKERS) $(ARGS)
 
-nightly: install ## take a million random steps through locks, skills and heartbeats each, race 14,000 approvals, kill and cut at every line (hours)
+nightly: install ## run the long tests: a million random steps each of locks, skills and heartbeats, 14,000 concurrent approvals, a crash at every line (hours)
 	@$(BIN)/pytest --hypothesis-profile=nightly --timeout=0 tests/unit/agent/test_lock_machine.py tests/unit/agent/test_skills_machine.py tests/service/control/test_heartbeats.py tests/service/evolution/test_races.py $(ARGS)
 	@CHOIR_TEST_EVERY_CUT=1 $(BIN)/pytest --timeout=0 tests/faults/test_cuts.py tests/faults/test_cuts_docker.py tests/faults/test_archive_cuts.py tests/faults/test_cut_updates.py tests/service/browser/test_replacing.py
 	@CHOIR_KILLS=20 $(BIN)/pytest --timeout=0 tests/faults/test_kill.py tests/faults/test_kill_jobs.py
@@ -38,10 +38,10 @@ nightly: install ## take a million random steps through locks, skills and heartb
 	@CHOIR_TEST_SWAPPED_WRITES=20000 $(BIN)/pytest --timeout=0 tests/security/agent/test_traversal.py
 	@CHOIR_TEST_FUZZ_CASES=20000 $(BIN)/pytest --timeout=0 tests/security/control/test_fuzz.py tests/security/doors/test_fuzz.py
 
-migration: install ## write the SQL file that brings control's tables in line with their models (TOPIC=name)
+migration: install ## write the SQL migration that applies changes of control's table models (TOPIC=name)
 	@$(BIN)/python -m tests.support.schema_models $(TOPIC)
 
-check: install ## format, lint, types, imports, shape, words: what CI runs first
+check: install ## check format, lint, types, imports, shape and words; CI runs this first
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy $(PACKAGES)
@@ -52,14 +52,14 @@ check: install ## format, lint, types, imports, shape, words: what CI runs first
 bench: install ## measure a turn's overhead, start-up and memory; writes .bench/results.json
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-bench-memory: install ## measure memory beside plain pgvector; writes .bench/memory.json (ARGS: --full)
+bench-memory: install ## compare memory search with plain pgvector; writes .bench/memory.json (ARGS: --full)
 	@$(BIN)/python -m tests.bench.memory $(ARGS)
-eval: install ## measure what memory finds in DATA=FILE (FORMAT=locomo|beam|jsonl|dialogues); writes .bench/eval.json
+eval: install ## measure the quality of memory search on DATA=FILE (FORMAT=locomo|beam|jsonl|dialogues); writes .bench/eval.json
 	@test -n "$(DATA)" || { echo 'make eval DATA=FILE [FORMAT=locomo|beam|jsonl|dialogues]; an example: DATA=tests/eval/data/events_zh.jsonl'; exit 2; }
 	@$(BIN)/python -m tests.eval $(DATA) $(if $(FORMAT),--format $(FORMAT)) $(ARGS)
 
-demo: install ## record docs/demo/core-jobs.md anew, on a real stack
+demo: install ## record docs/demo/core-jobs.md again on a real stack
 	@$(BIN)/python -m tests.journey.record
 
-clean: ## remove what was installed and cached; never Choir's state
+clean: ## remove installed and cached files, never Choir's state
 	@rm -rf .venv .tools .bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
