@@ -16,7 +16,7 @@ MANIFEST = ToolManifest(
     LlmView(
         name="choir.memory.collections",
         description=(
-            "List the collections of documents (folders, manuals, notes) that people gave you. Search one "
+            "List the document collections (folders, manuals, notes) that people gave you. Search one "
             "with choir.memory.query, store `knowledge` and its name as `collection`."
         ),
         parameters={"type": "object", "properties": {}, "additionalProperties": False},

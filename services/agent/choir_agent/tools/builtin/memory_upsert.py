@@ -22,10 +22,9 @@ MANIFEST = ToolManifest(
             "document of `key`; `delete`: remove the document of `key` or `document_id`. Use a short "
             "stable key for facts that may change, such as user.timezone. With expected_version (the "
             "`version` of a hit or an earlier result) nothing is changed if another write happened in "
-            "between. What is no longer true is not deleted: name it in `supersedes` (keys or ids) when "
-            "you write what is true now, or update it with `valid_to` or status `retired` and no text. "
-            "Searches and reminders then leave it out. metadata.scope names the project or topic it "
-            "belongs to."
+            "between. Do not delete what is no longer true: name it in `supersedes` (key or id) when you "
+            "write what is true now, or update it with `valid_to` or status `retired` and no text; searches "
+            "then omit it. metadata.scope: its project or topic."
         ),
         parameters={
             "type": "object",
@@ -38,12 +37,8 @@ MANIFEST = ToolManifest(
                 "expected_version": {"type": "integer", "minimum": 0},
                 "status": {"type": "string", "enum": ["active", "held", "retired"]},
                 "valid_from": {"type": "string", "description": "ISO date or time"},
-                "valid_to": {"type": "string", "description": "ISO date (inclusive) or time"},
-                "supersedes": {
-                    "type": "array",
-                    "items": {"type": "string", "minLength": 1, "maxLength": 200},
-                    "maxItems": 20,
-                },
+                "valid_to": {"type": "string", "description": "inclusive"},
+                "supersedes": {"type": "array", "items": {"type": "string"}},
             },
             "required": ["operation"],
             "additionalProperties": False,
