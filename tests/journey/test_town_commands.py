@@ -154,6 +154,8 @@ async def test_words_are_injected_into_a_turn_at_work_and_what_was_said_is_summe
     await town.ben.user.send("Please count slowly")
     await town.ben.user.wait_until(lambda chat: bool(chat.actions), 120)
     await town.ben.asks("/inject say it in verse", "reads it at its next step")
+    # the next step must not begin before the agent has the instruction
+    await sees_in_time(town.ben, "/events 5", "say it in verse")
     (town.workspace("helper") / "told").touch()
     await town.ben.sees("In verse it is.", after)
     assert "in the background" in await town.ben.asks("/compact", "helper summarizes")

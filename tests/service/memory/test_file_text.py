@@ -281,7 +281,8 @@ def children() -> list[psutil.Process]:
     return [
         process
         for process in psutil.Process().children()
-        if process.cmdline()[-1:] == [limits]
+        if process.status() != psutil.STATUS_ZOMBIE
+        and process.cmdline()[-1:] == [limits]
         and "choir_memory.file_text.child" in process.cmdline()
     ]
 

@@ -45,7 +45,9 @@ async def test_what_was_superseded_answers_only_on_request_and_names_its_success
     assert [one.text for one in await told(room, WALNUT)] == ["The walnut tree stands by the barn."]
     _, past = await found(room, "retired")
     assert (past.status, past.superseded_by) == ("retired", (new.document_id,))
-    assert past.valid_to is not None and abs(past.valid_to - NOW) < timedelta(minutes=5)
+    assert past.valid_to is not None and abs(past.valid_to - datetime.now(UTC)) < timedelta(
+        minutes=5
+    )
 
 
 @pytest.mark.parametrize("mode", ["semantic", "text"])

@@ -34,6 +34,8 @@ CREATE INDEX memory_documents_tsv ON {schema}.memory_documents USING gin (tsv) W
 CREATE INDEX memory_documents_time ON {schema}.memory_documents (happened_at);
 CREATE UNIQUE INDEX memory_documents_period ON {schema}.memory_documents (grain, period, chunk_index)
     WHERE grain IS NOT NULL;
+CREATE INDEX memory_documents_turns ON {schema}.memory_documents (created_at, session_id, chunk_index)
+    WHERE kind = 'turn';
 
 CREATE TABLE {schema}.knowledge_documents (
     id              uuid PRIMARY KEY,
