@@ -19,6 +19,7 @@ from choir_memory.settings import MemorySettings
 
 ROOT = Path(__file__).parents[2]
 CONTROL, AGENT = "services/control/choir_control", "services/agent/choir_agent"
+MODELS = "libs/choir_models/choir_models"
 COMMON, LOCAL = "libs/choir_common/choir_common", "deploy/local/choir_local"
 GATEWAY, MEMORY = "services/gateway/choir_gateway", "services/memory/choir_memory"
 
@@ -64,18 +65,19 @@ READ = {
     "agents.*.defaults.email": f"{CONTROL}/agents/sessions/bindings.py",
     "workspaces.*.path": f"{CONTROL}/agents/sessions/launch.py",
     "models.*.provider": f"{CONTROL}/api/operator/agents.py",
-    "models.*.model": f"{AGENT}/models/completion_codec.py",
-    "models.*.endpoint": f"{AGENT}/models/openai_model.py",
-    "models.*.temperature": f"{AGENT}/models/completion_codec.py",
-    "models.*.reasoning_effort": f"{AGENT}/models/completion_codec.py",
+    "models.*.api": f"{MODELS}/registry.py",
+    "models.*.model": f"{MODELS}/openai/codec.py",
+    "models.*.endpoint": f"{MODELS}/openai/model.py",
+    "models.*.temperature": f"{MODELS}/openai/codec.py",
+    "models.*.reasoning_effort": f"{MODELS}/openai/codec.py",
     "models.*.secret": f"{AGENT}/lanes/model_caller.py",
     "models.*.context_window": f"{AGENT}/compaction/compactor.py",
-    "models.*.timeout_ms": f"{AGENT}/models/openai_model.py",
+    "models.*.timeout_ms": f"{MODELS}/openai/model.py",
     **{
-        f"models.*.request.{name}": f"{COMMON}/wire/config_parts.py"
+        f"models.*.request.{name}": f"{COMMON}/wire/model_config.py"
         for name in ("top_p", "provider_routing", "extra_body")
     },
-    "models.*.request.extra_headers": f"{AGENT}/models/openai_model.py",
+    "models.*.request.extra_headers": f"{MODELS}/openai/model.py",
     "features.message_times": f"{AGENT}/lanes/edge_lane.py",
     "features.model_retries": f"{AGENT}/models/model_wrappers.py",
     "features.json_mode": f"{AGENT}/compaction/compaction_model.py",

@@ -44,7 +44,6 @@ from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel, RetryingModel
-from choir_agent.models.openai_model import OpenAiModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
@@ -67,6 +66,7 @@ from choir_common.wire.rpc import (
     HelloResponse,
     TerminateRequest,
 )
+from choir_models.registry import ModelRegistry
 
 log = structlog.get_logger("choir.agent")
 
@@ -84,7 +84,7 @@ async def run_agent(
     """
     workspace = Workspace(Path(boot.workspace))
     create_staging(workspace)
-    control, model = ControlClient(boot), OpenAiModel()
+    control, model = ControlClient(boot), ModelRegistry()
     memory = WorkingMemory()
     # Working memory must also receive the restored tail, so it listens before `restore`.
     listeners = EventListeners(memory)
@@ -161,7 +161,7 @@ class Agent:
         listeners: EventListeners,
         memory: WorkingMemory,
         toolset: Toolset,
-        model: OpenAiModel,
+        model: ModelRegistry,
         git: GitAccess,
     ) -> None:
         self._boot, self._settings, self._hello = boot, settings, hello
@@ -231,7 +231,7 @@ class Agent:
             shutdown=self._shutdown,
         )
 
-    def _build_lanes(self, model: OpenAiModel, git: GitAccess) -> None:
+    def _build_lanes(self, model: ModelRegistry, git: GitAccess) -> None:
         assembler = self._build_assembler()
         budget = TokenBudget(self._session_log, self._dynamic)
         estimator, counter = self._memory.token_estimator, Tokenizer(git.own_children)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_common.wire.events import (
     ContextBundle,
@@ -25,6 +25,7 @@ from choir_common.wire.events import (
     ToolCall,
     ToolResultCommitted,
 )
+from choir_models.model import Prompt
 from tests.support.agent_fakes import UnderscoreNames
 from tests.unit.agent.told_session import TOOL, ToldSession
 

@@ -22,9 +22,7 @@ from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import JobState, TurnState, core_lane
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
-from choir_agent.models.openai_model import OpenAiModel
 from choir_agent.prompt.history_format import HistoryFormat
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.workspace import Workspace
@@ -34,6 +32,8 @@ from choir_common.clock import SystemClock
 from choir_common.redactor import Redactor
 from choir_common.wire.events import CoreOutcome, CoreStarted
 from choir_local.rehearsal.score import Score
+from choir_models.model import Prompt
+from choir_models.openai.model import OpenAiModel
 from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, run_control
 from tests.support.agent_fakes import (

@@ -8,9 +8,9 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from choir_agent.models.completion_codec import CUT
 from choir_common.wire.rpc import ModelFailure
 from choir_common.wire.signals import CancelSignal
+from choir_models.openai.codec import CUT
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.rude_provider import (
     FINE,

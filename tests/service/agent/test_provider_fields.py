@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from choir_agent.models.model import model_id
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput
 from choir_common.wire.signals import ConfigChangedSignal
+from choir_models.model import model_id
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent
 from tests.service.agent.strict_providers import (

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from starlette.responses import Response
 
 from choir_common.wire.config import ModelConfig, SearchConfig
-from choir_common.wire.config_parts import FeatureFlags, RequestTemplate
+from choir_common.wire.config_parts import FeatureFlags
+from choir_common.wire.model_config import RequestTemplate
 from choir_common.wire.signals import ConfigChangedSignal
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
 from tests.service.agent.running_agent import running_agent

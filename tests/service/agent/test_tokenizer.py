@@ -2,12 +2,11 @@
 
 from choir_agent.budgets.limits import TokenBudget
 from choir_agent.credentials.child_processes import OwnChildProcesses
-from choir_agent.models.model import Completion
 from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.tokenizer import Tokenizer
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
+from choir_models.model import NO_LISTENER, Completion, OutputListener, Prompt
 from tests.support.agent_fakes import EmptySession, settings_with
 
 MODEL = ModelConfig(model="m", endpoint="http://nowhere")
@@ -17,7 +16,13 @@ SENTENCE = "The agent proposes, the control plane decides, the log remembers. "
 class Uncounting:
     """A provider that sends no usage."""
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
         return Completion(
             text="hello world",
             calls=(),

@@ -8,9 +8,9 @@ import pytest
 from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
 from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.postgres.pool import Database
-from choir_common.wire.config_parts import RequestTemplate
 from choir_common.wire.memory_search import EnsureSpace, MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
+from choir_common.wire.model_config import RequestTemplate
 from choir_memory.llm.model import OpenAiLanguageModel
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.derived import answer, propose

@@ -6,9 +6,10 @@ import orjson
 import pytest
 
 from choir_agent.models.failure_messages import failure_reply
-from choir_agent.models.model import ModelFailed, NoModelResponse, model_name_for_lane
-from choir_agent.models.provider_errors import error_from_response
+from choir_agent.models.lane_models import model_name_for_lane
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
+from choir_models.model import ModelFailed, NoModelResponse
+from choir_models.provider_errors import error_from_response
 
 MODEL = ModelConfig(model="gpt-x", endpoint="https://api.example/v1", secret="openai-key")
 AGAIN = "try again"

@@ -23,12 +23,11 @@ from choir_agent.budgets.limits import (
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_fold import apply_event
 from choir_agent.log.session_state import BudgetUsage, SessionState
-from choir_agent.models.model import Completion, ModelFailed
 from choir_agent.models.model_wrappers import DEFAULT_COMPLETION_TOKENS, MeteredModel
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import EventPayload, ModelOutput
+from choir_models.model import NO_LISTENER, Completion, ModelFailed, OutputListener, Prompt
 from tests.support.agent_fakes import NoTokenCounter, settings_with
 
 BUDGETS = Budgets(total_session_tokens=10_000, max_tool_calls_per_session=3, max_core_jobs=0)
@@ -70,7 +69,13 @@ class SlowModel:
         self.may_answer = asyncio.Event()
         self.fails = False
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
         self.calls += 1
         await self.may_answer.wait()
         if self.fails:

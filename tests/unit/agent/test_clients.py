@@ -2,7 +2,7 @@
 
 import asyncio
 
-from choir_agent.models.openai_model import ClientPool
+from choir_models.openai.model import ClientPool
 
 
 class Recorded:

@@ -15,9 +15,8 @@ from choir_agent.compaction.compactor import Compactor
 from choir_agent.compaction.event_lines import HEADING
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.session_log import SessionLog
-from choir_agent.models.model import Completion, ModelFailed, ModelRequestRejected
 from choir_agent.models.model_wrappers import MeteredModel
-from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.settings import CurrentSettings
 from choir_agent.working_memory.working_memory import WorkingMemory
@@ -29,6 +28,14 @@ from choir_common.wire.events import (
     EventPayload,
     MemoryCompacted,
     parse_payload,
+)
+from choir_models.model import (
+    NO_LISTENER,
+    Completion,
+    ModelFailed,
+    ModelRequestRejected,
+    OutputListener,
+    Prompt,
 )
 from tests.support.agent_fakes import NoTokenCounter, UnderscoreNames
 from tests.unit.agent.told_session import StillClock, ToldSession
@@ -49,7 +56,13 @@ class WrittenModel:
         self.most = 0
         self.refuses_json_mode = False
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
         self.asked.append(prompt)
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)

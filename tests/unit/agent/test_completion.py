@@ -6,10 +6,9 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from choir_agent.models.completion_codec import read_response, render_request
-from choir_agent.models.model import ModelFailed
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import ModelConfig
+from choir_models.model import ModelFailed, Prompt
+from choir_models.openai.codec import read_response, render_request
 
 
 def test_a_request_joins_what_is_rendered_and_leaves_out_what_is_not_set() -> None:

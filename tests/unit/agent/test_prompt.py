@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_agent.log.session_state import SkillState
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_agent.skills.current_step import render_step_input, render_step_note
 from choir_agent.skills.skill_spec import SkillSpec, StateSpec, Transition
@@ -26,6 +25,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.memory_recall import REMINDERS_HEADING, Reminder
 from choir_common.wire.model import JsonObject
+from choir_models.model import Prompt
 from tests.support.agent_fakes import NoToolNames
 from tests.unit.agent.told_session import TOOL, StillClock, ToldSession
 

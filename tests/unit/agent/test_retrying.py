@@ -5,12 +5,18 @@ import time
 
 import pytest
 
-from choir_agent.models.model import Completion, ModelFailed, NoModelResponse
 from choir_agent.models.model_wrappers import RETRIES, RetryingModel
-from choir_agent.models.openai_sdk import OpenAiClient
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.config_parts import FeatureFlags
+from choir_models.model import (
+    NO_LISTENER,
+    Completion,
+    ModelFailed,
+    NoModelResponse,
+    OutputListener,
+    Prompt,
+)
+from choir_models.openai.sdk_client import OpenAiClient
 from tests.support.agent_fakes import FixedSettings
 from tests.support.ports import free_port
 
@@ -26,7 +32,13 @@ class FailingModel:
         self.failures = [*failures]
         self.asked = 0
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
         self.asked += 1
         if self.failures:
             raise self.failures.pop(0)

@@ -5,7 +5,7 @@ import sys
 
 PROBE = """
 import sys
-from choir_agent.models.sdk_import import import_client_class
+from choir_models.openai.sdk_import import import_client_class
 client_class = import_client_class()
 assert not [name for name in sys.modules if name.startswith("openai.types")]
 client_class("http://127.0.0.1:1/v1", None)
@@ -18,7 +18,7 @@ print("ok")
 
 CHANGED = """
 import sys
-from choir_agent.models import sdk_import
+from choir_models.openai import sdk_import
 sdk_import.STUBBED_MODULES = ("openai._models",)
 client_class = sdk_import.import_client_class()
 assert "openai.types.chat" in sys.modules

@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.working_memory.token_estimator import TokenEstimator, prompt_size
+from choir_models.model import Prompt
 
 # a text, and its tokens said 45 and 50 times
 COUNTED = {

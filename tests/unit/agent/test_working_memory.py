@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from choir_agent.compaction.compaction_plan import WindowLimits, fold_through, window_limits
 from choir_agent.log.session_state import state_digest
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.working_memory.token_estimator import TokenEstimator, prompt_size
 from choir_agent.working_memory.working_memory import SnapshotWriter
 from choir_common.wire.events import (
@@ -15,6 +14,7 @@ from choir_common.wire.events import (
     SessionStarted,
     SessionStopped,
 )
+from choir_models.model import Prompt
 from tests.unit.agent.told_session import ToldSession
 
 ROOMY = 1_000_000

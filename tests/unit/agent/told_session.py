@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from choir_agent.log.session_log import MAX_DURABLE_BYTES, SessionLog
 from choir_agent.log.session_state import SessionState
 from choir_agent.prompt.event_messages import ToolNames
-from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.redactor import Redactor
@@ -21,6 +21,7 @@ from choir_common.wire.events import (
     UserMessageStarted,
 )
 from choir_common.wire.model import JsonObject
+from choir_models.model import Prompt
 from tests.support.agent_fakes import UnderscoreNames
 
 TOOL = "choir.fs.read"

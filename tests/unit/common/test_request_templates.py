@@ -6,7 +6,7 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
-from choir_common.wire.config_parts import RequestTemplate
+from choir_common.wire.model_config import RequestTemplate
 
 
 def template(**fields: Any) -> RequestTemplate:

@@ -16,9 +16,9 @@ from choir_common.wire.config_parts import (
     TimeZone,
 )
 from choir_common.wire.config_parts import Budgets as Budgets
-from choir_common.wire.config_parts import ModelConfig as ModelConfig
 from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.model import AgentName, Name, WireModel
+from choir_common.wire.model_config import ModelConfig as ModelConfig
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda value: None if value == "" else value)]
 """A name or None; an empty string counts as None."""

@@ -1,30 +1,15 @@
-"""Parts of `config`: time zones, models and their providers, additions to requests, feature flags, budgets.
+"""Parts of `config`: time zones, prompts, feature flags, budgets.
 
 Budgets are hard limits for sessions, turns and core jobs. Control computes an agent's limits and the agent
 enforces them.
 """
 
-import re
-from dataclasses import dataclass
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
-from choir_common.wire.model import JsonObject, Name, WireModel
-
-RESERVED_FIELDS = frozenset(
-    {"model", "messages", "tools", "functions", "stream", "stream_options", "n", "response_format"}
-)
-RESERVED_HEADERS = frozenset(
-    {
-        *("authorization", "host", "connection", "transfer-encoding", "accept-encoding"),
-        *("content-type", "content-length", "content-encoding", "expect", "upgrade"),
-    }
-)
-
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,1000}")
+from choir_common.wire.model import WireModel
 
 
 def _check_time_zone(name: str) -> str:
@@ -89,102 +74,6 @@ class MemoryPromptsConfig(WireModel):
     """Which facts and rules to keep; default: what is still useful in a year."""
     summaries: PromptConfig | None = None
     """What summaries of days, weeks and longer periods keep; applies to those written from then on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelProviderProperties:
-    """Properties of a model provider."""
-
-    is_rehearsal: bool = False
-    """Its model follows a script and understands nothing."""
-    lists_loaded_models: bool = False
-    """`GET /api/ps` returns the loaded models with their context length, which may be shorter than the
-    model's own."""
-
-
-MODEL_PROVIDERS: dict[str, ModelProviderProperties] = {
-    "rehearsal": ModelProviderProperties(is_rehearsal=True),
-    "ollama": ModelProviderProperties(lists_loaded_models=True),
-}
-"""The model providers with special properties, one row per provider.
-
-Every provider is called through the OpenAI API; one without a row has the default properties.
-"""
-
-
-def model_provider(name: str) -> ModelProviderProperties:
-    """Return the properties of a provider."""
-    return MODEL_PROVIDERS.get(name, ModelProviderProperties())
-
-
-def _free_fields(body: JsonObject) -> JsonObject:
-    reserved = sorted(body.keys() & RESERVED_FIELDS)
-    if reserved:
-        raise ValueError(f"{', '.join(reserved)}: Choir sets this itself; remove it")
-    return body
-
-
-def _free_headers(headers: dict[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise ValueError(f"{name[:64]!r}: not a valid HTTP header with printable ASCII text")
-        if name.lower() in RESERVED_HEADERS:
-            raise ValueError(f"{name}: Choir sets this header itself; remove it")
-    return headers
-
-
-class RequestTemplate(WireModel):
-    """Additions to each request to a model."""
-
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    """Nucleus sampling; null: not sent."""
-    provider_routing: JsonObject | None = None
-    """OpenRouter's choice of providers, sent as `provider`: `{"order": [...], "allow_fallbacks": false}`."""
-    extra_body: Annotated[JsonObject, AfterValidator(_free_fields)] = Field(default_factory=dict)
-    """Additional request fields with the provider's names; they override the settings above."""
-    extra_headers: Annotated[dict[str, str], AfterValidator(_free_headers)] = Field(
-        default_factory=dict
-    )
-    """Additional headers; put keys into secrets.json instead."""
-
-    def body_fields(self) -> JsonObject:
-        """Return the fields to add to the body of a request."""
-        added: JsonObject = {}
-        if self.top_p is not None:
-            added["top_p"] = self.top_p
-        if self.provider_routing is not None:
-            added["provider"] = self.provider_routing
-        return {**added, **self.extra_body}
-
-
-class ModelConfig(WireModel):
-    """A language model behind an OpenAI-compatible endpoint that supports tool calls."""
-
-    provider: str = "openai"
-    """For display only; every provider is called through the OpenAI API."""
-    model: str
-    """The provider's name of the model."""
-    endpoint: str
-    """Base URL, up to `/v1`."""
-    temperature: float | None = 0.7
-    """null: not sent, which some models require."""
-    reasoning_effort: str | None = None
-    """The provider's value (`low`, `medium`, `high`); null: not sent."""
-    secret: Name | None = None
-    """The name of the secret with the key; null for an endpoint without one."""
-    context_window: int = Field(default=128_000, ge=1_000)
-    """Tokens; determines when working memory is compacted."""
-    timeout_ms: int = Field(default=120_000, ge=1_000)
-    """Maximum duration of one model call; a slow model may take a minute."""
-    max_completion_tokens: int | None = Field(default=None, ge=1)
-    """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
-    request: RequestTemplate = RequestTemplate()
-    """Additions to each request: fields, headers, routing."""
-
-    @property
-    def provider_properties(self) -> ModelProviderProperties:
-        """Return the properties of its provider."""
-        return model_provider(self.provider)
 
 
 class FeatureFlags(WireModel):

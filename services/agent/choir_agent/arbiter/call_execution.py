@@ -11,11 +11,11 @@ import structlog
 from choir_agent import tracing_spans
 from choir_agent.arbiter.rulings import CheckedCall
 from choir_agent.control_client.control_client import ControlClient
-from choir_agent.log.json_scrubbing import scrub_json
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolRefused
 from choir_agent.tools.truncate import fits_limit, truncate_output
 from choir_common.errors import ChoirError, Fenced, Unauthorized
+from choir_common.eventlog.json_scrubbing import scrub_json
 from choir_common.eventlog.tool_results import SEEN_BEFORE, failure_text, record_source
 from choir_common.wire.events import EventPayload, Exposure, ToolStatus
 from choir_common.wire.model import JsonObject

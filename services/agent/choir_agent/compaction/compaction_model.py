@@ -12,11 +12,11 @@ import orjson
 import structlog
 
 from choir_agent import tracing_spans
-from choir_agent.models.model import Completion, ModelRequestRejected, model_for_lane, model_id
+from choir_agent.models.lane_models import model_for_lane
 from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.prompt.event_messages import system_message
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.settings import SettingsSource
+from choir_models.model import Completion, ModelRequestRejected, Prompt, model_id
 
 log = structlog.get_logger("choir.agent.compaction")
 

@@ -24,7 +24,6 @@ from choir_agent.compaction.compaction_plan import (
 from choir_agent.compaction.event_lines import event_hashes, render_event_lines, select_summary
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE, SessionState
-from choir_agent.models.model import Completion, ModelFailed
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import LaneWindow
@@ -46,6 +45,7 @@ from choir_common.wire.events import (
     ReferenceSummary,
     ToolResultCommitted,
 )
+from choir_models.model import Completion, ModelFailed
 
 log = structlog.get_logger("choir.agent.compaction")
 

@@ -14,13 +14,13 @@ from choir_agent.budgets.limits import TokenBudgetExceeded
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.event_lines import render_event_lines
 from choir_agent.log.session_state import EDGE_LANE, SessionState
-from choir_agent.models.model import ModelFailed
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.memory_delta import extract_json
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.errors import RateLimited
 from choir_common.wire.events import SummaryTopic
+from choir_models.model import ModelFailed
 
 log = structlog.get_logger("choir.agent.summary")
 

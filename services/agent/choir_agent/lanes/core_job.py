@@ -29,12 +29,12 @@ from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_moves import CallModel, RunTools
 from choir_agent.log.session_state import JobState
-from choir_agent.models.model import ModelFailed
 from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock, SteadyClock
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import CoreOutcome, CoreStopped, InjectedInstruction
 from choir_common.wire.model import JsonObject
+from choir_models.model import ModelFailed
 
 log = structlog.get_logger("choir.agent.core")
 

@@ -6,13 +6,14 @@ policy refuses what is not allowed.
 
 from choir_agent.log.session_state import JobState, SessionState, SessionStateSource, TurnState
 from choir_agent.prompt.history_format import HistoryFormat
-from choir_agent.prompt.prompt_assembler import Prompt, PromptAssembler
+from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.settings import SettingsSource
 from choir_agent.skills.current_step import allowed_tools, render_step_input, render_step_note
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
+from choir_models.model import Prompt
 
 
 class LanePrompts:

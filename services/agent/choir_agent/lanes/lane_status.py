@@ -7,7 +7,7 @@ from choir_agent.budgets.limits import CALLS, TOKENS, remaining_of
 from choir_agent.lanes.core_job_moves import time_left
 from choir_agent.log.session_state import EDGE_LANE, JobState, SessionState, SessionStateSource
 from choir_agent.models.failure_messages import OutageTracker
-from choir_agent.models.model import model_name_for_lane
+from choir_agent.models.lane_models import model_name_for_lane
 from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
 from choir_common.wire.config import Budgets

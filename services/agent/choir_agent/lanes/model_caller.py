@@ -13,25 +13,24 @@ from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import TokenBudgetExceeded, exhausted_event
 from choir_agent.log.session_state import JobState, TurnState
 from choir_agent.models.failure_messages import OutageTracker, failure_reply
-from choir_agent.models.model import (
-    Completion,
-    ContextOverflow,
-    ModelFailed,
-    ModelRequestRejected,
-    model_for_lane,
-    model_id,
-    model_name_for_lane,
-)
+from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
 from choir_agent.models.model_wrappers import MeteredModel
-from choir_agent.models.provider_fields import has_fields
 from choir_agent.prompt.history_format import HistoryFormat
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.settings import CurrentSettings, SettingsSource
 from choir_agent.tools.registry import ToolRegistry
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput, ProviderFields, Reply, ToolCall
+from choir_models.model import (
+    Completion,
+    ContextOverflow,
+    ModelFailed,
+    ModelRequestRejected,
+    Prompt,
+    model_id,
+)
+from choir_models.provider_fields import has_fields
 
 log = structlog.get_logger("choir.agent.think")
 

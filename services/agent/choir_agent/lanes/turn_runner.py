@@ -28,10 +28,10 @@ from choir_agent.lanes.turn_moves import (
     next_turn_move,
 )
 from choir_agent.log.session_state import EDGE_LANE, CallState, TurnState
-from choir_agent.models.model import ModelFailed
 from choir_agent.settings import SettingsSource
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import Reply, ReplyKind
+from choir_models.model import ModelFailed
 
 log = structlog.get_logger("choir.agent.turn")
 

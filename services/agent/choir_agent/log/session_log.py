@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import orjson
 
 from choir_agent.log.committed_event import CommittedEvent, EventListener
-from choir_agent.log.json_scrubbing import needs_scrubbing, scrub_json
 from choir_agent.log.session_fold import apply_event
 from choir_agent.log.session_state import SessionState
 from choir_common.clock import Clock
 from choir_common.errors import InvalidRequest
 from choir_common.eventlog.chain import LogHead, find_break, head_of, link_event
+from choir_common.eventlog.json_scrubbing import needs_scrubbing, scrub_json
 from choir_common.redactor import Redactor
 from choir_common.wire.events import (
     Event,

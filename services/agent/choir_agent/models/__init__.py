@@ -1,4 +1,4 @@
-"""Client for language models: the port `ChatModel`, and an adapter for OpenAI-compatible endpoints.
+"""How the agent uses language models: budget, retries, and what the user is told about a failure.
 
-Makes no decisions about an answer; errors are `choir_common.errors` with messages that a user can read.
+The clients of the providers are in `choir_models`.
 """

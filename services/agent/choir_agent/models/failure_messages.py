@@ -6,11 +6,11 @@ memory only, because it is for display and the next call updates it.
 
 from typing import assert_never
 
-from choir_agent.models.model import FailureCause, ModelFailed
 from choir_common.clock import Clock
 from choir_common.redactor import Redactor
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.rpc import ModelFailure
+from choir_models.model import FailureCause, ModelFailed
 
 
 def failure_reply(error: ModelFailed, name: str, model: ModelConfig) -> str:

@@ -14,13 +14,19 @@ import structlog
 
 from choir_agent import tracing_spans
 from choir_agent.budgets.limits import TokenBudget
-from choir_agent.models.model import ChatModel, Completion, NoModelResponse
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.token_estimator import BYTES_PER_TOKEN, TokenEstimator, prompt_size
 from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError
 from choir_common.wire.config import ModelConfig
+from choir_models.model import (
+    NO_LISTENER,
+    ChatModel,
+    Completion,
+    NoModelResponse,
+    OutputListener,
+    Prompt,
+)
 
 log = structlog.get_logger("choir.agent.model")
 
@@ -149,7 +155,13 @@ class RetryingModel:
         self._model = model
         self._settings = settings
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
         """Return the model's output.
 
         Raises NoModelResponse if the last retry got no response either, and all other errors of the model at
@@ -160,7 +172,7 @@ class RetryingModel:
         retries = RETRIES if now.features.model_retries else 0
         for retry in range(1, retries + 1):
             try:
-                return await self._model.think(settings, api_key, prompt)
+                return await self._model.think(settings, api_key, prompt, listener)
             except NoModelResponse as error:
                 wait_s = max(backoff.pause_s(), error.retry_after_s or 0.0)
                 if wait_s > LONGEST_PAUSE_S:
@@ -168,7 +180,7 @@ class RetryingModel:
                 log.info("model call got no response; retrying", model=settings.model,
                          retry=retry, wait_s=round(wait_s, 3), error=error.message)  # fmt: skip
             await asyncio.sleep(wait_s)
-        return await self._model.think(settings, api_key, prompt)
+        return await self._model.think(settings, api_key, prompt, listener)
 
     async def close(self) -> None:
         """Close the model."""

@@ -19,17 +19,7 @@ from choir_agent.working_memory.lane_window import LaneWindow, WindowStep
 from choir_agent.working_memory.token_estimator import prompt_size
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.wire.events import LaneSummary
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """Messages and tools as JSON, ready for a request."""
-
-    messages: tuple[bytes, ...]
-    tools: bytes = b"[]"
-    """The tools that the model may propose, as a JSON list."""
-    json_only: bool = False
-    """Whether to request JSON mode (`response_format`) from the provider."""
+from choir_models.model import Prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ import orjson
 import structlog
 from pydantic import JsonValue
 
-from choir_agent.log.json_scrubbing import scrub_json
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import ARTIFACTS_DIR, Workspace
+from choir_common.eventlog.json_scrubbing import scrub_json
 from choir_common.redactor import Redactor
 from choir_common.wire.model import JsonObject
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from choir_agent.models.openai_sdk import OpenAiClient
+    from choir_models.openai.sdk_client import OpenAiClient
 
 log = structlog.get_logger("choir.agent.model")
 
@@ -78,7 +78,7 @@ def import_client_class() -> "type[OpenAiClient]":
 
 
 def _import_client() -> "type[OpenAiClient]":
-    from choir_agent.models.openai_sdk import OpenAiClient  # noqa: PLC0415 - time and memory, see above
+    from choir_models.openai.sdk_client import OpenAiClient  # noqa: PLC0415 - time and memory, see above
 
     return OpenAiClient
 

@@ -11,15 +11,15 @@ from datetime import datetime
 import orjson
 from pydantic import JsonValue
 
-from choir_agent.models.model import (
+from choir_common.errors import ChoirError, RateLimited
+from choir_common.redactor import redact_secrets
+from choir_models.model import (
     ContextOverflow,
     FailureCause,
     ModelFailed,
     ModelRequestRejected,
     NoModelResponse,
 )
-from choir_common.errors import ChoirError, RateLimited
-from choir_common.redactor import redact_secrets
 
 MAX_DETAIL = 300
 

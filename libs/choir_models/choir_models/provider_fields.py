@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 from pydantic import JsonValue
 
-from choir_agent.log.json_scrubbing import is_too_deep
+from choir_common.eventlog.json_scrubbing import is_too_deep
 from choir_common.wire.model import JsonObject
 
 MAX_BYTES = 500_000

@@ -12,11 +12,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from choir_agent.models.completion_codec import read_response, render_request
-from choir_agent.models.model import Completion, ModelFailed
-from choir_agent.models.sdk_import import import_client_class
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import ModelConfig
+from choir_models.model import NO_LISTENER, Completion, ModelFailed, OutputListener, Prompt
+from choir_models.openai.codec import read_response, render_request
+from choir_models.openai.sdk_import import import_client_class
 
 MAX_CLIENTS = 4
 
@@ -112,7 +111,13 @@ class OpenAiModel:
     def __init__(self) -> None:
         self._clients = ClientPool(OpenAiClientFactory())
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
         """Post the prompt and parse the response; raises RateLimited or ModelFailed."""
         body = render_request(settings, prompt)
         timeout_s = settings.timeout_ms / 1000

@@ -1,12 +1,10 @@
-"""The port `ChatModel` with its result and its errors, and the choice of a lane's model."""
+"""The port `ChatModel`: a prompt, the listener to its output, its result and its errors."""
 
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from choir_agent.log.session_state import EDGE_LANE
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.errors import ChoirError
-from choir_common.wire.config import AgentSettings, ModelConfig
+from choir_common.wire.config import ModelConfig
 from choir_common.wire.model import JsonObject
 
 FailureCause = Literal[
@@ -60,6 +58,42 @@ class NoModelResponse(ModelFailed):
 
 
 @dataclass(frozen=True, slots=True)
+class Prompt:
+    """Messages and tools as JSON, in the format of OpenAI's Chat Completions API.
+
+    A message's content is text, or a list of parts: `text`, `image_url` (a data URI) and `file` (a data URI
+    with its name). Parts may be in a tool message, too. An adapter for another API translates them.
+    """
+
+    messages: tuple[bytes, ...]
+    tools: bytes = b"[]"
+    """The tools that the model may propose, as a JSON list."""
+    json_only: bool = False
+    """Whether to request JSON mode (`response_format`) from the provider."""
+
+
+class OutputListener(Protocol):
+    """Receiver of an output's text while the model writes it."""
+
+    def add_text(self, text: str) -> None:
+        """Receive the next part of the text; must return at once."""
+
+    def restart(self) -> None:
+        """Discard what was received: the call is made again."""
+
+
+class _Silent:
+    def add_text(self, text: str) -> None:
+        pass
+
+    def restart(self) -> None:
+        pass
+
+
+NO_LISTENER: OutputListener = _Silent()
+
+
+@dataclass(frozen=True, slots=True)
 class ProposedCall:
     """A tool call as the model wrote it: the tool's name in the prompt, and possibly malformed JSON."""
 
@@ -81,7 +115,11 @@ class Completion:
     completion_tokens: int
     duration_ms: float
     cached_tokens: int = 0
-    """Prompt tokens that were in the provider's prefix cache."""
+    """Prompt tokens that were in the provider's prefix cache; part of `prompt_tokens`."""
+    cache_write_tokens: int = 0
+    """Prompt tokens that the provider wrote to its cache at a price; part of `prompt_tokens`."""
+    reasoning_tokens: int = 0
+    """Completion tokens of the model's reasoning; part of `completion_tokens`."""
     fields: JsonObject = field(default_factory=dict)
     """Other fields that the provider sent with the message."""
 
@@ -89,8 +127,14 @@ class Completion:
 class ChatModel(Protocol):
     """A language model."""
 
-    async def think(self, settings: ModelConfig, api_key: str | None, prompt: Prompt) -> Completion:
-        """Return the model's output.
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
+        """Return the model's output; a provider that streams it passes its text to the listener.
 
         Raises RateLimited (with the seconds to wait, if the provider sent them), ContextOverflow or another
         ModelFailed; their messages can be shown to the user.
@@ -98,17 +142,6 @@ class ChatModel(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-def model_for_lane(settings: AgentSettings, lane: str) -> ModelConfig:
-    """Return a lane's model: the edge lane's model, or `core_model` for core jobs if it is configured."""
-    return settings.model if lane == EDGE_LANE else settings.core_model or settings.model
-
-
-def model_name_for_lane(settings: AgentSettings, lane: str) -> str:
-    """Return the name of a lane's model in config.json."""
-    is_core = lane != EDGE_LANE and settings.core_model is not None
-    return (settings.core_model_name if is_core else None) or settings.model_name
 
 
 def model_id(model: ModelConfig) -> str:

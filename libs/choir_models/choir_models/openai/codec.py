@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from choir_agent.models.model import Completion, ModelFailed, ProposedCall
-from choir_agent.models.provider_errors import error_from_body
-from choir_agent.models.provider_fields import call_fields, message_fields
-from choir_agent.prompt.prompt_assembler import Prompt
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.validation_messages import error_message
+from choir_models.model import Completion, ModelFailed, Prompt, ProposedCall
+from choir_models.provider_errors import error_from_body
+from choir_models.provider_fields import call_fields, message_fields
 
 MAX_TEXT = 200_000
 # Longer arguments are cut, so that the arbiter refuses them as malformed.
@@ -74,7 +73,7 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     """Parse the response body.
 
     Raises ModelFailed if the body is not a chat completion or a content filter removed the answer. An error
-    with status 200 is classified by `failures` and raised.
+    with status 200 is classified by `provider_errors` and raised.
     """
     completion = _parse(body)
     choice = completion.choices[0] if completion.choices else None

@@ -12,8 +12,8 @@ from types import MappingProxyType
 import httpx2
 import openai
 
-from choir_agent.models.model import ModelFailed, NoModelResponse
-from choir_agent.models.provider_errors import error_from_response, shorten
+from choir_models.model import ModelFailed, NoModelResponse
+from choir_models.provider_errors import error_from_response, shorten
 
 MAX_BODY = 16 << 20
 """Maximum bytes of a response. A completion has a few kilobytes; an endless response would exhaust
@@ -82,7 +82,7 @@ class OpenAiClient:
             base_url=endpoint,
             # The SDK requires a key, even for an endpoint without one.
             api_key=api_key or "none",
-            # Choir retries itself: see `retrying`, and `lanes/think` for rate limits.
+            # The caller retries.
             max_retries=0,
             http_client=httpx2.AsyncClient(
                 transport=_Transport(verify=verify, limits=LIMITS),
