@@ -90,6 +90,7 @@ READ = {
     "gateways.*.webhook.url": f"{GATEWAY}/channels/telegram/channel.py",
     "gateways.*.webhook.secret": f"{GATEWAY}/channel_registry.py",
     "dms.*.gateway": f"{CONTROL}/configuration/current.py",
+    "dms.*.timezone": f"{CONTROL}/configuration/current.py",
     "dms.*.user_id": f"{GATEWAY}/channel_registry.py",
     "dms.*.admin": f"{CONTROL}/conversations/commands/handler.py",
     "global_repo.url": f"{CONTROL}/images/repositories/source.py",

@@ -1,11 +1,12 @@
 """The model is told when each message of the user was sent, and what was told once stays as it was."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from starlette.responses import Response
 
 from choir_common.wire.config_parts import FeatureFlags
+from choir_common.wire.prompt_marks import SENT_LINE
 from choir_common.wire.signals import ConfigChangedSignal, InjectSignal
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.running_agent import running_agent
@@ -33,6 +34,25 @@ async def test_each_message_carries_its_time_and_a_new_zone_changes_none_that_wa
     assert said[0].startswith("[Sun 2026-11-22 08:03 Europe/Berlin, read ")
     assert said[0].endswith("]\nhello")
     assert said[1].startswith("[Sun 2026-11-22 16:03 Asia/Tokyo, read ")
+
+
+async def test_a_message_after_a_pause_says_how_long_it_was() -> None:
+    async with strict_provider(lenient()) as provider, run_control(provider.endpoint) as control:
+        control.bound = {"timezone": "Europe/Berlin"}
+        async with running_agent(control):
+            await control.say("hello", "inb_1", datetime.now(UTC))
+            await control.replied(1)
+            await control.say("a minute later", "inb_2", datetime.now(UTC) + timedelta(minutes=1))
+            await control.replied(2)
+            await control.say(
+                "tomorrow", "inb_3", datetime.now(UTC) + timedelta(hours=26, minutes=1)
+            )
+            await control.replied(3)
+    said = [message["content"] for message in provider.requests[-1] if message["role"] == "user"]
+    first, second, third = (text.split("\n")[0] for text in said)
+    assert "after the last message" not in first + second
+    assert third.endswith(" Europe/Berlin, 26 hours after the last message]")
+    assert SENT_LINE.match(said[2])
 
 
 async def briefing(**bound: object) -> str:

@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from choir_agent.compaction.session_summary import summary_input
+from choir_agent.log.session_state import dump_state, load_state
 from choir_agent.working_memory.log_search import SearchScope, search_words
 from choir_agent.working_memory.predecessor_session import load_carried_conversation
 from choir_agent.working_memory.working_memory import SnapshotWriter
@@ -64,6 +65,17 @@ def test_the_prompt_after_a_stop_is_the_prompt_after_a_crash() -> None:
     assert after.edge() == before.again().edge()
     assert after.memory.window("edge") is not None
     assert len(after.edge().messages) > 20
+
+
+def test_the_time_of_the_last_message_is_known_after_a_stop_and_from_a_snapshot() -> None:
+    before = started()
+    assert before.log.state.last_message_at == ""
+    before.turn(1)
+    (answer,) = [e.event() for e in before.log.entries if e.event().type == "reply"]
+    assert before.log.state.last_message_at == answer.at
+    after = continued(stopped(before))
+    assert after.log.state.last_message_at == answer.at
+    assert load_state(dump_state(after.log.state)) == after.log.state
 
 
 def test_a_chain_of_short_sessions_still_shows_every_turn_word_for_word() -> None:

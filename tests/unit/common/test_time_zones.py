@@ -35,6 +35,25 @@ def test_a_message_that_waited_says_when_it_was_read() -> None:
     assert SENT_LINE.sub("", f"[{line}]\nhello") == "hello"
 
 
+@pytest.mark.parametrize(
+    ("pause", "said"),
+    [
+        (timedelta(minutes=10), ""),
+        (timedelta(minutes=25, seconds=59), "25 minutes"),
+        (timedelta(hours=1, minutes=59), "119 minutes"),
+        (timedelta(hours=3, minutes=50), "3 hours"),
+        (timedelta(days=1, hours=23), "47 hours"),
+        (timedelta(days=12, hours=5), "12 days"),
+        (timedelta(minutes=-30), ""),
+    ],
+)
+def test_a_message_after_a_pause_says_how_long_it_was(pause: timedelta, said: str) -> None:
+    line = format_sent_line(WINTER, WINTER, "Europe/Berlin", previous=WINTER - pause)
+    added = f", {said} after the last message" if said else ""
+    assert line == f"Sun 2026-11-22 08:03 Europe/Berlin{added}"
+    assert SENT_LINE.sub("", f"[{line}]\nhello") == "hello"
+
+
 @pytest.mark.parametrize("name", ["Europe/Berlin", "UTC", "Asia/Kolkata"])
 def test_a_zone_that_exists_is_taken(name: str) -> None:
     assert ZONE.validate_python(name) == name

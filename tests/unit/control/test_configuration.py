@@ -258,7 +258,7 @@ def test_an_agents_own_budgets_stand_in_the_place_of_those_of_all() -> None:
     assert (plain.max_tool_calls_per_session, plain.max_core_jobs) == (20_000, 2)
 
 
-def test_an_agents_time_zone_is_its_own_or_that_of_the_host(tmp_path: Path) -> None:
+def test_a_time_zone_is_the_users_the_agents_or_that_of_the_host(tmp_path: Path) -> None:
     agents = {
         "main": {"defaults": DEFAULTS, "timezone": "Asia/Tokyo"},
         "plain": {"defaults": DEFAULTS},
@@ -266,6 +266,9 @@ def test_an_agents_time_zone_is_its_own_or_that_of_the_host(tmp_path: Path) -> N
     snapshot = ConfigSnapshot(1, config(agents=agents))
     assert snapshot.settings_for("main", BOUND).timezone == "Asia/Tokyo"
     assert snapshot.settings_for("plain", BOUND).timezone == read_host_timezone()
+    of_user = {"dms": {BOUND.dm: {**BASE["dms"][BOUND.dm], "timezone": "America/Lima"}}}
+    snapshot = ConfigSnapshot(1, config(agents=agents, **of_user))
+    assert snapshot.settings_for("main", BOUND).timezone == "America/Lima"
     with pytest.raises(ValidationError, match="unknown time zone 'Tokio'"):
         config(agents={"main": {"defaults": DEFAULTS, "timezone": "Tokio"}})
 

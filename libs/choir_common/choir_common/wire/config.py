@@ -230,6 +230,8 @@ class DmConfig(WireModel):
     """The user's id on that channel; Telegram's are numbers, as text."""
     admin: bool = False
     """Whether this user may decide approvals and give admin commands."""
+    timezone: TimeZone | None = None
+    """This user's time zone (IANA name) for times in prompts; default: the agent's."""
 
 
 class PostgresConfig(WireModel):
@@ -301,7 +303,8 @@ class AgentConfig(WireModel):
     """Whether memories are shown to it: reminders, hints and its searches. `/recall` overrides it for a
     conversation."""
     timezone: TimeZone | None = None
-    """The user's time zone (IANA name) for message times in prompts; default: the host's."""
+    """Its users' time zone (IANA name) for times in prompts; default: the host's. `dms.NAME.timezone` sets
+    one user's."""
     retention: RetentionConfig = RetentionConfig()
     """Retention of its logs and its memory; default: no limit."""
     reminders: ReminderConfig = ReminderConfig()

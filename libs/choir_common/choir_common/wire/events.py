@@ -302,6 +302,8 @@ class ReportBegun(WireModel):
     """The id of the job or approval that the report is about."""
     brief: str
     """The text for the model, and for the user if the model fails."""
+    begun: str = ""
+    """When it began, in the user's time zone, as shown in prompts."""
 
 
 class ApprovalDecided(WireModel):

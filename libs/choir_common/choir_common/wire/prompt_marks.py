@@ -15,20 +15,38 @@ SKILL_INPUT_HEADING = "[Choir] Input of the current skill step"
 REPORT_HEADING = "[Choir] No new message: something is to be reported."
 """A turn that answers no message but reports an event to the user."""
 SENT_LINE = re.compile(
-    r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [A-Za-z0-9_+/-]+[^\]\n]{0,60}\]\n"
+    r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [A-Za-z0-9_+/-]+[^\]\n]{0,100}\]\n"
 )
 """The line before a user's text, as `format_sent_line` formats it."""
 LATE_AFTER_S = 600
-"""Seconds. A message that the agent reads later than this also shows when it was read."""
+"""Seconds. A message that the agent reads later than this also shows when it was read, and one that comes
+later than this after the message before it shows how long that was ago."""
+MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
-def format_sent_line(sent: datetime, read: datetime, zone: str) -> str:
-    """Return when a message was sent, in the user's zone: `Sun 2026-11-22 08:03 Europe/Berlin`."""
+def format_sent_line(
+    sent: datetime, read: datetime, zone: str, previous: datetime | None = None
+) -> str:
+    """Return when a message was sent, in the user's zone: `Sun 2026-11-22 08:03 Europe/Berlin`.
+
+    Adds how long the previous message of the conversation was ago, and when the message was read, if that
+    is a while.
+    """
     zone_info = ZoneInfo(zone)
     line = f"{_minute(sent.astimezone(zone_info))} {zone}"
+    if previous is not None and (sent - previous).total_seconds() > LATE_AFTER_S:
+        line += f", {_duration((sent - previous).total_seconds())} after the last message"
     if (read - sent).total_seconds() > LATE_AFTER_S:
         line += f", read {_minute(read.astimezone(zone_info))}"
     return line
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in its largest fitting unit: `25 minutes`, `3 hours`, `12 days`."""
+    unit, name = (MINUTE_S, "minutes") if seconds < 2 * HOUR_S else (HOUR_S, "hours")
+    if seconds >= 2 * DAY_S:
+        unit, name = DAY_S, "days"
+    return f"{int(seconds // unit)} {name}"
 
 
 def _minute(moment: datetime) -> str:

@@ -230,10 +230,21 @@ class EdgeLane:
         settings = self._settings.current().settings
         if sent_at is None or not settings.features.message_times:
             return ""
-        return format_sent_line(sent_at, self._clock.now(), settings.timezone)
+        last = self._arbiter.state.last_message_at
+        previous = datetime.fromisoformat(last) if last else None
+        return format_sent_line(sent_at, self._clock.now(), settings.timezone, previous)
+
+    def _now(self) -> str:
+        return self._sent(self._clock.now())
 
     def _begin_report(self, due: DueReport) -> None:
-        event = ReportBegun(turn_id=new_id("turn"), dm=due.dm, subject=due.subject, brief=due.brief)
+        event = ReportBegun(
+            turn_id=new_id("turn"),
+            dm=due.dm,
+            subject=due.subject,
+            brief=due.brief,
+            begun=self._now(),
+        )
         self._arbiter.commit(EDGE_LANE, event)
 
     def _report_without_model(self) -> None:

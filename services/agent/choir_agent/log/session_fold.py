@@ -66,7 +66,9 @@ from choir_common.wire.events import (
 
 def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
     """Return the state after one more event."""
-    state = replace(state, rev=event.rev)
+    state = replace(
+        state, rev=event.rev, last_message_at=_message_time(event) or state.last_message_at
+    )
     match event.payload:
         case SessionStarted() | CarriedEvent() | MemoryModeChanged() | SessionAbandoned() as p:
             return _apply_lifecycle(state, p)
@@ -114,6 +116,19 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
             return state
         case _:
             assert_never(event.payload)
+
+
+def _message_time(event: CommittedEvent) -> str:
+    """Return when a message to or from the user was committed; empty for other events and for notices."""
+    match event.payload:
+        case UserMessageStarted():
+            return event.at
+        case Reply(kind=kind) if kind != "notice":
+            return event.at
+        case CarriedEvent(event_type="user_msg" | "reply") as carried:
+            return carried.at
+        case _:
+            return ""
 
 
 def _apply_lifecycle(

@@ -222,6 +222,8 @@ class SessionState:
     """The limit when that budget was exhausted."""
     last_signal: int = 0
     """Sequence number of the newest inject, cancel or compact signal in the log."""
+    last_message_at: str = ""
+    """When the newest message of the user or to the user was committed, UTC, ISO 8601, or empty."""
 
     @property
     def has_open_work(self) -> bool:

@@ -131,7 +131,7 @@ class ConfigSnapshot:
             limits=config.limits,
             reminder_tokens=config.memory.reminder_tokens,
             reminders=self.reminders_for(agent_id),
-            timezone=self.timezone_for(agent_id),
+            timezone=self.timezone_for(agent_id, session_bindings.dm),
             features=config.features,
             has_repository=self.has_repository(agent_id),
         )
@@ -146,10 +146,14 @@ class ConfigSnapshot:
         own = self.config.agents.get(agent_id)
         return own.reminders if own else ReminderConfig()
 
-    def timezone_for(self, agent_id: str) -> str:
-        """Return the time zone of an agent's user: the configured one, or else the host's."""
-        own = self.config.agents.get(agent_id)
-        return (own.timezone if own else None) or read_host_timezone()
+    def timezone_for(self, agent_id: str, dm: str) -> str:
+        """Return a user's time zone: the user's own, the agent's, or else the host's."""
+        user, own = self.config.dms.get(dm), self.config.agents.get(agent_id)
+        return (
+            (user.timezone if user else None)
+            or (own.timezone if own else None)
+            or read_host_timezone()
+        )
 
     def budgets_for(self, agent_id: str) -> Budgets:
         """Return an agent's budgets: its own values over the general ones."""
