@@ -60,8 +60,15 @@ class Answer:
 
 
 FaultKind = Literal[
-    *("invalid", "key", "credit", "not_found", "rate", "server", "overloaded"),
-    *("overflow", "filter"),
+    "invalid",
+    "key",
+    "credit",
+    "not_found",
+    "rate",
+    "server",
+    "overloaded",
+    "overflow",
+    "filter",
 ]
 
 
