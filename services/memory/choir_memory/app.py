@@ -21,6 +21,8 @@ from choir_common.http.service_app import make_service_app
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import MemoryServiceConfig
+from choir_files.reader import FileReader
+from choir_files.sandbox import ReadLimits
 from choir_memory import VERSION
 from choir_memory.admin.export_import import MemoryTransfer
 from choir_memory.admin.forget import MemoryForgetter
@@ -38,8 +40,6 @@ from choir_memory.embedding.queue import EmbeddingQueue, QueueIntervals
 from choir_memory.embedding.reembedding import Reembedding
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.endpoints import AdminEndpoints, AgentEndpoints, SessionEndpoints
-from choir_memory.file_text.reader import FileTextReader
-from choir_memory.file_text.sandbox import ReadLimits
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.llm.model import ConfiguredLanguageModel
 from choir_memory.maintenance.database_upkeep import DatabaseUpkeep, UpkeepSettings
@@ -166,7 +166,7 @@ class MemoryService:
             database=self._database,
             queue=self._queue,
             folders=folders,
-            reader=FileTextReader(ReadLimits(settings.file_memory_mb, settings.file_cpu_s)),
+            reader=FileReader(ReadLimits(settings.file_memory_mb, settings.file_cpu_s)),
             interval_s=settings.folder_scan_s,
             max_file_mb=settings.file_max_mb,
         )

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from choir_files.reader import FileReader
+from choir_files.sandbox import ReadLimits
 from choir_memory.collections.folder_scan import FolderScanner
 from choir_memory.collections.folder_store import FolderStore
 from choir_memory.collections.folder_watch import FolderWatcher
 from choir_memory.collections.folders import FolderService
 from choir_memory.collections.service import CollectionService
-from choir_memory.file_text.reader import FileTextReader
-from choir_memory.file_text.sandbox import ReadLimits
 from tests.service.memory.conftest import Room
 
 
@@ -18,7 +18,7 @@ class FolderServices:
     """The parts that the memory service builds for collections."""
 
     store: FolderStore
-    reader: FileTextReader
+    reader: FileReader
     scanner: FolderScanner
     folders: FolderService
     collections: CollectionService
@@ -27,7 +27,7 @@ class FolderServices:
 def make_folder_services(room: Room, home: Path) -> FolderServices:
     """Build the parts; close the reader after use."""
     store = FolderStore(room.database)
-    reader = FileTextReader(ReadLimits(memory_mb=512, cpu_s=10))
+    reader = FileReader(ReadLimits(memory_mb=512, cpu_s=10))
     scanner = FolderScanner(
         database=room.database,
         queue=room.queue,

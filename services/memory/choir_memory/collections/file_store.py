@@ -6,9 +6,9 @@ from uuid import UUID
 
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.memory_collections import CollectionDocument
+from choir_files.formats import READER_VERSION
 from choir_memory.collections.folder_store import FollowedFolder
 from choir_memory.collections.folder_walk import ListedFile
-from choir_memory.file_text.formats import READER_VERSION
 
 # Unchanged files cost a lookup and no write: an ON CONFLICT would lock every row.
 _NOTE = f"""

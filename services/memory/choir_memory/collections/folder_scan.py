@@ -16,6 +16,9 @@ import structlog
 
 from choir_common.errors import ChoirError
 from choir_common.postgres.pool import Database
+from choir_files.errors import UnreadableFile
+from choir_files.formats import READER_VERSION, detect_format, has_headings
+from choir_files.reader import FileReader
 from choir_memory.collections.file_store import FolderFile, FolderFileStore
 from choir_memory.collections.file_writer import FolderFileWriter, ReadFile
 from choir_memory.collections.folder_store import FolderStore, FollowedFolder
@@ -30,9 +33,6 @@ from choir_memory.collections.folder_walk import (
 )
 from choir_memory.collections.secret_files import is_secret_name, mask_private_keys
 from choir_memory.embedding.queue import EmbeddingQueue
-from choir_memory.file_text.errors import UnreadableFile
-from choir_memory.file_text.formats import READER_VERSION, detect_format, has_headings
-from choir_memory.file_text.reader import FileTextReader
 
 log = structlog.get_logger("choir.memory.folders")
 
@@ -54,7 +54,7 @@ class FolderScanner:
     database: Database
     queue: EmbeddingQueue
     folders: FolderStore
-    reader: FileTextReader
+    reader: FileReader
     interval_s: float
     """Seconds between scans of a folder."""
     max_file_mb: int

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from choir_common.wire.memory_collections import MAX_PATH
+from choir_files.errors import UnreadableFile
+from choir_files.formats import detect_format
 from choir_memory.collections.secret_files import is_secret_name
-from choir_memory.file_text.errors import UnreadableFile
-from choir_memory.file_text.formats import detect_format
 
 SKIPPED_FOLDERS = frozenset(("node_modules", "__pycache__", "venv", "target"))
 """Folders that contain copies or products of programs, besides the hidden ones."""

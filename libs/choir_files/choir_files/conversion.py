@@ -11,12 +11,12 @@ from datetime import datetime, time
 import pypdfium2  # type: ignore[import-untyped]  # it ships no types
 from python_calamine import CalamineWorkbook, PasswordError
 
-from choir_memory.file_text.errors import UnreadableFile
-from choir_memory.file_text.formats import ParsedFormat
-from choir_memory.file_text.office import read_slides, read_word
-from choir_memory.file_text.office_text import join_row
-from choir_memory.file_text.plain_text import MAX_CHARACTERS, check_text, decode_text
-from choir_memory.file_text.web_page import PageParser, declared_charset
+from choir_files.errors import UnreadableFile
+from choir_files.formats import ParsedFormat
+from choir_files.office import read_slides, read_word
+from choir_files.office_text import join_row
+from choir_files.plain_text import MAX_CHARACTERS, check_text, decode_text
+from choir_files.web_page import PageParser, declared_charset
 
 
 def convert(file_format: ParsedFormat, content: bytes) -> str:

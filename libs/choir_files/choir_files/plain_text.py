@@ -2,7 +2,7 @@
 
 import codecs
 
-from choir_memory.file_text.errors import UnreadableFile
+from choir_files.errors import UnreadableFile
 
 MAX_CHARACTERS = 5_000_000
 """Characters of a file's text: a shelf of books, about 4,000 passages."""

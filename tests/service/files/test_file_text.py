@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from choir_memory.file_text.errors import UnreadableFile
-from choir_memory.file_text.formats import FileFormat, detect_format
-from choir_memory.file_text.reader import FileTextReader
-from choir_memory.file_text.sandbox import ALLOWED_CALLS, ReadLimits
+from choir_files.errors import UnreadableFile
+from choir_files.formats import FileFormat, detect_format
+from choir_files.reader import FileReader
+from choir_files.sandbox import ALLOWED_CALLS, ReadLimits
 from tests.service.memory import documents
 
 LIMITS = ReadLimits(memory_mb=512, cpu_s=6)
@@ -23,19 +23,19 @@ OLD_OFFICE = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(2_000)
 
 
 @pytest.fixture(scope="module")
-def reader() -> Iterator[FileTextReader]:
-    made = FileTextReader(LIMITS)
+def reader() -> Iterator[FileReader]:
+    made = FileReader(LIMITS)
     yield made
     made.close()
 
 
-def read(reader: FileTextReader, path: Path) -> str:
+def read(reader: FileReader, path: Path) -> str:
     file_format = detect_format(path.name)
     assert file_format is not None
     return read_as(reader, path, file_format)
 
 
-def read_as(reader: FileTextReader, path: Path, file_format: FileFormat) -> str:
+def read_as(reader: FileReader, path: Path, file_format: FileFormat) -> str:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return reader.read(descriptor, file_format)
@@ -43,7 +43,7 @@ def read_as(reader: FileTextReader, path: Path, file_format: FileFormat) -> str:
         os.close(descriptor)
 
 
-def test_office_files_become_text_with_headings(reader: FileTextReader, tmp_path: Path) -> None:
+def test_office_files_become_text_with_headings(reader: FileReader, tmp_path: Path) -> None:
     word, slides, sheet = tmp_path / "a.docx", tmp_path / "b.pptx", tmp_path / "c.xlsx"
     documents.write_word(word)
     documents.write_slides(slides)
@@ -59,9 +59,7 @@ def test_office_files_become_text_with_headings(reader: FileTextReader, tmp_path
     )
 
 
-def test_an_open_document_becomes_text_with_headings(
-    reader: FileTextReader, tmp_path: Path
-) -> None:
+def test_an_open_document_becomes_text_with_headings(reader: FileReader, tmp_path: Path) -> None:
     path = tmp_path / "a.odt"
     documents.write_open_document(path)
     assert read(reader, path).split("\n") == [
@@ -69,7 +67,7 @@ def test_an_open_document_becomes_text_with_headings(
     ]
 
 
-def test_a_word_document_keeps_what_a_reader_sees(reader: FileTextReader, tmp_path: Path) -> None:
+def test_a_word_document_keeps_what_a_reader_sees(reader: FileReader, tmp_path: Path) -> None:
     path = tmp_path / "a.docx"
     documents.write_word(path)
     documents.replace_part(path, "word/document.xml", documents.TRACKED_DOCUMENT.encode())
@@ -80,7 +78,7 @@ def test_a_word_document_keeps_what_a_reader_sees(reader: FileTextReader, tmp_pa
 
 
 def test_a_pdf_becomes_text_with_the_numbers_of_its_pages(
-    reader: FileTextReader, tmp_path: Path
+    reader: FileReader, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.pdf"
     documents.write_pdf(path, "The bridge was built in 1921.", "", "It was painted green.")
@@ -91,7 +89,7 @@ def test_a_pdf_becomes_text_with_the_numbers_of_its_pages(
     ]
 
 
-def test_a_web_page_becomes_what_a_reader_sees(reader: FileTextReader, tmp_path: Path) -> None:
+def test_a_web_page_becomes_what_a_reader_sees(reader: FileReader, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(
         "<html><head><title>T</title><style>p {}</style></head><body><h2>Opening <i>hours</i></h2>"
@@ -117,7 +115,7 @@ def test_a_web_page_becomes_what_a_reader_sees(reader: FileTextReader, tmp_path:
     ],
 )
 def test_a_web_page_is_read_in_the_character_set_that_it_declares(
-    reader: FileTextReader, tmp_path: Path, charset: str, text: str
+    reader: FileReader, tmp_path: Path, charset: str, text: str
 ) -> None:
     path = tmp_path / "page.html"
     path.write_bytes(f'<meta charset="{charset}"><p>{text}</p>'.encode(charset))
@@ -126,7 +124,7 @@ def test_a_web_page_is_read_in_the_character_set_that_it_declares(
     assert read(reader, path) == "plain"
 
 
-def test_text_is_read_as_it_is(reader: FileTextReader, tmp_path: Path) -> None:
+def test_text_is_read_as_it_is(reader: FileReader, tmp_path: Path) -> None:
     path = tmp_path / "main.py"
     path.write_text("# one\nprint('é')\n")
     assert read(reader, path) == "# one\nprint('é')\n"
@@ -164,7 +162,7 @@ def test_text_is_read_as_it_is(reader: FileTextReader, tmp_path: Path) -> None:
     ],
 )
 def test_a_hostile_file_ends_with_a_word_and_the_next_is_read(
-    reader: FileTextReader,
+    reader: FileReader,
     tmp_path: Path,
     name: str,
     write: Callable[[Path], object],
@@ -180,7 +178,7 @@ def test_a_hostile_file_ends_with_a_word_and_the_next_is_read(
 
 CONFINED = """
 import os, socket, sys
-from choir_memory.file_text.sandbox import ALLOWED_CALLS, ReadLimits, confine
+from choir_files.sandbox import ALLOWED_CALLS, ReadLimits, confine
 ours, theirs = os.pipe()
 confine(ReadLimits(512, 5))
 def is_denied(action):
@@ -219,13 +217,13 @@ os._exit(0)
 def test_no_file_is_read_if_the_process_cannot_be_confined(tmp_path: Path) -> None:
     # a kernel that refuses system calls of another processor stands for one without seccomp
     script = (
-        "from choir_memory.file_text import child, sandbox\n"
+        "from choir_files import child, sandbox\n"
         "sandbox.ARCHITECTURES.clear()\n"
         "child.main('512', '5')\n"
     )
     path = tmp_path / "page.html"
     path.write_text("<p>words")
-    reader = FileTextReader(LIMITS, [sys.executable, "-c", script])
+    reader = FileReader(LIMITS, [sys.executable, "-c", script])
     try:
         with pytest.raises(
             UnreadableFile, match="not read on this system.*no list of system calls"
@@ -283,21 +281,21 @@ def children() -> list[psutil.Process]:
         for process in psutil.Process().children()
         if process.status() != psutil.STATUS_ZOMBIE
         and process.cmdline()[-1:] == [limits]
-        and "choir_memory.file_text.child" in process.cmdline()
+        and "choir_files.child" in process.cmdline()
     ]
 
 
 def test_the_service_does_not_load_the_libraries_and_the_child_ends(tmp_path: Path) -> None:
     script = (
         "import sys, choir_memory.app; "
-        "print([name for name in ('pypdfium2', 'python_calamine', 'choir_memory.file_text.conversion') "
+        "print([name for name in ('pypdfium2', 'python_calamine', 'choir_files.conversion') "
         "if name in sys.modules])"
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert loaded.stdout == b"[]\n"
     path = tmp_path / "a.md"
     path.write_text("text")
-    reader = FileTextReader(OTHER_LIMITS)
+    reader = FileReader(OTHER_LIMITS)
     assert read(reader, path) == "text"
     assert not children(), "plain text needs no other process"
     path = tmp_path / "a.html"

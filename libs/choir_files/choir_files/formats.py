@@ -4,6 +4,8 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 ParsedFormat = Literal["pdf", "word", "slides", "sheet", "html"]
+ChildFormat = ParsedFormat | Literal["picture"]
+"""What the child process reads."""
 PlainFormat = Literal["markdown", "text"]
 FileFormat = ParsedFormat | PlainFormat
 
@@ -24,6 +26,7 @@ _FORMATS: dict[FileFormat, str] = {
         "sh bash zsh fish ps1 bat cmd sql graphql proto thrift tf hcl nix cmake gradle make mk dockerfile asm"
     ),
 }
+_PICTURE_SUFFIXES = frozenset(["jpg", "jpeg", "png", "gif", "webp", "bmp", "tif", "tiff"])
 _BY_SUFFIX = {suffix: name for name, suffixes in _FORMATS.items() for suffix in suffixes.split()}
 _TEXT_NAMES = {
     *("readme", "license", "licence", "copying", "notice", "authors", "contributors", "changelog"),
@@ -39,6 +42,11 @@ def detect_format(name: str) -> FileFormat | None:
     if not path.suffix:
         return "text" if path.name in _TEXT_NAMES else None
     return _BY_SUFFIX.get(path.suffix[1:])
+
+
+def is_picture(name: str) -> bool:
+    """Return whether a file's name is that of a picture."""
+    return PurePosixPath(name.lower()).suffix[1:] in _PICTURE_SUFFIXES
 
 
 def has_headings(file_format: FileFormat) -> bool:

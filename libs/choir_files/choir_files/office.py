@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from xml.parsers import expat
 
-from choir_memory.file_text.errors import UnreadableFile
-from choir_memory.file_text.office_text import OpenDocumentText, PartHandler, PartText
+from choir_files.errors import UnreadableFile
+from choir_files.office_text import OpenDocumentText, PartHandler, PartText
 
 # zipfile decodes names with it; the process that reads a file can load nothing
 codecs.lookup("cp437")

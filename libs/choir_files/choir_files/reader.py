@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from choir_common.errors import Unavailable
-from choir_memory.file_text.errors import UnreadableFile
-from choir_memory.file_text.formats import FileFormat, ParsedFormat
-from choir_memory.file_text.plain_text import MAX_BYTES, MAX_CHARACTERS, check_text, decode_text
-from choir_memory.file_text.sandbox import ReadLimits
+from choir_files.errors import UnreadableFile
+from choir_files.formats import ChildFormat, FileFormat
+from choir_files.plain_text import MAX_BYTES, MAX_CHARACTERS, check_text, decode_text
+from choir_files.sandbox import ReadLimits
 
 START_S = 30.0
 """Seconds until the child has loaded its libraries; it takes one on an idle machine."""
@@ -27,12 +28,22 @@ SLOWEST = 8
 """A file may take this many times its CPU limit by the clock, on a busy machine."""
 MAX_ANSWER = MAX_BYTES + 1
 PIPE_SIZE = 1 << 16
-PROGRAM = (sys.executable, "-I", "-m", "choir_memory.file_text.child")
+PROGRAM = (sys.executable, "-I", "-m", "choir_files.child")
 READ_SIZE = 1 << 20
 
 
-class FileTextReader:
-    """Reader of files' texts, one file at a time."""
+@dataclass(frozen=True, slots=True)
+class ReducedPicture:
+    """A picture as models read it."""
+
+    mime: str
+    width: int
+    height: int
+    content: bytes = field(repr=False)
+
+
+class FileReader:
+    """Reader of texts and pictures of files, one file at a time."""
 
     def __init__(self, limits: ReadLimits, program: Sequence[str] = PROGRAM) -> None:
         self._limits = limits
@@ -50,9 +61,19 @@ class FileTextReader:
             case "markdown" | "text":
                 return _read_plain_text(document)
             case _:
-                return self._read_in_child(document, file_format)
+                return self._read_in_child(document, file_format).decode("utf-8", "replace")
 
-    def _read_in_child(self, document: int, file_format: ParsedFormat) -> str:
+    def reduce_picture(self, document: int) -> ReducedPicture:
+        """Return an open picture in the size that models read.
+
+        Raises UnreadableFile, and Unavailable if no file can be read now.
+        """
+        os.lseek(document, 0, os.SEEK_SET)
+        head, _, content = self._read_in_child(document, "picture").partition(b"\n")
+        mime, width, height = head.decode().split()
+        return ReducedPicture(mime, int(width), int(height), content)
+
+    def _read_in_child(self, document: int, file_format: ChildFormat) -> bytes:
         connection = self._connect()
         reading, writing = os.pipe()
         try:
@@ -73,12 +94,11 @@ class FileTextReader:
             ) from None
         finally:
             os.close(reading)
-        text = answer[1:].decode("utf-8", "replace")
         match answer[:1]:
             case b"+":
-                return text
+                return answer[1:]
             case b"-":
-                raise UnreadableFile(text[:200])
+                raise UnreadableFile(answer[1:].decode("utf-8", "replace")[:200])
             case _:
                 raise UnreadableFile(self._explain(status))
 
@@ -120,7 +140,7 @@ class FileTextReader:
             self.close()
             raise Unavailable(
                 "Files cannot be read: the process that reads them did not start. Install the packages of "
-                "choir-memory again (`make install`)."
+                "choir-files again (`make install`)."
             )
         ours.settimeout(REPLY_S)
         return ours

@@ -2,8 +2,8 @@
 
 import pytest
 
+from choir_files.formats import detect_format, has_headings
 from choir_memory.collections.chunking import split_document
-from choir_memory.file_text.formats import detect_format, has_headings
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""The child process that reads files: `python -I -m choir_memory.file_text.child MEMORY_MB CPU_S`.
+"""The child process that reads files: `python -I -m choir_files.child MEMORY_MB CPU_S`.
 
 Standard input is a Unix socket. Each request on it is the name of a format, with the descriptors of the file
 and of a pipe for the answer. A fork of this process confines itself, reads the file and writes `+` and the
-text, or `-` and the reason why there is none. Then this process replies with the fork's exit status. Parsers
-run in forks only, so that one file cannot influence how the next one is read.
+text or the reduced picture, or `-` and the reason why there is none. Then this process replies with the
+fork's exit status. Parsers run in forks only, so that one file cannot influence how the next one is read.
 """
 
 import contextlib
@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from choir_memory.file_text.conversion import convert
-from choir_memory.file_text.errors import UnreadableFile
-from choir_memory.file_text.formats import ParsedFormat
-from choir_memory.file_text.sandbox import ConfinementError, ReadLimits, confine
+from choir_files.conversion import convert
+from choir_files.errors import UnreadableFile
+from choir_files.formats import ChildFormat
+from choir_files.pictures import reduce_picture
+from choir_files.sandbox import ConfinementError, ReadLimits, confine
 
 READY = b"ready"
 MAX_REQUEST = 100
@@ -43,31 +44,40 @@ def main(memory_mb: str, cpu_s: str) -> None:
         if process == 0:
             connection.close()
             os.close(0)
-            read_file(cast(ParsedFormat, request.decode()), document, answer, limits)
+            read_file(cast(ChildFormat, request.decode()), document, answer, limits)
         os.close(document)
         os.close(answer)
         _, status = os.waitpid(process, 0)
         connection.sendall(status.to_bytes(4, sys.byteorder))
 
 
-def read_file(file_format: ParsedFormat, document: int, answer: int, limits: ReadLimits) -> None:
-    """Answer with the text of a file, in a confined process, and end the process."""
+def read_file(file_format: ChildFormat, document: int, answer: int, limits: ReadLimits) -> None:
+    """Answer with what a file contains, in a confined process, and end the process."""
     try:
         confine(limits)
-        mark, text = b"+", convert(file_format, read_all(document))
+        mark, content = b"+", _read(file_format, read_all(document))
     except ConfinementError as error:
-        mark, text = b"-", f"is not read on this system, because {error}"
+        mark, content = b"-", f"is not read on this system, because {error}".encode()
     except UnreadableFile as error:
-        mark, text = b"-", str(error)
+        mark, content = b"-", str(error).encode()
     except MemoryError:
-        mark, text = b"-", f"needs more than {limits.memory_mb} MB of memory to be read"
+        mark, content = b"-", f"needs more than {limits.memory_mb} MB of memory to be read".encode()
     except RecursionError:
-        mark, text = b"-", "is nested too deeply"
+        mark, content = b"-", b"is nested too deeply"
     except Exception as error:  # parsers raise anything for a damaged file
-        mark, text = b"-", f"is damaged, or not what its name says ({type(error).__name__})"
+        mark, content = (
+            b"-",
+            f"is damaged, or not what its name says ({type(error).__name__})".encode(),
+        )
     with contextlib.suppress(OSError, MemoryError):
-        write_all(answer, mark + text.encode())
+        write_all(answer, mark + content)
     os._exit(0)
+
+
+def _read(file_format: ChildFormat, content: bytes) -> bytes:
+    if file_format == "picture":
+        return reduce_picture(content)
+    return convert(file_format, content).encode()
 
 
 def read_all(descriptor: int) -> bytes:
