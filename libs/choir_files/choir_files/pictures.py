@@ -6,7 +6,7 @@ always gives the same bytes, which providers' prefix caches depend on.
 
 import io
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from choir_files.errors import UnreadableFile
 
@@ -32,7 +32,7 @@ def reduce_picture(content: bytes) -> bytes:
     """
     try:
         picture: Image.Image = Image.open(io.BytesIO(content), formats=FORMATS)
-    except Image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         raise UnreadableFile(f"is not a picture of a known format ({', '.join(FORMATS)})") from None
     width, height = picture.size
     if width * height > MAX_PIXELS:

@@ -27,12 +27,14 @@ from choir_agent.control_client.control_client import (
 from choir_agent.control_client.dynamic_settings import DynamicSettings
 from choir_agent.control_client.status_reporter import StatusReporter
 from choir_agent.credentials.git_access import GitAccess
+from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import SESSION_LANE, CoreJobManager
 from choir_agent.lanes.edge_lane import EdgeLane
 from choir_agent.lanes.lane_prompts import LanePrompts
 from choir_agent.lanes.lane_status import LaneStatusDescriber
 from choir_agent.lanes.model_caller import ModelCaller
+from choir_agent.lanes.picture_describer import PictureDescriber
 from choir_agent.lanes.reminder_lookup import ReminderLookup
 from choir_agent.lanes.session_shutdown import SessionShutdown
 from choir_agent.lanes.signal_dispatcher import DecisionHandler, SignalDispatcher
@@ -44,6 +46,7 @@ from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel, RetryingModel
+from choir_agent.models.picture_model import PictureModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
@@ -84,8 +87,7 @@ async def run_agent(
     """
     workspace = Workspace(Path(boot.workspace))
     create_staging(workspace)
-    control, model = ControlClient(boot), ModelRegistry()
-    memory = WorkingMemory()
+    control, memory = ControlClient(boot), WorkingMemory()
     # Working memory must also receive the restored tail, so it listens before `restore`.
     listeners = EventListeners(memory)
     clock, git = SystemClock(), GitAccess(settings.tmp_dir, workspace.root)
@@ -98,6 +100,7 @@ async def run_agent(
         choir_dir=Path(boot.choir_dir),
         git=git,
     )
+    model = PictureModel(ModelRegistry(), toolset.files)
     try:
         hello = await send_hello(control, _hello_request(boot), settings.hello_timeout_s)
         session_log.restore(hello.tail_events, LogHead(hello.head_rev, hello.head_hash))
@@ -161,7 +164,7 @@ class Agent:
         listeners: EventListeners,
         memory: WorkingMemory,
         toolset: Toolset,
-        model: ModelRegistry,
+        model: PictureModel,
         git: GitAccess,
     ) -> None:
         self._boot, self._settings, self._hello = boot, settings, hello
@@ -231,7 +234,7 @@ class Agent:
             shutdown=self._shutdown,
         )
 
-    def _build_lanes(self, model: ModelRegistry, git: GitAccess) -> None:
+    def _build_lanes(self, model: PictureModel, git: GitAccess) -> None:
         assembler = self._build_assembler()
         budget = TokenBudget(self._session_log, self._dynamic)
         estimator, counter = self._memory.token_estimator, Tokenizer(git.own_children)
@@ -249,14 +252,18 @@ class Agent:
         )
         self._summarizer = SessionSummarizer(self._memory, compaction_model, self._dynamic)
         retrying = RetryingModel(model, self._dynamic)
+        metered = MeteredModel(retrying, budget=budget, estimator=estimator, counter=counter)
         caller = ModelCaller(
             arbiter=self._arbiter,
-            model=MeteredModel(retrying, budget=budget, estimator=estimator, counter=counter),
+            model=metered,
             prompts=self._build_prompts(assembler),
             tools=self._toolset.registry,
             settings=self._dynamic,
             shrinker=self._compactor,
             outages=self._outages,
+            describer=PictureDescriber(
+                arbiter=self._arbiter, memory=self._memory, model=metered, settings=self._dynamic
+            ),
         )
         skills = SkillStepper(self._arbiter, self._toolset.skills, self._dynamic)
         self._jobs = self._build_jobs(caller, skills)
@@ -265,6 +272,9 @@ class Agent:
             model=caller,
             jobs=self._jobs,
             skills=skills,
+            attachments=AttachmentReader(
+                arbiter=self._arbiter, memory=self._memory, files=self._toolset.files
+            ),
             reminders=self._build_reminder_lookup(),
             settings=self._dynamic,
             clock=self._clock,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
-from choir_agent.log.session_log import RecentIds, SessionLog
+from choir_agent.log.session_log import SessionLog
 from choir_agent.skills.skill_registry import SkillRegistry, load_skills
 from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.builtin import core_spawn
@@ -46,6 +46,7 @@ from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.tool import Tool
 from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_common.clock import SystemClock
 
 
@@ -55,6 +56,7 @@ class Toolset:
 
     registry: ToolRegistry
     skills: SkillRegistry
+    files: WorkspaceFiles
 
 
 def build_toolset(
@@ -70,6 +72,7 @@ def build_toolset(
 
     Raises StartupError for an invalid skill or tool.
     """
+    files = WorkspaceFiles(workspace, git.own_children)
     programs = ProgramRunner(workspace.root, tmp_dir, own=git.own_children, git=git)
     # The proposal tools read this list later, when it has the names of all tools.
     known_tools: list[str] = []
@@ -79,7 +82,8 @@ def build_toolset(
         ProposeToolTool(control, known_tools),
         ProposeSkillTool(control, known_tools),
         MemoryUpsertTool(control, session_log),
-        *_workspace_and_service_tools(control, workspace, programs, session_log.sent_call_ids),
+        *_workspace_and_service_tools(control, workspace, files, programs),
+        MessageSendTool(workspace, session_log.sent_call_ids),
         *_core_job_tools(session_log),
     ]
     skill_tools = [START_MANIFEST.name, TRANSITION_MANIFEST.name]
@@ -91,15 +95,15 @@ def build_toolset(
     skills = load_skills(choir_dir, [*_names(tools), *skill_tools])
     tools += [SkillStartTool(skills, session_log), SkillTransitionTool(skills, session_log)]
     known_tools += _names(tools)
-    return Toolset(ToolRegistry(tools), skills)
+    return Toolset(ToolRegistry(tools), skills, files)
 
 
 def _workspace_and_service_tools(
-    control: ControlClient, workspace: Workspace, programs: ProgramRunner, sent: RecentIds
+    control: ControlClient, workspace: Workspace, files: WorkspaceFiles, programs: ProgramRunner
 ) -> list[Tool]:
     web = ApiClient()
     return [
-        FsReadTool(workspace),
+        FsReadTool(workspace, files),
         FsWriteTool(workspace),
         FsSearchTool(workspace, programs),
         ShellTool(programs),
@@ -108,7 +112,6 @@ def _workspace_and_service_tools(
         WebSearchTool(web),
         NotionQueryTool(web),
         TtsSpeakTool(workspace, web),
-        MessageSendTool(workspace, sent),
         EmailSendTool(workspace),
         EmailReceiveTool(workspace),
         EmailCheckTool(),

@@ -48,6 +48,31 @@ class ReceivedFile(WireModel):
     """Why it could not be fetched, as a sentence."""
 
 
+class AttachmentText(WireModel):
+    """The beginning of the text of a file that the user sent."""
+
+    path: str
+    """The file's path in the workspace."""
+    text: str = ""
+    total_chars: int = 0
+    """Length of the whole text; `text` is its beginning."""
+    problem: str = ""
+    """Why there is no text; it follows the file's name in a sentence."""
+
+
+def is_picture(file: ReceivedFile) -> bool:
+    """Return whether a user's file is a picture that could be fetched."""
+    return file.mime.startswith("image/") and bool(file.path)
+
+
+class PictureRef(WireModel):
+    """A picture in the workspace that a tool result shows."""
+
+    path: str
+    hash: str = ""
+    """Hash of the file when the tool read it, as `choir.fs.read` returns it; empty: not compared."""
+
+
 class SentFile(WireModel):
     """A workspace file that an agent sends to its user."""
 

@@ -269,6 +269,8 @@ class AgentDefaults(WireModel):
     """A name in `dms`: the agent's conversation; leased by one agent at a time."""
     core_llm: Name | None = None
     """The model of core jobs; default: `llm`. Use a fast model for the edge and a strong one here."""
+    vision_llm: OptionalName = None
+    """A name in `models`: it describes pictures to a model that cannot see them."""
     search: Name | None = None
     """A name in `search`; default: the first by name."""
     voice_profile: OptionalName = None
@@ -417,6 +419,8 @@ class AgentSettings(WireModel):
     core_model_name: str | None = None
     core_model: ModelConfig | None = None
     """None: core jobs use `model`."""
+    vision_model: ModelConfig | None = None
+    """None: pictures are not described."""
     compaction_threshold: float = 0.8
     summary_timeout_ms: int = 30_000
     voice: VoiceBinding | None = None
@@ -437,6 +441,7 @@ class AgentSettings(WireModel):
         secret_names = (
             self.model.secret,
             self.core_model and self.core_model.secret,
+            self.vision_model and self.vision_model.secret,
             self.voice and self.voice.tts.secret,
             self.git_identity and self.git_identity.secret,
             self.notion and self.notion.secret,

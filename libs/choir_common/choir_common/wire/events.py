@@ -8,7 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from choir_common.wire.attachments import MAX_FILES, ReceivedFile, SentFile
+from choir_common.wire.attachments import (
+    MAX_FILES,
+    AttachmentText,
+    PictureRef,
+    ReceivedFile,
+    SentFile,
+)
 from choir_common.wire.memory_recall import Reminder
 from choir_common.wire.model import JsonObject, WireModel
 
@@ -77,6 +83,30 @@ class RemindersAdded(WireModel):
     """Receipt ids of memory's searches."""
     collections: tuple[str, ...] = ()
     """Collections that have documents about the message."""
+
+
+class AttachmentsRead(WireModel):
+    """The agent read the files of the user's message; the turn's prompts show what it read."""
+
+    type: Literal["attachments_read"] = "attachments_read"
+    turn_id: str
+    texts: tuple[AttachmentText, ...]
+
+
+class PictureDescribed(WireModel):
+    """A picture was described by another model for a model that cannot see it; prompts show the text."""
+
+    type: Literal["picture_described"] = "picture_described"
+    turn_id: str
+    path: str
+    """The picture's path in the workspace."""
+    text: str = ""
+    problem: str = ""
+    """Why there is no description; it follows the file's name in a sentence."""
+    model: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
 
 
 class ToolCall(WireModel):
@@ -155,6 +185,8 @@ class ToolResultCommitted(WireModel):
     """Prompts contain only the summary and the artifact reference."""
     artifact_ref: str | None = None
     """Path of the complete output if `output` is truncated."""
+    pictures: tuple[PictureRef, ...] = ()
+    """Pictures for models that see."""
 
 
 class MemoryWriteCommitted(WireModel):
@@ -302,7 +334,7 @@ class ReportBegun(WireModel):
     """The id of the job or approval that the report is about."""
     brief: str
     """The text for the model, and for the user if the model fails."""
-    begun: str = ""
+    time: str = ""
     """When it began, in the user's time zone, as shown in prompts."""
 
 
@@ -414,6 +446,8 @@ EventPayload = Annotated[
     | TurnParked
     | TurnUnparked
     | RemindersAdded
+    | AttachmentsRead
+    | PictureDescribed
     | ModelOutput
     | ToolCallRequested
     | ToolCallCommitted

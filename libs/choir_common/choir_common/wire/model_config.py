@@ -11,6 +11,8 @@ from choir_common.wire.model import JsonObject, Name, WireModel
 ModelApi = Literal["openai", "openai-responses", "anthropic", "gemini", "ollama"]
 """An API of language models. `openai` is Chat Completions, which most providers and servers offer."""
 
+InputKind = Literal["text", "image", "pdf"]
+
 DEFAULT_ENDPOINTS: dict[str, str] = {
     "openai": "https://api.openai.com/v1",
     "openai-responses": "https://api.openai.com/v1",
@@ -119,6 +121,9 @@ class ModelConfig(WireModel):
     """Tokens; determines when working memory is compacted."""
     timeout_ms: int = Field(default=120_000, ge=1_000)
     """Maximum duration of one model call; a slow model may take a minute."""
+    input: tuple[InputKind, ...] | None = None
+    """What the model reads: `text`, `image`, `pdf`. Default: pictures if the model's name is that of one that
+    sees; a PDF as text."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
     """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
     request: RequestTemplate = RequestTemplate()

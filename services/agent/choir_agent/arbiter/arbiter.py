@@ -344,6 +344,7 @@ class Arbiter:
             exposure=outcome.exposure,
             masked=outcome.masked,
             artifact_ref=outcome.artifact_ref,
+            pictures=outcome.pictures,
         )
         self.commit(lane, payload)
         log.info("tool call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)

@@ -17,6 +17,7 @@ from choir_agent.tools.truncate import fits_limit, truncate_output
 from choir_common.errors import ChoirError, Fenced, Unauthorized
 from choir_common.eventlog.json_scrubbing import scrub_json
 from choir_common.eventlog.tool_results import SEEN_BEFORE, failure_text, record_source
+from choir_common.wire.attachments import PictureRef
 from choir_common.wire.events import EventPayload, Exposure, ToolStatus
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest
@@ -42,6 +43,7 @@ class CallOutcome:
     exposure: Exposure = "both"
     masked: bool = False
     artifact_ref: str | None = None
+    pictures: tuple[PictureRef, ...] = ()
 
 
 def with_summary(output: JsonObject) -> JsonObject:
@@ -75,9 +77,10 @@ async def _run(permit: CheckedCall, context: CallContext, artifacts: ArtifactSto
     try:
         async with asyncio.timeout(timeout_s):
             result = await permit.tool.run(context, permit.arguments)
-        return await _fit_outcome(
+        outcome = await _fit_outcome(
             permit, artifacts, "success", result.with_summary(), result.events
         )
+        return replace(outcome, pictures=result.pictures)
     except (Fenced, Unauthorized):
         raise
     except ToolRefused as error:

@@ -14,6 +14,7 @@ from choir_agent import tracing_spans
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import parse_grant
 from choir_agent.control_client.control_client import is_session_over
+from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.core_job_manager import CoreJobManager
 from choir_agent.lanes.edge_states import EdgeStateTracker, EdgeTrigger
 from choir_agent.lanes.lane_status import LaneStateRecorder
@@ -54,6 +55,7 @@ class EdgeLane:
         model: ModelCaller,
         jobs: CoreJobManager,
         skills: SkillStepper,
+        attachments: AttachmentReader,
         reminders: ReminderLookup,
         settings: SettingsSource,
         clock: Clock,
@@ -80,6 +82,7 @@ class EdgeLane:
             arbiter=arbiter,
             model=model,
             skills=skills,
+            attachments=attachments,
             reminders=reminders,
             settings=settings,
             state=self._state,
@@ -243,7 +246,7 @@ class EdgeLane:
             dm=due.dm,
             subject=due.subject,
             brief=due.brief,
-            begun=self._now(),
+            time=self._now(),
         )
         self._arbiter.commit(EDGE_LANE, event)
 

@@ -11,6 +11,7 @@ import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import TokenBudgetExceeded, exhausted_event
+from choir_agent.lanes.picture_describer import PictureDescriber
 from choir_agent.log.session_state import JobState, TurnState
 from choir_agent.models.failure_messages import OutageTracker, failure_reply
 from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
@@ -22,6 +23,7 @@ from choir_common.errors import RateLimited
 from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput, ProviderFields, Reply, ToolCall
+from choir_models.abilities import sees_pictures
 from choir_models.model import (
     Completion,
     ContextOverflow,
@@ -49,7 +51,9 @@ class HistoryFormatCache:
     def of(self, model: ModelConfig) -> HistoryFormat:
         """Return the format for a model: with provider fields unless the model has refused them."""
         origin = model_id(model)
-        return self._formats.get(origin) or HistoryFormat(origin)
+        return self._formats.get(origin) or HistoryFormat(
+            origin, shows_pictures=sees_pictures(model)
+        )
 
     def learn(self, history: HistoryFormat) -> None:
         """Use this format from now on: the model accepted it."""
@@ -82,8 +86,10 @@ class ModelCaller:
         settings: SettingsSource,
         shrinker: WindowShrinker,
         outages: OutageTracker,
+        describer: PictureDescriber,
     ) -> None:
         self._arbiter = arbiter
+        self._describer = describer
         self._model = model
         self._prompts = prompts
         self._tools = tools
@@ -140,6 +146,8 @@ class ModelCaller:
         """Send the request; if the provider refuses it, try other formats of the history."""
         now = self._settings.current()
         usual = self._histories.of(model_for_lane(now.settings, work.lane))
+        if not usual.shows_pictures:
+            await self._describer.describe(work)
         first_prompt = self._prompts.prompt_for(work, usual)
         try:
             return await self._send(work, now, first_prompt, usual.origin)

@@ -14,6 +14,7 @@ from choir_agent.budgets.limits import (
     budget_question,
     exhausted_budget,
 )
+from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.edge_states import EdgeStateTracker, EdgeTrigger
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
@@ -47,6 +48,7 @@ class TurnRunner:
         arbiter: Arbiter,
         model: ModelCaller,
         skills: SkillStepper,
+        attachments: AttachmentReader,
         reminders: ReminderLookup,
         settings: SettingsSource,
         state: EdgeStateTracker,
@@ -54,12 +56,14 @@ class TurnRunner:
         self._arbiter = arbiter
         self._model = model
         self._skills = skills
+        self._attachments = attachments
         self._reminders = reminders
         self._settings = settings
         self._state = state
 
     async def run_turn(self) -> None:
         """Make moves until the open turn has its closing reply; each iteration begins at a safe point."""
+        await self._attachments.read()
         await self._reminders.remind()
         while (turn := self._arbiter.state.turn) is not None:
             move = next_turn_move(turn, self._budgets())

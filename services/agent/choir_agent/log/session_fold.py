@@ -29,6 +29,7 @@ from choir_agent.log.session_state import (
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
     ApprovalDecided,
+    AttachmentsRead,
     BudgetExhausted,
     BudgetGranted,
     Cancelled,
@@ -43,6 +44,7 @@ from choir_common.wire.events import (
     MemoryModeChanged,
     MemoryWriteCommitted,
     ModelOutput,
+    PictureDescribed,
     RemindersAdded,
     Reply,
     ReportBegun,
@@ -82,8 +84,8 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
             return replace(state, turn=turn, spent=replace(state.spent, jobs_unasked=0))
         case TurnParked() | TurnUnparked() as p:
             return _after_parking(state, p)
-        case RemindersAdded() as p:
-            return _after_reminders(state, p)
+        case RemindersAdded() | AttachmentsRead() | PictureDescribed() as p:
+            return _after_preparation(state, p)
         case ReportBegun() as p:
             return _begin_report(state, p)
         case Reply() as p:
@@ -108,10 +110,8 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
             return _after_compaction(state, p)
         case CompactionRequested() as p:
             return _signal(state, p.signal)
-        case BudgetExhausted() as p:
-            return replace(state, exhausted=p.budget, exhausted_limit=p.limit)
-        case BudgetGranted() as p:
-            return _after_grant(state, p)
+        case BudgetExhausted() | BudgetGranted() as p:
+            return _after_budget(state, p)
         case MemoryWriteCommitted():
             return state
         case _:
@@ -228,11 +228,25 @@ def _after_parking(state: SessionState, payload: TurnParked | TurnUnparked) -> S
             assert_never(payload)
 
 
-def _after_reminders(state: SessionState, reminded: RemindersAdded) -> SessionState:
+def _after_preparation(
+    state: SessionState, payload: RemindersAdded | AttachmentsRead | PictureDescribed
+) -> SessionState:
+    if isinstance(payload, PictureDescribed):
+        return _spend(state, payload.prompt_tokens + payload.completion_tokens)
     turn = state.turn
-    if turn is None or turn.turn_id != reminded.turn_id:
+    if turn is None or turn.turn_id != payload.turn_id:
         return state
-    return replace(state, turn=replace(turn, reminded=True))
+    match payload:
+        case RemindersAdded():
+            return replace(state, turn=replace(turn, reminded=True))
+        case AttachmentsRead():
+            return replace(state, turn=replace(turn, attachments_read=True))
+        case _:
+            assert_never(payload)
+
+
+def _spend(state: SessionState, tokens: int) -> SessionState:
+    return replace(state, spent=replace(state.spent, tokens=state.spent.tokens + tokens))
 
 
 def _after_reply(state: SessionState, reply: Reply) -> SessionState:
@@ -340,8 +354,7 @@ def _after_transition(state: SessionState, lane: str, moved: SkillTransitioned) 
 
 
 def _after_compaction(state: SessionState, compacted: MemoryCompacted) -> SessionState:
-    tokens = state.spent.tokens + compacted.prompt_tokens + compacted.completion_tokens
-    state = replace(state, spent=replace(state.spent, tokens=tokens))
+    state = _spend(state, compacted.prompt_tokens + compacted.completion_tokens)
     if compacted.failed:
         return state
     summary = LaneSummary(
@@ -351,14 +364,16 @@ def _after_compaction(state: SessionState, compacted: MemoryCompacted) -> Sessio
     return replace(state, summaries=(*others, summary))
 
 
-def _after_grant(state: SessionState, granted: BudgetGranted) -> SessionState:
+def _after_budget(state: SessionState, payload: BudgetExhausted | BudgetGranted) -> SessionState:
+    if isinstance(payload, BudgetExhausted):
+        return replace(state, exhausted=payload.budget, exhausted_limit=payload.limit)
     spent = state.spent
-    match granted.budget:
+    match payload.budget:
         case "total_session_tokens":
-            spent = replace(spent, granted_tokens=spent.granted_tokens + granted.amount)
+            spent = replace(spent, granted_tokens=spent.granted_tokens + payload.amount)
         case "max_tool_calls_per_session":
-            calls = spent.granted_tool_calls + granted.amount
+            calls = spent.granted_tool_calls + payload.amount
             spent = replace(spent, granted_tool_calls=calls)
         case _:
-            assert_never(granted.budget)
+            assert_never(payload.budget)
     return replace(state, spent=spent, exhausted=None, exhausted_limit=0)

@@ -100,6 +100,8 @@ class TurnState(WorkState):
 
     reminded: bool = False
     """Whether memory has added reminders to the message."""
+    attachments_read: bool = False
+    """Whether the agent has read the message's files."""
     inbox_id: str | None = None
     """The message that this turn answers; None for a report."""
     subject: str | None = None

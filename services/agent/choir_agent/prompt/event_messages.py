@@ -13,12 +13,16 @@ import orjson
 
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE
+from choir_agent.prompt.attachment_notes import render_description, render_file_notes
 from choir_agent.prompt.history_format import HistoryFormat, request_call_id
-from choir_common.wire.attachments import ReceivedFile
+from choir_agent.prompt.quotation import quote
+from choir_agent.working_memory.lane_window import HeadNotes
+from choir_common.wire.attachments import PictureRef, ReceivedFile, is_picture
 from choir_common.wire.events import (
     CoreStarted,
     InjectedInstruction,
     ModelOutput,
+    PictureDescribed,
     ProviderFields,
     Reply,
     ReportBegun,
@@ -30,6 +34,7 @@ from choir_common.wire.events import (
 from choir_common.wire.memory_recall import COLLECTIONS_HEADING, REMINDERS_HEADING, Reminder
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import REPORT_HEADING
+from choir_models.pictures import picture_message
 
 
 class ToolNames(Protocol):
@@ -73,15 +78,28 @@ def user_message(text: str) -> bytes:
 
 
 def head_messages(
-    head: CommittedEvent, reminders: Sequence[Reminder] = (), collections: Sequence[str] = ()
+    head: CommittedEvent,
+    notes: HeadNotes = HeadNotes(),  # noqa: B008 - frozen
+    *,
+    shows_pictures: bool = False,
 ) -> list[bytes]:
     """Render the start of a turn: the user's message, a report, a briefing or an instruction."""
     match head.payload:
         case UserMessageStarted() as message:
-            blocks = [*render_reminders(reminders), *render_collections(collections)]
-            content = "\n\n".join([user_text(message), *blocks])
-        case ReportBegun(brief=brief, begun=begun):
-            content = REPORT.format(now=f" It is {begun}." if begun else "") + quote(brief)
+            blocks = [
+                *render_file_notes(message, notes, shows_pictures=shows_pictures),
+                *render_reminders(notes.reminders),
+                *render_collections(notes.collections),
+            ]
+            text = "\n\n".join([user_text(message), *blocks])
+            pictures = [
+                PictureRef(path=file.path) for file in message.attachments if is_picture(file)
+            ]
+            if shows_pictures and pictures:
+                return [picture_message({"role": "user"}, text, pictures)]
+            content = text
+        case ReportBegun(brief=brief, time=time):
+            content = REPORT.format(now=f" It is {time}." if time else "") + quote(brief)
         case CoreStarted() as start:
             content = render_briefing(start)
         case InjectedInstruction(by="user") as injection:
@@ -136,6 +154,7 @@ def step_messages(
     """Render the events of one step; each result directly follows its call, whatever came in between."""
     payloads = [event.payload for event in events]
     results = {p.call_id: p for p in payloads if isinstance(p, ToolResultCommitted)}
+    descriptions = [p for p in payloads if isinstance(p, PictureDescribed)]
     messages: list[bytes] = []
     for event in events:
         match event.payload:
@@ -147,7 +166,8 @@ def step_messages(
                 ids = _ids(output, fields)
                 messages.append(_assistant(output, ids, fields, tool_names))
                 for call, own in zip(output.tool_calls, ids, strict=True):
-                    messages.append(_tool(own, results.get(call.call_id), lane))
+                    result = results.get(call.call_id)
+                    messages.append(_tool(own, result, lane, history, descriptions))
             case Reply(text=text):
                 # A reply that repeats the model's own text is not in the window.
                 messages.append(orjson.dumps({"role": "assistant", "content": text}))
@@ -214,11 +234,6 @@ def render_briefing(started: CoreStarted) -> str:
     return "\n\n".join(parts)
 
 
-def quote(text: str) -> str:
-    """Return a text as a quotation, with a mark on every line."""
-    return "\n".join(f"> {line}" for line in text.splitlines())
-
-
 def visible_result(result: ToolResultCommitted, lane: str) -> JsonObject:
     """Return the parts of a result that a lane's prompts may show."""
     content: JsonObject = {"status": result.status, "output": _visible(result, lane)}
@@ -227,9 +242,13 @@ def visible_result(result: ToolResultCommitted, lane: str) -> JsonObject:
     return content
 
 
+def _is_exposed(result: ToolResultCommitted, lane: str) -> bool:
+    return result.exposure in ("both", "edge" if lane == EDGE_LANE else "core")
+
+
 def _visible(result: ToolResultCommitted, lane: str) -> JsonObject:
     output = result.output
-    if result.exposure not in ("both", "edge" if lane == EDGE_LANE else "core"):
+    if not _is_exposed(result, lane):
         return {"message": "this lane may not see the output of this tool"}
     if not result.masked:
         return output
@@ -311,9 +330,21 @@ def _arguments(call: ToolCall) -> str:
     return call.arguments
 
 
-def _tool(call_id: str, result: ToolResultCommitted | None, lane: str) -> bytes:
+def _tool(
+    call_id: str,
+    result: ToolResultCommitted | None,
+    lane: str,
+    history: HistoryFormat,
+    descriptions: Sequence[PictureDescribed],
+) -> bytes:
     content = _result_text(result, lane)
-    return orjson.dumps({"role": "tool", "tool_call_id": call_id, "content": content})
+    head: JsonObject = {"role": "tool", "tool_call_id": call_id}
+    if result is not None and result.pictures and not result.masked and _is_exposed(result, lane):
+        if history.shows_pictures:
+            return picture_message(head, content, result.pictures)
+        notes = [render_description(p.path, p.path, descriptions) for p in result.pictures]
+        content = "\n\n".join([content, *notes])
+    return orjson.dumps({**head, "content": content})
 
 
 def _result_text(result: ToolResultCommitted | None, lane: str) -> str:

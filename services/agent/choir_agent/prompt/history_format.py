@@ -10,6 +10,10 @@ _MISSES_FIELDS = re.compile(
     r"missing|required|must be (passed|provided|included|sent)", re.IGNORECASE
 )
 
+_ABOUT_PICTURES = re.compile(
+    r"image|vision|multi-?modal|unknown variant `?image_url", re.IGNORECASE
+)
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryFormat:
@@ -23,6 +27,8 @@ class HistoryFormat:
     """Fields are sent back only with messages after this revision."""
     plain_through: int = 0
     """Calls up to this revision are written as text, unless fields of the model are sent with them."""
+    shows_pictures: bool = False
+    """Whether the model reads pictures."""
 
     def fields_of(self, rev: int, fields: ProviderFields | None) -> ProviderFields | None:
         """Return the fields to send back with a message, or None."""
@@ -39,8 +45,10 @@ class HistoryFormat:
 
         A history may lack fields that the model requires (an older version of Choir dropped them, or
         another model made the calls), contain fields that the endpoint sends but does not accept, or
-        contain fields that are no longer valid.
+        contain fields that are no longer valid. A model without sight may be taken for one that sees.
         """
+        if self.shows_pictures and _ABOUT_PICTURES.search(refusal):
+            return (replace(self, shows_pictures=False),)
         plain = replace(self, plain_through=rev)
         without = replace(self, with_fields=False)
         first = plain if _MISSES_FIELDS.search(refusal) else without

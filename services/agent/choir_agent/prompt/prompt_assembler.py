@@ -113,7 +113,7 @@ class PromptAssembler:
         rendered_steps: dict[int, _Rendered] = {}
         messages: list[bytes] = []
         for turn in window.turns:
-            messages += head_messages(turn.head, turn.reminders, turn.collections)
+            messages += head_messages(turn.head, turn.notes, shows_pictures=history.shows_pictures)
             for step in turn.steps:
                 cached = before.get(step.events[0].rev)
                 rendered = self._step(window.lane, step, cached, history)
@@ -133,8 +133,4 @@ class PromptAssembler:
 
     def _fixed_head(self, window: LaneWindow) -> list[bytes]:
         newest = window.turns[-1] if window.turns else None
-        return (
-            []
-            if newest is None
-            else head_messages(newest.head, newest.reminders, newest.collections)
-        )
+        return [] if newest is None else head_messages(newest.head, newest.notes)

@@ -5,7 +5,8 @@ only Choir's own text: summaries and texts of jobs may rest on untrusted content
 """
 
 from choir_agent.log.session_state import JobState, SessionState
-from choir_agent.prompt.event_messages import quote, system_message, user_message
+from choir_agent.prompt.event_messages import system_message, user_message
+from choir_agent.prompt.quotation import quote
 from choir_common.wire.events import LaneSummary, ReferenceSummary
 from choir_common.wire.prompt_marks import SKILL_INPUT_HEADING, SUMMARY_HEADING
 

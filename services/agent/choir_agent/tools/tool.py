@@ -9,6 +9,7 @@ from typing import Protocol
 
 from choir_agent.tools.manifest import SecretResource, ToolManifest
 from choir_common.errors import ChoirError
+from choir_common.wire.attachments import PictureRef
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import EventPayload
 from choir_common.wire.model import JsonObject
@@ -42,6 +43,8 @@ class ToolOutput:
     """What happened, in a few words; part of every result, even if the rest is truncated or masked."""
     events: tuple[EventPayload, ...] = ()
     """Further events for the session's log; the arbiter appends them before the result."""
+    pictures: tuple[PictureRef, ...] = ()
+    """Pictures that the result shows to models that see."""
 
     def with_summary(self) -> JsonObject:
         """Return the output with its summary first, also where the tool wrote one that is no text."""

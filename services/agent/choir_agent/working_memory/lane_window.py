@@ -6,17 +6,21 @@ prefix caches depend on.
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE
+from choir_agent.working_memory.token_estimator import PICTURE_SIZE
+from choir_common.wire.attachments import AttachmentText, is_picture
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
+    AttachmentsRead,
     CoreStarted,
     InjectedInstruction,
     ModelOutput,
+    PictureDescribed,
     RemindersAdded,
     Reply,
     ReportBegun,
@@ -48,6 +52,30 @@ class WindowStep:
         self.size += event_size(event)
 
 
+@dataclass(frozen=True, slots=True)
+class HeadNotes:
+    """What Choir adds to a message in prompts; it stays with the message until the turn rolls off."""
+
+    reminders: tuple[Reminder, ...] = ()
+    """Memory's reminders."""
+    collections: tuple[str, ...] = ()
+    """Collections that are named because they have documents about the message."""
+    texts: tuple[AttachmentText, ...] = ()
+    """Texts of the message's files."""
+    descriptions: tuple[PictureDescribed, ...] = ()
+    """Descriptions of the message's pictures."""
+
+    @property
+    def size(self) -> int:
+        """Approximate bytes in a prompt."""
+        texts = (
+            *(reminder.text for reminder in self.reminders),
+            *(text.text for text in self.texts),
+            *(description.text for description in self.descriptions),
+        )
+        return sum(MESSAGE_OVERHEAD + len(text.encode()) for text in texts)
+
+
 @dataclass(slots=True)
 class WindowTurn:
     """The start of a turn and its steps; a core job is one turn."""
@@ -56,23 +84,24 @@ class WindowTurn:
     head: CommittedEvent
     steps: list[WindowStep] = field(default_factory=list)
     answered: bool = False
-    reminders: tuple[Reminder, ...] = ()
-    """Memory's reminders for the head; they stay with it until the turn rolls off."""
-    collections: tuple[str, ...] = ()
-    """Collections that are named with the head, because they have documents about it."""
+    notes: HeadNotes = HeadNotes()
 
     @property
     def size(self) -> int:
         """Approximate bytes in a prompt."""
         return self.head_size + sum(step.size for step in self.steps)
 
+    def has_attachment(self, path: str) -> bool:
+        """Return whether the turn's message came with the file at this path."""
+        head = self.head.payload
+        return isinstance(head, UserMessageStarted) and any(
+            file.path == path for file in head.attachments
+        )
+
     @property
     def head_size(self) -> int:
-        """Approximate bytes of the head and its reminders."""
-        reminder_size = sum(
-            MESSAGE_OVERHEAD + len(reminder.text.encode()) for reminder in self.reminders
-        )
-        return event_size(self.head) + reminder_size
+        """Approximate bytes of the head and its notes."""
+        return event_size(self.head) + self.notes.size
 
     @property
     def count(self) -> int:
@@ -121,16 +150,27 @@ class LaneWindow:
         """Start a turn with the event that requests it."""
         self.turns.append(WindowTurn(turn_id, head))
 
-    def attach_reminders(self, reminded: RemindersAdded) -> None:
-        """Attach memory's reminders to the head of their turn."""
+    def attach_notes(self, payload: RemindersAdded | AttachmentsRead | PictureDescribed) -> None:
+        """Attach what Choir found out about a message to the head of its turn."""
         for turn in self.turns:
-            if turn.turn_id == reminded.turn_id:
-                turn.reminders = reminded.reminders
-                turn.collections = reminded.collections
+            if turn.turn_id != payload.turn_id:
+                continue
+            match payload:
+                case RemindersAdded(reminders=reminders, collections=collections):
+                    turn.notes = replace(turn.notes, reminders=reminders, collections=collections)
+                case AttachmentsRead(texts=texts):
+                    turn.notes = replace(turn.notes, texts=texts)
+                case PictureDescribed():
+                    descriptions = (*turn.notes.descriptions, payload)
+                    turn.notes = replace(turn.notes, descriptions=descriptions)
+
+    def find_turn(self, turn_id: str | None) -> WindowTurn | None:
+        """Return the turn with that id, or None."""
+        return next((turn for turn in reversed(self.turns) if turn.turn_id == turn_id), None)
 
     def add_event(self, turn_id: str | None, event: CommittedEvent) -> None:
         """Add an event to its turn; ignore it if the turn began before the tail."""
-        turn = next((turn for turn in reversed(self.turns) if turn.turn_id == turn_id), None)
+        turn = self.find_turn(turn_id)
         if turn is None:
             return
         payload = event.payload
@@ -203,12 +243,14 @@ class LaneWindow:
     @property
     def reminder_document_ids(self) -> tuple[str, ...]:
         """Ids of the memory documents that the window's prompts show, oldest first."""
-        return tuple(reminder.document_id for turn in self.turns for reminder in turn.reminders)
+        return tuple(
+            reminder.document_id for turn in self.turns for reminder in turn.notes.reminders
+        )
 
     @property
     def named_collections(self) -> frozenset[str]:
         """Collections that the window's prompts name."""
-        return frozenset(name for turn in self.turns for name in turn.collections)
+        return frozenset(name for turn in self.turns for name in turn.notes.collections)
 
     def contains_text(self, text: str) -> bool:
         """Return whether a message or output in the window contains this text."""
@@ -287,7 +329,10 @@ def event_size(event: CommittedEvent) -> int:
     match event.payload:
         case UserMessageStarted() as message:
             # Each file is a line with its name, kind and path.
-            files = sum(MESSAGE_OVERHEAD + len(f.name) + len(f.path) for f in message.attachments)
+            files = sum(
+                MESSAGE_OVERHEAD + len(f.name) + len(f.path) + PICTURE_SIZE * is_picture(f)
+                for f in message.attachments
+            )
             size = (
                 len(f"{message.sent}{message.text}{message.reply_to}{message.corrects}".encode())
                 + files
@@ -304,8 +349,10 @@ def event_size(event: CommittedEvent) -> int:
             size = len(text.encode()) + inputs + fields_size
         case ToolResultCommitted(masked=True):
             size = MASKED_RESULT_SIZE
-        case ToolResultCommitted(output=output):
-            size = len(orjson.dumps(output))
+        case ToolResultCommitted(output=output, pictures=pictures):
+            size = len(orjson.dumps(output)) + PICTURE_SIZE * len(pictures)
+        case PictureDescribed(text=text):
+            size = len(text.encode())
         case _:
             size = 0
     return size + MESSAGE_OVERHEAD

@@ -20,6 +20,7 @@ from choir_agent.working_memory.memory_delta import MAX_SUMMARY_BYTES
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
+    AttachmentsRead,
     CarriedEvent,
     Event,
     EventPayload,
@@ -102,11 +103,11 @@ def _inherit(events: tuple[Event, ...], continues: str) -> CarriedConversation:
 
 def _is_shown(event: CommittedEvent, window: LaneWindow) -> bool:
     payload = event.payload
-    if isinstance(payload, RemindersAdded | TurnUnparked):
+    if isinstance(payload, RemindersAdded | AttachmentsRead | TurnUnparked):
         # The position of a turn that was parked is part of what was shown.
         return any(turn.turn_id == payload.turn_id for turn in window.turns)
     for turn in window.turns:
-        if event.rev == turn.head.rev:
+        if event.rev == turn.head.rev or payload in turn.notes.descriptions:
             return True
         if any(event.rev == other.rev for step in turn.steps for other in step.events):
             return True

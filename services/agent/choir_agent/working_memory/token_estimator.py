@@ -5,6 +5,10 @@ See docs/decisions/0013 for the rules of counting.
 
 from typing import Protocol
 
+from choir_models.pictures import count_pictures
+
+PICTURE_SIZE = 3_200
+"""Bytes that a picture counts as: about 1,600 tokens, the most that providers charge for one of its size."""
 BYTES_PER_TOKEN = 2
 """A lower bound: in common tokenizers text, code and JSON have more bytes per token; only base64 and hex
 have fewer."""
@@ -21,8 +25,9 @@ class SizedPrompt(Protocol):
 
 
 def prompt_size(prompt: SizedPrompt) -> int:
-    """Return the size of a prompt on the wire, in bytes."""
-    return sum(map(len, prompt.messages)) + len(prompt.messages) + len(prompt.tools)
+    """Return the size of a prompt on the wire, in bytes; a picture counts as many as its tokens."""
+    pictures = PICTURE_SIZE * count_pictures(prompt.messages)
+    return sum(map(len, prompt.messages)) + len(prompt.messages) + len(prompt.tools) + pictures
 
 
 class TokenEstimator:

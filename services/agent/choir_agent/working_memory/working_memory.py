@@ -12,12 +12,14 @@ from choir_agent.log.session_state import EDGE_LANE, core_lane, dump_state, load
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.events import (
+    AttachmentsRead,
     CarriedEvent,
     CoreStarted,
     CoreStopped,
     InjectedInstruction,
     MemoryCompacted,
     ModelOutput,
+    PictureDescribed,
     RemindersAdded,
     Reply,
     ReportBegun,
@@ -51,8 +53,10 @@ class WorkingMemory:
                 self._windows[EDGE_LANE].park(payload.turn_id)
             case TurnUnparked():
                 self._windows[EDGE_LANE].unpark(payload.turn_id)
-            case RemindersAdded():
-                self._windows[EDGE_LANE].attach_reminders(payload)
+            case RemindersAdded() | AttachmentsRead():
+                self._windows[EDGE_LANE].attach_notes(payload)
+            case PictureDescribed():
+                self._add_description(event.lane, payload, event)
             case CoreStarted():
                 self._begin_job(payload, event)
             case CoreStopped():
@@ -102,6 +106,16 @@ class WorkingMemory:
             window.start_turn(turn_id, CommittedEvent(0, "", lane, event.at, event.payload))
             window.add_event(turn_id, event)
             self._windows[lane] = window
+
+    def _add_description(
+        self, lane: str, description: PictureDescribed, event: CommittedEvent
+    ) -> None:
+        window = self._windows.get(lane)
+        turn = window.find_turn(description.turn_id) if window is not None else None
+        if window is not None and turn is not None and turn.has_attachment(description.path):
+            window.attach_notes(description)
+        else:
+            self._add(lane, description.turn_id, event)
 
     def _inject(self, injected: InjectedInstruction, event: CommittedEvent) -> None:
         if injected.target != EDGE_LANE or injected.turn_id is not None:

@@ -117,6 +117,7 @@ class ConfigSnapshot:
             model=config.models[session_bindings.llm],
             core_model_name=session_bindings.core_llm,
             core_model=_named(config.models, session_bindings.core_llm),
+            vision_model=self._vision_model(agent_id),
             budgets=self.budgets_for(agent_id),
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rate_limit_retry_ms=config.rate_limit_retry_ms,
@@ -159,6 +160,10 @@ class ConfigSnapshot:
         """Return an agent's budgets: its own values over the general ones."""
         own = self.config.agents.get(agent_id)
         return self.config.budgets.with_overrides(own.budgets) if own else self.config.budgets
+
+    def _vision_model(self, agent_id: str) -> ModelConfig | None:
+        own = self.config.agents.get(agent_id)
+        return _named(self.config.models, own.defaults.vision_llm if own else None)
 
     def _voice(self, name: str | None) -> VoiceBinding | None:
         profile = _named(self.config.voice_profiles, name)

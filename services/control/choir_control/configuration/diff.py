@@ -94,7 +94,7 @@ def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool
     dm, voice = config.dms.get(defaults.dm), config.voice_profiles.get(defaults.voice_profile or "")
     names = {
         "workspaces": (defaults.workspace,),
-        "models": (defaults.llm, defaults.core_llm),
+        "models": (defaults.llm, defaults.core_llm, defaults.vision_llm),
         "dms": (defaults.dm,),
         "gateways": (dm and dm.gateway,),
         "voice_profiles": (defaults.voice_profile,),

@@ -51,6 +51,7 @@ def _defaults(config: Config, path: str, defaults: AgentDefaults) -> Iterator[st
         ("llm", defaults.llm, "models", config.models),
         ("dm", defaults.dm, "dms", config.dms),
         ("core_llm", defaults.core_llm, "models", config.models),
+        ("vision_llm", defaults.vision_llm, "models", config.models),
         ("search", defaults.search, "search", config.search),
         ("voice_profile", defaults.voice_profile, "voice_profiles", config.voice_profiles),
         ("git_identity", defaults.git_identity, "git_identities", config.git_identities),

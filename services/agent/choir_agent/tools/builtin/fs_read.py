@@ -5,6 +5,7 @@ Runs under lock `file:<path>` S.
 
 import asyncio
 import base64
+import io
 import os
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -18,13 +19,19 @@ from choir_agent.tools.file_lines import (
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
 from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
+from choir_common.wire.attachments import PictureRef
 from choir_common.wire.model import JsonObject
+from choir_files.errors import UnreadableFile
+from choir_files.formats import FileFormat, detect_format, is_picture
 
 MAX_BYTES = 60_000
 MAX_LINES = 5_000
 MAX_FILE_BYTES = 500_000_000
 BINARY_BYTES = 3_000
+DOCUMENTS = ("pdf", "word", "slides", "sheet")
+"""Formats whose text is read instead of the bytes."""
 SNIFF_BYTES = 8_192
 
 _LINES: JsonObject = {"type": "integer", "minimum": 1, "maximum": MAX_LINES}
@@ -37,8 +44,9 @@ MANIFEST = ToolManifest(
             "Read a file in the workspace. Without further arguments the whole file (large files are "
             "cut: ask for a part); `head` or `tail`: that many lines from its start or end; "
             "`start_line` and `end_line`: that range, counted from 1; `offset` and `length`: a chunk "
-            "of bytes, for very long lines (go on at next_offset). A binary file comes as base64. "
-            "`hash` identifies the file's current content; pass it to choir.fs.write as expect_hash."
+            "of bytes, for very long lines (go on at next_offset). PDF and Office files come as text, "
+            "pictures as pictures, other binary files as base64. "
+            "Pass `hash` to choir.fs.write as expect_hash."
         ),
         parameters={
             "type": "object",
@@ -78,14 +86,44 @@ class FsReadTool:
 
     manifest = MANIFEST
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, files: WorkspaceFiles) -> None:
         self._workspace = workspace
+        self._files = files
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Read the file; raises ToolFailed for a missing file, one outside the workspace, or an
         invalid range."""
-        output = await asyncio.to_thread(self._read, context.path, arguments)
+        path, requested_part = context.path, _choose(arguments)
+        if requested_part == "whole" and is_picture(path):
+            output = await asyncio.to_thread(self._describe_picture, path)
+            picture = PictureRef(path=path, hash=str(output["hash"]))
+            return ToolOutput(output, f"the picture {path}", pictures=(picture,))
+        file_format = detect_format(path)
+        if requested_part != "chunk" and file_format in DOCUMENTS:
+            text = await self._document_text(path, file_format)
+            output = await asyncio.to_thread(self._read_document, path, text, arguments)
+        else:
+            output = await asyncio.to_thread(self._read, path, arguments)
         return ToolOutput(output, _summary(output))
+
+    async def _document_text(self, path: str, file_format: FileFormat) -> str:
+        try:
+            return await self._files.read_text(path, file_format)
+        except UnreadableFile as error:
+            raise ToolFailed("unreadable", f"{path!r} {error}.") from error
+
+    def _describe_picture(self, path: str) -> JsonObject:
+        with os.fdopen(self._workspace.open_file(path), "rb") as file:
+            about = scan_file(file)
+        return {"path": path, "bytes": about.size, "hash": about.hash}
+
+    def _read_document(self, path: str, text: str, arguments: JsonObject) -> JsonObject:
+        with os.fdopen(self._workspace.open_file(path), "rb") as file:
+            about = scan_file(file)
+        content = io.BytesIO(text.encode())
+        about_text = scan_file(content)
+        output: JsonObject = {"path": path, "bytes": about.size, "hash": about.hash}
+        return output | _text(content, about_text, _range(arguments, about_text.lines))
 
     def _read(self, path: str, arguments: JsonObject) -> JsonObject:
         with os.fdopen(self._workspace.open_file(path), "rb") as file:
