@@ -17,6 +17,7 @@ import orjson
 import pytest
 
 from choir_agent.arbiter.rulings import RefuseCall, check_call
+from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.builtin.fs_read import FsReadTool
@@ -28,6 +29,7 @@ from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.safe_open import SafeOpener
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed
 from choir_agent.tools.workspace import ARTIFACTS_DIR, SEND_DIR, Workspace, create_staging
+from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_common.redactor import Redactor
 from choir_common.wire.config import (
     AgentSettings,
@@ -190,7 +192,7 @@ class Place:
         """Return every tool that takes a path, with what else it needs."""
         children = ProgramRunner(self.root, str(self.root))
         return [
-            (FsReadTool(self.workspace), {}),
+            (FsReadTool(self.workspace, WorkspaceFiles(self.workspace, OwnChildProcesses())), {}),
             (FsWriteTool(self.workspace), {"content": "overwritten"}),
             (FsWriteTool(self.workspace), {"content": "overwritten", "mode": "append"}),
             (FsWriteTool(self.workspace), {"content": "overwritten", "mode": "create"}),

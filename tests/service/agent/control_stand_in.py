@@ -35,6 +35,7 @@ from choir_common.http.responses import (
     render_choir_error,
     render_event,
 )
+from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.events import Event, EventPayload, Reply, UserMessageStarted, parse_payload
 from choir_common.wire.model import JsonObject, WireModel
@@ -136,10 +137,16 @@ class ControlStandIn:
         await self._ring()
 
     async def say(
-        self, text: str, inbox_id: str = "inb_1", sent_at: datetime | None = None
+        self,
+        text: str,
+        inbox_id: str = "inb_1",
+        sent_at: datetime | None = None,
+        attachments: tuple[ReceivedFile, ...] = (),
     ) -> None:
         """Queue a user's message."""
-        message = UserMessageSignal(inbox_id=inbox_id, dm=DM, text=text, sent_at=sent_at)
+        message = UserMessageSignal(
+            inbox_id=inbox_id, dm=DM, text=text, sent_at=sent_at, attachments=attachments
+        )
         await self.tell(message)
 
     def payloads(self) -> list[EventPayload]:

@@ -6,6 +6,7 @@ reads and then answers; to anything else it answers at once. They differ in the 
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,17 +70,25 @@ def current_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return messages[last + 1 :]
 
 
+def text_of(message: Message) -> str:
+    """Return a message's text, also of one with pictures."""
+    content = message["content"] or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content if part["type"] == "text")
+
+
 def assistant_calls(messages: Sequence[Message]) -> list[Message]:
     """Return the assistant messages that hold tool calls."""
     return [m for m in messages if m["role"] == "assistant" and m.get("tool_calls")]
 
 
 def _play(messages: Sequence[Message], number: int) -> Message:
-    said = [m["content"] for m in messages if m["role"] == "user"]
+    said = [text_of(m) for m in messages if m["role"] == "user"]
     asks = [text for text in said if not text.startswith("[Choir]")]
     done = len(assistant_calls(current_turn(messages)))
     told_in_words = said[-1].startswith("[Choir]")
-    if "use" not in asks[-1] or done == ROUNDS or told_in_words:
+    if not re.search(r"\buse\b", asks[-1]) or done == ROUNDS or told_in_words:
         return {"role": "assistant", "content": f"answer {number}"}
     calls = [
         {

@@ -8,6 +8,7 @@ import pytest
 
 from choir_agent.arbiter.call_execution import CallOutcome, execute_call, with_summary
 from choir_agent.arbiter.rulings import CheckedCall
+from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.locks.claim import keys_overlap
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.builtin.fs_read import FsReadTool
@@ -17,6 +18,7 @@ from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed, ToolOutput
 from choir_agent.tools.truncate import fits_limit, truncate_output
 from choir_agent.tools.workspace import ARTIFACTS_DIR, Workspace, create_staging
+from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.telemetry import Redactor
 from choir_common.wire.events import Exposure
@@ -96,7 +98,7 @@ async def test_a_large_output_is_cut_and_can_be_read_whole(
     assert reference.startswith(".choirtmp/artifacts/")
     kept = orjson.loads((workspace.root / reference).read_bytes())
     assert kept.items() >= whole.items()
-    again = FsReadTool(workspace)
+    again = FsReadTool(workspace, WorkspaceFiles(workspace, OwnChildProcesses()))
     context = CallContext("c", "edge", workspace.canonical(reference))
     read = (await again.run(context, {"path": reference, "offset": 0, "length": 100})).output
     assert "next_offset" in read

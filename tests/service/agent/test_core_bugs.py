@@ -14,6 +14,7 @@ from choir_agent.control_client.control_client import ControlClient
 from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import CoreJobManager
 from choir_agent.lanes.model_caller import ModelCaller
+from choir_agent.lanes.picture_describer import PictureDescriber
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
@@ -130,6 +131,9 @@ async def open_office() -> AsyncIterator[Office]:
             settings=settings,
             shrinker=NoShrinker(),
             outages=OutageTracker(SystemClock(), Redactor()),
+            describer=PictureDescriber(
+                arbiter=arbiter, memory=WorkingMemory(), model=metered, settings=settings
+            ),
         )
         factory = CoreJobFactory(
             arbiter=arbiter,

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools.builtin.fs_read import FsReadTool
 from choir_agent.tools.builtin.fs_write import FsWriteTool
 from choir_agent.tools.tool import CallContext, ToolFailed
 from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_common.wire.model import JsonObject
 
 FIVE = "one\ntwo\nthree\nfour\nfive\n"
@@ -17,7 +19,11 @@ async def read(root: Path, path: str = "f", **arguments: int) -> JsonObject:
     workspace = Workspace(root)
     try:
         context = CallContext("c", "edge", workspace.canonical(path))
-        return (await FsReadTool(workspace).run(context, {"path": path, **arguments})).output
+        return (
+            await FsReadTool(workspace, WorkspaceFiles(workspace, OwnChildProcesses())).run(
+                context, {"path": path, **arguments}
+            )
+        ).output
     finally:
         workspace.close()
 

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_agent.arbiter.rulings import CheckedCall, check_call
+from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.locks.claim import key_path, keys_overlap, locks_conflict
 from choir_agent.tools.builtin.fs_read import FsReadTool
 from choir_agent.tools.builtin.fs_write import FsWriteTool
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.workspace import Workspace
+from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_common.wire.events import HeldLock, ToolCall
 from tests.unit.agent.lock_rules import meet
 
@@ -27,7 +29,12 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 def locks_of(workspace: Workspace, tool: str, path: str) -> tuple[HeldLock, ...]:
-    registry = ToolRegistry([FsReadTool(workspace), FsWriteTool(workspace)])
+    registry = ToolRegistry(
+        [
+            FsReadTool(workspace, WorkspaceFiles(workspace, OwnChildProcesses())),
+            FsWriteTool(workspace),
+        ]
+    )
     arguments = f'{{"path": "{path}"' + (', "content": ""}' if tool.endswith("write") else "}")
     checked = check_call(ToolCall(call_id="c", tool=tool, arguments=arguments), registry, workspace)
     assert isinstance(checked, CheckedCall)

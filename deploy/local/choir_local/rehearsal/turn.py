@@ -27,6 +27,7 @@ from choir_common.wire.prompt_marks import (
     SENT_LINE,
     SKILL_INPUT_HEADING,
     SUMMARY_HEADING,
+    TOOL_PICTURES_HEADING,
 )
 
 Lane = Literal["edge", "core", "report", "compaction", "summary"]
@@ -223,7 +224,9 @@ def _is_record(message: ChatMessage) -> bool:
 
 
 def _is_handed(message: ChatMessage) -> bool:
-    return message.role == "user" and message.text.startswith(SKILL_INPUT_HEADING)
+    return message.role == "user" and message.text.startswith(
+        (SKILL_INPUT_HEADING, TOOL_PICTURES_HEADING)
+    )
 
 
 def _is_report(text: str) -> bool:

@@ -45,7 +45,7 @@ MANIFEST = ToolManifest(
             "cut: ask for a part); `head` or `tail`: that many lines from its start or end; "
             "`start_line` and `end_line`: that range, counted from 1; `offset` and `length`: a chunk "
             "of bytes, for very long lines (go on at next_offset). PDF and Office files come as text, "
-            "pictures as pictures, other binary files as base64. "
+            "pictures as pictures, others as base64. "
             "Pass `hash` to choir.fs.write as expect_hash."
         ),
         parameters={
