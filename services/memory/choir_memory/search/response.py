@@ -80,7 +80,11 @@ def _trace(ranked_document: RankedDocument) -> JsonObject:
     return {
         "id": str(ranked_document.document_id),
         "score": round(ranked_document.score, SCORE_DIGITS),
-        "arms": {hit.arm: [hit.rank, hit.score, hit.part] for hit in _arm_scores(ranked_document)},
+        # from the figures, not from `_arm_scores`: that would validate fifty models again
+        "arms": {
+            arm: [hit.rank, round(hit.score, SCORE_DIGITS), round(hit.part, SCORE_DIGITS)]
+            for arm, hit in sorted(ranked_document.arms.items())
+        },
     }
 
 
