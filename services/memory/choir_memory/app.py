@@ -50,6 +50,8 @@ from choir_memory.reminders.service import ReminderService
 from choir_memory.schema.extraction_queue_store import ExtractionQueueStore
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
+from choir_memory.search.receipt_store import ReceiptStore
+from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.service import SearchService
 from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.promotion import SessionPromoter
@@ -108,6 +110,7 @@ class MemoryService:
         self._upkeep = DatabaseUpkeep(self._database, _upkeep_settings(settings))
         self._folder_watcher = self._build_folder_watcher(settings)
         self._folders = self._build_folders(settings)
+        self._receipts = ReceiptWriter(ReceiptStore(self._database))
         self._metrics = Metrics(SERVICE)
         self._gauges = EmbeddingMetrics(self._metrics, self._queue, self._embedders)
         self._health = HealthCheck(self._database, self._bus, self._embedders)
@@ -120,7 +123,11 @@ class MemoryService:
         database, spaces, audit = self._database, self._spaces, AuditStore(self._database)
         knowledge = KnowledgeService(database, spaces, self._queue)
         search = SearchService(
-            database=database, spaces=spaces, embedders=self._embedders, clock=clock
+            database=database,
+            spaces=spaces,
+            embedders=self._embedders,
+            clock=clock,
+            receipts=self._receipts,
         )
         agents = AgentEndpoints(
             spaces=spaces,
@@ -225,6 +232,8 @@ class MemoryService:
             stack.push_async_callback(self._language_model.close)
             await stack.enter_async_context(self._database)
             await self._spaces.open()
+            # closed after the bus, when no search can add one, and before the database
+            stack.push_async_callback(self._receipts.close)
             stack.push_async_callback(self._embedders.close)
             await self._embedders.open()
             await stack.enter_async_context(self._bus)

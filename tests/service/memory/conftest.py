@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from choir_common.clock import SystemClock
+from choir_common.clock import Clock, SystemClock
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import MemoryHits, MemoryQuery, MemoryUpsert, MemoryWritten
 from choir_memory.embedding.circuit_breaker import EmbedderCircuitBreaker
@@ -16,6 +16,8 @@ from choir_memory.embedding.queue import EmbeddingQueue, QueueIntervals
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
+from choir_memory.search.receipt_store import ReceiptStore
+from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.service import SearchService
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.servers import bus, database, dsn, make_memory, nats, postgres
@@ -75,8 +77,24 @@ async def make_room(
         embedders,
         queue,
         KnowledgeService(database, spaces, queue),
-        SearchService(database=database, spaces=spaces, embedders=embedders, clock=SystemClock()),
+        make_search(database, spaces, embedders),
         dsn,
+    )
+
+
+def make_search(
+    database: Database,
+    spaces: SpaceRegistry,
+    embedders: EmbedderRegistry,
+    clock: Clock | None = None,
+) -> SearchService:
+    """Build the search over these parts."""
+    return SearchService(
+        database=database,
+        spaces=spaces,
+        embedders=embedders,
+        clock=clock or SystemClock(),
+        receipts=ReceiptWriter(ReceiptStore(database)),
     )
 
 
@@ -102,5 +120,7 @@ async def provider() -> AsyncIterator[ScriptedProvider]:
 async def room(database: Database, dsn: str, provider: ScriptedProvider) -> AsyncIterator[Room]:
     """Return the service's parts, with vectors from the scripted provider."""
     embedder = provider.embedder()
-    yield await make_room(database, embedder, dsn)
+    made = await make_room(database, embedder, dsn)
+    yield made
+    await made.recall.receipts.close()
     await embedder.close()

@@ -1,4 +1,4 @@
-"""Execute a memory query: find and rank candidates, read the best ones, store a receipt.
+"""Execute a memory query: find and rank candidates, read the best ones, queue a receipt.
 
 The query vector is computed first, while no database connection is in use; if it is late, the query
 continues without it.
@@ -50,7 +50,8 @@ from choir_memory.search.query import (
     is_listing,
     validate_query,
 )
-from choir_memory.search.receipt_store import NewReceipt, ReceiptBatcher, ReceiptStore
+from choir_memory.search.receipt_store import NewReceipt, ReceiptStore, StoredReceipt
+from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.response import build_hit, build_receipt
 from choir_memory.search.retrieval import EMPTY_RESULT, RetrievalQuery, RetrievalResult, retrieve
 from choir_memory.search.scope_store import SearchScope
@@ -64,8 +65,8 @@ MAX_QUERY_TERMS = 64
 """Maximum terms of a query; of a pasted page the longest ones are used."""
 MAX_RANKED = 1_000
 """Maximum hits ranked while duplicates are merged; more repetitions than that fill any response."""
-RECEIPT_TIMEOUT_S = 1.0
-"""Seconds that a finished response waits for its receipt to be stored."""
+RECEIPT_DELAY_S = 0.2
+"""Seconds after which a receipt of another replica's search is stored, if its database is available."""
 
 
 @dataclass(slots=True)
@@ -103,8 +104,8 @@ class SearchService:
     spaces: SpaceRegistry
     embedders: EmbedderRegistry
     clock: Clock
+    receipts: ReceiptWriter
     corpora: CorpusCache = field(default_factory=CorpusCache)
-    receipts: ReceiptBatcher = field(default_factory=ReceiptBatcher)
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
         """Return the best hits; raises InvalidRequest, or NotFound if another agent has no memory."""
@@ -123,16 +124,11 @@ class SearchService:
         else:
             await self._make_vector(search)
             await self._find(search)
-        return await self._answer(search)
+        return self._answer(search)
 
     async def receipt(self, request: ReadSearchReceipt) -> SearchReceipt:
         """Return the receipt of a search; raises NotFound when there is none (any more)."""
-        try:
-            record = await ReceiptStore(self.database).read(
-                UUID(request.receipt_id), request.agent_id
-            )
-        except ValueError:
-            record = None
+        record = await self._read_receipt(request)
         if record is None:
             raise NotFound(
                 f"There is no receipt {request.receipt_id} of {request.agent_id}'s memory."
@@ -144,6 +140,19 @@ class SearchService:
             asked_by=record.asked_by,
             receipt=record.receipt,
         )
+
+    async def _read_receipt(self, request: ReadSearchReceipt) -> StoredReceipt | None:
+        try:
+            receipt_id = UUID(request.receipt_id)
+        except ValueError:
+            return None
+        store = ReceiptStore(self.database)
+        await self.receipts.flush()
+        if (record := await store.read(receipt_id, request.agent_id)) is not None:
+            return record
+        # the search may have been another replica's, a moment ago
+        await asyncio.sleep(RECEIPT_DELAY_S)
+        return await store.read(receipt_id, request.agent_id)
 
     async def _read_session(self, search: _SearchState) -> None:
         """Read a page of a session in order."""
@@ -272,7 +281,7 @@ class SearchService:
             return ranking
         return [document for document in ranking if document.score >= query.min_score]
 
-    async def _answer(self, search: _SearchState) -> MemoryHits:
+    def _answer(self, search: _SearchState) -> MemoryHits:
         by_id = {ranked_document.document_id: ranked_document for ranked_document in search.ranking}
         receipt = build_receipt(
             search.query,
@@ -282,7 +291,7 @@ class SearchService:
             search.selected_hits,
             search.degraded,
         )
-        receipt_id = await self._store_receipt(search, receipt)
+        receipt_id = self._queue_receipt(search, receipt)
         return MemoryHits(
             hits=tuple(
                 build_hit(
@@ -301,19 +310,16 @@ class SearchService:
             more_after=search.more_after,
         )
 
-    async def _store_receipt(self, search: _SearchState, receipt: JsonObject) -> str | None:
+    def _queue_receipt(self, search: _SearchState, receipt: JsonObject) -> str | None:
         record = NewReceipt(
             uuid4(), search.scope.agent_id, search.query.agent_id, orjson.dumps(receipt).decode()
         )
-        try:
-            async with asyncio.timeout(RECEIPT_TIMEOUT_S):
-                await self.receipts.keep(ReceiptStore(self.database), record)
-        except (ChoirError, TimeoutError) as error:
-            # the response is ready: return it without a receipt
-            log.warning("search receipt not stored", error=str(error))
-            search.stages.cut.append("receipt")
-            return None
-        return str(record.receipt_id)
+        if self.receipts.add(record):
+            return str(record.receipt_id)
+        # the response is ready: return it without a receipt
+        log.warning("search receipt not stored: too many are waiting for the database")
+        search.stages.cut.append("receipt")
+        return None
 
     @contextlib.asynccontextmanager
     async def _reading(self, search: _SearchState) -> AsyncIterator[Connection]:
