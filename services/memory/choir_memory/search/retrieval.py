@@ -19,7 +19,12 @@ from choir_memory.search.corpus_store import CorpusCache
 from choir_memory.search.full_scan_store import scan_space
 from choir_memory.search.scope_store import SearchScope
 from choir_memory.search.text_arm_store import NO_TEXT_RESULT, TextResult, search_text
-from choir_memory.search.vector_arm_store import NO_VECTOR_RESULT, VectorResult, search_vectors
+from choir_memory.search.vector_arm_store import (
+    NO_VECTOR_RESULT,
+    VectorResult,
+    index_settings,
+    search_vectors,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,8 @@ class RetrievalQuery:
     """Whether neighbours of matching documents are candidates; False for searches by words only."""
     depth: int
     """Number of documents each arm returns."""
+    settings: Sequence[str] = ()
+    """Settings that the transaction began with (see `transaction_settings`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,17 @@ class RetrievalResult:
     text: TextResult
     vectors: VectorResult
     lists: Mapping[Arm, Sequence[ArmResult]]
+
+
+def transaction_settings(
+    corpora: CorpusCache, scope: SearchScope, vector: QueryVector | None, depth: int
+) -> tuple[str, ...]:
+    """Return the settings to begin the transaction of a search with.
+
+    Empty unless the space is known to be large: a search that learns it sets them itself.
+    """
+    corpus = None if scope.is_narrow or vector is None else corpora.find(scope)
+    return () if corpus is None or vector is None else index_settings(corpus, vector, depth)
 
 
 EMPTY_RESULT = RetrievalResult(NO_CANDIDATES, NO_TEXT_RESULT, NO_VECTOR_RESULT, {})
@@ -58,7 +76,7 @@ async def retrieve(
         return _found(query, NO_CANDIDATES, NO_TEXT_RESULT, NO_VECTOR_RESULT)
     scope = query.scope
     # a space that is known to be large is not tried again
-    if scope.is_narrow or not corpora.is_cached(scope):
+    if scope.is_narrow or corpora.find(scope) is None:
         columns = CandidateColumns(scope, query.terms or (), query.vector, query.with_times)
         if (scan := await scan_space(connection, columns)) is not None:
             material = scan.material if query.with_neighbours else _worded(scan.material)
@@ -74,7 +92,9 @@ async def _in_large(
     if query.terms:
         text = await search_text(connection, scope, corpus, query.terms, query.depth)
     if query.vector is not None:
-        vectors = await search_vectors(connection, scope, corpus, query.vector, query.depth)
+        vectors = await search_vectors(
+            connection, scope, corpus, query.vector, query.depth, settings=query.settings
+        )
     columns = CandidateColumns(scope, text.terms, query.vector, query.with_times)
     candidates = (*text.hits, *vectors.hits)
     material = await read_candidates(

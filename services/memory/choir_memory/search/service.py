@@ -53,7 +53,13 @@ from choir_memory.search.query import (
 from choir_memory.search.receipt_store import NewReceipt, ReceiptStore, StoredReceipt
 from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.response import build_hit, build_receipt
-from choir_memory.search.retrieval import EMPTY_RESULT, RetrievalQuery, RetrievalResult, retrieve
+from choir_memory.search.retrieval import (
+    EMPTY_RESULT,
+    RetrievalQuery,
+    RetrievalResult,
+    retrieve,
+    transaction_settings,
+)
 from choir_memory.search.scope_store import SearchScope
 from choir_memory.text.dates import QueriedTime, find_time
 from choir_memory.text.questions import asks_agent, content_terms
@@ -206,11 +212,11 @@ class SearchService:
     async def _rank_and_read(self, search: _SearchState, *, everything: bool) -> None:
         query, scope = search.query, search.scope
         context = {}
+        retrieval = self._retrieval_query(search, everything)
         # one transaction for all statements: each transaction costs two round trips
-        async with self._reading(search) as connection:
+        async with self._reading(search, retrieval.settings) as connection:
             if everything or "find" not in search.stages.took_ms:
                 with search.stages.stage("find"):
-                    retrieval = self._retrieval_query(search, everything)
                     search.result = await retrieve(connection, self.corpora, retrieval)
             distinct_hits = await self._distinct_hits(search, connection)
             search.ranking = [hit.ranked_document for hit in distinct_hits]
@@ -253,13 +259,16 @@ class SearchService:
             terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
         if "time" in query.arms:
             search.time = find_time(query.query, self.clock.now())
+        vector = search.vector if everything else None
+        depth = max(ARM_LIMIT, effective_limit(query))
         return RetrievalQuery(
             search.scope,
             terms,
-            search.vector if everything else None,
+            vector,
             with_times=search.time is not None,
             with_neighbours=query.mode == "semantic",
-            depth=max(ARM_LIMIT, effective_limit(query)),
+            depth=depth,
+            settings=transaction_settings(self.corpora, search.scope, vector, depth),
         )
 
     def _rank(self, search: _SearchState, limit: int) -> Sequence[RankedDocument]:
@@ -322,9 +331,13 @@ class SearchService:
         return None
 
     @contextlib.asynccontextmanager
-    async def _reading(self, search: _SearchState) -> AsyncIterator[Connection]:
+    async def _reading(
+        self, search: _SearchState, settings: Sequence[str] = ()
+    ) -> AsyncIterator[Connection]:
         agent_id = search.scope.agent_id
         own = agent_id == search.query.agent_id
         lend = agent_transaction if own else admin_read_transaction
-        async with lend(self.database, agent_id, plan_once=True) as connection:
+        async with lend(
+            self.database, agent_id, plan_once=True, local_settings=settings
+        ) as connection:
             yield connection
