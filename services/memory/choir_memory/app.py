@@ -53,6 +53,7 @@ from choir_memory.schema.store import SpaceRegistry, SpaceStore
 from choir_memory.search.receipt_store import ReceiptStore
 from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.service import SearchService
+from choir_memory.search.space_cache import SpaceCache
 from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.promotion import SessionPromoter
 from choir_memory.sessions.recorder import UnitRecorder
@@ -115,11 +116,13 @@ class MemoryService:
         self._gauges = EmbeddingMetrics(self._metrics, self._queue, self._embedders)
         self._health = HealthCheck(self._database, self._bus, self._embedders)
         self._endpoints = (
-            *self._build_agent_and_admin_endpoints(clock),
+            *self._build_agent_and_admin_endpoints(settings, clock),
             *self._build_session_endpoints().table(),
         )
 
-    def _build_agent_and_admin_endpoints(self, clock: Clock) -> tuple[Endpoint, ...]:
+    def _build_agent_and_admin_endpoints(
+        self, settings: MemorySettings, clock: Clock
+    ) -> tuple[Endpoint, ...]:
         database, spaces, audit = self._database, self._spaces, AuditStore(self._database)
         knowledge = KnowledgeService(database, spaces, self._queue)
         search = SearchService(
@@ -128,6 +131,7 @@ class MemoryService:
             embedders=self._embedders,
             clock=clock,
             receipts=self._receipts,
+            space_cache=SpaceCache(settings.search_cache_bytes),
         )
         agents = AgentEndpoints(
             spaces=spaces,

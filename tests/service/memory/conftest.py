@@ -19,12 +19,14 @@ from choir_memory.schema.store import SpaceRegistry, SpaceStore
 from choir_memory.search.receipt_store import ReceiptStore
 from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.service import SearchService
+from choir_memory.search.space_cache import SpaceCache
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.servers import bus, database, dsn, make_memory, nats, postgres
 
 __all__ = ["bus", "database", "dsn", "make_memory", "nats", "postgres"]
 
 QUICK = QueueIntervals(tick_s=0.02, poll_s=0.05, retry_s=0.05, sweep_s=0.3)
+CACHE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass
@@ -87,6 +89,8 @@ def make_search(
     spaces: SpaceRegistry,
     embedders: EmbedderRegistry,
     clock: Clock | None = None,
+    *,
+    cache_bytes: int = CACHE_BYTES,
 ) -> SearchService:
     """Build the search over these parts."""
     return SearchService(
@@ -95,6 +99,7 @@ def make_search(
         embedders=embedders,
         clock=clock or SystemClock(),
         receipts=ReceiptWriter(ReceiptStore(database)),
+        space_cache=SpaceCache(cache_bytes),
     )
 
 

@@ -144,10 +144,33 @@ class TermOccurrences:
         return counts
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentPlaces:
+    """The positions on disk of the documents of a table, sorted, and the row of each."""
+
+    keys: RowNumbers
+    rows: RowNumbers
+
+    def find_rows(self, sent: bytes) -> RowNumbers:
+        """Return the rows of the documents at these positions, sent as a binary array."""
+        return self.rows[np.searchsorted(self.keys, _places_on_disk(sent))]
+
+
+NO_OCCURRENCES = TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+
+
 def decode_columns(row: Record, terms: int) -> tuple[CandidateTable, TermOccurrences]:
-    """Decode a result row of arrays (see `columns_store`) into documents and occurrences of terms."""
+    """Decode a result row of arrays (see `candidate_columns_store`) into documents and occurrences of
+    terms."""
     if not row["ids"]:
-        return NO_CANDIDATES, TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+        return NO_CANDIDATES, NO_OCCURRENCES
+    material, places = decode_documents(row)
+    occurrences = decode_occurrences(row, places)
+    return material.with_counts(occurrences.counts(len(material.ids), terms)), occurrences
+
+
+def decode_documents(row: Record) -> tuple[CandidateTable, DocumentPlaces]:
+    """Decode the documents of a result row with at least one, without the counts of terms."""
     keys = _places_on_disk(row["places"])
     order = np.argsort(keys, kind="stable")
     firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
@@ -158,12 +181,22 @@ def decode_columns(row: Record, terms: int) -> tuple[CandidateTable, TermOccurre
         material = replace(material.select_rows(order[firsts]), cosines=cosines)
         keys = keys[order[firsts]]
         order = np.arange(len(keys))
-    occurrences = TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
-    if row["held_places"] is not None:
-        rows = order[np.searchsorted(keys[order], _places_on_disk(row["held_places"]))]
-        numbers = _integers(row["held_terms"], ">i4") - 1
-        occurrences = TermOccurrences(rows, numbers, _floats(row["held_ranks"], ">f4"))
-    return material.with_counts(occurrences.counts(len(material.ids), terms)), occurrences
+    return material, DocumentPlaces(keys[order], order)
+
+
+def decode_occurrences(row: Record, places: DocumentPlaces) -> TermOccurrences:
+    """Decode the occurrences of terms in the documents at `places`."""
+    if row["held_places"] is None:
+        return NO_OCCURRENCES
+    numbers = _integers(row["held_terms"], ">i4") - 1
+    return TermOccurrences(
+        places.find_rows(row["held_places"]), numbers, _floats(row["held_ranks"], ">f4")
+    )
+
+
+def decode_booleans(sent: bytes) -> npt.NDArray[np.bool_]:
+    """Decode a binary array of booleans."""
+    return _integers(sent, "u1") > 0
 
 
 def _read(row: Record) -> CandidateTable:

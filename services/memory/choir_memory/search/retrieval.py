@@ -1,5 +1,7 @@
 """Find candidates for a query: read a small space whole, or query the arms in a large one.
 
+A small space that is searched often is in memory (`space_cache`).
+
 The choice depends on the space and on whether the query is limited to one session or collection, not on
 other filters.
 """
@@ -12,12 +14,14 @@ import numpy as np
 from choir_common.postgres.pool import Connection
 from choir_common.wire.memory_search import Arm
 from choir_memory.embedding.embedder import QueryVector
+from choir_memory.search.cached_space_store import read_space, search_cached_space
 from choir_memory.search.candidate_columns_store import CandidateColumns
 from choir_memory.search.candidates import NO_CANDIDATES, ArmResult, CandidateTable
 from choir_memory.search.candidates_store import read_candidates
 from choir_memory.search.corpus_store import CorpusCache
-from choir_memory.search.full_scan_store import scan_space
+from choir_memory.search.full_scan_store import FullScanResult, scan_space
 from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.space_cache import SpaceCache, space_key
 from choir_memory.search.text_arm_store import NO_TEXT_RESULT, TextResult, search_text
 from choir_memory.search.vector_arm_store import (
     NO_VECTOR_RESULT,
@@ -69,7 +73,7 @@ EMPTY_RESULT = RetrievalResult(NO_CANDIDATES, NO_TEXT_RESULT, NO_VECTOR_RESULT, 
 
 
 async def retrieve(
-    connection: Connection, corpora: CorpusCache, query: RetrievalQuery
+    connection: Connection, query: RetrievalQuery, *, corpora: CorpusCache, spaces: SpaceCache
 ) -> RetrievalResult:
     """Return the candidates for a query."""
     if not query.terms and query.vector is None:
@@ -78,10 +82,32 @@ async def retrieve(
     # a space that is known to be large is not tried again
     if scope.is_narrow or corpora.find(scope) is None:
         columns = CandidateColumns(scope, query.terms or (), query.vector, query.with_times)
-        if (scan := await scan_space(connection, columns)) is not None:
+        scan = await _search_in_memory(connection, spaces, columns)
+        if scan is None:
+            scan = await scan_space(connection, columns)
+        if scan is not None:
             material = scan.material if query.with_neighbours else _worded(scan.material)
             return _found(query, material, scan.text, scan.vectors)
     return await _in_large(connection, corpora, query)
+
+
+async def _search_in_memory(
+    connection: Connection, spaces: SpaceCache, columns: CandidateColumns
+) -> FullScanResult | None:
+    """Return what `scan_space` would, from memory; None if the space is not there, or has changed."""
+    if (key := space_key(columns)) is None:
+        return None
+    space = spaces.find(key)
+    if space is None and spaces.should_read(key):
+        space = await read_space(connection, columns, spaces.max_entry_bytes)
+        if space is not None:
+            spaces.put(key, space)
+    if space is None:
+        return None
+    scan = await search_cached_space(connection, space, columns)
+    if scan is None:
+        spaces.drop(key)
+    return scan
 
 
 async def _in_large(

@@ -61,6 +61,7 @@ from choir_memory.search.retrieval import (
     transaction_settings,
 )
 from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.space_cache import SpaceCache
 from choir_memory.text.dates import QueriedTime, find_time
 from choir_memory.text.questions import asks_agent, content_terms
 from choir_memory.text.tokens import query_terms
@@ -111,6 +112,7 @@ class SearchService:
     embedders: EmbedderRegistry
     clock: Clock
     receipts: ReceiptWriter
+    space_cache: SpaceCache
     corpora: CorpusCache = field(default_factory=CorpusCache)
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
@@ -217,7 +219,9 @@ class SearchService:
         async with self._reading(search, retrieval.settings) as connection:
             if everything or "find" not in search.stages.took_ms:
                 with search.stages.stage("find"):
-                    search.result = await retrieve(connection, self.corpora, retrieval)
+                    search.result = await retrieve(
+                        connection, retrieval, corpora=self.corpora, spaces=self.space_cache
+                    )
             distinct_hits = await self._distinct_hits(search, connection)
             search.ranking = [hit.ranked_document for hit in distinct_hits]
             search.times = {hit.document.document_id: hit.times for hit in distinct_hits}
