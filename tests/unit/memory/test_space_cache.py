@@ -1,6 +1,7 @@
 """Which spaces are in memory, and the similarity of their documents to a query."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -100,6 +101,20 @@ def test_the_most_similar_passage_counts_and_a_document_without_one_has_no_simil
     assert cosines[2] < 1
     # the table in memory is not changed
     assert np.isnan(space.documents.cosines).all()
+
+
+def test_neighbours_are_computed_once_for_all_searches_of_a_space() -> None:
+    space = make_space(3)
+    known = space.documents.neighbourhood
+    documents = replace(space.documents, known_neighbourhood=known)
+    found = replace(space, documents=documents).with_cosines(to_halfvec(space.vectors[0]))
+    assert found.neighbourhood is known
+    assert found.with_counts(np.ones((3, 1))).neighbourhood is known
+    assert known.rows_at(1).tolist() == [1, 2, 3]
+    assert known.rows_at(-2).tolist() == [3, 3, 0]
+    assert known.rows_at(1) is known.rows_at(1)
+    # other rows have other neighbours
+    assert found.select_rows(np.array([0, 2])).neighbourhood.rows_at(1).tolist() == [2, 2]
 
 
 def test_a_vector_of_zeros_is_similar_to_nothing() -> None:

@@ -15,11 +15,10 @@ from choir_common.postgres.pool import Record
 from choir_memory.search.candidates import (
     CandidateTable,
     DocumentPlaces,
-    Floats,
-    RowNumbers,
     decode_booleans,
     decode_documents,
 )
+from choir_memory.search.neighbourhood import Floats, RowNumbers
 
 BYTES_PER_DOCUMENT = 500
 """Estimated bytes of a document without its vector: id, speaker, time, and a number per column."""
@@ -92,6 +91,8 @@ def decode_space(row: Record, dimensions: int) -> CachedSpace:
     names: dict[str | None, str | None] = {}
     speakers = [names.setdefault(speaker, speaker) for speaker in documents.speakers]
     documents = replace(documents, speakers=speakers)
+    # shared by the tables of all searches
+    documents = replace(documents, known_neighbourhood=documents.neighbourhood)
     return CachedSpace(version, documents, places, vectors, _lengths(vectors), vector_rows)
 
 

@@ -14,10 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from choir_common.postgres.pool import Record
-
-Floats = npt.NDArray[np.float64]
-RowNumbers = npt.NDArray[np.int64]
-"""Row numbers."""
+from choir_memory.search.neighbourhood import Floats, Neighbourhood, RowNumbers
 
 NO_POSITION = -(1 << 30)
 """Position of documents without one; parts of a session's summary count up from here."""
@@ -56,17 +53,18 @@ class CandidateTable:
     eligible: npt.NDArray[np.bool_]
     """Whether the filters match; other documents only contribute as neighbours, and may be shown as
     context."""
+    known_neighbourhood: Neighbourhood | None = None
+    """The neighbours, if they were computed for the same documents before."""
 
-    def neighbour_rows(self, step: int) -> RowNumbers:
-        """Return the row of the document `step` positions away for each document; the row count if
-        there
-        is none."""
-        sorted_keys, order = self._ordered
-        target_keys = np.where(self.sessions >= 0, self._keys + step, -1)
-        # if several have this position, the last one
-        indexes = np.searchsorted(sorted_keys, target_keys, side="right") - 1
-        is_match = (indexes >= 0) & (sorted_keys[indexes] == target_keys)
-        return np.where(is_match, order[indexes], len(self.ids))
+    @cached_property
+    def neighbourhood(self) -> Neighbourhood:
+        """Return the neighbours of the documents."""
+        return self.known_neighbourhood or Neighbourhood(
+            sessions=self.sessions,
+            positions=self.positions,
+            speakers=self.speakers,
+            question_shares=self.question_shares,
+        )
 
     def top_rows(self, rows: RowNumbers, scores: Floats, most: int) -> list[int]:
         """Return up to `most` of the `rows` with the highest scores, best first; ties are
@@ -101,16 +99,6 @@ class CandidateTable:
     def with_counts(self, counts: Floats) -> "CandidateTable":
         """Return the same documents with other term frequencies."""
         return replace(self, counts=counts)
-
-    @cached_property
-    def _keys(self) -> RowNumbers:
-        # positions have 32 bits: a step never leads into another session
-        return (self.sessions << 34) + self.positions + (1 << 32)
-
-    @cached_property
-    def _ordered(self) -> tuple[RowNumbers, RowNumbers]:
-        order = np.argsort(self._keys, kind="stable")
-        return self._keys[order], order
 
 
 _NO_PLACES, _NO_FLOATS = np.zeros(0, np.int64), np.zeros(0)

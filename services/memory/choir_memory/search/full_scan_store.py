@@ -17,11 +17,11 @@ from choir_memory.search.candidates import (
     TS_RANK_OF_ONE,
     ArmResult,
     CandidateTable,
-    Floats,
     TermOccurrences,
     decode_columns,
 )
 from choir_memory.search.corpus_store import ESTIMATED_ROWS, LARGE_SPACE_DOCUMENTS
+from choir_memory.search.neighbourhood import Floats
 from choir_memory.search.text_arm_store import MAX_TERMS, NO_TEXT_RESULT, TextResult
 from choir_memory.search.vector_arm_store import NO_VECTOR_RESULT, VectorResult
 

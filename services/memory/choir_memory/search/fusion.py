@@ -25,7 +25,8 @@ from uuid import UUID
 import numpy as np
 
 from choir_common.wire.memory_search import Arm
-from choir_memory.search.candidates import ArmResult, CandidateTable, Floats, RowNumbers
+from choir_memory.search.candidates import ArmResult, CandidateTable
+from choir_memory.search.neighbourhood import Floats, RowNumbers
 from choir_memory.text.dates import QueriedTime
 from choir_memory.text.questions import find_named_speakers
 
@@ -60,8 +61,6 @@ TIME_WEIGHT, ONLY_TIME_WEIGHT = 0.1, 0.5
 document contains any of its words."""
 QUESTION_PENALTY = 0.2
 """The largest deduction, for a document that only asks: it repeats the words without information."""
-MIN_QUESTION_SHARE = 0.5
-"""Share of a document in questions from which the next document is expected to answer it."""
 AGENT_PENALTY = 0.6
 """The deduction for what the agent wrote: its answers repeat the words of a question at length, while
 memory is mostly asked for what the user said. None if the query asks for the agent's words."""
@@ -209,24 +208,12 @@ class _Scoring:
         count = len(self._material.ids)
         if "window" not in self._arms:
             return [np.full(count, count)] * 4
-        return [self._material.neighbour_rows(step) for step in (-2, -1, 1, 2)]
+        return [self._material.neighbourhood.rows_at(step) for step in (-2, -1, 1, 2)]
 
-    @cached_property
+    @property
     def _conversation_share(self) -> float:
-        """Return the share of documents that are questions or that another speaker follows, doubled and at
-        most 1.
-
-        Entries of a diary stand beside each other without being about the same topic.
-        """
-        material = self._material
-        speakers = np.array([*material.speakers, None], dtype=object)
-        after = self._neighbor_rows[2]
-        is_followed = after < len(material.ids)
-        if not is_followed.any():
-            return 1.0
-        changes = speakers[:-1] != speakers[after]
-        asks = material.question_shares > MIN_QUESTION_SHARE
-        return min(1.0, 2 * float((changes | asks)[is_followed].mean()))
+        # without the window no document has neighbours
+        return self._material.neighbourhood.conversation_share if "window" in self._arms else 1.0
 
     def _text(self) -> Floats:
         total = self._information.sum()
