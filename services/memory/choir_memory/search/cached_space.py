@@ -36,7 +36,7 @@ class SpaceVersion:
     """After a restart or a failover, transaction ids may be used again."""
     file: int
     """The table's file; VACUUM FULL writes another one, with other positions on disk."""
-    ends_at: datetime | None
+    expires_at: datetime | None
     """When the next document of the space expires."""
 
 
@@ -83,7 +83,9 @@ class CachedSpace:
 def decode_space(row: Record, dimensions: int) -> CachedSpace:
     """Decode the result row of `cached_space_store`, which contains at least one vector."""
     documents, places = decode_documents(row)
-    version = SpaceVersion(row["snapshot"], row["server_started_at"], row["file"], row["ends_at"])
+    version = SpaceVersion(
+        row["snapshot"], row["server_started_at"], row["file"], row["expires_at"]
+    )
     kind = np.dtype([("dimensions", ">i2"), ("unused", ">i2"), ("value", ">f2", (dimensions,))])
     vectors = np.frombuffer(row["vectors"], kind)["value"].astype(np.float16)
     vector_rows = places.find_rows(row["places"])[decode_booleans(row["has_vector"])]

@@ -23,7 +23,7 @@ SELECT space.small, pg_current_snapshot()::text AS snapshot,
        pg_postmaster_start_time() AS server_started_at,
        pg_relation_filenode('{{documents}}'::regclass) AS file, documents.*
 FROM space LEFT JOIN LATERAL (
-    SELECT {{documents_columns}}, {{end}} AS ends_at,
+    SELECT {{documents_columns}}, {{end}} AS expires_at,
            array_send(array_agg(e.document_id IS NOT NULL)) AS has_vector,
            string_agg(public.halfvec_send(e.embedding), ''::bytea) AS vectors
     FROM {{documents}} d LEFT JOIN {{embeddings}} e ON e.document_id = d.id AND e.model = $1
@@ -76,7 +76,7 @@ async def search_cached_space(
         version.snapshot,
         version.server_started_at,
         version.file,
-        version.ends_at,
+        version.expires_at,
         # of the wider scope alone: which documents are eligible is in memory
         *columns.scope.context_scope().arguments,
     )

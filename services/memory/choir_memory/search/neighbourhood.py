@@ -38,16 +38,17 @@ class Neighbourhood:
     def rows_at(self, step: int) -> RowNumbers:
         """Return the row of the document `step` positions away for each document; the row count if there
         is none."""
-        if (known := self._rows.get(step)) is not None:
-            return known
+        if step not in self._rows:
+            self._rows[step] = self._find_rows(step)
+        return self._rows[step]
+
+    def _find_rows(self, step: int) -> RowNumbers:
         sorted_keys, order = self._ordered
         target_keys = np.where(self._sessions >= 0, self._keys + step, -1)
         # if several have this position, the last one
         indexes = np.searchsorted(sorted_keys, target_keys, side="right") - 1
         is_match = (indexes >= 0) & (sorted_keys[indexes] == target_keys)
-        rows = np.where(is_match, order[indexes], len(self._sessions))
-        self._rows[step] = rows
-        return rows
+        return np.where(is_match, order[indexes], len(self._sessions))
 
     @cached_property
     def conversation_share(self) -> float:

@@ -88,9 +88,9 @@ async def search_vectors(
     `settings` are those of `index_settings` that the transaction began with, if any.
     """
     if corpus.has_index(vector.model):
-        needed = index_settings(corpus, vector, depth)
-        if needed != tuple(settings):
-            await connection.execute("; ".join(needed))
+        required = index_settings(corpus, vector, depth)
+        if required != tuple(settings):
+            await connection.execute("; ".join(required))
         return await _by_index(connection, scope, corpus, vector, depth)
     arguments = (vector.value, depth, vector.model, *scope.arguments)
     rows = await connection.fetch(scope.sql(_VECTOR_ARM, 4), *arguments)
