@@ -148,7 +148,7 @@ class _Scoring:
         self._material = material
         self._arms = arms
         self._named_speakers = find_named_speakers(
-            question.words, {speaker for speaker in material.speakers if speaker}
+            question.words, material.neighbourhood.speaker_names
         )
         self._nearness = self._deviations()
 

@@ -1,4 +1,4 @@
-"""The neighbours of documents in their sessions or collections: pure.
+"""The neighbours of documents in their sessions or collections, and who speaks there: pure.
 
 They depend only on the documents, not on the query. For a space that is kept in memory they are computed
 once.
@@ -49,6 +49,11 @@ class Neighbourhood:
         indexes = np.searchsorted(sorted_keys, target_keys, side="right") - 1
         is_match = (indexes >= 0) & (sorted_keys[indexes] == target_keys)
         return np.where(is_match, order[indexes], len(self._sessions))
+
+    @cached_property
+    def speaker_names(self) -> frozenset[str]:
+        """Return the names of all speakers."""
+        return frozenset(speaker for speaker in self._speakers if speaker)
 
     @cached_property
     def conversation_share(self) -> float:
