@@ -214,11 +214,13 @@ class SearchService:
     async def _rank_and_read(self, search: _SearchState, *, everything: bool) -> None:
         query, scope = search.query, search.scope
         context = {}
-        retrieval = self._retrieval_query(search, everything)
+        vector = search.vector if everything else None
+        settings = transaction_settings(self.corpora, scope, vector, _arm_depth(query))
         # one transaction for all statements: each transaction costs two round trips
-        async with self._reading(search, retrieval.settings) as connection:
+        async with self._reading(search, settings) as connection:
             if everything or "find" not in search.stages.took_ms:
                 with search.stages.stage("find"):
+                    retrieval = self._retrieval_query(search, everything, settings)
                     search.result = await retrieve(
                         connection, retrieval, corpora=self.corpora, spaces=self.space_cache
                     )
@@ -256,23 +258,23 @@ class SearchService:
             # duplicates left too few hits: rank more documents
             most = min(MAX_RANKED, most * 4)
 
-    def _retrieval_query(self, search: _SearchState, everything: bool) -> RetrievalQuery:
+    def _retrieval_query(
+        self, search: _SearchState, everything: bool, settings: Sequence[str]
+    ) -> RetrievalQuery:
         query, terms = search.query, None
         if "text" in query.arms or query.mode != "semantic":
             words = content_terms(query.query)
             terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
         if "time" in query.arms:
             search.time = find_time(query.query, self.clock.now())
-        vector = search.vector if everything else None
-        depth = max(ARM_LIMIT, effective_limit(query))
         return RetrievalQuery(
             search.scope,
             terms,
-            vector,
+            search.vector if everything else None,
             with_times=search.time is not None,
             with_neighbours=query.mode == "semantic",
-            depth=depth,
-            settings=transaction_settings(self.corpora, search.scope, vector, depth),
+            depth=_arm_depth(query),
+            settings=settings,
         )
 
     def _rank(self, search: _SearchState, limit: int) -> Sequence[RankedDocument]:
@@ -345,3 +347,8 @@ class SearchService:
             self.database, agent_id, plan_once=True, local_settings=settings
         ) as connection:
             yield connection
+
+
+def _arm_depth(query: MemoryQuery) -> int:
+    """Return the number of documents that each arm returns."""
+    return max(ARM_LIMIT, effective_limit(query))
