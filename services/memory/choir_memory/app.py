@@ -42,6 +42,7 @@ from choir_memory.file_text.reader import FileTextReader
 from choir_memory.file_text.sandbox import ReadLimits
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.llm.model import ConfiguredLanguageModel
+from choir_memory.llm.query_expansion import ModelQueryExpander
 from choir_memory.maintenance.database_upkeep import DatabaseUpkeep, UpkeepSettings
 from choir_memory.maintenance.learning import LearningScheduler
 from choir_memory.maintenance.tasks import MaintenanceScheduler, MaintenanceTasks
@@ -120,7 +121,11 @@ class MemoryService:
         database, spaces, audit = self._database, self._spaces, AuditStore(self._database)
         knowledge = KnowledgeService(database, spaces, self._queue)
         search = SearchService(
-            database=database, spaces=spaces, embedders=self._embedders, clock=clock
+            database=database,
+            spaces=spaces,
+            embedders=self._embedders,
+            clock=clock,
+            expander=ModelQueryExpander(self._language_model),
         )
         agents = AgentEndpoints(
             spaces=spaces,
