@@ -270,9 +270,7 @@ class SearchService:
         """Search for similar words in place of those that occur nowhere."""
         search.pending = "typo"
         with search.stages.stage("typo"):
-            typo = await retrieve_similar(
-                connection, self.corpora, retrieval, found=search.result
-            )
+            typo = await retrieve_similar(connection, self.corpora, retrieval, found=search.result)
         search.pending = None
         search.result, search.similar = typo.result, typo.similar
 

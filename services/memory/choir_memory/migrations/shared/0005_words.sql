@@ -2,6 +2,9 @@
 -- 4 to 32 of them, as stems. They run under the agent's role, which has no rights to this schema: nothing else is called.
 CREATE FUNCTION {schema}.add_words() RETURNS trigger LANGUAGE plpgsql AS $function$
 BEGIN
+    IF NOT EXISTS (SELECT FROM changed) THEN
+        RETURN NULL;
+    END IF;
     -- no unique index: writers of the same new word would wait for each other, and could deadlock; a duplicate is harmless
     EXECUTE format($sql$
         INSERT INTO %1$I.words (word)
@@ -14,6 +17,9 @@ $function$;
 
 CREATE FUNCTION {schema}.remove_words() RETURNS trigger LANGUAGE plpgsql AS $function$
 BEGIN
+    IF NOT EXISTS (SELECT FROM changed) THEN
+        RETURN NULL;
+    END IF;
     -- one at a time: two that erase the last two documents with a word would each see the other's
     PERFORM pg_advisory_xact_lock(hashtextextended(TG_TABLE_SCHEMA || ' words', 0));
     EXECUTE format($sql$
