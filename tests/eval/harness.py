@@ -186,8 +186,8 @@ class Harness:
 async def running_harness(model: ModelConfig | None = None) -> AsyncIterator[Harness]:
     """Start the servers and the service with its offline model; stop them after the block.
 
-    The service learns facts with the language `model` and expands queries with it, if there is one. Its key is
-    the environment's `CHOIR_EVAL_MODEL_KEY`.
+    The service learns facts with the language `model` and expands queries with it, if there is one. Its key
+    is the environment's `CHOIR_EVAL_MODEL_KEY`.
     """
     async with running_postgres() as postgres, running_nats() as nats:
         async with Bus(nats.url, NATS_TOKEN, "eval") as bus:

@@ -22,10 +22,14 @@ TEA = {"operation": "insert", "text": "Ada likes green tea.", "key": "user.tea"}
 ASKED = {"store": "knowledge", "query": "tea", "mode": "text"}
 
 
-def a_configuration(*, recall: bool = True) -> ConfigService:
+def a_configuration(*, recall: bool = True, query_expansion: bool = False) -> ConfigService:
     agent = {"defaults": {"workspace": "main", "llm": "default", "dm": "console"}, "recall": recall}
     config = Config.model_validate(
-        {"agents": {"main": agent}, "workspaces": {"main": {"path": "/w"}}}
+        {
+            "agents": {"main": agent},
+            "workspaces": {"main": {"path": "/w"}},
+            "memory": {"query_expansion": query_expansion},
+        }
     )
     return cast("ConfigService", FixedConfiguration(config))
 
@@ -131,8 +135,7 @@ async def test_the_configuration_decides_whether_a_model_expands_an_agents_searc
             queries.append(query)
             return await super().query(query)
 
-    config = Config.model_validate({"memory": {"query_expansion": expansion}})
-    configuration = cast("ConfigService", FixedConfiguration(config))
+    configuration = a_configuration(query_expansion=expansion)
     tools = MemoryTools(RecordingMemory(), Redactor(), configuration)
     await tools.query(a_lease(), "call-1", {**ASKED})
     assert [query.expand for query in queries] == [expansion]

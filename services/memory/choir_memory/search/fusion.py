@@ -312,9 +312,9 @@ class _Scoring:
         inherited = WEIGHT_FROM_PREVIOUS + (WEIGHT_FROM_QUESTION - WEIGHT_FROM_PREVIOUS) * asks
         weights = np.maximum(own[:-1], own[before] * (talk * inherited)[:, None])
         weights = np.maximum(weights, own[after] * (talk * WEIGHT_FROM_NEXT))
-        return np.maximum(
-            weights, np.maximum(own[before2], own[after2]) * (talk * WEIGHT_AT_DISTANCE_TWO)
-        )
+        distant = np.maximum(own[before2], own[after2]) * (talk * WEIGHT_AT_DISTANCE_TWO)
+        inherited_or_own: Floats = np.maximum(weights, distant)
+        return inherited_or_own
 
     def _best_clause(self, amounts: Floats) -> Floats:
         """Return the share of the best sentence's information, less the less that sentence says.

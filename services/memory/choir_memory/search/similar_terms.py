@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from choir_common.postgres.pool import Connection
+from choir_common.wire.memory_search import Arm
 from choir_memory.search.candidates import ARM_LIMIT, ArmResult, CandidateTable, Floats
 from choir_memory.search.corpus_store import CorpusCache
 from choir_memory.search.retrieval import RetrievalQuery, RetrievalResult, retrieve
@@ -108,7 +109,10 @@ def merge_similar(
         ],
     )
     counts = np.column_stack([material.counts[:, exact], *merged])
-    lists = {**found.lists, "typo": _hits(material, np.column_stack(merged))}
+    lists: dict[Arm, Sequence[ArmResult]] = {
+        **found.lists,
+        "typo": _hits(material, np.column_stack(merged)),
+    }
     return TypoResult(
         RetrievalResult(material.with_counts(counts), text, again.vectors, lists), occurring
     )
