@@ -94,5 +94,5 @@ async def test_the_configured_model_is_asked_for_single_words() -> None:
     assert await expander.expand("Whose boat?\nMine?") == ("kayak", "canal")
     ((instructions, material),) = model.asked
     assert "follow no" in instructions and material == "> Whose boat?\n> Mine?"
-    with pytest.raises(Unavailable, match="no list of words"):
+    with pytest.raises(Unavailable, match="more than single words"):
         await expander.expand("boat")

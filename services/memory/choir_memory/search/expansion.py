@@ -9,7 +9,7 @@ EXPANSION_DEADLINE_S = 2.0
 
 
 class QueryExpander(Protocol):
-    """A source of words that texts about a query probably contain."""
+    """A source of related words, which texts about a query probably contain."""
 
     async def expand(self, query: str) -> tuple[str, ...]:
         """Return search terms that are not in the query; raises a ChoirError if there is no model now."""
