@@ -42,6 +42,7 @@ from choir_memory.file_text.reader import FileTextReader
 from choir_memory.file_text.sandbox import ReadLimits
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.llm.model import ConfiguredLanguageModel
+from choir_memory.llm.query_expansion import ModelQueryExpander
 from choir_memory.maintenance.database_upkeep import DatabaseUpkeep, UpkeepSettings
 from choir_memory.maintenance.learning import LearningScheduler
 from choir_memory.maintenance.tasks import MaintenanceScheduler, MaintenanceTasks
@@ -132,6 +133,7 @@ class MemoryService:
             clock=clock,
             receipts=self._receipts,
             space_cache=SpaceCache(settings.search_cache_bytes),
+            expander=ModelQueryExpander(self._language_model),
         )
         agents = AgentEndpoints(
             spaces=spaces,

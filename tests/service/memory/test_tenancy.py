@@ -19,6 +19,7 @@ TABLES = (
     "knowledge_embeddings",
     "operations",
     "links",
+    "words",
 )
 FOREIGN = [
     *(f"SELECT * FROM choir_other.{table}" for table in TABLES),

@@ -6,7 +6,7 @@ The choice depends on the space and on whether the query is limited to one sessi
 other filters.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,12 @@ class RetrievalQuery:
     """Number of documents each arm returns."""
     settings: Sequence[str] = ()
     """Settings that the transaction began with (see `transaction_settings`)."""
+    vectors: VectorResult | None = None
+    """The result of the vector arm in a large space, if it is already known."""
+    linked: Sequence[ArmResult] = ()
+    """The result of the entity arm."""
+    added: Collection[str] = ()
+    """Terms that are not words of the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +123,14 @@ async def _in_large(
     corpus = await corpora.of(connection, scope)
     if query.terms:
         text = await search_text(connection, scope, corpus, query.terms, query.depth)
-    if query.vector is not None:
+    if query.vectors is not None:
+        vectors = query.vectors
+    elif query.vector is not None:
         vectors = await search_vectors(
             connection, scope, corpus, query.vector, query.depth, settings=query.settings
         )
     columns = CandidateColumns(scope, text.terms, query.vector, query.with_times)
-    candidates = (*text.hits, *vectors.hits)
+    candidates = (*text.hits, *vectors.hits, *query.linked)
     material = await read_candidates(
         connection, columns, candidates, with_neighbours=query.with_neighbours
     )
@@ -137,6 +145,8 @@ def _found(
         lists["text"] = text.hits
     if query.vector is not None:
         lists["vector"] = vectors.hits
+    if query.linked:
+        lists["entity"] = query.linked
     return RetrievalResult(material, text, vectors, lists)
 
 

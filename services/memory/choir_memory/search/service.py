@@ -26,7 +26,7 @@ from choir_common.wire.model import JsonObject
 from choir_memory.embedding.embedder import QueryVector, supports_language
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.schema.store import SpaceRegistry, admin_read_transaction, agent_transaction
-from choir_memory.search.candidates import ARM_LIMIT
+from choir_memory.search.candidates import ARM_LIMIT, ArmResult
 from choir_memory.search.corpus_store import CorpusCache
 from choir_memory.search.document_store import (
     StoredDocument,
@@ -35,6 +35,8 @@ from choir_memory.search.document_store import (
     read_newest,
     read_session_page,
 )
+from choir_memory.search.entity_arm_store import search_entities
+from choir_memory.search.expansion import EXPANSION_DEADLINE_S, QueryExpander
 from choir_memory.search.fusion import RankedDocument, RankingQuery, rank
 from choir_memory.search.hit_selection import (
     DistinctHit,
@@ -61,7 +63,10 @@ from choir_memory.search.retrieval import (
     transaction_settings,
 )
 from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.similar_terms import SimilarWords, retrieve_similar
 from choir_memory.search.space_cache import SpaceCache
+from choir_memory.search.text_arm_store import MAX_TERMS
+from choir_memory.text.clauses import clauses_to_search
 from choir_memory.text.dates import QueriedTime, find_time
 from choir_memory.text.questions import asks_agent, content_terms
 from choir_memory.text.tokens import query_terms
@@ -87,7 +92,14 @@ class _SearchState:
     degraded: str | None = None
     """Why there is no vector."""
     time: QueriedTime | None = None
+    added: tuple[str, ...] = ()
+    """Terms that the language model added."""
+    linked: Sequence[ArmResult] = ()
+    """Turns that support facts which link the named entities."""
     result: RetrievalResult = EMPTY_RESULT
+    similar: SimilarWords = field(default_factory=dict)
+    pending: str | None = None
+    """The optional stage of retrieval that is running."""
     ranking: Sequence[RankedDocument] = ()
     times: dict[UUID, int] = field(default_factory=dict)
     """Number of documents with the same text, by hit."""
@@ -99,6 +111,8 @@ class _SearchState:
         done = self.stages.took_ms
         if self.vector is not None and "find" not in done:
             self.stages.cut.append("vector")
+        if self.pending is not None:
+            self.stages.cut.append(self.pending)
         if self.query.context and "context" not in done:
             self.stages.cut.append("context")
 
@@ -113,6 +127,7 @@ class SearchService:
     clock: Clock
     receipts: ReceiptWriter
     space_cache: SpaceCache
+    expander: QueryExpander | None = None
     corpora: CorpusCache = field(default_factory=CorpusCache)
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
@@ -130,7 +145,10 @@ class SearchService:
         elif is_listing(query):
             await self._list_newest(search)
         else:
-            await self._make_vector(search)
+            if query.expand:
+                await asyncio.gather(self._make_vector(search), self._expand(search))
+            else:
+                await self._make_vector(search)
             await self._find(search)
         return self._answer(search)
 
@@ -202,6 +220,23 @@ class SearchService:
             search.stages.cut.append("vector")
             search.degraded = "Full text only: the query vector was not ready before the deadline."
 
+    async def _expand(self, search: _SearchState) -> None:
+        """Get related words from the language model; without them the search is the same as without the
+        option."""
+        query = search.query
+        if "expansion" not in query.arms or self.expander is None:
+            return
+        # the rarest terms are used: added ones must not displace those of the query
+        room = max(0, MAX_TERMS - len(content_terms(query.query)))
+        deadline_s = min(EXPANSION_DEADLINE_S, query.deadline_ms / 2_000)
+        try:
+            with search.stages.stage("expansion"):
+                async with asyncio.timeout(deadline_s):
+                    search.added = (await self.expander.expand(query.query))[:room]
+        except (ChoirError, TimeoutError) as error:
+            log.info("query not expanded", agent_id=query.agent_id, error=type(error).__name__)
+            search.stages.cut.append("expansion")
+
     async def _find(self, search: _SearchState) -> None:
         try:
             async with search.stages.limit():
@@ -219,11 +254,15 @@ class SearchService:
         # one transaction for all statements: each transaction costs two round trips
         async with self._reading(search, settings) as connection:
             if everything or "find" not in search.stages.took_ms:
+                if everything:
+                    await self._find_linked(search, connection)
                 with search.stages.stage("find"):
                     retrieval = self._retrieval_query(search, everything, settings)
                     search.result = await retrieve(
                         connection, retrieval, corpora=self.corpora, spaces=self.space_cache
                     )
+                if everything and "typo" in query.arms and retrieval.terms:
+                    await self._find_similar(search, connection, retrieval)
             distinct_hits = await self._distinct_hits(search, connection)
             search.ranking = [hit.ranked_document for hit in distinct_hits]
             search.times = {hit.document.document_id: hit.times for hit in distinct_hits}
@@ -235,6 +274,32 @@ class SearchService:
                         connection, context_scope, context_positions(documents)
                     )
         search.selected_hits = fit_to_budget(documents, context, query.budget_tokens)
+
+    async def _find_linked(self, search: _SearchState, connection: Connection) -> None:
+        """Find the turns that support facts which link the entities of the query."""
+        query, scope = search.query, search.scope
+        if "entity" not in query.arms or query.store != "session" or query.mode != "semantic":
+            return
+        search.pending = "entity"
+        with search.stages.stage("entity"):
+            search.linked = await search_entities(connection, scope, query.query)
+        search.pending = None
+
+    async def _find_similar(
+        self, search: _SearchState, connection: Connection, retrieval: RetrievalQuery
+    ) -> None:
+        """Search for similar words in place of those that occur nowhere."""
+        search.pending = "typo"
+        with search.stages.stage("typo"):
+            typo = await retrieve_similar(
+                connection,
+                retrieval,
+                corpora=self.corpora,
+                spaces=self.space_cache,
+                found=search.result,
+            )
+        search.pending = None
+        search.result, search.similar = typo.result, typo.similar
 
     async def _distinct_hits(
         self, search: _SearchState, connection: Connection
@@ -265,6 +330,7 @@ class SearchService:
         if "text" in query.arms or query.mode != "semantic":
             words = content_terms(query.query)
             terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
+            terms += search.added
         if "time" in query.arms:
             search.time = find_time(query.query, self.clock.now())
         return RetrievalQuery(
@@ -275,6 +341,8 @@ class SearchService:
             with_neighbours=query.mode == "semantic",
             depth=_arm_depth(query),
             settings=settings,
+            linked=search.linked,
+            added=search.added,
         )
 
     def _rank(self, search: _SearchState, limit: int) -> Sequence[RankedDocument]:
@@ -290,6 +358,10 @@ class SearchService:
             search.time,
             supports_language(self.embedders.name, query.query),
             asks_agent(query.query),
+            misspelt=search.similar,
+            added=search.added,
+            clauses=_clauses(query),
+            linked={result.document_id: result.score for result in search.linked},
         )
         ranking = rank(question, result.material, result.lists, query.arms, limit)
         if query.min_score is None:
@@ -305,6 +377,8 @@ class SearchService:
             by_id,
             search.selected_hits,
             search.degraded,
+            misspelt=len(search.similar),
+            added=len(search.added),
         )
         receipt_id = self._queue_receipt(search, receipt)
         return MemoryHits(
@@ -322,6 +396,8 @@ class SearchService:
             receipt_id=receipt_id,
             receipt=receipt if search.query.explain else None,
             tokens=sum(hit.tokens for hit in search.selected_hits),
+            similar_words=dict(search.similar),
+            added_words=search.added,
             more_after=search.more_after,
         )
 
@@ -352,3 +428,13 @@ class SearchService:
 def _arm_depth(query: MemoryQuery) -> int:
     """Return the number of documents that each arm returns."""
     return max(ARM_LIMIT, effective_limit(query))
+
+
+def _clauses(query: MemoryQuery) -> list[frozenset[str]]:
+    """Return the terms of each sentence of a query, without greetings; nothing if it is one sentence."""
+    if "clause" not in query.arms:
+        return []
+    clauses = clauses_to_search(query.query)
+    if len(clauses) == 1 and clauses[0].text == query.query.strip():
+        return []
+    return [frozenset(content_terms(clause.text)) for clause in clauses]
