@@ -101,7 +101,10 @@ async def test_a_change_that_commits_late_is_seen(notes: Room) -> None:
     try:
         change = other.transaction()
         await change.start()
-        await other.execute("DELETE FROM choir_main.knowledge_documents WHERE key = 'note-0'")
+        await other.execute(
+            "UPDATE choir_main.knowledge_documents SET status = 'retired', retired_at = now() "
+            "WHERE key = 'note-0'"
+        )
         # another change, so that the space is read again while the first one is uncommitted
         await notes.put(None, operation="delete", key="note-3")
         await fill_cache(notes)

@@ -63,7 +63,9 @@ class CachedSpace:
     def with_cosines(self, query: HalfVector) -> CandidateTable:
         """Return the documents with their similarity to `query`: that of the most similar passage."""
         cosines = np.full(len(self.documents.ids), np.nan)
-        np.fmax.at(cosines, self.vector_rows, self._similarities(query))
+        # NaN: a document without a vector or, as in pgvector, with a vector of zeros
+        with np.errstate(invalid="ignore", divide="ignore"):
+            np.fmax.at(cosines, self.vector_rows, self._similarities(query))
         return replace(self.documents, cosines=cosines)
 
     def _similarities(self, query: HalfVector) -> Floats:
@@ -74,9 +76,7 @@ class CachedSpace:
             rows = self.vectors[first : first + ROWS_PER_STEP].astype(np.float32)
             # no matrix product: its rounding depends on the row's position, and equal texts must be equal
             products[first : first + ROWS_PER_STEP] = np.einsum("ij,j->i", rows, vector)
-        # as in pgvector: the similarity to a vector of zeros is NaN
-        with np.errstate(invalid="ignore", divide="ignore"):
-            similarities: Floats = products / (self.lengths * _lengths(halves[None, :]))
+        similarities: Floats = products / (self.lengths * _lengths(halves[None, :]))
         return np.clip(similarities, -1.0, 1.0)
 
 
