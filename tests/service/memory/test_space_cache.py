@@ -27,14 +27,14 @@ async def search(room: Room, query: str = WORDS, **more: object) -> list[MemoryH
     return list((await room.ask(query, **more)).hits)
 
 
-async def found_texts(room: Room, **more: object) -> set[str]:
-    return {hit.text for hit in await search(room, **more)}
+async def found_texts(room: Room, query: str = WORDS, **more: object) -> set[str]:
+    return {hit.text for hit in await search(room, query, **more)}
 
 
-async def fill_cache(room: Room, **more: object) -> None:
+async def fill_cache(room: Room) -> None:
     """Search as often as it takes until the space is in memory: the first search may find it changed."""
     for _ in range(SEARCHES_TO_CACHE + 1):
-        await search(room, **more)
+        await search(room)
     assert room.recall.space_cache.size > 0
 
 
@@ -52,13 +52,14 @@ async def test_a_space_is_read_at_the_third_search_and_answers_as_before(room: R
     await remember_session(room, "s", "mid_term", *TEXTS)
     await remember_session(room, "t", "mid_term", *TEXTS[1:], "boat " * 600)
     await embed_all(room)
-    fields = {"store": "session", "min_trust": 1, "kinds": ("turn",)}
-    for more in ({}, {"exclude_session": "t"}, {"session_id": "s"}):
-        expected = await search(room, **fields, **more)
-        await search(room, **fields, **more)
+    fields: dict[str, object] = {"store": "session", "min_trust": 1, "kinds": ("turn",)}
+    scopes: tuple[dict[str, object], ...] = ({}, {"exclude_session": "t"}, {"session_id": "s"})
+    for more in scopes:
+        expected = await search(room, WORDS, **fields, **more)
+        await search(room, WORDS, **fields, **more)
         before = room.recall.space_cache.size
         for _ in range(3):
-            hits = await search(room, **fields, **more)
+            hits = await search(room, WORDS, **fields, **more)
             assert [hit.document_id for hit in hits] == [hit.document_id for hit in expected]
             for hit, other in zip(hits, expected, strict=True):
                 assert hit.score == pytest.approx(other.score, abs=1e-5)
@@ -80,9 +81,9 @@ async def test_other_words_and_vectors_are_searched_in_the_same_memory(notes: Ro
 
 @pytest.mark.parametrize("arms", [("vector",), ("text",), ("vector", "text")])
 async def test_an_erased_document_is_not_found(notes: Room, arms: tuple[str, ...]) -> None:
-    assert TEXTS[0] in await found_texts(notes, query=TEXTS[0], arms=arms)
+    assert TEXTS[0] in await found_texts(notes, TEXTS[0], arms=arms)
     await notes.put(None, operation="delete", key="note-0")
-    assert TEXTS[0] not in await found_texts(notes, query=TEXTS[0], arms=arms)
+    assert TEXTS[0] not in await found_texts(notes, TEXTS[0], arms=arms)
     await fill_cache(notes)
     assert await found_texts(notes) == set(TEXTS[1:])
 

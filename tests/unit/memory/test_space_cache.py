@@ -81,20 +81,22 @@ def test_similarities_are_those_of_the_numbers() -> None:
     exact = space.vectors.astype(np.float64) @ query.astype(np.float64)
     exact /= np.linalg.norm(space.vectors.astype(np.float64), axis=1)
     exact /= np.linalg.norm(query.astype(np.float64))
-    assert space.with_cosines(to_halfvec(query)).cosines == pytest.approx(exact, abs=1e-6)
+    assert space.with_cosines(to_halfvec(query.tolist())).cosines == pytest.approx(exact, abs=1e-6)
 
 
 def test_equal_vectors_are_equally_similar_wherever_they_are() -> None:
     space = make_space(600)
     space.vectors[:] = space.vectors[0]
     space.lengths[:] = space.lengths[0]
-    cosines = space.with_cosines(to_halfvec(np.arange(DIMENSIONS, dtype=np.float16))).cosines
+    cosines = space.with_cosines(
+        to_halfvec([float(number) for number in range(DIMENSIONS)])
+    ).cosines
     assert len(set(cosines.tolist())) == 1
 
 
 def test_the_most_similar_passage_counts_and_a_document_without_one_has_no_similarity() -> None:
     space = make_space(3, vector_rows=[0, 0, 2])
-    query = to_halfvec(space.vectors[1])
+    query = to_halfvec(space.vectors[1].tolist())
     cosines = space.with_cosines(query).cosines
     assert cosines[0] == pytest.approx(1, abs=1e-6)
     assert np.isnan(cosines[1])
@@ -107,7 +109,7 @@ def test_neighbours_are_computed_once_for_all_searches_of_a_space() -> None:
     space = make_space(3)
     known = space.documents.neighbourhood
     documents = replace(space.documents, known_neighbourhood=known)
-    found = replace(space, documents=documents).with_cosines(to_halfvec(space.vectors[0]))
+    found = replace(space, documents=documents).with_cosines(to_halfvec(space.vectors[0].tolist()))
     assert found.neighbourhood is known
     assert found.with_counts(np.ones((3, 1))).neighbourhood is known
     assert known.rows_at(1).tolist() == [1, 2, 3]
@@ -119,7 +121,7 @@ def test_neighbours_are_computed_once_for_all_searches_of_a_space() -> None:
 
 def test_a_vector_of_zeros_is_similar_to_nothing() -> None:
     space = make_space(2)
-    zeros = to_halfvec(np.zeros(DIMENSIONS, np.float16))
+    zeros = to_halfvec([0.0] * DIMENSIONS)
     assert np.isnan(space.with_cosines(zeros).cosines).all()
 
 
