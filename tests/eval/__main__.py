@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from choir_common.wire.config import ModelConfig
 from choir_common.wire.memory_search import ALL_ARMS, Arm
 from tests.eval.corpus import Space
 from tests.eval.dialogues import read_chat
@@ -177,7 +178,7 @@ async def main(arguments: argparse.Namespace) -> None:
     name = arguments.format or detect_format(path)
     spaces = FORMATS[name](path)
     console.print(f"{path.name} ({name}): {len(spaces)} spaces")
-    async with running_harness() as harness:
+    async with running_harness(_model(arguments)) as harness:
         outcome = await evaluate(
             harness,
             spaces,
@@ -196,6 +197,13 @@ async def main(arguments: argparse.Namespace) -> None:
     arguments.out.write_text(json.dumps(figures, indent=2) + "\n")
 
 
+def _model(arguments: argparse.Namespace) -> ModelConfig | None:
+    if arguments.model is None:
+        return None
+    endpoint, name = arguments.model
+    return ModelConfig(model=name, endpoint=endpoint, secret="model", temperature=None)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", help="a file (or BEAM's directory) with units and questions")
@@ -210,6 +218,12 @@ if __name__ == "__main__":
         "--reminders",
         action="store_true",
         help="also measure whether reminders contain the answer, and appear only if needed",
+    )
+    parser.add_argument(
+        "--model",
+        nargs=2,
+        metavar=("ENDPOINT", "NAME"),
+        help="a language model that learns facts and expands queries; its key is CHOIR_EVAL_MODEL_KEY",
     )
     parser.add_argument("--out", type=Path, default=OUT)
     asyncio.run(main(parser.parse_args()))

@@ -6,6 +6,7 @@ that only ask.
 
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Literal
 
 from choir_memory.text.tokens import query_terms
@@ -96,10 +97,16 @@ def find_named_speakers(
     """Return the speakers with a first name that occurs in a question, with all terms of their names."""
     names_by_speaker = {}
     for speaker in speakers:
-        name = query_terms(speaker)
+        name = _name_terms(speaker)
         if name and name[0] in terms:
             names_by_speaker[speaker] = frozenset(name)
     return names_by_speaker
+
+
+@lru_cache(maxsize=512)
+def _name_terms(speaker: str) -> tuple[str, ...]:
+    """Return the terms of a name; cached, because each search looks at all speakers of a space."""
+    return tuple(query_terms(speaker))
 
 
 _SENTENCES = re.compile(r"[^.!?。！？\n]*[.!?。！？\n]*")
