@@ -21,6 +21,7 @@ from tests.eval.dialogues import read_chat
 from tests.eval.formats import FORMATS, detect_format
 from tests.eval.harness import Harness, WrittenSpace, running_harness
 from tests.eval.measures import Measures, mean
+from tests.eval.misspelling import misspell_space
 from tests.eval.reminders import ReminderMeasures
 
 OUT = Path(".bench/eval.json")
@@ -177,6 +178,8 @@ async def main(arguments: argparse.Namespace) -> None:
     path = Path(arguments.data)
     name = arguments.format or detect_format(path)
     spaces = FORMATS[name](path)
+    if arguments.misspell:
+        spaces = [misspell_space(space) for space in spaces]
     console.print(f"{path.name} ({name}): {len(spaces)} spaces")
     async with running_harness(_model(arguments)) as harness:
         outcome = await evaluate(
@@ -190,6 +193,7 @@ async def main(arguments: argparse.Namespace) -> None:
         "data": path.name,
         "format": name,
         "as_installed": arguments.as_installed,
+        "misspelt": arguments.misspell,
         **outcome.as_json(),
     }
     show(figures)
@@ -218,6 +222,9 @@ if __name__ == "__main__":
         "--reminders",
         action="store_true",
         help="also measure whether reminders contain the answer, and appear only if needed",
+    )
+    parser.add_argument(
+        "--misspell", action="store_true", help="one misspelt word in each question"
     )
     parser.add_argument(
         "--model",

@@ -1,5 +1,6 @@
 """Which spaces are in memory, and the similarity of their documents to a query."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -133,7 +134,7 @@ def test_a_space_is_read_at_the_third_search_within_a_minute(clock: FakeTime) ->
         clock.now += IN_USE_S + 1
 
 
-def test_a_space_that_did_not_fit_is_not_tried_at_once(clock: FakeTime) -> None:
+async def test_a_space_that_did_not_fit_is_not_tried_at_once(clock: FakeTime) -> None:
     cache = SpaceCache(1_000_000)
     read_often(cache, "main")
     assert read_often(cache, "main") == SEARCHES_TO_RETRY
@@ -147,7 +148,7 @@ def test_without_memory_nothing_is_read() -> None:
     assert not any(cache.should_read(make_key("main")) for _ in range(100))
 
 
-def test_a_space_in_use_is_not_displaced(clock: FakeTime) -> None:
+async def test_a_space_in_use_is_not_displaced(clock: FakeTime) -> None:
     one = make_space(100)
     assert one.size > 100 * BYTES_PER_DOCUMENT
     cache = SpaceCache(one.size * 2)
@@ -165,7 +166,7 @@ def test_a_space_in_use_is_not_displaced(clock: FakeTime) -> None:
     assert cache.size == one.size * 2
 
 
-def test_a_space_takes_half_of_the_memory_at_most(clock: FakeTime) -> None:
+async def test_a_space_takes_half_of_the_memory_at_most(clock: FakeTime) -> None:
     space = make_space(100)
     cache = SpaceCache(space.size * 2 - 2)
     cache.put(make_key("main"), space)
@@ -173,7 +174,7 @@ def test_a_space_takes_half_of_the_memory_at_most(clock: FakeTime) -> None:
     assert cache.size == 0
 
 
-def test_a_space_leaves_memory_long_before_its_changes_are_deleted(clock: FakeTime) -> None:
+async def test_a_space_leaves_memory_long_before_its_changes_are_deleted(clock: FakeTime) -> None:
     cache = SpaceCache(1_000_000)
     cache.put(make_key("main"), make_space(3))
     clock.now += CACHE_TTL_S - 1
@@ -183,3 +184,13 @@ def test_a_space_leaves_memory_long_before_its_changes_are_deleted(clock: FakeTi
     assert cache.find(make_key("other")) is None
     assert cache.size == 0
     assert CACHE_TTL_S * 10 <= CHANGES_KEPT_S
+
+
+async def test_a_space_leaves_memory_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space_cache, "CACHE_TTL_S", 0.01)
+    cache = SpaceCache(1_000_000)
+    cache.put(make_key("main"), make_space(3))
+    assert cache.size > 0
+    async with asyncio.timeout(10):
+        while cache.size:
+            await asyncio.sleep(0.01)

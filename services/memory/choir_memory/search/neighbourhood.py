@@ -4,11 +4,13 @@ They depend only on the documents, not on the query. For a space that is kept in
 once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from choir_memory.text.tokens import query_terms
 
 Floats = npt.NDArray[np.float64]
 RowNumbers = npt.NDArray[np.int64]
@@ -51,9 +53,9 @@ class Neighbourhood:
         return np.where(is_match, order[indexes], len(self._sessions))
 
     @cached_property
-    def speaker_names(self) -> frozenset[str]:
-        """Return the names of all speakers."""
-        return frozenset(speaker for speaker in self._speakers if speaker)
+    def speaker_names(self) -> Mapping[str, Sequence[str]]:
+        """Return the terms of each speaker's name."""
+        return {speaker: query_terms(speaker) for speaker in set(self._speakers) if speaker}
 
     @cached_property
     def conversation_share(self) -> float:

@@ -146,7 +146,9 @@ class SearchService:
             await self._list_newest(search)
         else:
             if query.expand:
-                await asyncio.gather(self._make_vector(search), self._expand(search))
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._make_vector(search))
+                    tasks.create_task(self._expand(search))
             else:
                 await self._make_vector(search)
             await self._find(search)

@@ -5,6 +5,7 @@ that is in use is not displaced by another one: if more spaces are searched than
 Whether an entry is current is checked by the database, in each search (`cached_space_store`).
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from choir_memory.search.scope_store import SearchScope
 
 CACHE_TTL_S = 300.0
 """Seconds after which an entry is read again. Much less than the hour for which changes are recorded."""
+EXPIRY_DELAY_S = 0.1
+"""Seconds after the end of an entry at which it is removed without a search."""
 IN_USE_S = 60.0
 """Seconds since the last search for which an entry is not displaced, and for which searches are counted."""
 SEARCHES_TO_CACHE = 3
@@ -64,15 +67,18 @@ class SpaceCache:
 
     def find(self, key: SpaceKey) -> CachedSpace | None:
         """Return the space as it was read, and mark it as used."""
-        now = time.monotonic()
-        # all of them: what was erased should not stay in memory because nobody searches
-        for old in [k for k, entry in self._entries.items() if now - entry.read_at >= CACHE_TTL_S]:
-            del self._entries[old]
+        self.expire()
         if (entry := self._entries.get(key)) is None:
             return None
-        entry.used_at = now
+        entry.used_at = time.monotonic()
         self._entries.move_to_end(key)
         return entry.space
+
+    def expire(self) -> None:
+        """Remove all entries that are too old."""
+        now = time.monotonic()
+        for old in [k for k, entry in self._entries.items() if now - entry.read_at >= CACHE_TTL_S]:
+            del self._entries[old]
 
     def should_read(self, key: SpaceKey) -> bool:
         """Count a search of a space that is not cached; return whether to read it into memory now."""
@@ -105,6 +111,8 @@ class SpaceCache:
             del self._entries[oldest]
         self._entries[key] = _Entry(space, now, now)
         self._counts.pop(key, None)
+        # what was erased must not stay in memory because nobody searches any more
+        asyncio.get_running_loop().call_later(CACHE_TTL_S + EXPIRY_DELAY_S, self.expire)
 
     def drop(self, key: SpaceKey) -> None:
         """Remove a space that has changed."""
