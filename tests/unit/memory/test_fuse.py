@@ -291,12 +291,6 @@ def test_a_document_that_answers_one_sentence_of_two_gains() -> None:
     assert "clause" not in weigh(one, question=asked, arms=without)[0].arms
 
 
-def test_a_turn_that_supports_a_linking_fact_gains() -> None:
-    linked = replace(ASKED, linked={UUID(int=2): 1.0})
-    assert order(row(1), row(2)) == [1, 2]
-    assert order(row(1), row(2), question=linked) == [2, 1]
-
-
 def test_added_words_find_documents_and_take_nothing_from_others() -> None:
     asked = replace(ASKED, terms=("violin", "lesson", "bow"), counts=(2, 20, 5), added={"bow"})
     own, added = row(1, counts={0: 1}), row(2, counts={2: 1})

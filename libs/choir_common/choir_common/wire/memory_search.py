@@ -25,11 +25,10 @@ Arm = Literal[
     "role",
     "typo",
     "clause",
-    "entity",
     "expansion",
 ]
-"""The signals that rank search results. `vector`, `text`, `typo`, `entity` and `expansion` find documents;
-the others only weigh them."""
+"""The signals that rank search results. `vector`, `text`, `typo` and `expansion` find documents; the others
+only weigh them."""
 ALL_ARMS: tuple[Arm, ...] = get_args(Arm)
 Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
 Grain = Literal["day", "week", "month", "quarter", "year"]

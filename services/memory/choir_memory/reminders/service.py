@@ -16,9 +16,9 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.memory_recall import ReadReminders, Reminder, Reminders
 from choir_common.wire.memory_search import Kind, MemoryHit, MemoryQuery
 from choir_memory.documents.collections_store import list_collection_names
-from choir_memory.documents.entity_names import entity_ids
 from choir_memory.documents.model import TRUST
 from choir_memory.embedding.embedder import is_fluent, supports_language
+from choir_memory.facts.entities import entity_ids
 from choir_memory.facts.safety import weakens_safety
 from choir_memory.reminders.store import ReminderStore, Store
 from choir_memory.schema.store import SpaceRegistry, agent_transaction

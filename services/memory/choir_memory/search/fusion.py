@@ -10,7 +10,7 @@ query with terms t of information i(t) (the inverse document frequency of BM25):
     typo     the same share for words that stand in for misspelt ones, with less weight
     clause   what a document gains if it matches one sentence of the query better than the whole
     score    text + typo + clause + VECTOR * meaning + SESSION * session + speaker + time
-             + entity + expansion,
+             + expansion,
              less up to QUESTION of it if d asks, less AGENT of it if the agent wrote d (role),
              plus a part of the neighbours' scores (window)
 
@@ -20,7 +20,7 @@ vectors decide. So the weights depend on query and corpus, and no constant below
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import isnan, log, sqrt
 from uuid import UUID
@@ -71,8 +71,6 @@ memory is mostly asked for what the user said. None if the query asks for the ag
 TYPO_WEIGHT = 0.8
 """Weight of a similar word, times 1 - 2 / letters: a short word with one other letter is often another
 word."""
-ENTITY_WEIGHT = 0.3
-"""For a turn that supports a fact which links what the query names: facts are few and were checked."""
 EXPANSION_WEIGHT = 0.2
 """For all words that a model added; they are guesses, and add to a score without being missed by others."""
 DIFFUSION = 0.2
@@ -109,8 +107,6 @@ class RankingQuery:
     """Terms that are not in the query: a model added them."""
     clauses: Sequence[Collection[str]] = ()
     """The terms of each sentence, if the query has several."""
-    linked: Mapping[UUID, float] = field(default_factory=dict)
-    """Weights of the turns that support facts which link the named entities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,7 @@ class RankedDocument:
     arms: Mapping[Arm, ArmContribution]
 
 
-MATCHING_ARMS: tuple[Arm, ...] = ("text", "typo", "entity", "expansion")
+MATCHING_ARMS: tuple[Arm, ...] = ("text", "typo", "expansion")
 """With a positive contribution of one of these, a document is a match."""
 
 
@@ -191,7 +187,6 @@ class _Scoring:
         trust = 1.0 if self._question.readable or not self._own.any() else 0.0
         return {
             **self._text_parts(),
-            "entity": ENTITY_WEIGHT * self._linked(),
             "vector": trust * VECTOR_WEIGHT * self._meaning(),
             "session": trust * SESSION_WEIGHT * self._sessions(),
             "speaker": SPEAKER_WEIGHT * self._spoken(),
@@ -315,12 +310,6 @@ class _Scoring:
                 share = amounts[:, columns].sum(axis=1) / told
                 best = np.maximum(best, share * sqrt(min(1.0, told / self._total)))
         return best
-
-    def _linked(self) -> Floats:
-        linked = self._question.linked
-        if not linked:
-            return np.zeros(len(self._material.ids))
-        return np.array([linked.get(document_id, 0.0) for document_id in self._material.ids])
 
     def _meaning(self) -> Floats:
         near, (_, before, after, _) = self._nearness, self._neighbor_rows

@@ -48,8 +48,6 @@ class RetrievalQuery:
     """Settings that the transaction began with (see `transaction_settings`)."""
     vectors: VectorResult | None = None
     """The result of the vector arm in a large space, if it is already known."""
-    linked: Sequence[ArmResult] = ()
-    """The result of the entity arm."""
     added: Collection[str] = ()
     """Terms that are not words of the query."""
 
@@ -130,9 +128,8 @@ async def _in_large(
             connection, scope, corpus, query.vector, query.depth, settings=query.settings
         )
     columns = CandidateColumns(scope, text.terms, query.vector, query.with_times)
-    candidates = (*text.hits, *vectors.hits, *query.linked)
     material = await read_candidates(
-        connection, columns, candidates, with_neighbours=query.with_neighbours
+        connection, columns, (*text.hits, *vectors.hits), with_neighbours=query.with_neighbours
     )
     return _found(query, material, text, vectors)
 
@@ -145,8 +142,6 @@ def _found(
         lists["text"] = text.hits
     if query.vector is not None:
         lists["vector"] = vectors.hits
-    if query.linked:
-        lists["entity"] = query.linked
     return RetrievalResult(material, text, vectors, lists)
 
 

@@ -26,7 +26,7 @@ from choir_common.wire.model import JsonObject
 from choir_memory.embedding.embedder import QueryVector, supports_language
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.schema.store import SpaceRegistry, admin_read_transaction, agent_transaction
-from choir_memory.search.candidates import ARM_LIMIT, ArmResult
+from choir_memory.search.candidates import ARM_LIMIT
 from choir_memory.search.corpus_store import CorpusCache
 from choir_memory.search.document_store import (
     StoredDocument,
@@ -35,7 +35,6 @@ from choir_memory.search.document_store import (
     read_newest,
     read_session_page,
 )
-from choir_memory.search.entity_arm_store import search_entities
 from choir_memory.search.expansion import EXPANSION_DEADLINE_S, QueryExpander
 from choir_memory.search.fusion import RankedDocument, RankingQuery, rank
 from choir_memory.search.hit_selection import (
@@ -94,8 +93,6 @@ class _SearchState:
     time: QueriedTime | None = None
     added: tuple[str, ...] = ()
     """Terms that the language model added."""
-    linked: Sequence[ArmResult] = ()
-    """Turns that support facts which link the named entities."""
     result: RetrievalResult = EMPTY_RESULT
     similar: SimilarWords = field(default_factory=dict)
     pending: str | None = None
@@ -256,8 +253,6 @@ class SearchService:
         # one transaction for all statements: each transaction costs two round trips
         async with self._reading(search, settings) as connection:
             if everything or "find" not in search.stages.took_ms:
-                if everything:
-                    await self._find_linked(search, connection)
                 with search.stages.stage("find"):
                     retrieval = self._retrieval_query(search, everything, settings)
                     search.result = await retrieve(
@@ -276,16 +271,6 @@ class SearchService:
                         connection, context_scope, context_positions(documents)
                     )
         search.selected_hits = fit_to_budget(documents, context, query.budget_tokens)
-
-    async def _find_linked(self, search: _SearchState, connection: Connection) -> None:
-        """Find the turns that support facts which link the entities of the query."""
-        query, scope = search.query, search.scope
-        if "entity" not in query.arms or query.store != "session" or query.mode != "semantic":
-            return
-        search.pending = "entity"
-        with search.stages.stage("entity"):
-            search.linked = await search_entities(connection, scope, query.query)
-        search.pending = None
 
     async def _find_similar(
         self, search: _SearchState, connection: Connection, retrieval: RetrievalQuery
@@ -343,7 +328,6 @@ class SearchService:
             with_neighbours=query.mode == "semantic",
             depth=_arm_depth(query),
             settings=settings,
-            linked=search.linked,
             added=search.added,
         )
 
@@ -363,7 +347,6 @@ class SearchService:
             misspelt=search.similar,
             added=search.added,
             clauses=_clauses(query),
-            linked={result.document_id: result.score for result in search.linked},
         )
         ranking = rank(question, result.material, result.lists, query.arms, limit)
         if query.min_score is None:
