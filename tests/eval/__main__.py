@@ -230,7 +230,7 @@ if __name__ == "__main__":
         "--model",
         nargs=2,
         metavar=("ENDPOINT", "NAME"),
-        help="a language model that learns facts and expands queries; its key is CHOIR_EVAL_MODEL_KEY",
+        help="a language model that expands queries; its key is CHOIR_EVAL_MODEL_KEY",
     )
     parser.add_argument("--out", type=Path, default=OUT)
     asyncio.run(main(parser.parse_args()))

@@ -91,8 +91,8 @@ class MemorySettings(ServiceSettings):
 
     search_cache_mb: int | None = Field(default=None, ge=0, le=4_096)
     """Memory for small spaces that are searched often; 0 keeps none. Default: 24 MB with a provider, and 4 MB
-    beside the offline model, which needs most of the service's 180 MB. 1,000 documents take 1.3 MB with 384
-    dimensions, 3.6 MB with 1,536; one space takes half of it at most."""
+    beside the offline model, which needs most of the service's 180 MB. 1,000 documents take 2 MB with 384
+    dimensions, 6.5 MB with 1,536; one space takes half of it at most."""
 
     upkeep_s: float = Field(default=60.0, gt=0, le=86_400)
     """Seconds between passes over indexes, statistics and old records; a pass without work takes 20 ms."""

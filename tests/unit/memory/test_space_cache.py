@@ -12,7 +12,12 @@ import pytest
 from choir_memory.embedding.embedder import to_halfvec
 from choir_memory.maintenance.prune_store import CHANGES_KEPT_S
 from choir_memory.search import space_cache
-from choir_memory.search.cached_space import BYTES_PER_DOCUMENT, CachedSpace, SpaceVersion, _lengths
+from choir_memory.search.cached_space import (
+    BYTES_PER_DOCUMENT,
+    CachedSpace,
+    SpaceVersion,
+    normalize_rows,
+)
 from choir_memory.search.candidates import CandidateTable, DocumentPlaces
 from choir_memory.search.scope_store import SearchScope
 from choir_memory.search.space_cache import (
@@ -52,7 +57,7 @@ def make_key(name: str) -> SpaceKey:
 def make_space(documents: int, vector_rows: Sequence[int] | None = None) -> CachedSpace:
     rows = np.array(range(documents) if vector_rows is None else vector_rows, np.int64)
     numbers = np.random.default_rng(7).normal(size=(len(rows), DIMENSIONS))
-    vectors = numbers.astype(np.float16)
+    vectors = normalize_rows(numbers.astype(np.float16))
     nothing = np.zeros(documents)
     table = CandidateTable(
         ids=[UUID(int=number) for number in range(documents)],
@@ -68,7 +73,7 @@ def make_space(documents: int, vector_rows: Sequence[int] | None = None) -> Cach
         eligible=np.ones(documents, np.bool_),
     )
     places = DocumentPlaces(np.arange(documents), np.arange(documents))
-    return CachedSpace(VERSION, table, places, vectors, _lengths(vectors), rows)
+    return CachedSpace(VERSION, table, places, vectors, rows)
 
 
 def read_often(cache: SpaceCache, name: str) -> int:
@@ -80,7 +85,6 @@ def test_similarities_are_those_of_the_numbers() -> None:
     space = make_space(600)
     query = np.random.default_rng(8).normal(size=DIMENSIONS).astype(np.float16)
     exact = space.vectors.astype(np.float64) @ query.astype(np.float64)
-    exact /= np.linalg.norm(space.vectors.astype(np.float64), axis=1)
     exact /= np.linalg.norm(query.astype(np.float64))
     assert space.with_cosines(to_halfvec(query.tolist())).cosines == pytest.approx(exact, abs=1e-6)
 
@@ -88,7 +92,6 @@ def test_similarities_are_those_of_the_numbers() -> None:
 def test_equal_vectors_are_equally_similar_wherever_they_are() -> None:
     space = make_space(600)
     space.vectors[:] = space.vectors[0]
-    space.lengths[:] = space.lengths[0]
     cosines = space.with_cosines(
         to_halfvec([float(number) for number in range(DIMENSIONS)])
     ).cosines
@@ -99,7 +102,7 @@ def test_the_most_similar_passage_counts_and_a_document_without_one_has_no_simil
     space = make_space(3, vector_rows=[0, 0, 2])
     query = to_halfvec(space.vectors[1].tolist())
     cosines = space.with_cosines(query).cosines
-    assert cosines[0] == pytest.approx(1, abs=1e-6)
+    assert cosines[0] == pytest.approx(1, abs=1e-3)
     assert np.isnan(cosines[1])
     assert cosines[2] < 1
     # the table in memory is not changed

@@ -18,12 +18,10 @@ from choir_memory.search.candidates import (
     decode_booleans,
     decode_documents,
 )
-from choir_memory.search.neighbourhood import Floats, RowNumbers
+from choir_memory.search.neighbourhood import RowNumbers
 
 BYTES_PER_DOCUMENT = 500
 """Estimated bytes of a document without its vector: id, speaker, time, and a number per column."""
-ROWS_PER_STEP = 256
-"""Vectors converted to 32 bits at a time, so that they stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +46,28 @@ class CachedSpace:
     documents: CandidateTable
     """Without cosines and counts of terms."""
     places: DocumentPlaces
-    vectors: npt.NDArray[np.float16]
-    """One row per passage."""
-    lengths: Floats
+    vectors: npt.NDArray[np.float32]
+    """One row per passage, of length 1; NaN for a vector of zeros. 16 bits would be widened in each search,
+    which takes longer than all comparisons."""
     vector_rows: RowNumbers
     """The document of each vector."""
 
     @property
     def size(self) -> int:
         """Return the estimated size in bytes."""
-        vectors = self.vectors.nbytes + self.lengths.nbytes + self.vector_rows.nbytes
+        vectors = self.vectors.nbytes + self.vector_rows.nbytes
         return vectors + BYTES_PER_DOCUMENT * len(self.documents.ids)
 
     def with_cosines(self, query: HalfVector) -> CandidateTable:
         """Return the documents with their similarity to `query`: that of the most similar passage."""
         cosines = np.full(len(self.documents.ids), np.nan)
+        vector = normalize_rows(query.to_numpy()[None, :])[0]
+        # no matrix product: its rounding depends on the row's position, and equal texts must be equal
+        similarities = np.clip(np.einsum("ij,j->i", self.vectors, vector), -1.0, 1.0)
         # NaN: a document without a vector or, as in pgvector, with a vector of zeros
-        with np.errstate(invalid="ignore", divide="ignore"):
-            np.fmax.at(cosines, self.vector_rows, self._similarities(query))
+        with np.errstate(invalid="ignore"):
+            np.fmax.at(cosines, self.vector_rows, similarities)
         return replace(self.documents, cosines=cosines)
-
-    def _similarities(self, query: HalfVector) -> Floats:
-        halves = query.to_numpy()
-        vector = halves.astype(np.float32)
-        products = np.empty(len(self.vectors))
-        for first in range(0, len(self.vectors), ROWS_PER_STEP):
-            rows = self.vectors[first : first + ROWS_PER_STEP].astype(np.float32)
-            # no matrix product: its rounding depends on the row's position, and equal texts must be equal
-            products[first : first + ROWS_PER_STEP] = np.einsum("ij,j->i", rows, vector)
-        similarities: Floats = products / (self.lengths * _lengths(halves[None, :]))
-        return np.clip(similarities, -1.0, 1.0)
 
 
 def decode_space(row: Record, dimensions: int) -> CachedSpace:
@@ -87,7 +77,7 @@ def decode_space(row: Record, dimensions: int) -> CachedSpace:
         row["snapshot"], row["server_started_at"], row["file"], row["expires_at"]
     )
     kind = np.dtype([("dimensions", ">i2"), ("unused", ">i2"), ("value", ">f2", (dimensions,))])
-    vectors = np.frombuffer(row["vectors"], kind)["value"].astype(np.float16)
+    vectors = normalize_rows(np.frombuffer(row["vectors"], kind)["value"])
     vector_rows = places.find_rows(row["places"])[decode_booleans(row["has_vector"])]
     # equal names share one string
     names: dict[str | None, str | None] = {}
@@ -95,12 +85,12 @@ def decode_space(row: Record, dimensions: int) -> CachedSpace:
     documents = replace(documents, speakers=speakers)
     # shared by the tables of all searches
     documents = replace(documents, known_neighbourhood=documents.neighbourhood)
-    return CachedSpace(version, documents, places, vectors, _lengths(vectors), vector_rows)
+    return CachedSpace(version, documents, places, vectors, vector_rows)
 
 
-def _lengths(vectors: npt.NDArray[np.float16]) -> Floats:
-    lengths = np.empty(len(vectors))
-    for first in range(0, len(vectors), ROWS_PER_STEP):
-        rows = vectors[first : first + ROWS_PER_STEP].astype(np.float32)
-        lengths[first : first + ROWS_PER_STEP] = np.einsum("ij,ij->i", rows, rows)
-    return np.sqrt(lengths)
+def normalize_rows(vectors: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
+    """Return the vectors with length 1, in 32 bits."""
+    rows = vectors.astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return rows

@@ -17,7 +17,7 @@ _SESSION_END = "min(d.expires_at) FILTER (WHERE d.expires_at > now())"
 _KNOWLEDGE_END = f"least({_SESSION_END}, min(d.valid_to) FILTER (WHERE d.valid_to > now()))"
 _READ = f"""
 WITH space AS MATERIALIZED (
-    SELECT ({FEW_DOCUMENTS}) AND pg_relation_size('{{embeddings}}'::regclass) <= $2 AS small
+    SELECT ({FEW_DOCUMENTS}) AND 2 * pg_relation_size('{{embeddings}}'::regclass) <= $2 AS small
 )
 SELECT space.small, pg_current_snapshot()::text AS snapshot,
        pg_postmaster_start_time() AS server_started_at,
@@ -50,7 +50,7 @@ async def read_space(
 ) -> CachedSpace | None:
     """Return the space of `columns`; None if it is large or has no vectors.
 
-    A table of vectors with more than `max_bytes` is large, too.
+    A table of vectors that needs more than `max_bytes` is large, too. There they have 16 bits, in memory 32.
     """
     assert columns.vector is not None
     model, dimensions = columns.vector.model, columns.vector.dimensions
