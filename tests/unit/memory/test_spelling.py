@@ -11,7 +11,7 @@ from choir_memory.text.spelling import MAX_SIMILAR_WORDS, edit_between, find_sim
     ("term", "word", "edit"),
     [
         ("paino", "piano", "swap"),
-        ("pino", "piano", None),
+        ("pino", "piano", "missing"),
         ("pino", "pinto", "missing"),
         ("piiano", "piano", "extra"),
         ("pieno", "piano", "other letter"),

@@ -117,9 +117,9 @@ CREATE TRIGGER remove_words AFTER DELETE ON {schema}.memory_documents
 CREATE TRIGGER remove_words AFTER DELETE ON {schema}.knowledge_documents
     REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.remove_words();
 CREATE TRIGGER replace_words AFTER UPDATE OF tsv ON {schema}.memory_documents
-    FOR EACH ROW WHEN (OLD.tsv IS DISTINCT FROM NEW.tsv) EXECUTE FUNCTION choir_memory.replace_words();
+    FOR EACH ROW WHEN (OLD.tsv IS DISTINCT FROM NEW.tsv) EXECUTE FUNCTION choir_memory.remove_words();
 CREATE TRIGGER replace_words AFTER UPDATE OF tsv ON {schema}.knowledge_documents
-    FOR EACH ROW WHEN (OLD.tsv IS DISTINCT FROM NEW.tsv) EXECUTE FUNCTION choir_memory.replace_words();
+    FOR EACH ROW WHEN (OLD.tsv IS DISTINCT FROM NEW.tsv) EXECUTE FUNCTION choir_memory.remove_words();
 
 CREATE TRIGGER space_change AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {schema}.memory_documents
     FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.record_space_change();
