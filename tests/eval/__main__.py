@@ -39,11 +39,14 @@ LABEL = 32
 console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
 
 
-def ablations() -> Mapping[str, tuple[Arm, ...]]:
-    """Return the subsets of arms to evaluate in addition to all arms, by name."""
+def ablations(arms: Sequence[Arm] = ()) -> Mapping[str, tuple[Arm, ...]]:
+    """Return the subsets of arms to evaluate in addition to all arms, by name; or only those without each
+    of `arms`."""
+    without = {f"without {a}": tuple(b for b in ALL_ARMS if b != a) for a in arms or ALL_ARMS}
+    if arms:
+        return without
     alone: dict[str, tuple[Arm, ...]] = {f"only {arm}": (arm,) for arm in RETRIEVAL_ARMS}
     alone["only text and vector"] = RETRIEVAL_ARMS
-    without = {f"without {a}": tuple(b for b in ALL_ARMS if b != a) for a in ALL_ARMS}
     return alone | without
 
 
@@ -109,14 +112,14 @@ async def evaluate(
     harness: Harness,
     spaces: Sequence[Space],
     *,
-    ablate: bool,
+    subsets: Mapping[str, tuple[Arm, ...]],
     as_installed: bool = False,
     reminders: bool = False,
 ) -> EvaluationResult:
     """Write all spaces, then run each space's questions.
 
-    With `ablate`, also runs them with subsets of the arms. With `as_installed`, first ends every session,
-    which promotes all but the newest to long-term memory.
+    Also runs them with these `subsets` of the arms. With `as_installed`, first ends every session, which
+    promotes all but the newest to long-term memory.
     """
     began = time.monotonic()
     promoted = 0
@@ -137,7 +140,7 @@ async def evaluate(
         asked = sum(map(len, by_space.values()))
         asked_ms = (time.monotonic() - began) * 1000 / max(asked, 1)
         by_arms: dict[str, Measures] = {}
-        for name, arms in ablations().items() if ablate else ():
+        for name, arms in subsets.items():
             status.update(f"asking {name}")
             found = [measured for one in written for measured in await harness.measure(one, arms)]
             by_arms[name] = mean(found)
@@ -185,7 +188,7 @@ async def main(arguments: argparse.Namespace) -> None:
         outcome = await evaluate(
             harness,
             spaces,
-            ablate=not arguments.quick,
+            subsets={} if arguments.quick else ablations(arguments.ablate),
             as_installed=arguments.as_installed,
             reminders=arguments.reminders,
         )
@@ -213,6 +216,9 @@ if __name__ == "__main__":
     parser.add_argument("data", help="a file (or BEAM's directory) with units and questions")
     parser.add_argument("--format", choices=FORMATS, help="default: what the file looks like")
     parser.add_argument("--quick", action="store_true", help="without the per-arm ablations")
+    parser.add_argument(
+        "--ablate", nargs="+", choices=ALL_ARMS, default=(), help="only the ablations of these arms"
+    )
     parser.add_argument(
         "--as-installed",
         action="store_true",

@@ -11,8 +11,9 @@ import numpy as np
 
 from choir_common.postgres.pool import Connection
 from choir_common.wire.memory_search import Arm
-from choir_memory.search.candidates import ARM_LIMIT, ArmResult, CandidateTable, Floats
+from choir_memory.search.candidates import ARM_LIMIT, ArmResult, CandidateTable
 from choir_memory.search.corpus_store import CorpusCache
+from choir_memory.search.neighbourhood import Floats
 from choir_memory.search.retrieval import RetrievalQuery, RetrievalResult, retrieve
 from choir_memory.search.space_cache import SpaceCache
 from choir_memory.search.text_arm_store import MAX_TERMS, TextResult
