@@ -34,7 +34,7 @@ class ModelQueryExpander:
         answer = await model.answer(_INSTRUCTIONS, quoted)
         if len(answer) > MAX_ANSWER_CHARS:
             raise Unavailable(f"The model {model.name} returned more than single words.")
-        known = set(query_terms(query))
-        return tuple(term for term in content_terms(answer) if term not in known)[
+        query_words = set(query_terms(query))
+        return tuple(term for term in content_terms(answer) if term not in query_words)[
             :MAX_EXPANSION_TERMS
         ]

@@ -282,8 +282,8 @@ class _Scoring:
         if (added := float(self._information[self._added].sum())) > 0:
             parts["expansion"] = EXPANSION_WEIGHT * amounts[:, self._added].sum(axis=1) / added
         if "clause" in self._arms and self._question.clauses:
-            whole = parts["text"] + parts["typo"]
-            parts["clause"] = np.maximum(0.0, self._best_clause(amounts) - whole)
+            query_share = parts["text"] + parts["typo"]
+            parts["clause"] = np.maximum(0.0, self._best_clause(amounts) - query_share)
         return parts
 
     def _term_weights(self) -> Floats:
@@ -306,9 +306,9 @@ class _Scoring:
         best = np.zeros(len(self._material.ids))
         for clause in self._question.clauses:
             columns = [at for at, term in enumerate(self._question.terms) if term in clause]
-            if (told := float(self._information[columns].sum())) > 0:
-                share = amounts[:, columns].sum(axis=1) / told
-                best = np.maximum(best, share * sqrt(min(1.0, told / self._total)))
+            if (clause_information := float(self._information[columns].sum())) > 0:
+                share = amounts[:, columns].sum(axis=1) / clause_information
+                best = np.maximum(best, share * sqrt(min(1.0, clause_information / self._total)))
         return best
 
     def _meaning(self) -> Floats:

@@ -283,7 +283,7 @@ class SearchService:
                 retrieval,
                 corpora=self.corpora,
                 spaces=self.space_cache,
-                found=search.result,
+                first=search.result,
             )
         search.pending = None
         search.result, search.similar = typo.result, typo.similar

@@ -49,23 +49,23 @@ async def retrieve_similar(
     *,
     corpora: CorpusCache,
     spaces: SpaceCache,
-    found: RetrievalResult,
+    first: RetrievalResult,
 ) -> TypoResult:
-    """Return `found`, or a new retrieval with the similar words of those that no document contains."""
+    """Return `first`, or a new retrieval with the similar words of those that no document contains."""
     terms = list(query.terms or ())
     own = [term for term in terms if term not in query.added]
-    unknown = unknown_terms(own, found.text)
+    unknown = unknown_terms(own, first.text)
     if not unknown:
-        return TypoResult(found)
+        return TypoResult(first)
     candidates = await read_candidate_words(connection, query.scope, unknown)
     similar = _select(terms, {term: candidates.get(term, ()) for term in unknown})
     if not similar:
-        return TypoResult(found)
+        return TypoResult(first)
     words = dict.fromkeys(word for words in similar.values() for word in words)
     searched = [*(term for term in terms if term not in similar), *words]
-    again = replace(query, terms=searched, vectors=found.vectors)
+    again = replace(query, terms=searched, vectors=first.vectors)
     second = await retrieve(connection, again, corpora=corpora, spaces=spaces)
-    return merge_similar(found, second, similar)
+    return merge_similar(first, second, similar)
 
 
 def _select(terms: Sequence[str], candidates: Mapping[str, Sequence[str]]) -> SimilarWords:
@@ -74,16 +74,16 @@ def _select(terms: Sequence[str], candidates: Mapping[str, Sequence[str]]) -> Si
     room = MAX_TERMS - len(terms)
     for term, words in candidates.items():
         # a word of the query itself counts as such
-        chosen = tuple(word for word in find_similar(term, words) if word not in terms)
+        replacements = tuple(word for word in find_similar(term, words) if word not in terms)
         # a misspelt word is replaced, so the first of its words needs no room
-        if chosen and len(chosen) - 1 <= room:
-            similar[term] = chosen
-            room -= len(chosen) - 1
+        if replacements and len(replacements) - 1 <= room:
+            similar[term] = replacements
+            room -= len(replacements) - 1
     return similar
 
 
 def merge_similar(
-    found: RetrievalResult, again: RetrievalResult, similar: SimilarWords
+    first: RetrievalResult, again: RetrievalResult, similar: SimilarWords
 ) -> TypoResult:
     """Return the second retrieval with one column of term frequencies for each misspelt word.
 
@@ -92,12 +92,12 @@ def merge_similar(
     """
     at = {term: column for column, term in enumerate(again.text.terms)}
     occurring = {
-        term: kept
+        term: occurring_words
         for term, words in similar.items()
-        if (kept := tuple(w for w in words if w in at and again.text.counts[at[w]] > 0))
+        if (occurring_words := tuple(w for w in words if w in at and again.text.counts[at[w]] > 0))
     }
     if not occurring:
-        return TypoResult(found)
+        return TypoResult(first)
     replaced = {word for words in similar.values() for word in words}
     exact = [column for term, column in at.items() if term not in replaced]
     material, documents = again.material, again.text.documents
@@ -106,7 +106,7 @@ def merge_similar(
     ]
     text = replace(
         again.text,
-        hits=found.text.hits,
+        hits=first.text.hits,
         terms=[*(again.text.terms[column] for column in exact), *occurring],
         counts=[
             *(again.text.counts[column] for column in exact),
@@ -118,7 +118,7 @@ def merge_similar(
     )
     counts = np.column_stack([material.counts[:, exact], *merged])
     lists: dict[Arm, Sequence[ArmResult]] = {
-        **found.lists,
+        **first.lists,
         "typo": _hits(material, np.column_stack(merged)),
     }
     return TypoResult(

@@ -23,11 +23,13 @@ def is_spelled(term: str) -> bool:
 
 def find_similar(term: str, words: Iterable[str]) -> tuple[str, ...]:
     """Return the words one edit away from a term, the likeliest first; none if the term is one of `words`."""
-    known = set(words)
-    if term in known:
+    vocabulary = set(words)
+    if term in vocabulary:
         return ()
-    similar = [(edit, word) for word in known if (edit := edit_between(term, word)) is not None]
-    similar.sort(key=lambda found: (_EDITS.index(found[0]), found[1]))
+    similar = [
+        (edit, word) for word in vocabulary if (edit := edit_between(term, word)) is not None
+    ]
+    similar.sort(key=lambda candidate: (_EDITS.index(candidate[0]), candidate[1]))
     return tuple(word for _, word in similar[:MAX_SIMILAR_WORDS])
 
 
@@ -51,8 +53,8 @@ def edit_between(term: str, word: str) -> Edit | None:
             return None
 
 
-def _common_start(one: str, other: str) -> int:
-    for at, (mine, yours) in enumerate(zip(one, other, strict=False)):
+def _common_start(first: str, second: str) -> int:
+    for at, (mine, yours) in enumerate(zip(first, second, strict=False)):
         if mine != yours:
             return at
-    return min(len(one), len(other))
+    return min(len(first), len(second))
