@@ -21,8 +21,8 @@ from tests.eval.dialogues import read_chat
 from tests.eval.formats import FORMATS, detect_format
 from tests.eval.harness import Harness, WrittenSpace, running_harness
 from tests.eval.measures import Measures, mean
-from tests.eval.misspelling import misspell_space
 from tests.eval.reminders import ReminderMeasures
+from tests.eval.variants import join_space, misspell_space
 
 OUT = Path(".bench/eval.json")
 DIALOGUES = Path("tests/eval/data/dialogues")
@@ -183,6 +183,8 @@ async def main(arguments: argparse.Namespace) -> None:
     spaces = FORMATS[name](path)
     if arguments.misspell:
         spaces = [misspell_space(space) for space in spaces]
+    if arguments.join:
+        spaces = [join_space(space) for space in spaces]
     console.print(f"{path.name} ({name}): {len(spaces)} spaces")
     async with running_harness(_model(arguments)) as harness:
         outcome = await evaluate(
@@ -197,6 +199,7 @@ async def main(arguments: argparse.Namespace) -> None:
         "format": name,
         "as_installed": arguments.as_installed,
         "misspelt": arguments.misspell,
+        "joined": arguments.join,
         **outcome.as_json(),
     }
     show(figures)
@@ -232,6 +235,7 @@ if __name__ == "__main__":
     parser.add_argument(
         "--misspell", action="store_true", help="one misspelt word in each question"
     )
+    parser.add_argument("--join", action="store_true", help="two questions in one text")
     parser.add_argument(
         "--model",
         nargs=2,

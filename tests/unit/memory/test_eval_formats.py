@@ -18,7 +18,7 @@ from tests.eval.formats import (
     read_locomo,
 )
 from tests.eval.measures import mean, measure
-from tests.eval.misspelling import misspell_question
+from tests.eval.variants import misspell_question
 
 DATA = Path("tests/eval/data")
 LOCOMO = {

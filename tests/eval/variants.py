@@ -1,4 +1,4 @@
-"""Misspell one word of each question, to measure how well a search corrects it: seeded, pure."""
+"""Other forms of the questions of a data set, with a misspelt word or a second question: seeded, pure."""
 
 import random
 import re
@@ -9,7 +9,19 @@ from tests.eval.corpus import Question, Space
 
 MIN_LETTERS = 5
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+OTHER_QUESTION = 7
+"""Distance of the question that is added to another one; neighbours are often about the same topic."""
 _WORDS = re.compile(rf"[A-Za-z]{{{MIN_LETTERS},}}")
+
+
+def join_space(space: Space) -> Space:
+    """Return the space with two questions in each text; the evidence is that of the first one."""
+    texts = [question.text for question in space.questions]
+    joined = [
+        replace(question, text=f"{question.text} {texts[(at + OTHER_QUESTION) % len(texts)]}")
+        for at, question in enumerate(space.questions)
+    ]
+    return replace(space, questions=joined)
 
 
 def misspell_space(space: Space) -> Space:
