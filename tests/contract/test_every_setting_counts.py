@@ -167,6 +167,7 @@ READ = {
     "event_window": f"{AGENT}/compaction/compactor.py",
     "memory.mid_term_sessions": f"{CONTROL}/log/archiving/archiver.py",
     "memory.reminder_tokens": f"{AGENT}/lanes/reminder_lookup.py",
+    "memory.query_expansion": f"{CONTROL}/agents/host_tools/memory.py",
     "compaction_threshold": f"{AGENT}/compaction/compactor.py",
     "summary_timeout_ms": f"{AGENT}/compaction/session_summary.py",
 }

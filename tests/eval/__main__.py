@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from choir_common.wire.config import ModelConfig
 from choir_common.wire.memory_search import ALL_ARMS, Arm
 from tests.eval.corpus import Space
 from tests.eval.dialogues import read_chat
@@ -21,6 +22,7 @@ from tests.eval.formats import FORMATS, detect_format
 from tests.eval.harness import Harness, WrittenSpace, running_harness
 from tests.eval.measures import Measures, mean
 from tests.eval.reminders import ReminderMeasures
+from tests.eval.variants import join_space, misspell_space
 
 OUT = Path(".bench/eval.json")
 DIALOGUES = Path("tests/eval/data/dialogues")
@@ -37,11 +39,14 @@ LABEL = 32
 console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
 
 
-def ablations() -> Mapping[str, tuple[Arm, ...]]:
-    """Return the subsets of arms to evaluate in addition to all arms, by name."""
+def ablations(arms: Sequence[Arm] = ()) -> Mapping[str, tuple[Arm, ...]]:
+    """Return the subsets of arms to evaluate in addition to all arms, by name; or only those without each
+    of `arms`."""
+    without = {f"without {a}": tuple(b for b in ALL_ARMS if b != a) for a in arms or ALL_ARMS}
+    if arms:
+        return without
     alone: dict[str, tuple[Arm, ...]] = {f"only {arm}": (arm,) for arm in RETRIEVAL_ARMS}
     alone["only text and vector"] = RETRIEVAL_ARMS
-    without = {f"without {a}": tuple(b for b in ALL_ARMS if b != a) for a in ALL_ARMS}
     return alone | without
 
 
@@ -107,14 +112,14 @@ async def evaluate(
     harness: Harness,
     spaces: Sequence[Space],
     *,
-    ablate: bool,
+    subsets: Mapping[str, tuple[Arm, ...]],
     as_installed: bool = False,
     reminders: bool = False,
 ) -> EvaluationResult:
     """Write all spaces, then run each space's questions.
 
-    With `ablate`, also runs them with subsets of the arms. With `as_installed`, first ends every session,
-    which promotes all but the newest to long-term memory.
+    Also runs them with these `subsets` of the arms. With `as_installed`, first ends every session, which
+    promotes all but the newest to long-term memory.
     """
     began = time.monotonic()
     promoted = 0
@@ -135,7 +140,7 @@ async def evaluate(
         asked = sum(map(len, by_space.values()))
         asked_ms = (time.monotonic() - began) * 1000 / max(asked, 1)
         by_arms: dict[str, Measures] = {}
-        for name, arms in ablations().items() if ablate else ():
+        for name, arms in subsets.items():
             status.update(f"asking {name}")
             found = [measured for one in written for measured in await harness.measure(one, arms)]
             by_arms[name] = mean(found)
@@ -176,12 +181,16 @@ async def main(arguments: argparse.Namespace) -> None:
     path = Path(arguments.data)
     name = arguments.format or detect_format(path)
     spaces = FORMATS[name](path)
+    if arguments.misspell:
+        spaces = [misspell_space(space) for space in spaces]
+    if arguments.join:
+        spaces = [join_space(space) for space in spaces]
     console.print(f"{path.name} ({name}): {len(spaces)} spaces")
-    async with running_harness() as harness:
+    async with running_harness(_model(arguments)) as harness:
         outcome = await evaluate(
             harness,
             spaces,
-            ablate=not arguments.quick,
+            subsets={} if arguments.quick else ablations(arguments.ablate),
             as_installed=arguments.as_installed,
             reminders=arguments.reminders,
         )
@@ -189,6 +198,8 @@ async def main(arguments: argparse.Namespace) -> None:
         "data": path.name,
         "format": name,
         "as_installed": arguments.as_installed,
+        "misspelt": arguments.misspell,
+        "joined": arguments.join,
         **outcome.as_json(),
     }
     show(figures)
@@ -196,11 +207,21 @@ async def main(arguments: argparse.Namespace) -> None:
     arguments.out.write_text(json.dumps(figures, indent=2) + "\n")
 
 
+def _model(arguments: argparse.Namespace) -> ModelConfig | None:
+    if arguments.model is None:
+        return None
+    endpoint, name = arguments.model
+    return ModelConfig(model=name, endpoint=endpoint, secret="model", temperature=None)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", help="a file (or BEAM's directory) with units and questions")
     parser.add_argument("--format", choices=FORMATS, help="default: what the file looks like")
     parser.add_argument("--quick", action="store_true", help="without the per-arm ablations")
+    parser.add_argument(
+        "--ablate", nargs="+", choices=ALL_ARMS, default=(), help="only the ablations of these arms"
+    )
     parser.add_argument(
         "--as-installed",
         action="store_true",
@@ -210,6 +231,16 @@ if __name__ == "__main__":
         "--reminders",
         action="store_true",
         help="also measure whether reminders contain the answer, and appear only if needed",
+    )
+    parser.add_argument(
+        "--misspell", action="store_true", help="one misspelt word in each question"
+    )
+    parser.add_argument("--join", action="store_true", help="two questions in one text")
+    parser.add_argument(
+        "--model",
+        nargs=2,
+        metavar=("ENDPOINT", "NAME"),
+        help="a language model that expands queries; its key is CHOIR_EVAL_MODEL_KEY",
     )
     parser.add_argument("--out", type=Path, default=OUT)
     asyncio.run(main(parser.parse_args()))

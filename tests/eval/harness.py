@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import json
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
-from choir_common.wire.config import MemoryConfig
+from choir_common.wire.config import MemoryConfig, ModelConfig
 from choir_common.wire.memory_recall import ReadReminders, Reminders
 from choir_common.wire.memory_search import ALL_ARMS, Arm, EnsureSpace, MemoryHits, MemoryQuery
 from choir_common.wire.memory_sessions import (
@@ -34,6 +36,7 @@ from tests.support.postgres import running_postgres
 PAGE = min(64, MAX_UNITS)
 MAX_ATTEMPTS = 20
 """Attempts per question: on a busy machine the service may skip an arm, and such a result is not used."""
+MODEL_KEY = "CHOIR_EVAL_MODEL_KEY"
 SLOW_DEADLINES = {"CHOIR_QUERY_EMBEDDING_DEADLINE_S": "8"}
 DEPTH = 50
 """Number of hits requested; the ranking of sessions needs more than ten."""
@@ -67,6 +70,8 @@ class Harness:
     """Client that writes spaces to a running memory service and searches them."""
 
     bus: Bus
+    expand: bool = False
+    """Whether the service's language model expands each query."""
 
     async def write(self, number: int, space: Space) -> WrittenSpace:
         """Record every unit of a space as sessions of a new agent."""
@@ -126,6 +131,7 @@ class Harness:
                 query=text,
                 limit=DEPTH,
                 arms=tuple(arms),
+                expand=self.expand,
                 deadline_ms=9_000,
             )
         )
@@ -177,15 +183,22 @@ class Harness:
 
 
 @contextlib.asynccontextmanager
-async def running_harness() -> AsyncIterator[Harness]:
-    """Start the servers and the service with its offline model; stop them after the block."""
+async def running_harness(model: ModelConfig | None = None) -> AsyncIterator[Harness]:
+    """Start the servers and the service with its offline model; stop them after the block.
+
+    The service learns facts with the language `model` and expands queries with it, if there is one. Its key
+    is the environment's `CHOIR_EVAL_MODEL_KEY`.
+    """
     async with running_postgres() as postgres, running_nats() as nats:
         async with Bus(nats.url, NATS_TOKEN, "eval") as bus:
             with make_directory() as root:
                 process = MemoryProcess(postgres.dsn, nats.url, bus, root, SLOW_DEADLINES)
+                if model is not None:
+                    process.secrets["model"] = json.loads(model.model_dump_json())
+                    process.secrets["model_key"] = os.environ.get(MODEL_KEY, "none")
                 try:
                     await process.start()
-                    yield Harness(bus)
+                    yield Harness(bus, expand=model is not None)
                 finally:
                     await process.kill()
 

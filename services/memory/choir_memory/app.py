@@ -42,6 +42,7 @@ from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.endpoints import AdminEndpoints, AgentEndpoints, SessionEndpoints
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.llm.model import ConfiguredLanguageModel
+from choir_memory.llm.query_expansion import ModelQueryExpander
 from choir_memory.maintenance.database_upkeep import DatabaseUpkeep, UpkeepSettings
 from choir_memory.maintenance.learning import LearningScheduler
 from choir_memory.maintenance.tasks import MaintenanceScheduler, MaintenanceTasks
@@ -50,7 +51,10 @@ from choir_memory.reminders.service import ReminderService
 from choir_memory.schema.extraction_queue_store import ExtractionQueueStore
 from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
+from choir_memory.search.receipt_store import ReceiptStore
+from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.service import SearchService
+from choir_memory.search.space_cache import SpaceCache
 from choir_memory.sessions.archive import SessionArchive
 from choir_memory.sessions.promotion import SessionPromoter
 from choir_memory.sessions.recorder import UnitRecorder
@@ -108,19 +112,28 @@ class MemoryService:
         self._upkeep = DatabaseUpkeep(self._database, _upkeep_settings(settings))
         self._folder_watcher = self._build_folder_watcher(settings)
         self._folders = self._build_folders(settings)
+        self._receipts = ReceiptWriter(ReceiptStore(self._database))
         self._metrics = Metrics(SERVICE)
         self._gauges = EmbeddingMetrics(self._metrics, self._queue, self._embedders)
         self._health = HealthCheck(self._database, self._bus, self._embedders)
         self._endpoints = (
-            *self._build_agent_and_admin_endpoints(clock),
+            *self._build_agent_and_admin_endpoints(settings, clock),
             *self._build_session_endpoints().table(),
         )
 
-    def _build_agent_and_admin_endpoints(self, clock: Clock) -> tuple[Endpoint, ...]:
+    def _build_agent_and_admin_endpoints(
+        self, settings: MemorySettings, clock: Clock
+    ) -> tuple[Endpoint, ...]:
         database, spaces, audit = self._database, self._spaces, AuditStore(self._database)
         knowledge = KnowledgeService(database, spaces, self._queue)
         search = SearchService(
-            database=database, spaces=spaces, embedders=self._embedders, clock=clock
+            database=database,
+            spaces=spaces,
+            embedders=self._embedders,
+            clock=clock,
+            receipts=self._receipts,
+            space_cache=SpaceCache(settings.search_cache_bytes),
+            expander=ModelQueryExpander(self._language_model),
         )
         agents = AgentEndpoints(
             spaces=spaces,
@@ -225,6 +238,8 @@ class MemoryService:
             stack.push_async_callback(self._language_model.close)
             await stack.enter_async_context(self._database)
             await self._spaces.open()
+            # closed after the bus, when no search can add one, and before the database
+            stack.push_async_callback(self._receipts.close)
             stack.push_async_callback(self._embedders.close)
             await self._embedders.open()
             await stack.enter_async_context(self._bus)

@@ -4,6 +4,8 @@ The endpoints contain no parsing and no decisions: the bus passes checked models
 packages answer. Only control calls them: for agents, and for operators after it has authenticated them.
 """
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -64,6 +66,8 @@ from choir_memory.tool_errors.service import ToolErrorService
 
 RETRY_TIMEOUT_S = 6.0
 """Seconds a request is retried while the database is unavailable; callers wait ten."""
+FIRST_RETRY_S = 0.05
+"""Seconds before the second attempt."""
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -78,8 +82,17 @@ def with_retry(
     """
 
     async def handle(request: Request) -> Response:
+        start = time.monotonic()
+        # without stamina: most requests succeed at once, and its preparations are a cost for each of them
+        try:
+            return await handler(request)
+        except Unavailable:
+            remaining = RETRY_TIMEOUT_S - FIRST_RETRY_S - (time.monotonic() - start)
+            if remaining <= 0:
+                raise
+        await asyncio.sleep(FIRST_RETRY_S)
         async for attempt in stamina.retry_context(
-            on=Unavailable, attempts=None, timeout=RETRY_TIMEOUT_S, wait_initial=0.05, wait_max=0.5
+            on=Unavailable, attempts=None, timeout=remaining, wait_initial=0.1, wait_max=0.5
         ):
             with attempt:
                 return await handler(request)

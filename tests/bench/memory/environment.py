@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import astuple, dataclass
@@ -142,6 +143,9 @@ async def persistent_postgres(home: Path) -> AsyncIterator[EmbeddedPostgres]:
         await server.stop()
 
 
+PASSED_ON = ("CHOIR_SEARCH_CACHE_MB",)
+
+
 @contextlib.asynccontextmanager
 async def bench_environment(home: Path | None) -> AsyncIterator[BenchEnvironment]:
     """Start all processes and stop them after the block; the data are kept only if `home` is given."""
@@ -160,6 +164,8 @@ async def bench_environment(home: Path | None) -> AsyncIterator[BenchEnvironment
                 "CHOIR_UPKEEP_S": "2",
                 "CHOIR_QUERY_EMBEDDING_DEADLINE_S": "10",
                 "CHOIR_INDEX_BUILD_MB": str(BUILD_MB),
+                # 0: as without the cache of small spaces
+                **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
             }
             memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env)
             admin = await asyncpg.connect(postgres.dsn, password=PASSWORD, command_timeout=None)

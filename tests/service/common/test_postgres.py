@@ -41,9 +41,9 @@ async def test_a_wrong_password_is_one_clear_sentence_without_the_password() -> 
 
 
 async def test_a_server_in_trouble_is_unavailable() -> None:
-    """Out of memory or files, cancelled, dropped, idle for too long, a failing disk: no fault of ours."""
+    """Out of memory or files, cancelled, dropped, idle for too long, a failing disk, a deadlock."""
     async with running_postgres() as server, open_database(server.dsn) as database:
-        for state in ("53200", "53400", "57014", "57P04", "57P05", "58000", "58030"):
+        for state in ("53200", "53400", "57014", "57P04", "57P05", "58000", "58030", "40P01"):
             with pytest.raises(Unavailable) as caught:
                 await database.execute(f"DO $$ BEGIN RAISE SQLSTATE '{state}'; END $$")
             assert caught.value.retry_after_s, state

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from choir_common.clock import SystemClock
+from choir_common.clock import Clock, SystemClock
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import MemoryHits, MemoryQuery, MemoryUpsert, MemoryWritten
 from choir_memory.embedding.circuit_breaker import EmbedderCircuitBreaker
@@ -16,13 +16,17 @@ from choir_memory.embedding.queue import EmbeddingQueue, QueueIntervals
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.knowledge.upsert import KnowledgeService
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
+from choir_memory.search.receipt_store import ReceiptStore
+from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.service import SearchService
+from choir_memory.search.space_cache import SpaceCache
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.servers import bus, database, dsn, make_memory, nats, postgres
 
 __all__ = ["bus", "database", "dsn", "make_memory", "nats", "postgres"]
 
 QUICK = QueueIntervals(tick_s=0.02, poll_s=0.05, retry_s=0.05, sweep_s=0.3)
+CACHE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass
@@ -75,8 +79,27 @@ async def make_room(
         embedders,
         queue,
         KnowledgeService(database, spaces, queue),
-        SearchService(database=database, spaces=spaces, embedders=embedders, clock=SystemClock()),
+        make_search(database, spaces, embedders),
         dsn,
+    )
+
+
+def make_search(
+    database: Database,
+    spaces: SpaceRegistry,
+    embedders: EmbedderRegistry,
+    clock: Clock | None = None,
+    *,
+    cache_bytes: int = CACHE_BYTES,
+) -> SearchService:
+    """Build the search over these parts."""
+    return SearchService(
+        database=database,
+        spaces=spaces,
+        embedders=embedders,
+        clock=clock or SystemClock(),
+        receipts=ReceiptWriter(ReceiptStore(database)),
+        space_cache=SpaceCache(cache_bytes),
     )
 
 
@@ -102,5 +125,7 @@ async def provider() -> AsyncIterator[ScriptedProvider]:
 async def room(database: Database, dsn: str, provider: ScriptedProvider) -> AsyncIterator[Room]:
     """Return the service's parts, with vectors from the scripted provider."""
     embedder = provider.embedder()
-    yield await make_room(database, embedder, dsn)
+    made = await make_room(database, embedder, dsn)
+    yield made
+    await made.recall.receipts.close()
     await embedder.close()

@@ -44,7 +44,7 @@ async def test_each_arm_can_be_taken_away_and_none_is_for_show() -> None:
 async def test_as_installed_ends_and_promotes_sessions_and_finds_what_it_did_before() -> None:
     lived = Space("lived", *_thirteen_sessions())
     async with running_harness() as harness:
-        figures = await evaluate(harness, [lived], ablate=False, as_installed=True)
+        figures = await evaluate(harness, [lived], subsets={}, as_installed=True)
     assert figures.promoted == 13 - MID_TERM
     told = figures.as_json()
     assert told["turn_r5"] == told["mrr"] == 1.0, told

@@ -7,8 +7,7 @@ import pytest
 from choir_common.errors import InvalidRequest
 from choir_common.wire.memory_operator import ListMemory
 from choir_common.wire.memory_search import MemoryQuery
-from choir_memory.search.service import SearchService
-from tests.service.memory.conftest import Room
+from tests.service.memory.conftest import Room, make_search
 from tests.service.memory.derived import SetClock, live_turns
 from tests.service.memory.lived import remember
 from tests.service.memory.operators import make_operator
@@ -23,12 +22,7 @@ async def lived(room: Room) -> Room:
     await room.spaces.ensure("main")
     await live_turns(room.database, [ROOF, CAT, LATER])
     await make(room, "2025-06-01").run_agent("main")
-    room.recall = SearchService(
-        database=room.database,
-        spaces=room.spaces,
-        embedders=room.embedders,
-        clock=SetClock(SPRING),
-    )
+    room.recall = make_search(room.database, room.spaces, room.embedders, SetClock(SPRING))
     return room
 
 

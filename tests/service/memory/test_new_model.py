@@ -18,8 +18,7 @@ from choir_memory.embedding.queue_store import enqueue
 from choir_memory.embedding.reembedding import Reembedding
 from choir_memory.embedding.registry import EmbedderRegistry
 from choir_memory.knowledge.upsert import KnowledgeService
-from choir_memory.search.service import SearchService
-from tests.service.memory.conftest import QUICK, FakeEmbedderFactory, Room
+from tests.service.memory.conftest import QUICK, FakeEmbedderFactory, Room, make_search
 from tests.service.memory.lived import remember_session
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.servers import until
@@ -65,7 +64,7 @@ async def start(
         known,
         queue,
         KnowledgeService(database, room.spaces, queue),
-        SearchService(database=database, spaces=room.spaces, embedders=known, clock=SystemClock()),
+        make_search(database, room.spaces, known),
         room.dsn,
         calls=1_000,
     )

@@ -10,7 +10,7 @@ from choir_memory.embedding.model_store import register_model
 from choir_memory.schema.store import SpaceStore
 
 AGENT = read_migrations("choir_memory.migrations.agent")
-# columns in order with type, storage and default; constraints; indexes; grants
+# columns in order with type, storage and default; constraints; indexes; triggers; functions; grants
 SHAPE = """
 SELECT 'column' AS kind, c.relname::text AS relation, concat_ws(' ', a.attnum, a.attname,
        format_type(a.atttypid, a.atttypmod), a.attstorage, a.attnotnull,
@@ -21,6 +21,11 @@ WHERE c.relnamespace = $1::text::regnamespace AND a.attnum > 0 AND NOT a.attisdr
 UNION ALL SELECT 'constraint', conrelid::regclass::text, conname || ' ' || pg_get_constraintdef(oid)
 FROM pg_constraint WHERE connamespace = $1::text::regnamespace
 UNION ALL SELECT 'index', tablename, indexdef FROM pg_indexes WHERE schemaname = $1::text
+UNION ALL SELECT 'trigger', c.relname, pg_get_triggerdef(t.oid) FROM pg_trigger t
+JOIN pg_class c ON c.oid = t.tgrelid
+WHERE c.relnamespace = $1::text::regnamespace AND NOT t.tgisinternal
+UNION ALL SELECT 'function', proname, concat_ws(' ', pg_get_functiondef(oid), proacl::text) FROM pg_proc
+WHERE pronamespace = $1::text::regnamespace
 UNION ALL SELECT 'grants', relname, relacl::text FROM pg_class
 WHERE relnamespace = $1::text::regnamespace AND relkind = 'r'
 UNION ALL SELECT 'schema', nspname, nspacl::text FROM pg_namespace WHERE nspname = $1::text

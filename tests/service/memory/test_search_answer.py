@@ -1,10 +1,14 @@
 """How a search answers: context, budget, deadline, paging, receipts."""
 
+import asyncio
+
 import asyncpg
+import pytest
 
 from choir_common.wire.memory_search import ReadSearchReceipt
+from choir_memory.search import receipt_writer
 from choir_memory.search.hit_selection import estimate_tokens
-from tests.service.memory.conftest import Room
+from tests.service.memory.conftest import Room, make_search
 from tests.service.memory.lived import remember_session
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.test_search import embed_all
@@ -128,17 +132,40 @@ async def test_a_receipt_says_what_was_done_and_holds_no_words(room: Room) -> No
     assert (await room.ask("walnut")).receipt is None
 
 
-async def test_a_search_answers_although_its_receipt_cannot_be_kept(room: Room) -> None:
+async def test_a_search_does_not_wait_for_its_receipt(room: Room) -> None:
     await room.put("walnut")
     blocker = await asyncpg.connect(room.dsn, password=PASSWORD)
     try:
         async with blocker.transaction():
             await blocker.execute("LOCK TABLE choir_memory.receipts")
-            found = await room.ask("walnut", mode="text")
+            async with asyncio.timeout(5):
+                found = await room.ask("walnut", mode="text")
+            assert found.receipt_id and found.hits and found.cut == ()
     finally:
         await blocker.close()
+    kept = await room.recall.receipt(
+        ReadSearchReceipt(agent_id="main", receipt_id=found.receipt_id)
+    )
+    assert kept.receipt["mode"] == "text"
+
+
+async def test_a_search_answers_although_too_many_receipts_wait(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await room.put("walnut")
+    monkeypatch.setattr(receipt_writer, "MAX_PENDING", 0)
+    found = await room.ask("walnut", mode="text")
     assert (found.receipt_id, found.cut) == (None, ("receipt",))
     assert found.hits
+
+
+async def test_the_receipt_of_another_replica_is_read_when_it_is_stored(room: Room) -> None:
+    await room.put("walnut")
+    found = await room.ask("walnut", mode="text")
+    assert found.receipt_id
+    other = make_search(room.database, room.spaces, room.embedders)
+    kept = await other.receipt(ReadSearchReceipt(agent_id="main", receipt_id=found.receipt_id))
+    assert kept.receipt_id == found.receipt_id
 
 
 async def test_arms_can_be_asked_for_alone(room: Room) -> None:

@@ -19,6 +19,7 @@ TABLES = (
     "knowledge_embeddings",
     "operations",
     "links",
+    "words",
 )
 FOREIGN = [
     *(f"SELECT * FROM choir_other.{table}" for table in TABLES),
@@ -27,6 +28,8 @@ FOREIGN = [
     "UPDATE choir_other.knowledge_documents SET text = 'mine'",
     "SELECT * FROM choir_memory.embedding_queue",
     "INSERT INTO choir_memory.spaces (agent_id) VALUES ('x')",
+    "SELECT * FROM choir_memory.space_changes",
+    "SELECT choir_other.changed_since('session', pg_current_snapshot())",
     "SELECT * FROM choir_control.session_events",
     "SELECT * FROM choir_main.migrations",
     "CREATE TABLE choir_main.mine (x int)",

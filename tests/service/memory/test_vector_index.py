@@ -11,6 +11,7 @@ from choir_memory.search.candidate_columns_store import CandidateColumns
 from choir_memory.search.candidates import ARM_LIMIT
 from choir_memory.search.corpus_store import CorpusCache, CorpusStatistics
 from choir_memory.search.full_scan_store import scan_space
+from choir_memory.search.retrieval import transaction_settings
 from choir_memory.search.scope_store import SearchScope
 from choir_memory.search.vector_arm_store import VectorResult, search_vectors
 from tests.service.memory.conftest import Room
@@ -91,3 +92,21 @@ async def test_vectors_of_another_model_are_scanned(room: Room, corpus: CorpusSt
     (model,) = [one for one, _ in room.embedders.working]
     assert corpus.has_index(model)
     assert not corpus.has_index(model + 1)
+
+
+async def test_the_search_of_a_known_space_begins_with_the_settings_of_its_index(
+    room: Room, corpus: CorpusStatistics
+) -> None:
+    corpora, vector = CorpusCache(), question(room)
+    assert transaction_settings(corpora, SCOPE, vector, ARM_LIMIT) == ()
+    async with agent_transaction(room.database, "main") as held:
+        await corpora.of(held, SCOPE)
+        expected = await search_vectors(held, SCOPE, corpus, vector)
+    settings = transaction_settings(corpora, SCOPE, vector, ARM_LIMIT)
+    async with agent_transaction(room.database, "main", local_settings=settings) as held:
+        assert await held.fetchval("SHOW hnsw.ef_search") == "200"
+        assert await held.fetchval("SHOW hnsw.iterative_scan") == "relaxed_order"
+        assert await search_vectors(held, SCOPE, corpus, vector, settings=settings) == expected
+    assert transaction_settings(corpora, SCOPE, None, ARM_LIMIT) == ()
+    session = replace(SCOPE, session_id="ses_4")
+    assert transaction_settings(corpora, session, vector, ARM_LIMIT) == ()

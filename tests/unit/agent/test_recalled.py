@@ -80,5 +80,7 @@ def test_what_is_missing_is_said() -> None:
     )
     assert (result["degraded"], result["skipped_for_time"]) == ("no vectors", ["vector"])
     assert (result["found"][0]["status"], result["found"][0]["cut_short"]) == ("retired", True)
+    corrected = told(hit("x"), similar_words={"paino": ("piano",)})
+    assert corrected["similar_words"] == {"paino": ["piano"]}
     page = told(hit("x"), more_after=7, receipt_id="r")
     assert (page["more_after"], page["receipt"]) == (7, "r")

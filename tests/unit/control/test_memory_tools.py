@@ -4,12 +4,12 @@ from typing import cast
 
 import pytest
 
-from choir_common.errors import Forbidden
+from choir_common.errors import Forbidden, InvalidRequest
 from choir_common.redactor import MASK, Redactor
 from choir_common.wire.config import Config
 from choir_common.wire.memory_modes import MemoryMode
 from choir_common.wire.memory_recall import ReadHints, Reminders, ToolHints
-from choir_common.wire.memory_search import MemoryHits
+from choir_common.wire.memory_search import MemoryHits, MemoryQuery
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.agents.host_tools.memory import MemoryTools
 from choir_control.configuration.current import ConfigService
@@ -22,10 +22,14 @@ TEA = {"operation": "insert", "text": "Ada likes green tea.", "key": "user.tea"}
 ASKED = {"store": "knowledge", "query": "tea", "mode": "text"}
 
 
-def a_configuration(*, recall: bool = True) -> ConfigService:
+def a_configuration(*, recall: bool = True, query_expansion: bool = False) -> ConfigService:
     agent = {"defaults": {"workspace": "main", "llm": "default", "dm": "console"}, "recall": recall}
     config = Config.model_validate(
-        {"agents": {"main": agent}, "workspaces": {"main": {"path": "/w"}}}
+        {
+            "agents": {"main": agent},
+            "workspaces": {"main": {"path": "/w"}},
+            "memory": {"query_expansion": query_expansion},
+        }
     )
     return cast("ConfigService", FixedConfiguration(config))
 
@@ -118,3 +122,22 @@ async def test_recall_is_that_of_the_conversation_or_else_of_the_agent(
     else:
         with pytest.raises(Forbidden, match="Recall is off"):
             await tools.query(lease, "call-3", {**ASKED})
+
+
+@pytest.mark.parametrize("expansion", [True, False])
+async def test_the_configuration_decides_whether_a_model_expands_an_agents_search(
+    expansion: bool,
+) -> None:
+    queries: list[MemoryQuery] = []
+
+    class RecordingMemory(FakeMemory):
+        async def query(self, query: MemoryQuery) -> MemoryHits:
+            queries.append(query)
+            return await super().query(query)
+
+    configuration = a_configuration(query_expansion=expansion)
+    tools = MemoryTools(RecordingMemory(), Redactor(), configuration)
+    await tools.query(a_lease(), "call-1", {**ASKED})
+    assert [query.expand for query in queries] == [expansion]
+    with pytest.raises(InvalidRequest, match="expand must not be set"):
+        await tools.query(a_lease(), "call-2", {**ASKED, "expand": True})

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from choir_memory.text.spelling import edit_between
 from tests.eval.corpus import Question
 from tests.eval.dialogues import read_dialogues
 from tests.eval.formats import (
@@ -17,6 +18,7 @@ from tests.eval.formats import (
     read_locomo,
 )
 from tests.eval.measures import mean, measure
+from tests.eval.variants import misspell_question
 
 DATA = Path("tests/eval/data")
 LOCOMO = {
@@ -172,3 +174,13 @@ def test_evidence_of_a_dialogue_is_what_the_user_said_unless_advice_is_asked_for
         for question in space.questions:
             asked = {speakers[name] for name in question.evidence}
             assert asked == {"assistant" if question.category == "advice" else "user"}
+
+
+def test_a_misspelt_question_has_one_edit_in_one_word_and_is_the_same_every_time() -> None:
+    question = Question("Which trumpet did Anna polish yesterday?", frozenset({"a"}))
+    misspelt = misspell_question(question)
+    assert misspelt == misspell_question(question)
+    words = zip(question.text.split(), misspelt.text.split(), strict=True)
+    ((word, other),) = [pair for pair in words if pair[0] != pair[1]]
+    assert edit_between(other, word) is not None
+    assert misspell_question(Question("Who is it?", frozenset())).text == "Who is it?"

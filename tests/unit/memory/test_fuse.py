@@ -271,3 +271,31 @@ def test_the_order_is_by_score_without_doubles_and_within_the_limit(
     assert [one.score for one in fused] == sorted((one.score for one in fused), reverse=True)
     assert len({one.document_id for one in fused}) == len(fused)
     assert {one.document_id for one in fused} <= {one.document_id for one in rows if one.eligible}
+
+
+def test_a_similar_word_counts_less_than_the_word_itself() -> None:
+    (exact,) = weigh(row(1, counts={0: 1}))
+    (similar,) = weigh(row(1, counts={0: 1}), question=replace(ASKED, misspelt={"violin"}))
+    assert 0 < similar.arms["typo"].part < exact.arms["text"].part
+    assert "text" not in similar.arms and "typo" not in exact.arms
+
+
+def test_a_document_that_answers_one_sentence_of_two_gains() -> None:
+    asked = replace(ASKED, clauses=({"violin"}, {"lesson"}))
+    one, both = row(1, counts={0: 1}), row(2, counts={0: 1, 1: 1})
+    found = {one.document_id.int: one for one in weigh(one, both, question=asked)}
+    assert found[1].arms["clause"].part > 0
+    assert "clause" not in found[2].arms
+    assert found[1].score < found[2].score
+    without = tuple(arm for arm in ALL_ARMS if arm != "clause")
+    assert "clause" not in weigh(one, question=asked, arms=without)[0].arms
+
+
+def test_added_words_find_documents_and_take_nothing_from_others() -> None:
+    asked = replace(ASKED, terms=("violin", "lesson", "bow"), counts=(2, 20, 5), added={"bow"})
+    own, added = row(1, counts={0: 1}), row(2, counts={2: 1})
+    found = {one.document_id.int: one for one in weigh(own, added, question=asked)}
+    (alone,) = weigh(own)
+    assert found[1].arms["text"].part == pytest.approx(alone.arms["text"].part)
+    assert found[2].arms["expansion"].part > 0 and "text" not in found[2].arms
+    assert found[1].score > found[2].score

@@ -54,6 +54,8 @@ _SERVER_REFUSALS = (
     asyncpg.TooManyConnectionsError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.DiskFullError,
+    # The server has rolled the transaction back.
+    asyncpg.DeadlockDetectedError,
 )
 
 _IS_READ_ONLY = """
@@ -305,6 +307,8 @@ def _refused(error: BaseException) -> Unavailable:
             why = "it is read-only"
         case asyncpg.TooManyConnectionsError():
             why = "it has no free connection"
+        case asyncpg.DeadlockDetectedError():
+            why = "two operations waited for each other"
         case _:
             why = "it is starting or stopping"
     return Unavailable(f"The database rejects statements: {why}.", retry_after_s=RETRY_AFTER_S)

@@ -167,6 +167,8 @@ class MemoryConfig(WireModel):
     """An agent's newest sessions in mid-term memory; older ones are also found by their summary."""
     reminder_tokens: int = Field(default=800, ge=0, le=20_000)
     """Tokens of memories added to each user message without a request; 0: none, the agent searches itself."""
+    query_expansion: bool = False
+    """Let `model` add related words to each search that an agent makes itself: one call, at most 2 s."""
 
 
 class RecordRetention(WireModel):

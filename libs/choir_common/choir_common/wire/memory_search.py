@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -15,9 +15,21 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 DocumentName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 """A document's id, or a knowledge key."""
 
-Arm = Literal["vector", "text", "window", "session", "speaker", "time", "role"]
-"""The signals that rank search results. `vector` and `text` find documents; the others only weigh them."""
-ALL_ARMS: tuple[Arm, ...] = (*("vector", "text", "window", "session", "speaker", "time", "role"),)
+Arm = Literal[
+    "vector",
+    "text",
+    "window",
+    "session",
+    "speaker",
+    "time",
+    "role",
+    "typo",
+    "clause",
+    "expansion",
+]
+"""The signals that rank search results. `vector`, `text`, `typo` and `expansion` find documents; the others
+only weigh them."""
+ALL_ARMS: tuple[Arm, ...] = get_args(Arm)
 Tier = Literal["mid_term", "long_term_summary", "long_term_detail", "grain_summary"]
 Grain = Literal["day", "week", "month", "quarter", "year"]
 Kind = Literal[
@@ -124,6 +136,8 @@ class MemoryQuery(WireModel):
     """When it has passed, optional stages are skipped and named in `cut`."""
     arms: tuple[Arm, ...] = Field(default=ALL_ARMS, min_length=1)
     """Use only these arms."""
+    expand: bool = False
+    """Ask the service's language model once for related words, which the arm `expansion` adds."""
     explain: bool = False
     """Include the receipt in the response."""
 
@@ -202,6 +216,10 @@ class MemoryHits(WireModel):
     """That record, if the query set `explain`."""
     tokens: int = 0
     """Approximate number of tokens in the texts."""
+    similar_words: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """By word of the query (as a stem) that occurs nowhere in the memory: the similar words found instead."""
+    added_words: tuple[str, ...] = ()
+    """Words (as stems) that the language model added to the query."""
     more_after: int | None = None
     """session_detail: the position to continue after; None at the end."""
 

@@ -32,6 +32,8 @@ def render_memory_hits(answer: JsonObject, lane: str) -> JsonObject:
         result["degraded"] = hits.degraded
     if hits.cut:
         result["skipped_for_time"] = [*hits.cut]
+    if hits.similar_words:
+        result["similar_words"] = {word: [*similar] for word, similar in hits.similar_words.items()}
     if hits.more_after is not None:
         result["more_after"] = hits.more_after
     if hits.receipt_id:

@@ -97,6 +97,8 @@ class DatabaseUpkeep:
                 connection, agents, settings.operations_days
             ),
         }
+        # not logged: every write leaves one
+        await prune_store.prune_space_changes(connection)
         if any(deleted.values()):
             log.info("old receipts, audit entries and call ids deleted", **deleted)
 

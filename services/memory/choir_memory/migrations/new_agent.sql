@@ -106,9 +106,43 @@ CREATE TABLE {schema}.links (
 );
 CREATE INDEX links_back ON {schema}.links (to_id, kind);
 
+CREATE TABLE {schema}.words (word varchar(32) COLLATE "C" NOT NULL);
+CREATE INDEX words_word ON {schema}.words (word);
+CREATE TRIGGER add_words AFTER INSERT ON {schema}.memory_documents
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.add_words();
+CREATE TRIGGER add_words AFTER INSERT ON {schema}.knowledge_documents
+    REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.add_words();
+CREATE TRIGGER remove_words AFTER DELETE ON {schema}.memory_documents
+    REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.remove_words();
+CREATE TRIGGER remove_words AFTER DELETE ON {schema}.knowledge_documents
+    REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.remove_words();
+CREATE TRIGGER replace_words AFTER UPDATE OF tsv ON {schema}.memory_documents
+    FOR EACH ROW WHEN (OLD.tsv IS DISTINCT FROM NEW.tsv) EXECUTE FUNCTION choir_memory.remove_words();
+CREATE TRIGGER replace_words AFTER UPDATE OF tsv ON {schema}.knowledge_documents
+    FOR EACH ROW WHEN (OLD.tsv IS DISTINCT FROM NEW.tsv) EXECUTE FUNCTION choir_memory.remove_words();
+
+CREATE TRIGGER space_change AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {schema}.memory_documents
+    FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.record_space_change();
+CREATE TRIGGER space_change AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {schema}.memory_embeddings
+    FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.record_space_change();
+CREATE TRIGGER space_change AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {schema}.knowledge_documents
+    FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.record_space_change();
+CREATE TRIGGER space_change AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON {schema}.knowledge_embeddings
+    FOR EACH STATEMENT EXECUTE FUNCTION choir_memory.record_space_change();
+
+CREATE FUNCTION {schema}.changed_since(which text, snapshot pg_snapshot) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM choir_memory.space_changes c
+        WHERE c.agent_id = substr(trim(BOTH '"' FROM '{schema}'), 7) AND c.store = $1
+          AND c.xid >= pg_snapshot_xmin($2) AND NOT pg_visible_in_snapshot(c.xid, $2));
+END $$;
+
 GRANT USAGE ON SCHEMA {schema} TO {schema};
 GRANT SELECT, INSERT, UPDATE, DELETE ON
     {schema}.memory_documents, {schema}.memory_embeddings,
     {schema}.knowledge_documents, {schema}.knowledge_embeddings,
     {schema}.operations, {schema}.links
 TO {schema};
+GRANT SELECT, INSERT, DELETE ON {schema}.words TO {schema};

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from importlib.resources import files
 
 from choir_common.errors import Conflict, InvalidRequest, NotFound
@@ -124,29 +124,43 @@ class SpaceStore:
 
 @contextlib.asynccontextmanager
 async def agent_transaction(
-    database: Database, agent_id: str, *, plan_once: bool = False
+    database: Database,
+    agent_id: str,
+    *,
+    plan_once: bool = False,
+    local_settings: Sequence[str] = (),
 ) -> AsyncIterator[Connection]:
     """Open a transaction in which only the agent's own schema is accessible (docs/design/memory.md rule 2).
 
     `plan_once` forces generic query plans, for statements with a best plan that does not depend on the
-    arguments; it saves a millisecond per search.
+    arguments; it saves a millisecond per search. `local_settings` are `SET LOCAL` statements.
     """
     # one statement, because each one costs a round trip
-    begin = ["BEGIN", qualified(_TAKE_ROLE, agent_id), *([_PLAN_ONCE] if plan_once else [])]
+    begin = [
+        "BEGIN",
+        qualified(_TAKE_ROLE, agent_id),
+        *([_PLAN_ONCE] if plan_once else []),
+        *local_settings,
+    ]
     async with database.schema_transaction(schema_name(agent_id), "; ".join(begin)) as connection:
         yield connection
 
 
 @contextlib.asynccontextmanager
 async def admin_read_transaction(
-    database: Database, agent_id: str | None = None, *, plan_once: bool = False
+    database: Database,
+    agent_id: str | None = None,
+    *,
+    plan_once: bool = False,
+    local_settings: Sequence[str] = (),
 ) -> AsyncIterator[Connection]:
     """Open a read-only transaction that can read every agent's schema: the admin path.
 
-    Pass `agent_id` when one agent's schema is read; `plan_once` as in `agent_transaction`.
+    Pass `agent_id` when one agent's schema is read; `plan_once` and `local_settings` as in
+    `agent_transaction`.
     """
     schema = SHARED_SCHEMA if agent_id is None else schema_name(agent_id)
-    begin = ["BEGIN READ ONLY", *([_PLAN_ONCE] if plan_once else [])]
+    begin = ["BEGIN READ ONLY", *([_PLAN_ONCE] if plan_once else []), *local_settings]
     async with database.schema_transaction(schema, "; ".join(begin)) as connection:
         yield connection
 

@@ -6,10 +6,11 @@ similarity of its passages.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from choir_memory.embedding.embedder import QueryVector
 from choir_memory.search.candidates import NO_POSITION
-from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.scope_store import CACHED_STATEMENTS, SearchScope
 
 # Sessions are identified by a hash of their ids, 0 for none; documents by ctid, which is constant within
 # a statement and shorter than an id. A document with several passages appears once per passage.
@@ -64,33 +65,12 @@ class CandidateColumns:
         the
         context of hits. Its placeholders come before those of the narrower scope.
         """
-        scope, context_scope = self.scope, self.scope.context_scope()
-        session = scope.store == "session"
-        eligible = (
-            "NULL"
-            if scope == context_scope
-            else "array_send(array_agg(coalesce(({scope}), false)))"
+        return _fill(
+            *(self.scope, statement, first),
+            with_vector=self.vector is not None,
+            with_times=self.with_times,
+            place=self.place,
         )
-        parts = {
-            "{documents_columns}": _DOCUMENTS,
-            "{held_columns}": _HELD,
-            "{at}": self.place,
-            "{terms}": _TERMS,
-            "{vectors}": "" if self.vector is None else _VECTORS,
-            "{cosines}": "NULL" if self.vector is None else _COSINES,
-            "{position}": _SESSION_POSITION if session else "d.chunk_index",
-            "{speakers}": "array_agg(d.speaker)" if session else "NULL::text[]",
-            "{asking}": "array_send(array_agg(d.asking))" if session else "NULL",
-            "{by_agent}": "array_send(array_agg(d.origin = 'agent'))" if session else "NULL",
-            "{moments}": "array_agg({happened_at})" if self.with_times else "NULL",
-            "{eligible}": eligible,
-            "{nowhere}": str(NO_POSITION),
-            "{group}": "d.session_id" if session else "d.collection",
-            "{told}": context_scope.condition(first),
-        }
-        for name, part in parts.items():
-            statement = statement.replace(name, part)
-        return scope.sql(statement, first + len(context_scope.arguments))
 
     @property
     def scope_arguments(self) -> tuple[object, ...]:
@@ -106,3 +86,40 @@ class CandidateColumns:
 def quote_terms(terms: Sequence[str]) -> list[str]:
     """Return terms as Postgres tsquery literals of one word."""
     return [f"'{term}'" for term in terms]
+
+
+@lru_cache(maxsize=CACHED_STATEMENTS)
+def _fill(
+    scope: SearchScope,
+    statement: str,
+    first: int,
+    *,
+    with_vector: bool,
+    with_times: bool,
+    place: str,
+) -> str:
+    context_scope = scope.context_scope()
+    session = scope.store == "session"
+    eligible = (
+        "NULL" if scope == context_scope else "array_send(array_agg(coalesce(({scope}), false)))"
+    )
+    parts = {
+        "{documents_columns}": _DOCUMENTS,
+        "{held_columns}": _HELD,
+        "{at}": place,
+        "{terms}": _TERMS,
+        "{vectors}": _VECTORS if with_vector else "",
+        "{cosines}": _COSINES if with_vector else "NULL",
+        "{position}": _SESSION_POSITION if session else "d.chunk_index",
+        "{speakers}": "array_agg(d.speaker)" if session else "NULL::text[]",
+        "{asking}": "array_send(array_agg(d.asking))" if session else "NULL",
+        "{by_agent}": "array_send(array_agg(d.origin = 'agent'))" if session else "NULL",
+        "{moments}": "array_agg({happened_at})" if with_times else "NULL",
+        "{eligible}": eligible,
+        "{nowhere}": str(NO_POSITION),
+        "{group}": "d.session_id" if session else "d.collection",
+        "{told}": context_scope.condition(first),
+    }
+    for name, part in parts.items():
+        statement = statement.replace(name, part)
+    return scope.fill(statement, first + len(context_scope.arguments))

@@ -14,10 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from choir_common.postgres.pool import Record
-
-Floats = npt.NDArray[np.float64]
-RowNumbers = npt.NDArray[np.int64]
-"""Row numbers."""
+from choir_memory.search.neighbourhood import Floats, Neighbourhood, RowNumbers
 
 NO_POSITION = -(1 << 30)
 """Position of documents without one; parts of a session's summary count up from here."""
@@ -56,17 +53,18 @@ class CandidateTable:
     eligible: npt.NDArray[np.bool_]
     """Whether the filters match; other documents only contribute as neighbours, and may be shown as
     context."""
+    known_neighbourhood: Neighbourhood | None = None
+    """The neighbours, if they were computed for the same documents before."""
 
-    def neighbour_rows(self, step: int) -> RowNumbers:
-        """Return the row of the document `step` positions away for each document; the row count if
-        there
-        is none."""
-        sorted_keys, order = self._ordered
-        target_keys = np.where(self.sessions >= 0, self._keys + step, -1)
-        # if several have this position, the last one
-        indexes = np.searchsorted(sorted_keys, target_keys, side="right") - 1
-        is_match = (indexes >= 0) & (sorted_keys[indexes] == target_keys)
-        return np.where(is_match, order[indexes], len(self.ids))
+    @cached_property
+    def neighbourhood(self) -> Neighbourhood:
+        """Return the neighbours of the documents."""
+        return self.known_neighbourhood or Neighbourhood(
+            sessions=self.sessions,
+            positions=self.positions,
+            speakers=self.speakers,
+            question_shares=self.question_shares,
+        )
 
     def top_rows(self, rows: RowNumbers, scores: Floats, most: int) -> list[int]:
         """Return up to `most` of the `rows` with the highest scores, best first; ties are
@@ -102,16 +100,6 @@ class CandidateTable:
         """Return the same documents with other term frequencies."""
         return replace(self, counts=counts)
 
-    @cached_property
-    def _keys(self) -> RowNumbers:
-        # positions have 32 bits: a step never leads into another session
-        return (self.sessions << 34) + self.positions + (1 << 32)
-
-    @cached_property
-    def _ordered(self) -> tuple[RowNumbers, RowNumbers]:
-        order = np.argsort(self._keys, kind="stable")
-        return self._keys[order], order
-
 
 _NO_PLACES, _NO_FLOATS = np.zeros(0, np.int64), np.zeros(0)
 NO_CANDIDATES = CandidateTable(
@@ -144,10 +132,33 @@ class TermOccurrences:
         return counts
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentPlaces:
+    """The positions on disk of the documents of a table, sorted, and the row of each."""
+
+    keys: RowNumbers
+    rows: RowNumbers
+
+    def find_rows(self, sent: bytes) -> RowNumbers:
+        """Return the rows of the documents at these positions, sent as a binary array."""
+        return self.rows[np.searchsorted(self.keys, _places_on_disk(sent))]
+
+
+NO_OCCURRENCES = TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+
+
 def decode_columns(row: Record, terms: int) -> tuple[CandidateTable, TermOccurrences]:
-    """Decode a result row of arrays (see `columns_store`) into documents and occurrences of terms."""
+    """Decode a result row of arrays (see `candidate_columns_store`) into documents and occurrences of
+    terms."""
     if not row["ids"]:
-        return NO_CANDIDATES, TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
+        return NO_CANDIDATES, NO_OCCURRENCES
+    material, places = decode_documents(row)
+    occurrences = decode_occurrences(row, places)
+    return material.with_counts(occurrences.counts(len(material.ids), terms)), occurrences
+
+
+def decode_documents(row: Record) -> tuple[CandidateTable, DocumentPlaces]:
+    """Decode the documents of a result row with at least one, without the counts of terms."""
     keys = _places_on_disk(row["places"])
     order = np.argsort(keys, kind="stable")
     firsts = np.flatnonzero(np.diff(keys[order], prepend=-1))
@@ -158,12 +169,22 @@ def decode_columns(row: Record, terms: int) -> tuple[CandidateTable, TermOccurre
         material = replace(material.select_rows(order[firsts]), cosines=cosines)
         keys = keys[order[firsts]]
         order = np.arange(len(keys))
-    occurrences = TermOccurrences(_NO_PLACES, _NO_PLACES, _NO_FLOATS)
-    if row["held_places"] is not None:
-        rows = order[np.searchsorted(keys[order], _places_on_disk(row["held_places"]))]
-        numbers = _integers(row["held_terms"], ">i4") - 1
-        occurrences = TermOccurrences(rows, numbers, _floats(row["held_ranks"], ">f4"))
-    return material.with_counts(occurrences.counts(len(material.ids), terms)), occurrences
+    return material, DocumentPlaces(keys[order], order)
+
+
+def decode_occurrences(row: Record, places: DocumentPlaces) -> TermOccurrences:
+    """Decode the occurrences of terms in the documents at `places`."""
+    if row["held_places"] is None:
+        return NO_OCCURRENCES
+    numbers = _integers(row["held_terms"], ">i4") - 1
+    return TermOccurrences(
+        places.find_rows(row["held_places"]), numbers, _floats(row["held_ranks"], ">f4")
+    )
+
+
+def decode_booleans(sent: bytes) -> npt.NDArray[np.bool_]:
+    """Decode a binary array of booleans."""
+    return _integers(sent, "u1") > 0
 
 
 def _read(row: Record) -> CandidateTable:

@@ -97,10 +97,12 @@ class CorpusCache:
             OrderedDict()
         )
 
-    def is_cached(self, scope: SearchScope) -> bool:
-        """Return whether the space of `scope` is cached, which means that it is large."""
+    def find(self, scope: SearchScope) -> CorpusStatistics | None:
+        """Return the cached statistics of the space of `scope`; only large spaces have any."""
         entry = self._entries.get((scope.agent_id, scope.store))
-        return entry is not None and time.monotonic() - entry[0] < CACHE_TTL_S
+        if entry is None or time.monotonic() - entry[0] >= CACHE_TTL_S:
+            return None
+        return entry[1]
 
     async def of(self, connection: Connection, scope: SearchScope) -> CorpusStatistics:
         """Return the statistics of the space of `scope`."""

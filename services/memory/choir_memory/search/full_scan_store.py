@@ -17,11 +17,11 @@ from choir_memory.search.candidates import (
     TS_RANK_OF_ONE,
     ArmResult,
     CandidateTable,
-    Floats,
     TermOccurrences,
     decode_columns,
 )
 from choir_memory.search.corpus_store import ESTIMATED_ROWS, LARGE_SPACE_DOCUMENTS
+from choir_memory.search.neighbourhood import Floats
 from choir_memory.search.text_arm_store import MAX_TERMS, NO_TEXT_RESULT, TextResult
 from choir_memory.search.vector_arm_store import NO_VECTOR_RESULT, VectorResult
 
@@ -40,7 +40,7 @@ LEFT JOIN LATERAL (
     WHERE space.small AND {told}
 ) AS held ON true
 """
-_FEW_DOCUMENTS = f"({ESTIMATED_ROWS}) < {LARGE_SPACE_DOCUMENTS}"
+FEW_DOCUMENTS = f"({ESTIMATED_ROWS}) < {LARGE_SPACE_DOCUMENTS}"
 _FEW_VECTORS = f"pg_relation_size('{{embeddings}}'::regclass) < {MAX_VECTOR_TABLE_BYTES}"
 
 
@@ -59,12 +59,19 @@ async def scan_space(connection: Connection, columns: CandidateColumns) -> FullS
     if row is None or not row["small"]:
         return None
     material, pairs = decode_columns(row, len(columns.terms))
-    text, material = _text(material, pairs, columns.terms)
+    return build_scan_result(material, pairs, columns.terms)
+
+
+def build_scan_result(
+    material: CandidateTable, pairs: TermOccurrences, terms: Sequence[str]
+) -> FullScanResult:
+    """Return the results of both arms among these documents."""
+    text, material = _text(material, pairs, terms)
     return FullScanResult(material, text, _near(material))
 
 
 def _sql(columns: CandidateColumns) -> str:
-    small = _FEW_DOCUMENTS if columns.vector is None else f"{_FEW_DOCUMENTS} AND {_FEW_VECTORS}"
+    small = FEW_DOCUMENTS if columns.vector is None else f"{FEW_DOCUMENTS} AND {_FEW_VECTORS}"
     if columns.scope.is_narrow:
         small = "true"
     return columns.sql(_WHOLE.replace("{small}", small), len(columns.arguments) + 1)

@@ -7,7 +7,10 @@ query with terms t of information i(t) (the inverse document frequency of BM25):
     w(d, t)  saturated term frequency as in BM25; or a part of its neighbours', if that is more (window)
     meaning  the cosine in standard deviations over the space, plus a part of the neighbours' (window)
     session  the mean deviation of the three nearest documents of its session
-    score    text + VECTOR * meaning + SESSION * session + speaker + time,
+    typo     the same share for words that stand in for misspelt ones, with less weight
+    clause   what a document gains if it matches one sentence of the query better than the whole
+    score    text + typo + clause + VECTOR * meaning + SESSION * session + speaker + time
+             + expansion,
              less up to QUESTION of it if d asks, less AGENT of it if the agent wrote d (role),
              plus a part of the neighbours' scores (window)
 
@@ -19,13 +22,15 @@ vectors decide. So the weights depend on query and corpus, and no constant below
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isnan, log
+from math import isnan, log, sqrt
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 
 from choir_common.wire.memory_search import Arm
-from choir_memory.search.candidates import ArmResult, CandidateTable, Floats, RowNumbers
+from choir_memory.search.candidates import ArmResult, CandidateTable
+from choir_memory.search.neighbourhood import Floats, RowNumbers
 from choir_memory.text.dates import QueriedTime
 from choir_memory.text.questions import find_named_speakers
 
@@ -60,11 +65,14 @@ TIME_WEIGHT, ONLY_TIME_WEIGHT = 0.1, 0.5
 document contains any of its words."""
 QUESTION_PENALTY = 0.2
 """The largest deduction, for a document that only asks: it repeats the words without information."""
-MIN_QUESTION_SHARE = 0.5
-"""Share of a document in questions from which the next document is expected to answer it."""
 AGENT_PENALTY = 0.6
 """The deduction for what the agent wrote: its answers repeat the words of a question at length, while
 memory is mostly asked for what the user said. None if the query asks for the agent's words."""
+TYPO_WEIGHT = 0.8
+"""Weight of a similar word, times 1 - 2 / letters: a short word with one other letter is often another
+word."""
+EXPANSION_WEIGHT = 0.2
+"""For all words that a model added; they are guesses, and add to a score without being missed by others."""
 DIFFUSION = 0.2
 """Part of the score of the best neighbour, and of the best one two positions away, that is added: the answer
 is often beside the turn that matches best.
@@ -93,6 +101,12 @@ class RankingQuery:
     matched."""
     asks_agent: bool = False
     """Whether the query asks for what the agent said."""
+    misspelt: Collection[str] = ()
+    """Terms with a column that counts similar words."""
+    added: Collection[str] = ()
+    """Terms that are not in the query: a model added them."""
+    clauses: Sequence[Collection[str]] = ()
+    """The terms of each sentence, if the query has several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +128,10 @@ class RankedDocument:
     arms: Mapping[Arm, ArmContribution]
 
 
+MATCHING_ARMS: tuple[Arm, ...] = ("text", "typo", "expansion")
+"""With a positive contribution of one of these, a document is a match."""
+
+
 def rank(
     question: RankingQuery,
     material: CandidateTable,
@@ -126,7 +144,9 @@ def rank(
     if not material.ids:
         return []
     parts, scores = _Scoring(question, material, arms).score()
-    is_match = (parts["text"] > 0) | (parts["vector"] > 0) | (material.cosines > 0)
+    is_match = (parts["vector"] > 0) | (material.cosines > 0)
+    for arm in MATCHING_ARMS:
+        is_match |= parts[arm] > 0
     rows = material.top_rows(np.flatnonzero(material.eligible & is_match), scores, limit)
     ranks = {
         arm: {result.document_id: result for result in results} for arm, results in lists.items()
@@ -149,7 +169,7 @@ class _Scoring:
         self._material = material
         self._arms = arms
         self._named_speakers = find_named_speakers(
-            question.words, {speaker for speaker in material.speakers if speaker}
+            question.words, material.neighbourhood.speaker_names
         )
         self._nearness = self._deviations()
 
@@ -166,7 +186,7 @@ class _Scoring:
     def _own_parts(self) -> dict[Arm, Floats]:
         trust = 1.0 if self._question.readable or not self._own.any() else 0.0
         return {
-            "text": self._text(),
+            **self._text_parts(),
             "vector": trust * VECTOR_WEIGHT * self._meaning(),
             "session": trust * SESSION_WEIGHT * self._sessions(),
             "speaker": SPEAKER_WEIGHT * self._spoken(),
@@ -201,6 +221,7 @@ class _Scoring:
         length = 1 - normalisation + normalisation * material.tokens / mean
         counts = material.counts * (self._information > 0)
         weights = counts * (SATURATION + 1) / (counts + (SATURATION * length)[:, None])
+        weights[:, self._misspelt] *= self._certainty
         return np.vstack((weights, np.zeros(counts.shape[1])))
 
     @cached_property
@@ -209,41 +230,86 @@ class _Scoring:
         count = len(self._material.ids)
         if "window" not in self._arms:
             return [np.full(count, count)] * 4
-        return [self._material.neighbour_rows(step) for step in (-2, -1, 1, 2)]
+        return [self._material.neighbourhood.rows_at(step) for step in (-2, -1, 1, 2)]
+
+    @property
+    def _conversation_share(self) -> float:
+        # without the window no document has neighbours
+        return self._material.neighbourhood.conversation_share if "window" in self._arms else 1.0
 
     @cached_property
-    def _conversation_share(self) -> float:
-        """Return the share of documents that are questions or that another speaker follows, doubled and at
-        most 1.
+    def _misspelt(self) -> RowNumbers:
+        """Return the columns of misspelt terms."""
+        terms = self._question.terms
+        misspelt = self._question.misspelt
+        return np.array([at for at, term in enumerate(terms) if term in misspelt], np.int64)
 
-        Entries of a diary stand beside each other without being about the same topic.
-        """
-        material = self._material
-        speakers = np.array([*material.speakers, None], dtype=object)
-        after = self._neighbor_rows[2]
-        is_followed = after < len(material.ids)
-        if not is_followed.any():
-            return 1.0
-        changes = speakers[:-1] != speakers[after]
-        asks = material.question_shares > MIN_QUESTION_SHARE
-        return min(1.0, 2 * float((changes | asks)[is_followed].mean()))
+    @cached_property
+    def _certainty(self) -> Floats:
+        """Return the weight of similar words in each of those columns."""
+        letters = [len(self._question.terms[at]) for at in self._misspelt]
+        return TYPO_WEIGHT * (1 - 2 / np.array(letters, np.float64))
 
-    def _text(self) -> Floats:
-        total = self._information.sum()
-        if total <= 0:
-            return np.zeros(len(self._material.ids))
+    @cached_property
+    def _added(self) -> npt.NDArray[np.bool_]:
+        """Return which terms a model added."""
+        return np.array([term in self._question.added for term in self._question.terms], np.bool_)
+
+    @cached_property
+    def _total(self) -> float:
+        """Return the information of the query: of all its own terms."""
+        return float(self._information[~self._added].sum())
+
+    def _text_parts(self) -> dict[Arm, Floats]:
+        """Return what a document has of the query's words, of similar ones, and of added ones."""
+        nothing = np.zeros(len(self._material.ids))
+        parts: dict[Arm, Floats] = {
+            "text": nothing,
+            "typo": nothing,
+            "clause": nothing,
+            "expansion": nothing,
+        }
+        if self._total <= 0:
+            return parts
+        # no matrix product: its rounding depends on the row's position
+        amounts = self._term_weights() * self._information
+        exact = ~self._added
+        exact[self._misspelt] = False
+        own = amounts if exact.all() else amounts[:, exact]
+        parts["text"] = own.sum(axis=1) / self._total
+        if len(self._misspelt):
+            parts["typo"] = amounts[:, self._misspelt].sum(axis=1) / self._total
+        if (added := float(self._information[self._added].sum())) > 0:
+            parts["expansion"] = EXPANSION_WEIGHT * amounts[:, self._added].sum(axis=1) / added
+        if "clause" in self._arms and self._question.clauses:
+            query_share = parts["text"] + parts["typo"]
+            parts["clause"] = np.maximum(0.0, self._best_clause(amounts) - query_share)
+        return parts
+
+    def _term_weights(self) -> Floats:
+        """Return the weight of each term in each document, including what it inherits."""
         own, (before2, before, after, after2) = self._own, self._neighbor_rows
         talk = self._conversation_share
         asks = np.minimum(1.0, 2 * np.append(self._material.question_shares, 0.0)[before])
         inherited = WEIGHT_FROM_PREVIOUS + (WEIGHT_FROM_QUESTION - WEIGHT_FROM_PREVIOUS) * asks
         weights = np.maximum(own[:-1], own[before] * (talk * inherited)[:, None])
         weights = np.maximum(weights, own[after] * (talk * WEIGHT_FROM_NEXT))
-        weights = np.maximum(
-            weights, np.maximum(own[before2], own[after2]) * (talk * WEIGHT_AT_DISTANCE_TWO)
-        )
-        # no matrix product: its rounding depends on the row's position
-        shares: Floats = (weights * self._information).sum(axis=1) / total
-        return shares
+        distant = np.maximum(own[before2], own[after2]) * (talk * WEIGHT_AT_DISTANCE_TWO)
+        inherited_or_own: Floats = np.maximum(weights, distant)
+        return inherited_or_own
+
+    def _best_clause(self, amounts: Floats) -> Floats:
+        """Return the share of the best sentence's information, less the less that sentence says.
+
+        A sentence with half of the query's information counts 0.7 of its share.
+        """
+        best = np.zeros(len(self._material.ids))
+        for clause in self._question.clauses:
+            columns = [at for at, term in enumerate(self._question.terms) if term in clause]
+            if (clause_information := float(self._information[columns].sum())) > 0:
+                share = amounts[:, columns].sum(axis=1) / clause_information
+                best = np.maximum(best, share * sqrt(min(1.0, clause_information / self._total)))
+        return best
 
     def _meaning(self) -> Floats:
         near, (_, before, after, _) = self._nearness, self._neighbor_rows
@@ -280,7 +346,7 @@ class _Scoring:
 
     def _time_weight(self) -> float:
         """Return the weight of the queried time: the information of its words, at least `TIME_WEIGHT`."""
-        time, total = self._question.time, float(self._information.sum())
+        time, total = self._question.time, self._total
         if time is None or total <= 0:
             return ONLY_TIME_WEIGHT
         words = [at for at, term in enumerate(self._question.terms) if term in time.terms]

@@ -1,11 +1,10 @@
-"""Receipts of searches in Postgres; those of concurrent searches are stored in one statement.
+"""Receipts of searches in Postgres.
 
 They contain ids and figures, no text and not the query. No agent's role can access the table.
 """
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -68,29 +67,3 @@ class ReceiptStore:
         if row is None:
             return None
         return StoredReceipt(row["at"], row["asked_by"], orjson.loads(row["receipt"]))
-
-
-@dataclass(slots=True)
-class _ReceiptBatch:
-    receipts: list[NewReceipt] = field(default_factory=list)
-    is_stored: bool = False
-
-
-class ReceiptBatcher:
-    """Batcher of receipts: those that arrive while a statement runs are stored together by the next one."""
-
-    def __init__(self) -> None:
-        self._open = _ReceiptBatch()
-        self._turn = asyncio.Lock()
-
-    async def keep(self, store: ReceiptStore, receipt: NewReceipt) -> None:
-        """Store a receipt and return when that is done; raises the errors of `store`."""
-        batch = self._open
-        batch.receipts.append(receipt)
-        async with self._turn:
-            if batch is self._open:
-                self._open = _ReceiptBatch()
-            # if the caller that stored the batch failed or was cancelled, the next waiter stores it
-            if not batch.is_stored:
-                await store.insert(batch.receipts)
-                batch.is_stored = True

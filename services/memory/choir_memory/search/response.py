@@ -59,8 +59,14 @@ def build_receipt(
     ranking: Mapping[UUID, RankedDocument],
     selected_hits: Sequence[SelectedHit],
     degraded: str | None,
+    *,
+    misspelt: int,
+    added: int,
 ) -> JsonObject:
-    """Return the record of a search, without any text and without the query."""
+    """Return the record of a search, without any text and without the query.
+
+    `misspelt` words of the query were replaced by similar ones; a model added `added` terms.
+    """
     hits: list[JsonValue] = [_trace(ranking[hit.document.document_id]) for hit in selected_hits]
     filters: list[JsonValue] = [*used_filters(query)]
     cut: list[JsonValue] = [*stages.cut]
@@ -69,6 +75,8 @@ def build_receipt(
         "mode": query.mode,
         "filters": filters,
         "arms": {arm: {"found": len(scored)} for arm, scored in sorted(lists.items())},
+        "misspelt": misspelt,
+        "added": added,
         "degraded": degraded,
         "cut": cut,
         "took_ms": {**stages.took_ms, "total": stages.total_ms()},
@@ -80,7 +88,11 @@ def _trace(ranked_document: RankedDocument) -> JsonObject:
     return {
         "id": str(ranked_document.document_id),
         "score": round(ranked_document.score, SCORE_DIGITS),
-        "arms": {hit.arm: [hit.rank, hit.score, hit.part] for hit in _arm_scores(ranked_document)},
+        # from the figures, not from `_arm_scores`: that would validate fifty models again
+        "arms": {
+            arm: [hit.rank, round(hit.score, SCORE_DIGITS), round(hit.part, SCORE_DIGITS)]
+            for arm, hit in sorted(ranked_document.arms.items())
+        },
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from choir_memory.schema.store import qualified
@@ -71,6 +71,10 @@ class SearchScope:
 
     def sql(self, statement: str, first: int) -> str:
         """Return `statement` for this scope's tables; the placeholders of the condition start at `first`."""
+        return _fill(self, statement, first)
+
+    def fill(self, statement: str, first: int) -> str:
+        """Do what `sql` does, without its cache: for a caller that caches a statement of its own."""
         session = self.store == "session"
         tables = "memory" if session else "knowledge"
         parts = {
@@ -151,3 +155,13 @@ class SearchScope:
             "coalesce(d.metadata ->> 'scope' = ANY($::text[]), true)",
             list(self.scopes),
         )
+
+
+CACHED_STATEMENTS = 128
+"""Statements cached per kind, about 4 KB each. Building one replaces twenty parts of a text of that size, and
+an agent's searches repeat a few; those with other values, such as times, displace each other."""
+
+
+@lru_cache(maxsize=CACHED_STATEMENTS)
+def _fill(scope: SearchScope, statement: str, first: int) -> str:
+    return scope.fill(statement, first)

@@ -1,4 +1,4 @@
-"""Execute a memory query: find and rank candidates, read the best ones, store a receipt.
+"""Execute a memory query: find and rank candidates, read the best ones, queue a receipt.
 
 The query vector is computed first, while no database connection is in use; if it is late, the query
 continues without it.
@@ -35,6 +35,7 @@ from choir_memory.search.document_store import (
     read_newest,
     read_session_page,
 )
+from choir_memory.search.expansion import EXPANSION_DEADLINE_S, QueryExpander
 from choir_memory.search.fusion import RankedDocument, RankingQuery, rank
 from choir_memory.search.hit_selection import (
     DistinctHit,
@@ -50,10 +51,21 @@ from choir_memory.search.query import (
     is_listing,
     validate_query,
 )
-from choir_memory.search.receipt_store import NewReceipt, ReceiptBatcher, ReceiptStore
+from choir_memory.search.receipt_store import NewReceipt, ReceiptStore, StoredReceipt
+from choir_memory.search.receipt_writer import ReceiptWriter
 from choir_memory.search.response import build_hit, build_receipt
-from choir_memory.search.retrieval import EMPTY_RESULT, RetrievalQuery, RetrievalResult, retrieve
+from choir_memory.search.retrieval import (
+    EMPTY_RESULT,
+    RetrievalQuery,
+    RetrievalResult,
+    retrieve,
+    transaction_settings,
+)
 from choir_memory.search.scope_store import SearchScope
+from choir_memory.search.similar_terms import SimilarWords, retrieve_similar
+from choir_memory.search.space_cache import SpaceCache
+from choir_memory.search.text_arm_store import MAX_TERMS
+from choir_memory.text.clauses import clauses_to_search
 from choir_memory.text.dates import QueriedTime, find_time
 from choir_memory.text.questions import asks_agent, content_terms
 from choir_memory.text.tokens import query_terms
@@ -64,8 +76,8 @@ MAX_QUERY_TERMS = 64
 """Maximum terms of a query; of a pasted page the longest ones are used."""
 MAX_RANKED = 1_000
 """Maximum hits ranked while duplicates are merged; more repetitions than that fill any response."""
-RECEIPT_TIMEOUT_S = 1.0
-"""Seconds that a finished response waits for its receipt to be stored."""
+RECEIPT_DELAY_S = 0.2
+"""Seconds after which a receipt of another replica's search is stored, if its database is available."""
 
 
 @dataclass(slots=True)
@@ -79,7 +91,12 @@ class _SearchState:
     degraded: str | None = None
     """Why there is no vector."""
     time: QueriedTime | None = None
+    added: tuple[str, ...] = ()
+    """Terms that the language model added."""
     result: RetrievalResult = EMPTY_RESULT
+    similar: SimilarWords = field(default_factory=dict)
+    pending: str | None = None
+    """The optional stage of retrieval that is running."""
     ranking: Sequence[RankedDocument] = ()
     times: dict[UUID, int] = field(default_factory=dict)
     """Number of documents with the same text, by hit."""
@@ -91,6 +108,8 @@ class _SearchState:
         done = self.stages.took_ms
         if self.vector is not None and "find" not in done:
             self.stages.cut.append("vector")
+        if self.pending is not None:
+            self.stages.cut.append(self.pending)
         if self.query.context and "context" not in done:
             self.stages.cut.append("context")
 
@@ -103,8 +122,10 @@ class SearchService:
     spaces: SpaceRegistry
     embedders: EmbedderRegistry
     clock: Clock
+    receipts: ReceiptWriter
+    space_cache: SpaceCache
+    expander: QueryExpander | None = None
     corpora: CorpusCache = field(default_factory=CorpusCache)
-    receipts: ReceiptBatcher = field(default_factory=ReceiptBatcher)
 
     async def query(self, query: MemoryQuery) -> MemoryHits:
         """Return the best hits; raises InvalidRequest, or NotFound if another agent has no memory."""
@@ -121,18 +142,18 @@ class SearchService:
         elif is_listing(query):
             await self._list_newest(search)
         else:
-            await self._make_vector(search)
+            if query.expand:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._make_vector(search))
+                    tasks.create_task(self._expand(search))
+            else:
+                await self._make_vector(search)
             await self._find(search)
-        return await self._answer(search)
+        return self._answer(search)
 
     async def receipt(self, request: ReadSearchReceipt) -> SearchReceipt:
         """Return the receipt of a search; raises NotFound when there is none (any more)."""
-        try:
-            record = await ReceiptStore(self.database).read(
-                UUID(request.receipt_id), request.agent_id
-            )
-        except ValueError:
-            record = None
+        record = await self._read_receipt(request)
         if record is None:
             raise NotFound(
                 f"There is no receipt {request.receipt_id} of {request.agent_id}'s memory."
@@ -144,6 +165,19 @@ class SearchService:
             asked_by=record.asked_by,
             receipt=record.receipt,
         )
+
+    async def _read_receipt(self, request: ReadSearchReceipt) -> StoredReceipt | None:
+        try:
+            receipt_id = UUID(request.receipt_id)
+        except ValueError:
+            return None
+        store = ReceiptStore(self.database)
+        await self.receipts.flush()
+        if (record := await store.read(receipt_id, request.agent_id)) is not None:
+            return record
+        # the search may have been another replica's, a moment ago
+        await asyncio.sleep(RECEIPT_DELAY_S)
+        return await store.read(receipt_id, request.agent_id)
 
     async def _read_session(self, search: _SearchState) -> None:
         """Read a page of a session in order."""
@@ -185,6 +219,23 @@ class SearchService:
             search.stages.cut.append("vector")
             search.degraded = "Full text only: the query vector was not ready before the deadline."
 
+    async def _expand(self, search: _SearchState) -> None:
+        """Get related words from the language model; without them the search is the same as without the
+        option."""
+        query = search.query
+        if "expansion" not in query.arms or self.expander is None:
+            return
+        # the rarest terms are used: added ones must not displace those of the query
+        room = max(0, MAX_TERMS - len(content_terms(query.query)))
+        deadline_s = min(EXPANSION_DEADLINE_S, query.deadline_ms / 2_000)
+        try:
+            with search.stages.stage("expansion"):
+                async with asyncio.timeout(deadline_s):
+                    search.added = (await self.expander.expand(query.query))[:room]
+        except (ChoirError, TimeoutError) as error:
+            log.info("query not expanded", agent_id=query.agent_id, error=type(error).__name__)
+            search.stages.cut.append("expansion")
+
     async def _find(self, search: _SearchState) -> None:
         try:
             async with search.stages.limit():
@@ -197,12 +248,18 @@ class SearchService:
     async def _rank_and_read(self, search: _SearchState, *, everything: bool) -> None:
         query, scope = search.query, search.scope
         context = {}
+        vector = search.vector if everything else None
+        settings = transaction_settings(self.corpora, scope, vector, _arm_depth(query))
         # one transaction for all statements: each transaction costs two round trips
-        async with self._reading(search) as connection:
+        async with self._reading(search, settings) as connection:
             if everything or "find" not in search.stages.took_ms:
                 with search.stages.stage("find"):
-                    retrieval = self._retrieval_query(search, everything)
-                    search.result = await retrieve(connection, self.corpora, retrieval)
+                    retrieval = self._retrieval_query(search, everything, settings)
+                    search.result = await retrieve(
+                        connection, retrieval, corpora=self.corpora, spaces=self.space_cache
+                    )
+                if everything and "typo" in query.arms and retrieval.terms:
+                    await self._find_similar(search, connection, retrieval)
             distinct_hits = await self._distinct_hits(search, connection)
             search.ranking = [hit.ranked_document for hit in distinct_hits]
             search.times = {hit.document.document_id: hit.times for hit in distinct_hits}
@@ -214,6 +271,22 @@ class SearchService:
                         connection, context_scope, context_positions(documents)
                     )
         search.selected_hits = fit_to_budget(documents, context, query.budget_tokens)
+
+    async def _find_similar(
+        self, search: _SearchState, connection: Connection, retrieval: RetrievalQuery
+    ) -> None:
+        """Search for similar words in place of those that occur nowhere."""
+        search.pending = "typo"
+        with search.stages.stage("typo"):
+            typo = await retrieve_similar(
+                connection,
+                retrieval,
+                corpora=self.corpora,
+                spaces=self.space_cache,
+                first=search.result,
+            )
+        search.pending = None
+        search.result, search.similar = typo.result, typo.similar
 
     async def _distinct_hits(
         self, search: _SearchState, connection: Connection
@@ -237,11 +310,14 @@ class SearchService:
             # duplicates left too few hits: rank more documents
             most = min(MAX_RANKED, most * 4)
 
-    def _retrieval_query(self, search: _SearchState, everything: bool) -> RetrievalQuery:
+    def _retrieval_query(
+        self, search: _SearchState, everything: bool, settings: Sequence[str]
+    ) -> RetrievalQuery:
         query, terms = search.query, None
         if "text" in query.arms or query.mode != "semantic":
             words = content_terms(query.query)
             terms = sorted(words, key=len, reverse=True)[:MAX_QUERY_TERMS]
+            terms += search.added
         if "time" in query.arms:
             search.time = find_time(query.query, self.clock.now())
         return RetrievalQuery(
@@ -250,7 +326,9 @@ class SearchService:
             search.vector if everything else None,
             with_times=search.time is not None,
             with_neighbours=query.mode == "semantic",
-            depth=max(ARM_LIMIT, effective_limit(query)),
+            depth=_arm_depth(query),
+            settings=settings,
+            added=search.added,
         )
 
     def _rank(self, search: _SearchState, limit: int) -> Sequence[RankedDocument]:
@@ -266,13 +344,16 @@ class SearchService:
             search.time,
             supports_language(self.embedders.name, query.query),
             asks_agent(query.query),
+            misspelt=search.similar,
+            added=search.added,
+            clauses=_clauses(query),
         )
         ranking = rank(question, result.material, result.lists, query.arms, limit)
         if query.min_score is None:
             return ranking
         return [document for document in ranking if document.score >= query.min_score]
 
-    async def _answer(self, search: _SearchState) -> MemoryHits:
+    def _answer(self, search: _SearchState) -> MemoryHits:
         by_id = {ranked_document.document_id: ranked_document for ranked_document in search.ranking}
         receipt = build_receipt(
             search.query,
@@ -281,8 +362,10 @@ class SearchService:
             by_id,
             search.selected_hits,
             search.degraded,
+            misspelt=len(search.similar),
+            added=len(search.added),
         )
-        receipt_id = await self._store_receipt(search, receipt)
+        receipt_id = self._queue_receipt(search, receipt)
         return MemoryHits(
             hits=tuple(
                 build_hit(
@@ -298,27 +381,45 @@ class SearchService:
             receipt_id=receipt_id,
             receipt=receipt if search.query.explain else None,
             tokens=sum(hit.tokens for hit in search.selected_hits),
+            similar_words=dict(search.similar),
+            added_words=search.added,
             more_after=search.more_after,
         )
 
-    async def _store_receipt(self, search: _SearchState, receipt: JsonObject) -> str | None:
+    def _queue_receipt(self, search: _SearchState, receipt: JsonObject) -> str | None:
         record = NewReceipt(
             uuid4(), search.scope.agent_id, search.query.agent_id, orjson.dumps(receipt).decode()
         )
-        try:
-            async with asyncio.timeout(RECEIPT_TIMEOUT_S):
-                await self.receipts.keep(ReceiptStore(self.database), record)
-        except (ChoirError, TimeoutError) as error:
-            # the response is ready: return it without a receipt
-            log.warning("search receipt not stored", error=str(error))
-            search.stages.cut.append("receipt")
-            return None
-        return str(record.receipt_id)
+        if self.receipts.add(record):
+            return str(record.receipt_id)
+        # the response is ready: return it without a receipt
+        log.warning("search receipt not stored: too many are waiting for the database")
+        search.stages.cut.append("receipt")
+        return None
 
     @contextlib.asynccontextmanager
-    async def _reading(self, search: _SearchState) -> AsyncIterator[Connection]:
+    async def _reading(
+        self, search: _SearchState, settings: Sequence[str] = ()
+    ) -> AsyncIterator[Connection]:
         agent_id = search.scope.agent_id
         own = agent_id == search.query.agent_id
         lend = agent_transaction if own else admin_read_transaction
-        async with lend(self.database, agent_id, plan_once=True) as connection:
+        async with lend(
+            self.database, agent_id, plan_once=True, local_settings=settings
+        ) as connection:
             yield connection
+
+
+def _arm_depth(query: MemoryQuery) -> int:
+    """Return the number of documents that each arm returns."""
+    return max(ARM_LIMIT, effective_limit(query))
+
+
+def _clauses(query: MemoryQuery) -> list[frozenset[str]]:
+    """Return the terms of each sentence of a query, without greetings; nothing if it is one sentence."""
+    if "clause" not in query.arms:
+        return []
+    clauses = clauses_to_search(query.query)
+    if len(clauses) == 1 and clauses[0].text == query.query.strip():
+        return []
+    return [frozenset(content_terms(clause.text)) for clause in clauses]

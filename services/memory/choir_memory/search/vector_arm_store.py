@@ -27,9 +27,10 @@ FROM (SELECT *, row_number() OVER (ORDER BY score DESC, id) AS place FROM near) 
 WHERE place <= $2 ORDER BY place
 """
 # iterative scan: `ef_search` vectors at a time, until enough rows match the filters
-_FOLLOW_INDEX = """
-SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {width}
-"""
+_FOLLOW_INDEX = (
+    "SET LOCAL hnsw.iterative_scan = relaxed_order",
+    "SET LOCAL hnsw.ef_search = {width}",
+)
 EF_SEARCH, EF_SEARCH_DOCUMENTS = 200, 10_000
 """`ef_search` of HNSW for a space of 10,000 documents; it grows with the space.
 
@@ -79,9 +80,17 @@ async def search_vectors(
     corpus: CorpusStatistics,
     vector: QueryVector,
     depth: int = ARM_LIMIT,
+    *,
+    settings: Sequence[str] = (),
 ) -> VectorResult:
-    """Return the documents nearest to `vector` by cosine similarity."""
+    """Return the documents nearest to `vector` by cosine similarity.
+
+    `settings` are those of `index_settings` that the transaction began with, if any.
+    """
     if corpus.has_index(vector.model):
+        required = index_settings(corpus, vector, depth)
+        if required != tuple(settings):
+            await connection.execute("; ".join(required))
         return await _by_index(connection, scope, corpus, vector, depth)
     arguments = (vector.value, depth, vector.model, *scope.arguments)
     rows = await connection.fetch(scope.sql(_VECTOR_ARM, 4), *arguments)
@@ -96,6 +105,17 @@ def ef_search_for(documents: int) -> int:
     return min(MAX_EF_SEARCH, round(grown))
 
 
+def index_settings(corpus: CorpusStatistics, vector: QueryVector, depth: int) -> tuple[str, ...]:
+    """Return the settings of the transaction for a search by index; none if there is no index.
+
+    They belong to the start of the transaction, where they cost no round trip.
+    """
+    if not corpus.has_index(vector.model):
+        return ()
+    width = max(depth, ef_search_for(corpus.documents))
+    return tuple(setting.format(width=width) for setting in _FOLLOW_INDEX)
+
+
 async def _by_index(
     connection: Connection,
     scope: SearchScope,
@@ -106,9 +126,6 @@ async def _by_index(
     statement = _INDEXED_VECTOR_ARM
     for name, part in (("{dimensions}", vector.dimensions), ("{model}", vector.model)):
         statement = statement.replace(name, str(part))
-    await connection.execute(
-        _FOLLOW_INDEX.format(width=max(depth, ef_search_for(corpus.documents)))
-    )
     rows = await connection.fetch(
         scope.sql(statement, 4), vector.value, depth, corpus.vector_sample, *scope.arguments
     )

@@ -5,7 +5,7 @@ that only ask.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from choir_memory.text.tokens import query_terms
@@ -91,15 +91,15 @@ def asks_agent(question: str) -> bool:
 
 
 def find_named_speakers(
-    terms: Collection[str], speakers: Collection[str]
+    terms: Collection[str], names: Mapping[str, Sequence[str]]
 ) -> Mapping[str, frozenset[str]]:
-    """Return the speakers with a first name that occurs in a question, with all terms of their names."""
-    names_by_speaker = {}
-    for speaker in speakers:
-        name = query_terms(speaker)
-        if name and name[0] in terms:
-            names_by_speaker[speaker] = frozenset(name)
-    return names_by_speaker
+    """Return the speakers with a first name that occurs in a question, with all terms of their names.
+
+    `names` contains the terms of each speaker's name, in order.
+    """
+    return {
+        speaker: frozenset(name) for speaker, name in names.items() if name and name[0] in terms
+    }
 
 
 _SENTENCES = re.compile(r"[^.!?。！？\n]*[.!?。！？\n]*")

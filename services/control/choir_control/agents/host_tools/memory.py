@@ -45,7 +45,10 @@ class MemoryTools:
         _refuse_incognito(lease)
         if not self._recalls(lease):
             raise Forbidden(RECALL_OFF)
-        query = parse_tool_input(MemoryQuery, self.redact(arguments), agent_id=lease.agent_id)
+        expand = self._configuration.current.config.memory.query_expansion
+        query = parse_tool_input(
+            MemoryQuery, self.redact(arguments), agent_id=lease.agent_id, expand=expand
+        )
         await self.ensure_space(lease.agent_id)
         return await self._memory.query(query)
 

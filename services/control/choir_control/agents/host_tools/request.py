@@ -12,7 +12,7 @@ from choir_common.wire.validation_messages import error_messages
 M = TypeVar("M", bound=WireModel)
 
 
-def parse_tool_input(shape: type[M], arguments: JsonObject, **fixed: str) -> M:
+def parse_tool_input(shape: type[M], arguments: JsonObject, **fixed: str | bool) -> M:
     """Parse `arguments` together with `fixed`, the fields that control sets.
 
     Raises InvalidRequest with the fields that do not fit, or that the caller must not set.

@@ -1,0 +1,96 @@
+"""A small space in memory: the columns and vectors of its documents as one transaction saw them. Pure.
+
+Texts and terms are not in memory. The similarity of all documents to a query is computed here instead of in
+the database.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+from pgvector import HalfVector
+
+from choir_common.postgres.pool import Record
+from choir_memory.search.candidates import (
+    CandidateTable,
+    DocumentPlaces,
+    decode_booleans,
+    decode_documents,
+)
+from choir_memory.search.neighbourhood import RowNumbers
+
+BYTES_PER_DOCUMENT = 500
+"""Estimated bytes of a document without its vector: id, speaker, time, and a number per column."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceVersion:
+    """Identification of the data that a space was read from, compared by the database."""
+
+    snapshot: str
+    """The transactions that were visible, as `pg_snapshot`."""
+    server_started_at: datetime
+    """After a restart or a failover, transaction ids may be used again."""
+    file: int
+    """The table's file; VACUUM FULL writes another one, with other positions on disk."""
+    expires_at: datetime | None
+    """When the next document of the space expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSpace:
+    """The documents of a scope, and their vectors of one model."""
+
+    version: SpaceVersion
+    documents: CandidateTable
+    """Without cosines and counts of terms."""
+    places: DocumentPlaces
+    vectors: npt.NDArray[np.float32]
+    """One row per passage, of length 1; NaN for a vector of zeros. 16 bits would be widened in each search,
+    which takes longer than all comparisons."""
+    vector_rows: RowNumbers
+    """The document of each vector."""
+
+    @property
+    def size(self) -> int:
+        """Return the estimated size in bytes."""
+        vectors = self.vectors.nbytes + self.vector_rows.nbytes
+        return vectors + BYTES_PER_DOCUMENT * len(self.documents.ids)
+
+    def with_cosines(self, query: HalfVector) -> CandidateTable:
+        """Return the documents with their similarity to `query`: that of the most similar passage."""
+        cosines = np.full(len(self.documents.ids), np.nan)
+        vector = normalize_rows(query.to_numpy()[None, :])[0]
+        # no matrix product: its rounding depends on the row's position, and equal texts must be equal
+        similarities = np.clip(np.einsum("ij,j->i", self.vectors, vector), -1.0, 1.0)
+        # NaN: a document without a vector or, as in pgvector, with a vector of zeros
+        with np.errstate(invalid="ignore"):
+            np.fmax.at(cosines, self.vector_rows, similarities)
+        return replace(self.documents, cosines=cosines)
+
+
+def decode_space(row: Record, dimensions: int) -> CachedSpace:
+    """Decode the result row of `cached_space_store`, which contains at least one vector."""
+    documents, places = decode_documents(row)
+    version = SpaceVersion(
+        row["snapshot"], row["server_started_at"], row["file"], row["expires_at"]
+    )
+    kind = np.dtype([("dimensions", ">i2"), ("unused", ">i2"), ("value", ">f2", (dimensions,))])
+    vectors = normalize_rows(np.frombuffer(row["vectors"], kind)["value"])
+    vector_rows = places.find_rows(row["places"])[decode_booleans(row["has_vector"])]
+    # equal names share one string
+    names: dict[str | None, str | None] = {}
+    speakers = [names.setdefault(speaker, speaker) for speaker in documents.speakers]
+    documents = replace(documents, speakers=speakers)
+    # shared by the tables of all searches
+    documents = replace(documents, known_neighbourhood=documents.neighbourhood)
+    return CachedSpace(version, documents, places, vectors, vector_rows)
+
+
+def normalize_rows(vectors: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
+    """Return the vectors with length 1, in 32 bits."""
+    rows = vectors.astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    return rows
