@@ -14,7 +14,14 @@ from datetime import date
 import pytest
 
 from tests.faults.year.installation import Installation, Kill, open_installation
-from tests.faults.year.memory_dump import Answer, Dump, ask, dump_memory, make_questions
+from tests.faults.year.memory_dump import (
+    Answer,
+    Dump,
+    ask,
+    dump_memory,
+    make_questions,
+    refresh_statistics,
+)
 from tests.faults.year.script import INCOGNITO_WORD, Step, YearWriter
 
 WHOLE_YEAR = os.environ.get("CHOIR_TEST_WHOLE_YEAR") == "1"
@@ -51,6 +58,7 @@ async def live(
     """Live through all steps; return the memory and its answers after a restart."""
     await installation.begin(steps[0].at)
     await installation.live(steps, kills)
+    await refresh_statistics(installation.database)
     await installation.restart()
     dump = await dump_memory(installation.database)
     return dump, [await ask(installation.memory, question) for question in make_questions()]
