@@ -22,7 +22,8 @@ from tests.faults.year.memory_dump import (
     make_questions,
     refresh_statistics,
 )
-from tests.faults.year.script import INCOGNITO_WORD, Step, YearWriter
+from tests.faults.year.script import INCOGNITO_WORD, YearWriter
+from tests.faults.year.steps import Step
 
 WHOLE_YEAR = os.environ.get("CHOIR_TEST_WHOLE_YEAR") == "1"
 SEED = int(os.environ.get("CHOIR_TEST_YEAR_SEED", "1"))

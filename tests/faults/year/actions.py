@@ -24,7 +24,8 @@ from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
 from choir_control.log.archiving.store import ArchiveStore
 from choir_control.log.eventlog.store import EventStore
-from tests.faults.year.script import (
+from tests.faults.year.service import MAINTAIN, PassDone
+from tests.faults.year.steps import (
     AGENT,
     COLLECTION,
     Action,
@@ -37,7 +38,6 @@ from tests.faults.year.script import (
     Maintain,
     WriteNote,
 )
-from tests.faults.year.service import MAINTAIN, PassDone
 from tests.service.control.test_archiving import EVENT, INSERT, Documents
 from tests.service.memory.servers import MemoryProcess
 from tests.support.fixed_configuration import FixedConfiguration

@@ -24,8 +24,8 @@ from choir_common.wire.memory_search import EnsureSpace
 from choir_common.wire.messages import Empty
 from choir_local.postgres import EmbeddedPostgres
 from tests.faults.year.actions import YearActions
-from tests.faults.year.script import AGENT, Action, ChangeModel, Configure, Maintain, Step
 from tests.faults.year.service import CRASH, Crash
+from tests.faults.year.steps import AGENT, Action, ChangeModel, Configure, Maintain, Step
 from tests.faults.year.texts import answer_model
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.provider import ScriptedProvider

@@ -13,7 +13,7 @@ from typing import Any
 
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import MemoryHit, MemoryQuery
-from tests.faults.year.script import AGENT, COLLECTION
+from tests.faults.year.steps import AGENT, COLLECTION
 from tests.faults.year.texts import LANGUAGES
 from tests.service.memory.servers import MemoryProcess
 
