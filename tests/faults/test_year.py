@@ -88,10 +88,11 @@ async def test_a_year_with_crashes_leaves_the_memory_of_an_undisturbed_one() -> 
     steps = make_steps()
     kills = plan_kills(steps)
     async with open_installation() as calm, open_installation() as harsh:
-        (dump, answers), (other_dump, other_answers) = await asyncio.gather(
-            live(calm, steps, {}), live(harsh, steps, kills)
-        )
+        async with asyncio.TaskGroup() as tasks:
+            undisturbed = tasks.create_task(live(calm, steps, {}))
+            disturbed = tasks.create_task(live(harsh, steps, kills))
         assert (calm.deaths, harsh.deaths) == (0, len(kills))
+    (dump, answers), (other_dump, other_answers) = undisturbed.result(), disturbed.result()
     check_that_it_was_a_year(dump, answers)
     for table, lines in dump.items():
         assert set(other_dump[table]) - set(lines) == set(), table

@@ -55,7 +55,11 @@ LANGUAGES = {
             Topic("works as", "I work as a {value}.", ("baker", "surveyor", "night nurse")),
             Topic("has a dog", "My dog is called {value}.", ("Momo", "Biscuit", "Anouk")),
             Topic(
-                "plans", "Perhaps I will try {value} one day.", ("rowing", "pottery"), "fact", False
+                "plans",
+                "Perhaps I will try {value} one day.",
+                ("rowing", "pottery", "archery"),
+                "fact",
+                False,
             ),
             Topic(
                 "wants", "From now on, {value}.", ("use metric units", "name your sources"), "rule"
@@ -77,7 +81,7 @@ LANGUAGES = {
             Topic(
                 "fürchtet",
                 "Ich habe wohl Angst vor {value}.",
-                ("Spinnen", "Aufzügen"),
+                ("Spinnen", "Aufzügen", "Gewittern"),
                 "fact",
                 False,
             ),
