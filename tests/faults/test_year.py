@@ -26,7 +26,7 @@ from tests.faults.year.script import INCOGNITO_WORD, YearWriter
 from tests.faults.year.steps import Step
 
 WHOLE_YEAR = os.environ.get("CHOIR_TEST_WHOLE_YEAR") == "1"
-SEED = int(os.environ.get("CHOIR_TEST_YEAR_SEED", "1"))
+SEED = int(os.environ.get("CHOIR_TEST_YEAR_SEED", "2"))
 MONTH_KILLS, YEAR_KILLS = 3, 30
 LINES = 400
 """Lines of the service in which a crash may be, counted from the beginning of a step."""
@@ -36,7 +36,10 @@ KINDS = {"note", "fact", "rule", "episode", "error", "document_chunk", "entity"}
 def make_steps() -> list[Step]:
     if WHOLE_YEAR:
         return YearWriter(SEED, first=date(2020, 1, 1), days=366, sessions_per_day=0.5).write()
-    return YearWriter(SEED, first=date(2020, 12, 1), days=31, sessions_per_day=0.2).write()
+    month = YearWriter(
+        SEED, first=date(2020, 12, 1), days=31, sessions_per_day=0.0, special_every=3
+    )
+    return month.write()
 
 
 def plan_kills(steps: Sequence[Step]) -> dict[int, Kill]:

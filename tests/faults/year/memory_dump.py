@@ -107,12 +107,12 @@ def _label(store: str, row: Mapping[str, Any]) -> str:
 
 
 def _normalise(line: str, labels: Mapping[str, str], now: datetime) -> str:
-    def render_time(match: re.Match[str]) -> str:
-        is_of_run = abs(datetime.fromisoformat(match[0]) - now) < RUN
-        return "(during the run)" if is_of_run else match[0]
-
     line = UUID.sub(lambda match: labels.get(match[0], "(an id)"), line)
-    return TIME.sub(render_time, line)
+    return TIME.sub(lambda match: _normalise_time(datetime.fromisoformat(match[0]), now), line)
+
+
+def _normalise_time(at: datetime, now: datetime) -> str:
+    return "(during the run)" if abs(at - now) < RUN else at.isoformat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +179,18 @@ async def ask(memory: MemoryProcess, question: MemoryQuery) -> Answer:
     """Search once."""
     hits = await memory.client.query(question)
     assert hits.degraded is None and hits.cut == (), question
-    return Answer(question, {_render(hit): hit.score for hit in hits.hits})
+    now = datetime.now(UTC)
+    return Answer(question, {_render(hit, now): hit.score for hit in hits.hits})
 
 
-def _render(hit: MemoryHit) -> str:
+def _render(hit: MemoryHit, now: datetime) -> str:
     # the session and time of one of several equal texts are those of the newest
     return json.dumps(
         [
             hit.kind,
             hit.status,
             hit.text,
-            str(hit.happened_at),
+            _normalise_time(hit.happened_at, now) if hit.happened_at else None,
             hit.session_id,
             hit.times,
             hit.period,

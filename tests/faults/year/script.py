@@ -36,13 +36,26 @@ FAR = datetime(2090, 1, 1, tzinfo=UTC)
 
 
 class YearWriter:
-    """Writer of a script of `days` days; the same seed gives the same script."""
+    """Writer of a script of `days` days; the same seed gives the same script.
 
-    def __init__(self, seed: int, *, first: date, days: int, sessions_per_day: float) -> None:
+    Special events, such as a change of the model, share days that are `special_every` days apart: fewer days
+    with events make a shorter run.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        first: date,
+        days: int,
+        sessions_per_day: float,
+        special_every: int = 1,
+    ) -> None:
         self._random = random.Random(f"{seed}/{first}/{days}")
         self._first = datetime(first.year, first.month, first.day, tzinfo=UTC)
         self._days = days
         self._sessions_per_day = sessions_per_day
+        self._special_every = special_every
         self._sessions: list[str] = []
         self._keys: list[str] = []
         self._calls = 0
@@ -54,7 +67,8 @@ class YearWriter:
         """Return all steps, the last one some days after the end, when every period is over."""
         specials: dict[int, list[Action]] = {}
         for share, action in self._specials():
-            specials.setdefault(round(share * (self._days - 1)), []).append(action)
+            every = self._special_every
+            specials.setdefault(round(share * (self._days - 1) / every) * every, []).append(action)
         steps: list[Step] = []
         for day in range(self._days):
             start = self._first + timedelta(days=day)
@@ -106,7 +120,7 @@ class YearWriter:
             0.25,
             Configure(prompts=MemoryPrompts(extraction="Keep what the user says about home.")),
         )
-        yield 0.5, Configure(retention=RetentionConfig(plan="pro", turns=self._days * 3 // 5))
+        yield 0.5, Configure(retention=RetentionConfig(plan="pro", turns=self._days * 4 // 5))
         # the words and the periods are completed from the sessions until then
         yield 0.3, Forget(ForgetSelection(scope="learned", session_id="latest"))
         yield 0.4, Forget(ForgetSelection(words="latest"))
