@@ -1,6 +1,6 @@
 """A simulated year of conversations: killed at many points, its memory is that of an undisturbed one.
 
-`make test` lives a month with three crashes, `make nightly` the year with thirty. Both end in January, so
+`make test` lives a month with three crashes, `make nightly` the year with thirty (8 minutes). Both end in January, so
 that the periods of every grain are over.
 """
 
