@@ -1,7 +1,7 @@
 """A simulated year of conversations: killed at many points, its memory is that of an undisturbed one.
 
-`make test` lives a month with three crashes, `make nightly` the year with thirty (8 minutes). Both end in January, so
-that the periods of every grain are over.
+`make test` lives a month with three crashes, `make nightly` a year with thirty, which takes eight minutes.
+Both end in January, so that the periods of every grain are over.
 """
 
 import asyncio
