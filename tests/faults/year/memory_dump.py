@@ -22,7 +22,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)")
 RUN = timedelta(days=2)
 """Times that are less than this away are those of the test run."""
 SCORE_TOLERANCE = 0.005
-"""Postgres' statistics, of which the weights of words are made, depend on the order of the rows."""
+"""Term weights come from Postgres' statistics, which depend on the order of the rows."""
 LIMIT = 20
 DOCUMENTS = {
     "session": "SELECT to_jsonb(d)::text FROM choir_main.memory_documents d",
