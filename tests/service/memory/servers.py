@@ -94,15 +94,16 @@ async def until(condition: Callable[[], Awaitable[bool]], within: float = 60) ->
 
 @dataclass
 class MemoryProcess:
-    """`python -m choir_memory` as a child that can be killed and started again."""
+    """`python -m choir_memory`, or of another module, as a child that can be killed and started again."""
 
     dsn: str
     nats_url: str
     bus: Bus
     root: Path
     env: dict[str, str] = field(default_factory=dict)
-    secrets: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, object] = field(default_factory=dict)
     process: Process | None = None
+    module: str = "choir_memory"
 
     @property
     def client(self) -> NatsMemoryClient:
@@ -127,7 +128,7 @@ class MemoryProcess:
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         with (self.root / "memory.log").open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "choir_memory"),
+                *(sys.executable, "-m", self.module),
                 env=kept | settings,
                 stdout=log,
                 stderr=log,
