@@ -18,6 +18,8 @@ import grimp
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "choir_common": "libs/choir_common",
+    "choir_files": "libs/choir_files",
+    "choir_models": "libs/choir_models",
     "choir_testing": "libs/choir_testing",
     "choirctl": "libs/choirctl",
     "choir_local": "deploy/local",

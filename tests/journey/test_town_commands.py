@@ -152,7 +152,10 @@ async def test_words_are_injected_into_a_turn_at_work_and_what_was_said_is_summe
 ) -> None:
     after = town.ben.newest
     await town.ben.user.send("Please count slowly")
-    await town.ben.user.wait_until(lambda chat: bool(chat.actions), 120)
+    # the turn must be at work: an instruction that comes before it is read with the message
+    async with asyncio.timeout(120):
+        while not (town.workspace("helper") / "counting").exists():
+            await asyncio.sleep(0.05)
     await town.ben.asks("/inject say it in verse", "reads it at its next step")
     # the next step must not begin before the agent has the instruction
     await sees_in_time(town.ben, "/events 5", "say it in verse")

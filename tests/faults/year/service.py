@@ -33,7 +33,7 @@ MAINTAIN = "choir.memory.test.maintain"
 CRASH = "choir.memory.test.crash"
 PRODUCT = "/choir_memory/"
 # pure code, in which no crash can leave anything half done
-PURE = ("/text/", "/llm/", "/file_text/", "/search/", "/sessions/units.py", "/sessions/trust.py")
+PURE = ("/text/", "/llm/", "/search/", "/sessions/units.py", "/sessions/trust.py")
 
 
 class PassDone(WireModel):

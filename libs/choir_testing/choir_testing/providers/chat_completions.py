@@ -178,7 +178,7 @@ class ChatCompletionsProvider(FakeProvider):
         return self._envelope("chat.completion", [choice], self.usage_of(answer))
 
     def render_stream(self, answer: Answer, request: RecordedRequest) -> Sequence[bytes]:
-        deltas = [({"role": "assistant", "content": ""}, None)]
+        deltas: list[tuple[JsonObject, str | None]] = [({"role": "assistant", "content": ""}, None)]
         deltas += [(delta, None) for delta in self.deltas(self.message_of(answer))]
         deltas.append(({}, finish_reason(answer)))
         chunks = [

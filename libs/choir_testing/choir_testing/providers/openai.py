@@ -130,7 +130,12 @@ class DeepSeek(ChatCompletionsProvider):
     def render_error(self, fault: ErrorFault, request: RecordedRequest) -> ErrorResponse:
         status, usual = self._ERRORS[fault.kind]
         kind = "authentication_error" if fault.kind == "key" else "invalid_request_error"
-        error = {"message": fault.message or usual, "type": kind, "param": None, "code": kind}
+        error: JsonObject = {
+            "message": fault.message or usual,
+            "type": kind,
+            "param": None,
+            "code": kind,
+        }
         return ErrorResponse(status, {"error": error}, _retry_after(fault))
 
 
