@@ -22,7 +22,7 @@ CONFIGURATION = tuple(
     rpc services shells ssh/ssh_config ssh/ssh_config.d ssl terminfo timezone
     """.split()  # noqa: SIM905 - forty quoted names would hide the list
 )
-PACKAGES = ("choir_agent", "choir_common")
+PACKAGES = ("choir_agent", "choir_common", "choir_files", "choir_models")
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
 INHERITED = ("LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
 # sbin for ldconfig and similar tools; no bin directory of the user.
