@@ -178,6 +178,9 @@ def reject_loopback(settings: LocalSettings) -> None:
     for name, address in (
         ("OPENAI_BASE_URL", settings.openai_base_url),
         ("CHOIR_OLLAMA_URL", settings.ollama_host),
+        ("CHOIR_LMSTUDIO_URL", settings.lmstudio_url),
+        ("CHOIR_LLAMACPP_URL", settings.llamacpp_url),
+        ("CHOIR_VLLM_URL", settings.vllm_url),
     ):
         if urlsplit(address).hostname in LOOPBACK:
             raise StartupError(
@@ -232,6 +235,8 @@ def write_service_secrets(home: Path, owner: FileOwner) -> None:
     reject_loopback(settings)
     model = choose_default_model(home, owner, settings, named)
     print_message(f"the model `default` is {model.description}")
+    for note in model.notes:
+        print_message(note)
 
     choir = FileOwner(SERVICE_UID, SERVICE_UID)
     bus: JsonObject = {"nats_token": own[NATS_TOKEN]}

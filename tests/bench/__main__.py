@@ -22,6 +22,7 @@ from tests.bench.baseline import BaselineAgent
 from tests.bench.browsing import measure_browsing
 from tests.bench.edge_latency import MODEL_MS, measure_busy_edge, unlimited_budgets_config
 from tests.bench.figures import BenchResults
+from tests.bench.first_token import measure_cpu, measure_first_token
 from tests.bench.gateway import measure_gateway
 from tests.bench.heartbeats import measure_heartbeats
 from tests.bench.long_session import compacting_config, measure_long_session
@@ -119,10 +120,13 @@ def show(results: BenchResults) -> None:
         singles.append((title, asdict(busy)))
     if results.long_session is not None:
         singles.append(("plain turns, early and late", asdict(results.long_session)))
+    if results.first_token is not None:
+        singles.append(("ms to the first visible token", asdict(results.first_token)))
     if results.heartbeats is not None:
         singles.append(("heartbeats with an event each, one choird", asdict(results.heartbeats)))
     tables = (
         *singles,
+        ("CPU ms of a plain turn", results.streaming_cpu),
         ("throughput", results.throughput),
         ("browser, from the request to the text", results.browser),
         ("gateway, through a fake Telegram", results.gateway),
@@ -151,7 +155,9 @@ def main() -> None:
     with running_stack(like_user=True) as stack:
         results.start_s["cold_up"] = round(time.perf_counter() - start, 2)
         asyncio.run(turns_and_footprint(stack, results))
+        results.streaming_cpu = asyncio.run(measure_cpu(stack))
         measure_starts(stack, results)
+    results.first_token = asyncio.run(measure_first_token())
     with running_stack(prepare=unlimited_budgets_config) as stack:
         for model_ms in MODEL_MS:
             figures = asyncio.run(measure_busy_edge(stack, model_ms))

@@ -38,6 +38,37 @@ def turn_figures(choir_ms: Sequence[float], floor_ms: Sequence[float]) -> TurnFi
 
 
 @dataclass(frozen=True, slots=True)
+class FirstTokenFigures:
+    """Times from a message to the first visible token of its reply, in milliseconds."""
+
+    choir_p50_ms: float
+    choir_p99_ms: float
+    direct_p50_ms: float
+    """The same request sent to the model directly."""
+    added_p50_ms: float
+    shown_p50_ms: float
+    """From the token that the model writes to the client that sees it."""
+    shown_p99_ms: float
+    samples: int
+
+
+def first_token_figures(
+    choir_ms: Sequence[float], direct_ms: Sequence[float], shown_ms: Sequence[float]
+) -> FirstTokenFigures:
+    """Return the figures for the samples of Choir and of the model read directly."""
+    choir, direct = percentile(choir_ms, 0.5), percentile(direct_ms, 0.5)
+    return FirstTokenFigures(
+        choir_p50_ms=round(choir, 2),
+        choir_p99_ms=round(percentile(choir_ms, 0.99), 2),
+        direct_p50_ms=round(direct, 2),
+        added_p50_ms=round(choir - direct, 2),
+        shown_p50_ms=round(percentile(shown_ms, 0.5), 2),
+        shown_p99_ms=round(percentile(shown_ms, 0.99), 2),
+        samples=len(choir_ms),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class BusyEdgeFigures:
     """Answer times of the edge lane with and without working core jobs, in milliseconds."""
 
@@ -142,6 +173,9 @@ class BenchResults:
     """Keyed by how often the window was compacted, then by lane."""
     throughput: dict[str, float] = field(default_factory=dict)
     heartbeats: HeartbeatFigures | None = None
+    first_token: FirstTokenFigures | None = None
+    streaming_cpu: dict[str, float] = field(default_factory=dict)
+    """CPU time of control, gateway, NATS and the agent per plain turn, with and without streaming."""
     browser: dict[str, float] = field(default_factory=dict)
     """Time from a request to the page's text, for the service and for bare Playwright."""
     gateway: dict[str, float] = field(default_factory=dict)

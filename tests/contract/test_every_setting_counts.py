@@ -28,6 +28,7 @@ READ = {
     "$schema": "an editor",
     "agents.*.autostart": f"{CONTROL}/agents/sessions/startup.py",
     "agents.*.recall": f"{CONTROL}/log/leases/dm_memory.py",
+    "agents.*.streaming": f"{CONTROL}/configuration/current.py",
     "agents.*.timezone": f"{CONTROL}/configuration/current.py",
     "agents.*.restart": f"{CONTROL}/agents/sessions/crash_handling.py",
     **{
@@ -72,16 +73,19 @@ READ = {
     "models.*.endpoint": f"{MODELS}/openai/model.py",
     "models.*.temperature": f"{MODELS}/openai/codec.py",
     "models.*.reasoning_effort": f"{MODELS}/openai/codec.py",
+    "models.*.thinking_budget": f"{MODELS}/anthropic/request.py",
+    "models.*.prompt_cache": f"{MODELS}/cache_points.py",
     "models.*.secret": f"{AGENT}/lanes/model_caller.py",
     "models.*.context_window": f"{AGENT}/compaction/compactor.py",
     "models.*.timeout_ms": f"{MODELS}/openai/model.py",
+    "models.*.fallback": f"{AGENT}/models/lane_models.py",
     **{
         f"models.*.request.{name}": f"{COMMON}/wire/model_config.py"
         for name in ("top_p", "provider_routing", "extra_body")
     },
     "models.*.request.extra_headers": f"{MODELS}/openai/model.py",
     "features.message_times": f"{AGENT}/lanes/edge_lane.py",
-    "features.model_retries": f"{AGENT}/models/model_wrappers.py",
+    "features.model_retries": f"{AGENT}/models/retry_policy.py",
     "features.json_mode": f"{AGENT}/compaction/compaction_model.py",
     "features.proposals": f"{AGENT}/tools/availability.py",
     "features.browsing": f"{AGENT}/tools/availability.py",
@@ -159,7 +163,7 @@ READ = {
     "budgets.skill_step_retries": f"{AGENT}/lanes/skill_steps.py",
     "heartbeat_interval_ms": f"{AGENT}/control_client/dynamic_settings.py",
     "crash_detection_threshold_ms": f"{CONTROL}/agents/sessions/crash_recovery.py",
-    "rate_limit_retry_ms": f"{AGENT}/lanes/model_caller.py",
+    "rate_limit_retry_ms": f"{AGENT}/models/retry_policy.py",
     "log_archive_threshold_lines": f"{COMMON}/logs/file.py",
     "log_archive_keep_days": f"{COMMON}/logs/retention.py",
     "log_archive_keep_mb": f"{COMMON}/logs/retention.py",

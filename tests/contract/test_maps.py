@@ -17,11 +17,12 @@ PAGES = [
     "SECURITY.md",
     "docs/memory-abilities.md",
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("de[sv][ei]*/*.md"))),
+    *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "libs").glob("*/README.md"))),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "services").glob("*/README.md"))),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "deploy").glob("*/README.md"))),
 ]
 # CamelCase names of Python, of libraries and of standards.
-FOREIGN_NAMES = frozenset({"Dockerfile", "UndefinedColumnError"})
+FOREIGN_NAMES = frozenset({"Dockerfile", "RetryInfo", "UndefinedColumnError"})
 # Files that Choir makes or reads at run time, and one that a page tells the reader to add.
 RUNTIME_FILES = frozenset(
     {

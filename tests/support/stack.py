@@ -246,7 +246,14 @@ def running_stack(
     home = Path(tempfile.mkdtemp(prefix="choir-"))
     port = free_port()
     # the developer's API keys must not replace the rehearsal model
-    clean = {key: "" for key in ("OPENROUTER_API_KEY", "OPENAI_API_KEY") if os.environ.get(key)}
+    keys = (
+        "OPENROUTER_API_KEY",
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+    )
+    clean = {key: "" for key in keys if os.environ.get(key)}
     full_env = {"CHOIR_HTTP_PORT": str(port), **clean, **(env or {})}
     stack = EmbeddedStack(home, port, full_env, real_program=like_user)
     try:

@@ -1,26 +1,33 @@
 """Selection of the model for `default`. Called by `Stack` at every start.
 
-The first available of: a score (rehearsal model), an OpenRouter key, an OpenAI key, a local Ollama with a
-model that supports tools, the rehearsal model. A key may be in the environment or in secrets.json.
+The first available of: a score (rehearsal model), a key of OpenRouter, OpenAI, Anthropic or Gemini, a model
+server of this machine (Ollama, LM Studio, llama.cpp, vLLM) with a model that supports tools, the rehearsal
+model. A key may be in the environment or in secrets.json.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic import SecretStr
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import ModelConfig
-from choir_local.http_probe import send_probe
-from choir_local.settings import LocalSettings
+from choir_local.local_models import choose_local_model, describe_servers, find_servers
+from choir_local.settings import LocalSettings, ModelSource
 
 OPENROUTER_SECRET = "openrouter-key"  # noqa: S105 - a secret's name
 OPENAI_SECRET = "openai-key"  # noqa: S105 - a secret's name
+ANTHROPIC_SECRET = "anthropic-key"  # noqa: S105 - a secret's name
+GEMINI_SECRET = "gemini-key"  # noqa: S105 - a secret's name
 OPENROUTER_MODEL = "anthropic/claude-sonnet-4.5"
 OPENAI_MODEL = "gpt-5-mini"
-ASK_S = 1.0  # a local Ollama answers in milliseconds
+ANTHROPIC_MODEL = "claude-sonnet-5-5"
+ANTHROPIC_CONTEXT = 200_000
+"""A fifth of the model's own: a longer prompt costs more and is answered more slowly."""
+GEMINI_MODEL = "gemini-3.8-flash"
+GEMINI_CONTEXT = 200_000
+"""A fifth of the model's own, for the same reason."""
+LOCAL_SOURCES: tuple[ModelSource, ...] = ("ollama", "lmstudio", "llamacpp", "vllm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +38,8 @@ class ModelChoice:
     description: str
     rehearsal: bool = False
     secrets: Mapping[str, str] = field(default_factory=dict)
-
-
-class _OllamaModel(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    name: str
-
-
-class _OllamaModels(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    models: tuple[_OllamaModel, ...] = ()
-
-
-class _OllamaDetails(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    capabilities: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a user may want to know: the servers that were found, and how to choose another model."""
 
 
 async def choose_model(
@@ -64,22 +58,36 @@ async def choose_model(
         choice = _openai(settings, known_secrets)
         if choice is not None:
             return choice
-    if source in ("auto", "ollama"):
-        choice = await _ollama(settings)
+    if source in ("auto", "anthropic"):
+        choice = _anthropic(settings, known_secrets)
+        if choice is not None:
+            return choice
+    if source in ("auto", "gemini"):
+        choice = _gemini(settings, known_secrets)
+        if choice is not None:
+            return choice
+    if source in ("auto", *LOCAL_SOURCES):
+        choice = await _local(settings, source)
         if choice is not None:
             return choice
     if source in ("auto", "rehearsal"):
         return _rehearsal(settings, rehearsal_url)
     raise StartupError(
         f"CHOIR_MODEL_SOURCE is {source}, but there is no such model: openrouter needs "
-        "OPENROUTER_API_KEY, openai needs OPENAI_API_KEY, and ollama a running Ollama with a model "
-        "that can call tools. Provide it, or unset CHOIR_MODEL_SOURCE."
+        "OPENROUTER_API_KEY, openai needs OPENAI_API_KEY, anthropic needs ANTHROPIC_API_KEY, gemini needs "
+        "GEMINI_API_KEY, and ollama, lmstudio, llamacpp and vllm need the running server with a model that "
+        "can call tools (CHOIR_MODEL, if it is set). Provide it, or unset CHOIR_MODEL_SOURCE."
     )
 
 
 def environment_keys(settings: LocalSettings) -> dict[str, str]:
     """Return the providers' keys in the environment, by the names of their secrets."""
-    keys = {OPENROUTER_SECRET: settings.openrouter_api_key, OPENAI_SECRET: settings.openai_api_key}
+    keys = {
+        OPENROUTER_SECRET: settings.openrouter_api_key,
+        OPENAI_SECRET: settings.openai_api_key,
+        ANTHROPIC_SECRET: settings.anthropic_api_key,
+        GEMINI_SECRET: settings.gemini_api_key,
+    }
     values = {name: key.get_secret_value() for name, key in keys.items() if key is not None}
     return {name: value for name, value in values.items() if value}
 
@@ -123,6 +131,39 @@ def _openai(settings: LocalSettings, known_secrets: Mapping[str, str]) -> ModelC
     return ModelChoice(config, f"{name} at {settings.openai_base_url}", secrets=secret)
 
 
+def _anthropic(settings: LocalSettings, known_secrets: Mapping[str, str]) -> ModelChoice | None:
+    secret = _secret(ANTHROPIC_SECRET, settings.anthropic_api_key, known_secrets)
+    if secret is None:
+        return None
+    name = settings.model or ANTHROPIC_MODEL
+    config = ModelConfig(
+        provider="anthropic",
+        api="anthropic",
+        model=name,
+        endpoint=settings.anthropic_base_url,
+        temperature=None,  # the API has none
+        context_window=ANTHROPIC_CONTEXT,
+        secret=ANTHROPIC_SECRET,
+    )
+    return ModelChoice(config, f"{name} at {settings.anthropic_base_url}", secrets=secret)
+
+
+def _gemini(settings: LocalSettings, known_secrets: Mapping[str, str]) -> ModelChoice | None:
+    secret = _secret(GEMINI_SECRET, settings.gemini_api_key, known_secrets)
+    if secret is None:
+        return None
+    name = settings.model or GEMINI_MODEL
+    config = ModelConfig(
+        provider="google",
+        api="gemini",
+        model=name,
+        temperature=None,  # Gemini 3 works best with its own
+        context_window=GEMINI_CONTEXT,
+        secret=GEMINI_SECRET,
+    )
+    return ModelChoice(config, f"{name} at Google", secrets=secret)
+
+
 def _secret(
     name: str, from_environment: SecretStr | None, known_secrets: Mapping[str, str]
 ) -> dict[str, str] | None:
@@ -130,31 +171,10 @@ def _secret(
     return {name: value} if value else None
 
 
-async def _ollama(settings: LocalSettings) -> ModelChoice | None:
-    host_setting = settings.ollama_host
-    host = (host_setting if "://" in host_setting else f"http://{host_setting}").rstrip("/")
-    try:
-        name = await _ollama_model(host, settings.model)
-    except ValidationError:
-        return None  # something else listens there
-    if name is None:
+async def _local(settings: LocalSettings, source: ModelSource) -> ModelChoice | None:
+    servers = await find_servers(settings, source)
+    choice = choose_local_model(servers, settings.model)
+    if choice is None:
         return None
-    config = ModelConfig(provider="ollama", model=name, endpoint=f"{host}/v1")
-    return ModelChoice(config, f"{name} at the local Ollama")
-
-
-async def _ollama_model(host: str, preferred_model: str) -> str | None:
-    """Return the first model that supports tools, or `wanted` if it exists."""
-    listed = await send_probe(host, "/api/tags", ASK_S)
-    if listed is None or listed.status != HTTPStatus.OK:
-        return None
-    names = [model.name for model in _OllamaModels.model_validate_json(listed.body).models]
-    if preferred_model:
-        return preferred_model if preferred_model in names else None
-    for name in names:
-        response = await send_probe(host, "/api/show", ASK_S, json.dumps({"model": name}).encode())
-        if response is not None and response.status == HTTPStatus.OK:
-            details = _OllamaDetails.model_validate_json(response.body)
-            if "tools" in details.capabilities:
-                return name
-    return None
+    notes = describe_servers(servers, choice)
+    return ModelChoice(choice.config, choice.description, notes=notes)

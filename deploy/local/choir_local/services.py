@@ -18,12 +18,12 @@ from typing import ClassVar
 import orjson
 
 from choir_common.errors import ChoirError
+from choir_common.http.probe import UNIX, send_probe
 from choir_common.postgres.configured import PostgresAddress
 from choir_common.secret_file import read_secret_file
 from choir_common.wire.model import JsonObject
 from choir_local.config_values import embedding_settings, gateway_secrets, memory_settings
 from choir_local.home import Home
-from choir_local.http_probe import UNIX, send_probe
 from choir_local.launch import Command, clean_environment
 from choir_local.liveness import LivenessProbe
 from choir_local.model_choice import ModelChoice

@@ -6,13 +6,24 @@ Read by choirctl and `__main__`. The services read their own settings, which `se
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from choir_common.addresses import TlsMode
 from choir_common.settings import ServiceSettings
 
-ModelSource = Literal["auto", "openrouter", "openai", "ollama", "rehearsal"]
+ModelSource = Literal[
+    "auto",
+    "openrouter",
+    "openai",
+    "anthropic",
+    "gemini",
+    "ollama",
+    "lmstudio",
+    "llamacpp",
+    "vllm",
+    "rehearsal",
+]
 
 
 class LocalSettings(ServiceSettings):
@@ -57,8 +68,24 @@ class LocalSettings(ServiceSettings):
         default="https://api.openai.com/v1", validation_alias="OPENAI_BASE_URL"
     )
     """Base URL for the OpenAI key: any server with an OpenAI-compatible API."""
+    anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
+    """API key of Anthropic; the secret `anthropic-key` in secrets.json has the same effect."""
+    anthropic_base_url: str = Field(
+        default="https://api.anthropic.com", validation_alias="ANTHROPIC_BASE_URL"
+    )
+    """Base URL for the Anthropic key: any server with the Messages API."""
+    gemini_api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    )
+    """API key of the Gemini API; the secret `gemini-key` in secrets.json has the same effect."""
     ollama_host: str = Field(default="http://127.0.0.1:11434", validation_alias="OLLAMA_HOST")
     """Address of a local Ollama; Ollama's own default."""
+    lmstudio_url: str = "http://127.0.0.1:1234"
+    """Address of a local LM Studio (CHOIR_LMSTUDIO_URL)."""
+    llamacpp_url: str = "http://127.0.0.1:8080"
+    """Address of a local llama.cpp server (CHOIR_LLAMACPP_URL)."""
+    vllm_url: str = "http://127.0.0.1:8000"
+    """Address of a local vLLM (CHOIR_VLLM_URL)."""
 
     def as_environment(self) -> dict[str, str]:
         """Return the variables from which another process reads these settings; keys are left out."""

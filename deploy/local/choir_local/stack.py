@@ -207,9 +207,8 @@ class Stack:
                 else {}
             ),
         }
-        self._change(
-            self.state.model_copy(update={"endpoints": endpoints, "model": setup.model.description})
-        )
+        about_model = {"model": setup.model.description, "model_notes": setup.model.notes}
+        self._change(self.state.model_copy(update={"endpoints": endpoints, **about_model}))
 
     def _http_address(self) -> str:
         settings = self._settings

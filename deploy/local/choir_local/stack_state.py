@@ -52,6 +52,8 @@ class StackState(WireModel):
     """Addresses of control, gateway, nats, postgres and rehearsal, without secrets."""
     model: str = ""
     """Description of the model in use."""
+    model_notes: tuple[str, ...] = ()
+    """The model servers that were found, and how to choose another model."""
     children: dict[str, ChildState] = Field(default_factory=dict)
     """Children by name, in the order of their start."""
 

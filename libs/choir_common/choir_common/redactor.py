@@ -44,6 +44,21 @@ class Redactor:
                 text = text.replace(value, MASK)
         return text
 
+    def redact_unfinished(self, text: str) -> str:
+        """Return the beginning of a text that is still growing, with every known secret masked.
+
+        The end is left out as long as it may be the beginning of a secret.
+        """
+        end = min((_begun(value, text) for value in self._values), default=len(text))
+        # Cut before a whole secret that reaches into what is left out.
+        while starts := [
+            start
+            for value in self._values
+            if (start := text.find(value, max(0, end - len(value) + 1))) != -1 and start < end
+        ]:
+            end = min(starts)
+        return self.redact(text[:end])
+
     def __call__(
         self, _: object, __: str, event: MutableMapping[str, object]
     ) -> Mapping[str, object]:
@@ -82,6 +97,14 @@ def _encodings(value: str) -> set[str]:
     encoded = base64.b64encode(value.encode()).decode().rstrip("=")
     escaped = {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     return {value, quote(value, safe=""), encoded} | escaped
+
+
+def _begun(secret: str, text: str) -> int:
+    """Return where a secret begins whose rest is missing at the end of a text; else the text's length."""
+    start = text.find(secret[0], max(0, len(text) - len(secret) + 1))
+    while start != -1 and not secret.startswith(text[start:]):
+        start = text.find(secret[0], start + 1)
+    return len(text) if start == -1 else start
 
 
 def _parts(value: str) -> list[str]:

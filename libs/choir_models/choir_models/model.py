@@ -1,6 +1,6 @@
 """The port `ChatModel`: a prompt, the listener to its output, its result and its errors."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from choir_common.errors import ChoirError
@@ -52,7 +52,7 @@ class ModelRequestRejected(ModelFailed):
 
 
 class NoModelResponse(ModelFailed):
-    """The call got no response: no connection, or a gateway without a model behind it."""
+    """The call got no answer for a passing reason: no connection, or a fault of the provider's servers."""
 
     code = "no_answer"
 
@@ -70,6 +70,14 @@ class Prompt:
     """The tools that the model may propose, as a JSON list."""
     json_only: bool = False
     """Whether to request JSON mode (`response_format`) from the provider."""
+    notes: int = 0
+    """Number of messages at the end that change from call to call; the others stay as they are."""
+    without: frozenset[str] = frozenset()
+    """Optional parameters that the model refused, by their names in the request; an adapter omits them."""
+
+    def omitting(self, names: frozenset[str]) -> "Prompt":
+        """Return the prompt without these parameters of the request, too."""
+        return replace(self, without=self.without | names) if names else self
 
 
 class OutputListener(Protocol):
@@ -145,5 +153,6 @@ class ChatModel(Protocol):
 
 
 def model_id(model: ModelConfig) -> str:
-    """Return the identifier of a model, for provider fields that only this model understands."""
-    return f"{model.model} at {model.endpoint}"
+    """Return the identifier of a model and its API, for provider fields that only they understand."""
+    api = "" if model.api == "openai" else f", {model.api}"
+    return f"{model.model} at {model.endpoint}{api}"

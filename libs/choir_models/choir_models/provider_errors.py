@@ -25,14 +25,13 @@ MAX_DETAIL = 300
 
 BAD_REQUEST, UNAUTHORIZED, NO_CREDIT, FORBIDDEN, NOT_FOUND = 400, 401, 402, 403, 404
 TOO_LARGE, UNPROCESSABLE, TOO_MANY = 413, 422, 429
-NO_ANSWER = (502, 503, 529)
-"""Statuses that mean no model processed the request: bad gateway, unavailable, overloaded."""
+REQUEST_TIMEOUT, CONFLICT, SERVER_ERROR = 408, 409, 500
 
 # Error texts of OpenAI, Azure, OpenRouter, Anthropic, Gemini, vLLM, llama.cpp, Mistral, Together.
 _OVERFLOW = re.compile(
     r"context_length_exceeded|exceed_context_size|string_above_max_length|maximum context length"
     r"|context (length|window|size)|prompt is too long|input is too long|too many (input )?tokens"
-    r"|(input )?token count.{0,40}exceeds|reduce the length|request too large for",
+    r"|context limit|(input )?token count.{0,40}exceeds|reduce the length|request too large for",
     re.IGNORECASE,
 )
 _FILTER = re.compile(
@@ -41,9 +40,34 @@ _FILTER = re.compile(
     re.IGNORECASE,
 )
 _QUOTA = re.compile(
-    r"insufficient_quota|exceeded your current quota|insufficient credits|billing", re.IGNORECASE
+    r"insufficient_quota|exceeded your current quota|insufficient credits|billing|spend_limit",
+    re.IGNORECASE,
 )
-
+# Google's ErrorInfo, RetryInfo and QuotaFailure.
+_BAD_KEY = re.compile(r"api_key_invalid|invalid api key|api key (not valid|expired)", re.IGNORECASE)
+_RETRY_DELAY = re.compile(r'"retryDelay":\s*"([\d.]+)s"')
+_DAILY_QUOTA = re.compile(r'"quotaId":\s*"[^"]*PerDay')
+_NO_MODEL = re.compile(
+    r"model not exist|model_not_found|not a valid model|model .{1,100} (does not exist|not found)",
+    re.IGNORECASE,
+)
+# Anthropic reports these with status 400.
+_NO_CREDIT = re.compile(
+    r"credit balance is too low|reached your specified api usage limits", re.IGNORECASE
+)
+_TYPES = {
+    "invalid_request_error": BAD_REQUEST,
+    "authentication_error": UNAUTHORIZED,
+    "billing_error": NO_CREDIT,
+    "permission_error": FORBIDDEN,
+    "not_found_error": NOT_FOUND,
+    "request_too_large": TOO_LARGE,
+    "rate_limit_error": TOO_MANY,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""Statuses of Anthropic's error types; an error in a stream has a type only."""
 
 _CAUSES: dict[int, FailureCause] = {FORBIDDEN: "key", NOT_FOUND: "not_found"}
 
@@ -60,8 +84,11 @@ def error_from_response(
 def error_from_body(error: JsonValue, now: datetime) -> ChoirError:
     """Return the error in the body of a response with status 200."""
     body = orjson.dumps({"error": error})
-    code = error.get("code") if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and not isinstance(code, bool) else 0
+    fields = error if isinstance(error, dict) else {}
+    code = fields.get("code")
+    status = _TYPES.get(str(fields.get("type")), 0)
+    if isinstance(code, int) and not isinstance(code, bool):
+        status = code
     return _classify(
         status, _whole_text(body), _error_message(body), _retry_headers(error), now, None
     )
@@ -85,19 +112,34 @@ def _classify(
         return ModelFailed(
             f"the provider's content filter refused the request ({detail})", cause="filter"
         )
-    if status == UNAUTHORIZED:
+    if status == UNAUTHORIZED or (status == BAD_REQUEST and _BAD_KEY.search(body)):
         # The provider's text may quote the key or a part of it.
-        return ModelFailed("the provider refused the API key (401)", cause="key")
-    if status == NO_CREDIT or (status == TOO_MANY and _QUOTA.search(body)):
+        return ModelFailed(f"the provider refused the API key ({status})", cause="key")
+    if status == TOO_MANY and _DAILY_QUOTA.search(body):
+        return ModelFailed(f"the provider's quota for today is used up ({detail})", cause="rate")
+    delay = _RETRY_DELAY.search(body)
+    wait_s = _number(delay[1]) if delay else retry_after_s(headers, now)
+    if (
+        status == NO_CREDIT
+        # Google's text about a rate names the billing, too, but has a delay.
+        or (status == TOO_MANY and not delay and _QUOTA.search(body))
+        or (status == BAD_REQUEST and _NO_CREDIT.search(text))
+    ):
         return ModelFailed(f"the provider account has no credit left ({detail})", cause="credit")
     if status == TOO_MANY:
-        wait_s = retry_after_s(headers, now)
         return RateLimited("the provider limits the rate of requests", retry_after_s=wait_s)
+    if status == BAD_REQUEST and _NO_MODEL.search(body):
+        return ModelFailed(detail, cause="not_found")
     if status in (BAD_REQUEST, UNPROCESSABLE):
         return ModelRequestRejected(detail, cause="request")
-    if status in NO_ANSWER:
-        return NoModelResponse(detail, retry_after_s=retry_after_s(headers, now))
+    if is_passing(status):
+        return NoModelResponse(detail, retry_after_s=wait_s)
     return ModelFailed(detail, cause=_CAUSES.get(status, "provider"))
+
+
+def is_passing(status: int) -> bool:
+    """Return whether the same request may succeed later: 408, 409 and all errors of servers."""
+    return status in (REQUEST_TIMEOUT, CONFLICT) or status >= SERVER_ERROR
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:

@@ -16,10 +16,11 @@ from choir_common.wire.model import JsonObject
 MAX_BYTES = 500_000
 """Limit for one message; reasoning takes tens of kilobytes. A cut signature is useless, so it is all or
 nothing."""
-# Fields that the API defines. The last four belong to responses and are not part of a request.
-_MESSAGE = frozenset(
-    {"role", "content", "tool_calls", "refusal", "annotations", "audio", "function_call"}
-)
+# Fields that the API defines. The last three belong to responses and are not part of a request. Annotations
+# go back: with them OpenRouter does not parse, and charge for, a PDF again.
+_MESSAGE = frozenset({"role", "content", "tool_calls", "refusal", "audio", "function_call"})
+_WANTED_EMPTY = frozenset({"reasoning_content"})
+"""DeepSeek requires it back from each step with calls, also where the model did not think."""
 _CALL = frozenset({"type", "index", "function"})
 _FUNCTION = frozenset({"name", "arguments"})
 
@@ -42,6 +43,19 @@ def call_fields(call: Mapping[str, JsonValue]) -> JsonObject:
     return _bounded(fields)
 
 
+def native_fields(api: str, content: Sequence[JsonObject]) -> JsonObject:
+    """Return the content of an output as the API sent it, as fields of the message."""
+    return _bounded({api: {"content": [*content]}})
+
+
+def native_content(message: JsonObject, api: str) -> Sequence[JsonValue]:
+    """Return the content that `native_fields` stored with a message of the history."""
+    match message.get(api):
+        case {"content": list(content)}:
+            return content
+    return ()
+
+
 def has_fields(message: JsonObject, calls: Sequence[JsonObject]) -> bool:
     """Return whether there are fields to store; an id alone is not stored."""
     return bool(message) or any(fields.keys() - {"id"} for fields in calls)
@@ -53,7 +67,8 @@ def _unknown(fields: Mapping[str, JsonValue], known_names: frozenset[str]) -> Js
     return {
         name: value
         for name, value in fields.items()
-        if name not in known_names and value not in empty
+        if name not in known_names
+        and (value not in empty or (name in _WANTED_EMPTY and value == ""))
     }
 
 
@@ -62,6 +77,7 @@ def _is_no_text(part: JsonValue) -> bool:
 
 
 def _bounded(fields: JsonObject) -> JsonObject:
+    """Return the fields, or none if they are too large or too deep for an event."""
     try:
         fits = not is_too_deep(fields) and len(orjson.dumps(fields)) <= MAX_BYTES
     except TypeError:  # a number that is too large, or invalid text

@@ -5,10 +5,16 @@ from importlib import import_module
 
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model_config import ModelApi
+from choir_models.context_windows import ContextWindows
 from choir_models.model import NO_LISTENER, ChatModel, Completion, OutputListener, Prompt
+from choir_models.refused_parameters import AdaptingModel
 
 ADAPTERS: dict[ModelApi, str] = {
+    "ollama": "choir_models.ollama.model:OllamaModel",
     "openai": "choir_models.openai.model:OpenAiModel",
+    "openai-responses": "choir_models.openai_responses.model:OpenAiResponsesModel",
+    "anthropic": "choir_models.anthropic.model:AnthropicModel",
+    "gemini": "choir_models.gemini.model:GeminiModel",
 }
 """Module and class of each API's adapter."""
 
@@ -19,6 +25,8 @@ class ModelRegistry:
     def __init__(self) -> None:
         self._adapters: dict[ModelApi, ChatModel] = {}
         self._import_lock = asyncio.Lock()
+        self.windows = ContextWindows()
+        """Context windows of the models, as their servers report them."""
 
     async def think(
         self,
@@ -28,6 +36,9 @@ class ModelRegistry:
         listener: OutputListener = NO_LISTENER,
     ) -> Completion:
         """Return the model's output; raises the errors of `ChatModel.think`."""
+        if settings.api == "ollama" and settings.context_window is None:
+            # Ollama reloads a model whenever the requested length changes.
+            settings = await self.windows.fill_in(settings, api_key)
         adapter = self._adapters.get(settings.api) or await self._create(settings.api)
         return await adapter.think(settings, api_key, prompt, listener)
 
@@ -40,7 +51,8 @@ class ModelRegistry:
         async with self._import_lock:
             if api not in self._adapters:
                 # in a thread: an SDK takes up to a second to import
-                self._adapters[api] = await asyncio.to_thread(_import_adapter, api)
+                adapter = await asyncio.to_thread(_import_adapter, api)
+                self._adapters[api] = AdaptingModel(adapter)
         return self._adapters[api]
 
 

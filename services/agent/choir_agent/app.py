@@ -30,6 +30,7 @@ from choir_agent.credentials.git_access import GitAccess
 from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import SESSION_LANE, CoreJobManager
+from choir_agent.lanes.draft_reporter import DraftReporter
 from choir_agent.lanes.edge_lane import EdgeLane
 from choir_agent.lanes.lane_prompts import LanePrompts
 from choir_agent.lanes.lane_status import LaneStatusDescriber
@@ -45,8 +46,9 @@ from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.models.failure_messages import OutageTracker
-from choir_agent.models.model_wrappers import MeteredModel, RetryingModel
+from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.picture_model import PictureModel
+from choir_agent.models.retry_policy import CoolDowns
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
@@ -69,6 +71,7 @@ from choir_common.wire.rpc import (
     HelloResponse,
     TerminateRequest,
 )
+from choir_models.context_windows import ContextWindows
 from choir_models.registry import ModelRegistry
 
 log = structlog.get_logger("choir.agent")
@@ -167,15 +170,15 @@ class Agent:
         model: PictureModel,
         git: GitAccess,
     ) -> None:
-        self._boot, self._settings, self._hello = boot, settings, hello
-        self._control, self._toolset = control, toolset
+        self._boot, self._settings, self._hello, self._control = boot, settings, hello, control
+        self._toolset, self._clock = toolset, SystemClock()
         self._session_log, self._memory = session_log, memory
-        self._clock = SystemClock()
         self._outages = OutageTracker(self._clock, redactor)
         self._dynamic = DynamicSettings(
             control=control,
             redactor=redactor,
             listener=git,
+            windows=ContextWindows(self._clock),
             version=hello.config_version,
             settings=hello.config,
         )
@@ -187,20 +190,24 @@ class Agent:
             agent_id=boot.agent_id,
             epoch=boot.epoch,
         )
+        self._drafts = DraftReporter(control, redactor, self._dynamic)
         self._approvals = ApprovalClient(control)
         self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
         self._build_lanes(model, git)
-        self._shutdown = SessionShutdown(
-            arbiter=self._arbiter,
-            replication=self._replication,
-            edge=self._edge,
-            summarizer=self._summarizer,
-            settings=settings,
-        )
+        self._shutdown = self._build_shutdown()
         decisions = DecisionHandler(self._arbiter, self._approvals)
         self._dispatcher = self._build_dispatcher(decisions)
         # Added after the restore: these react to new events only.
         listeners.add(self._jobs, self._edge, decisions, self._compactor)
+
+    def _build_shutdown(self) -> SessionShutdown:
+        return SessionShutdown(
+            arbiter=self._arbiter,
+            replication=self._replication,
+            edge=self._edge,
+            summarizer=self._summarizer,
+            settings=self._settings,
+        )
 
     def _build_arbiter(self, workspace: Workspace) -> Arbiter:
         return Arbiter(
@@ -238,11 +245,9 @@ class Agent:
         assembler = self._build_assembler()
         budget = TokenBudget(self._session_log, self._dynamic)
         estimator, counter = self._memory.token_estimator, Tokenizer(git.own_children)
-        # Compaction does not use RetryingModel: it has its own backoff, and shutdown must not wait for a
-        # model.
-        compaction_model = CompactionModel(
-            MeteredModel(model, budget=budget, estimator=estimator, counter=counter), self._dynamic
-        )
+        metered = MeteredModel(model, budget=budget, estimator=estimator, counter=counter)
+        # Compaction repeats no call: it has its own backoff, and shutdown must not wait for a model.
+        compaction_model = CompactionModel(metered, self._dynamic)
         self._compactor = Compactor(
             committer=self._arbiter,
             memory=self._memory,
@@ -251,8 +256,6 @@ class Agent:
             settings=self._dynamic,
         )
         self._summarizer = SessionSummarizer(self._memory, compaction_model, self._dynamic)
-        retrying = RetryingModel(model, self._dynamic)
-        metered = MeteredModel(retrying, budget=budget, estimator=estimator, counter=counter)
         caller = ModelCaller(
             arbiter=self._arbiter,
             model=metered,
@@ -264,6 +267,8 @@ class Agent:
             describer=PictureDescriber(
                 arbiter=self._arbiter, memory=self._memory, model=metered, settings=self._dynamic
             ),
+            drafts=self._drafts,
+            cool_downs=CoolDowns(self._clock),
         )
         skills = SkillStepper(self._arbiter, self._toolset.skills, self._dynamic)
         self._jobs = self._build_jobs(caller, skills)
@@ -273,7 +278,10 @@ class Agent:
             jobs=self._jobs,
             skills=skills,
             attachments=AttachmentReader(
-                arbiter=self._arbiter, memory=self._memory, files=self._toolset.files
+                arbiter=self._arbiter,
+                memory=self._memory,
+                files=self._toolset.files,
+                settings=self._dynamic,
             ),
             reminders=self._build_reminder_lookup(),
             settings=self._dynamic,
@@ -332,6 +340,7 @@ class Agent:
                 tasks.create_task(self._replication.run()),
                 tasks.create_task(self._dynamic.run()),
                 tasks.create_task(self._status.run()),
+                tasks.create_task(self._drafts.run()),
                 tasks.create_task(self._follow_signals()),
                 tasks.create_task(self._compactor.run()),
             ]

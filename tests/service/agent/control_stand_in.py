@@ -52,10 +52,12 @@ from choir_common.wire.rpc import (
     HelloResponse,
     HostToolRequest,
     HostToolResponse,
+    ReplyDraft,
     ResourceBindings,
     SecretsRequest,
     SecretsResponse,
     StatusReport,
+    StatusRequest,
     TerminateRequest,
 )
 from choir_common.wire.signals import ShutdownSignal, Signal, SignalBody, UserMessageSignal
@@ -110,6 +112,9 @@ class ControlStandIn:
         self.approvals: dict[str, ApprovalResponse] = {}
         self.most_undecided = 20
         self.statuses: list[StatusReport] = []
+        self.drafts: list[ReplyDraft] = []
+        self.accepting_drafts = asyncio.Event()
+        self.accepting_drafts.set()
         self.heartbeats: list[HeartbeatRequest] = []
         self.hellos: list[HelloRequest] = []
         self.terminated: str | None = None
@@ -239,7 +244,12 @@ class ControlStandIn:
                 pending = ApprovalResponse(approval_id=f"apr_{asked.call_id}", status="pending")
                 return self.approvals.setdefault(asked.call_id, pending)
             case "REPORT_STATUS":
-                self.statuses.append(StatusReport.model_validate_json(body))
+                report = StatusRequest.model_validate_json(body)
+                if report.draft is None:
+                    self.statuses.append(report)
+                else:
+                    self.drafts.append(report.draft)
+                    await self.accepting_drafts.wait()
                 return Ack()
             case "TERMINATE_SELF":
                 self.terminated = TerminateRequest.model_validate_json(body).reason
@@ -263,6 +273,8 @@ class ControlStandIn:
             model=ModelConfig(
                 model="rehearsal",
                 endpoint=self.model_endpoint,
+                # without it the agent would ask the endpoint
+                context_window=128_000,
                 secret=self.secret,
                 timeout_ms=self.model_timeout_ms,
             ),
@@ -373,6 +385,7 @@ async def run_control(model_endpoint: str) -> AsyncIterator[ControlStandIn]:
         yield control
     finally:
         control.acknowledging.set()
+        control.accepting_drafts.set()
         await control.fence()
         stop.set()
         await server

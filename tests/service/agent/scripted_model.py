@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import orjson
 from starlette.applications import Starlette
@@ -21,6 +21,7 @@ class Asked:
 
     turn: RehearsalTurn
     number: int
+    body: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def lane(self) -> Lane | None:
@@ -82,9 +83,10 @@ async def run_scripted(script: Script) -> AsyncIterator[str]:
     asked: dict[Lane | None, int] = {}
 
     async def complete(request: Request) -> Response:
-        turn = read_turn(ChatRequest.model_validate_json(await request.body()))
+        body = await request.body()
+        turn = read_turn(ChatRequest.model_validate_json(body))
         asked[turn.lane] = asked.get(turn.lane, 0) + 1
-        return script(Asked(turn, asked[turn.lane]))
+        return script(Asked(turn, asked[turn.lane], orjson.loads(body)))
 
     app = Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
     listener = bind_tcp("127.0.0.1", 0, "port")

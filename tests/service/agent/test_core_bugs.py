@@ -13,6 +13,7 @@ from choir_agent.budgets.limits import TokenBudget
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.lanes.core_job import CoreJobFactory
 from choir_agent.lanes.core_job_manager import CoreJobManager
+from choir_agent.lanes.draft_reporter import DraftReporter
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.picture_describer import PictureDescriber
 from choir_agent.lanes.skill_steps import SkillStepper
@@ -23,6 +24,7 @@ from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import JobState, TurnState, core_lane
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
+from choir_agent.models.retry_policy import CoolDowns
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.registry import ToolRegistry
@@ -134,6 +136,8 @@ async def open_office() -> AsyncIterator[Office]:
             describer=PictureDescriber(
                 arbiter=arbiter, memory=WorkingMemory(), model=metered, settings=settings
             ),
+            drafts=DraftReporter(control, Redactor(), settings),
+            cool_downs=CoolDowns(SystemClock()),
         )
         factory = CoreJobFactory(
             arbiter=arbiter,

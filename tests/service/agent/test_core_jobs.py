@@ -250,7 +250,7 @@ async def test_a_result_has_the_asked_shape_or_is_corrected_or_fails() -> None:
 
 
 async def test_a_failing_model_ends_the_job_and_the_user_hears_it() -> None:
-    rules = (core("break", {"error": {"status": 500, "times": 0}, "say": "never"}),)
+    rules = (core("break", {"error": {"status": 404, "times": 0}, "say": "never"}),)
     async with run_rehearsal(score(*rules)) as model, run_control(model) as control:
         async with running_agent(control):
             await control.say("#spawn weak: break")

@@ -85,7 +85,7 @@ async def test_each_model_call_failed_heartbeat_and_change_of_a_lane_has_its_lin
 
 
 async def test_a_model_call_that_failed_has_its_line_with_the_reason() -> None:
-    broken = {"otherwise": [{"error": {"status": 500, "times": 0}, "say": "never"}]}
+    broken = {"otherwise": [{"error": {"status": 404, "times": 0}, "say": "never"}]}
     async with (
         run_rehearsal(Score.model_validate(broken)) as model,
         run_control(model) as control,
@@ -97,7 +97,7 @@ async def test_a_model_call_that_failed_has_its_line_with_the_reason() -> None:
     lines: list[dict[str, Any]] = [json.loads(line) for line in text.splitlines()]
     (failed,) = (line for line in lines if line["message"] == "model call failed")
     assert (failed["lane"], failed["code"], failed["level"]) == ("edge", "model_failed", "warning")
-    assert "500" in failed["error"]
+    assert "404" in failed["error"]
 
 
 async def test_a_heartbeat_that_is_refused_for_good_has_its_line() -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from choir_common.wire.rpc import ModelFailure
 from choir_common.wire.signals import CancelSignal
-from choir_models.openai.codec import CUT
+from choir_models.output_limits import CUT
 from tests.service.agent.control_stand_in import run_control
 from tests.service.agent.rude_provider import (
     FINE,

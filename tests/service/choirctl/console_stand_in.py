@@ -61,6 +61,11 @@ class Console:
     """The data and the message of each press."""
     going_on: list[tuple[str, str]] = field(default_factory=list)
     """Kind and data of what is shown, told to each stream as it opens."""
+    is_answering: bool = True
+    """Whether each message is answered at once."""
+    shown: list[tuple[str, str]] = field(default_factory=list)
+    """Kind and data of what `show` has told the open streams."""
+    commands: list[str] = field(default_factory=list)
 
     async def accept(self, text: str, key: str, edits: str | None = None) -> InboundAccepted | None:
         """Store a message once per key and answer it; None when the acknowledgement gets lost."""
@@ -68,6 +73,7 @@ class Console:
         if edits is not None:
             self.corrected.append(self.keys[edits])
         if text.startswith("/"):
+            self.commands.append(text)
             note = f"did {text}"
             return InboundAccepted(
                 inbox_id="",
@@ -79,7 +85,7 @@ class Console:
             )
         duplicate = key in self.keys
         inbox_id = self.keys.setdefault(key, f"in_{len(self.keys)}")
-        if not duplicate:
+        if not duplicate and self.is_answering:
             await self.say(f"you said {text}", inbox_id, files=self.answers_with)
         if self.posts <= self.lose_acknowledgements:
             return None
@@ -123,6 +129,25 @@ class Console:
             self.said.append(message)
             self.changed.notify_all()
 
+    async def show(self, kind: str, data: str) -> None:
+        """Tell the open streams something that is not stored."""
+        async with self.changed:
+            self.shown.append((kind, data))
+            self.changed.notify_all()
+
+    async def until_said(self, count: int = 1) -> None:
+        """Wait until so many messages, or a command, have come."""
+        async with asyncio.timeout(60):
+            while len(self.keys) < count:
+                await asyncio.sleep(0.02)
+
+    async def until_command(self) -> str:
+        """Wait for the first command and return it."""
+        async with asyncio.timeout(60):
+            while not self.commands:
+                await asyncio.sleep(0.02)
+        return self.commands[0]
+
     async def happens(self, payload: EventPayload, lane: str = "edge") -> None:
         """Add an event to the session's log."""
         async with self.changed:
@@ -154,13 +179,18 @@ class Console:
         """Send what is after `after`, one already sent again, until the cut."""
         self.streams.append(after)
         at = len(self.said) if after is None else max(0, int(after) - 1)
+        count = len(self.shown)
         yield KEEPALIVE
         for kind, shown in self.going_on:
             yield render_event(ServerSentEvent("", kind, shown))
         for _ in range(self.cut_after):
             async with self.changed:
-                while at >= len(self.said):
+                while at >= len(self.said) and count >= len(self.shown):
                     await self.changed.wait()
+            if count < len(self.shown):
+                yield render_event(ServerSentEvent("", *self.shown[count]))
+                count += 1
+                continue
             message = self.said[at]
             at += 1
             kind = "message" if message.edits is None else "edit"

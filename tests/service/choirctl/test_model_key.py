@@ -13,7 +13,13 @@ from tests.support.ports import free_port
 from tests.support.shell import ChoirctlRunner
 from tests.support.terminal import run_on_terminal
 
-NO_KEYS = {"OPENROUTER_API_KEY": "", "OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
+NO_KEYS = dict.fromkeys(
+    (
+        *("OPENROUTER_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    "",
+)
 
 
 @pytest.fixture

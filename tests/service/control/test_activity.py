@@ -8,8 +8,9 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.control import NatsControlClient
 from choir_common.postgres.migrate import migrate, read_migrations
-from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
+from choir_common.wire.activity import Card, CardMessage, DmActivity, Draft, Idle, Typing
 from choir_common.wire.events import CoreReported, CoreStarted, CoreStopped
+from choir_common.wire.rpc import ReplyDraft, StatusRequest
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_notices import hears
 from tests.service.control.world import World, until
@@ -68,6 +69,39 @@ async def test_an_agents_work_is_told_from_a_message_to_its_answer(
 
     await until(idle)
     assert {(told.dm, told.gateway) for told in watcher.heard} == {("console", "console")}
+
+
+async def test_a_draft_is_told_until_its_reply_is_stored_and_is_stored_nowhere(
+    watcher: Watcher, world: World, agent: AgentHand
+) -> None:
+    async def writes(text: str) -> None:
+        draft = ReplyDraft(read_rev=agent.head.rev, text=text)
+        report = StatusRequest(lane="edge", state="EDGE_REASONING", draft=draft)
+        await agent.call("REPORT_STATUS", report)
+
+    def drafts() -> list[str]:
+        return [told.what.text for told in watcher.heard if isinstance(told.what, Draft)]
+
+    async def told() -> bool:
+        return drafts() == ["Good mo"]
+
+    await world.say("hello", "1")
+    await agent.take_up(await agent.next_message())
+    read_rev = agent.head.rev
+    await writes("Good mo")
+    await until(told)
+    await agent.reply("Good morning.")
+    # a report that was overtaken by the reply
+    late = ReplyDraft(read_rev=read_rev, text="Good mor")
+    await agent.call(
+        "REPORT_STATUS", StatusRequest(lane="edge", state="EDGE_REASONING", draft=late)
+    )
+
+    async def idle() -> bool:
+        return any(isinstance(activity.what, Idle) for activity in watcher.heard)
+
+    await until(idle)
+    assert drafts() == ["Good mo"]
 
 
 async def test_a_card_is_told_with_the_message_that_shows_it_also_after_a_restart(

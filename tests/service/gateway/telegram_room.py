@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from choir_common.wire.activity import Card, DmActivity, Idle, Typing
+from choir_common.wire.activity import Card, DmActivity, Draft, Idle, Typing
 from choir_common.wire.attachments import Attachment, AttachmentKind, Button
 from choir_common.wire.messages import (
     ChannelCommand,
@@ -88,7 +88,7 @@ class Room:
     async def deliver(self, message: OutboundMessage) -> DeliveryReceipt:
         return await self.channel.deliver(message, "7")
 
-    def show(self, what: Typing | Idle | Card) -> None:
+    def show(self, what: Typing | Idle | Draft | Card) -> None:
         self.channel.show(DmActivity(dm="alice", gateway="bot", what=what), "7")
 
     async def until_accepted(self, count: int) -> None:

@@ -36,9 +36,17 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "VOLUMES", tmp_path / "volumes")
     monkeypatch.setattr(module, "SERVICE_UID", os.geteuid())
     monkeypatch.setattr(module, "ROOT_UID", os.geteuid())
-    for name in ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "CHOIR_MODEL_SOURCE"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "CHOIR_MODEL_SOURCE",
+    ):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OLLAMA_HOST", NOBODY)
+    for name in ("OLLAMA_HOST", "CHOIR_LMSTUDIO_URL", "CHOIR_LLAMACPP_URL", "CHOIR_VLLM_URL"):
+        monkeypatch.setenv(name, NOBODY)
     monkeypatch.setenv("OPENAI_BASE_URL", f"{NOBODY}/v1")
     return module
 
@@ -123,7 +131,7 @@ def test_memory_is_told_the_database_that_config_json_names(setup: ModuleType, h
     assert secrets["postgres_password"] == "the password"
 
 
-@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OLLAMA_HOST"])
+@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OLLAMA_HOST", "CHOIR_VLLM_URL"])
 def test_an_address_that_is_the_containers_own_is_refused(
     setup: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -437,6 +437,9 @@ async def test_the_rehearsal_model_starts_in_place_of_no_real_one(home: Path) ->
             "openai_api_key": None,
             "openrouter_api_key": None,
             "ollama_host": "http://127.0.0.1:1",
+            "lmstudio_url": "http://127.0.0.1:1",
+            "llamacpp_url": "http://127.0.0.1:1",
+            "vllm_url": "http://127.0.0.1:1",
         }
     )
     with pytest.raises(StartupError, match="The previous start used gpt-5 at OpenAI"):

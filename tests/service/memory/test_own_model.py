@@ -11,7 +11,11 @@ from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import EnsureSpace, MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_common.wire.model_config import RequestTemplate
-from choir_memory.llm.model import OpenAiLanguageModel
+from choir_memory.llm.model import ProviderLanguageModel
+from choir_testing.providers.anthropic import AnthropicProvider
+from choir_testing.providers.provider import Answer as ProviderAnswer
+from choir_testing.providers.provider import ErrorFault
+from choir_testing.providers.server import run_provider
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.derived import answer, propose
 from tests.service.memory.servers import MakeMemory, until
@@ -20,7 +24,7 @@ from tests.support.sessions import LogBuilder
 
 
 async def ask(provider: ChatProvider) -> str:
-    model = OpenAiLanguageModel(provider.settings, "model-key")
+    model = ProviderLanguageModel(provider.settings, "model-key")
     try:
         return await model.answer("Sum up.", "> Ana: hello")
     finally:
@@ -45,7 +49,7 @@ async def test_its_requests_have_what_their_template_adds() -> None:
             top_p=0.5, extra_body={"seed": 7}, extra_headers={"X-Title": "Choir"}
         )
         settings = provider.settings.model_copy(update={"request": template})
-        model = OpenAiLanguageModel(settings, "model-key")
+        model = ProviderLanguageModel(settings, "model-key")
         await model.answer("Sum up.", "> Ana: hello")
         await model.close()
     (body,) = provider.asked
@@ -57,12 +61,12 @@ async def test_its_requests_have_what_their_template_adds() -> None:
 @pytest.mark.parametrize(
     ("status", "words", "error", "said"),
     [
-        (429, "", RateLimited, "HTTP 429"),
+        (429, "", RateLimited, "rate limit"),
         (401, "", Unavailable, "memory.model"),
-        (500, "", Unavailable, "HTTP 500"),
+        (500, "", Unavailable, "provider failed"),
         (200, "garbage", Unavailable, "cannot be parsed"),
-        (200, "  ", Unavailable, "empty or oversized"),
-        (200, "x" * 60_001, Unavailable, "empty or oversized"),
+        (200, "  ", Unavailable, "empty, incomplete or oversized"),
+        (200, "x" * 60_001, Unavailable, "empty, incomplete or oversized"),
     ],
 )
 async def test_what_it_does_wrong_is_an_error_that_quotes_nothing(
@@ -138,3 +142,24 @@ async def test_the_service_learns_a_fact_between_two_passes(make_memory: MakeMem
 
         await until(learned, 60)
         assert await memory.stop() == 0
+
+
+async def test_a_model_of_another_api_answers_as_well() -> None:
+    async with run_provider(AnthropicProvider()) as provider:
+        provider.script(ProviderAnswer(" Ana said hello. ", reasoning="Easy."), ErrorFault("key"))
+        model = ProviderLanguageModel(provider.settings(), provider.key)
+        assert await model.answer("Sum up.", "> Ana: hello") == "Ana said hello."
+        with pytest.raises(Unavailable, match=r"memory\.model"):
+            await model.answer("Sum up.", "> Ana: hello")
+        await model.close()
+    assert provider.refusals == []
+    assert provider.requests[0].body["system"] == [{"type": "text", "text": "Sum up."}]
+
+
+async def test_a_completion_that_was_cut_is_not_used() -> None:
+    async with run_provider(AnthropicProvider()) as provider:
+        provider.script(ProviderAnswer("Ana said", is_cut=True))
+        model = ProviderLanguageModel(provider.settings(), provider.key)
+        with pytest.raises(Unavailable, match="incomplete"):
+            await model.answer("Sum up.", "> Ana: hello")
+        await model.close()

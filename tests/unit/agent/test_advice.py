@@ -54,7 +54,7 @@ def test_a_fault_of_the_provider_can_be_tried_again(status: int) -> None:
 
 def test_a_model_without_a_secret_is_told_where_to_name_one() -> None:
     keyless = MODEL.model_copy(update={"secret": None})
-    assert "`models.default.secret`" in said(401, model=keyless)
+    assert "`choirctl config set models.default.secret NAME`" in said(401, model=keyless)
 
 
 def test_a_model_whose_secret_has_no_value_is_told_that_no_key_was_sent() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from choir_models.openai.model import ClientPool
+from choir_models.client_pool import ClientPool
 
 
 class Recorded:

@@ -8,7 +8,8 @@ import pytest
 
 from choir_common.errors import ChoirError, RateLimited
 from choir_models.model import ContextOverflow, ModelFailed
-from choir_models.openai.codec import CUT, MAX_CALLS, read_response
+from choir_models.openai.codec import read_response
+from choir_models.output_limits import CUT, MAX_CALLS
 from choir_models.provider_errors import error_from_response, retry_after_s
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)

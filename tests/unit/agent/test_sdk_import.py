@@ -26,6 +26,19 @@ client_class("http://127.0.0.1:1/v1", None)
 print("ok")
 """
 
+ANTHROPIC = """
+import sys
+from choir_models.registry import ModelRegistry
+assert not {"openai", "anthropic", "httpx2"} & sys.modules.keys()
+from choir_models.anthropic.sdk_import import import_client_class
+client_class = import_client_class()
+loaded = [name for name in sys.modules if name.split(".")[0] == "anthropic"]
+assert "anthropic" in loaded and len(loaded) < 200, len(loaded)
+assert not [name for name in loaded if name.startswith(("anthropic.types", "anthropic.resources"))]
+client_class("http://127.0.0.1:1", None)
+print("ok")
+"""
+
 
 def run(program: str) -> str:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -38,3 +51,7 @@ def test_the_catalogue_is_not_loaded_and_stays_available() -> None:
 
 def test_an_sdk_that_needs_its_types_to_load_is_loaded_whole() -> None:
     assert run(CHANGED) == "ok"
+
+
+def test_the_anthropic_sdk_is_loaded_without_its_catalogue_and_only_when_it_is_needed() -> None:
+    assert run(ANTHROPIC) == "ok"

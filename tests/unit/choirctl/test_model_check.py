@@ -17,6 +17,13 @@ from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import ComponentStatus, SystemStatus
 from choir_local.home import Home
 from choir_local.settings import LocalSettings
+from choir_testing.providers.anthropic import AnthropicProvider
+from choir_testing.providers.gemini import Gemini
+from choir_testing.providers.local_servers import fake_vllm, run_local_server
+from choir_testing.providers.ollama import FakeOllama
+from choir_testing.providers.openai_responses import OpenAiResponses
+from choir_testing.providers.provider import FakeProvider
+from choir_testing.providers.server import run_provider
 from choirctl.start.health_checks import Finding, Installation, RunningChoir, run_checks
 from choirctl.start.model_check import check_model
 from choirctl.start.state_directory import initial_config
@@ -32,7 +39,6 @@ class Provider:
     url: str = ""
     status: int = 200
     answer: dict[str, Any] = field(default_factory=lambda: ANSWER)
-    context: int | None = None
     asked: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
 
@@ -46,8 +52,8 @@ def provider() -> Iterator[Provider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            assert self.path == "/api/ps"
-            self.say(200, {"models": [{"name": "m", "context_length": made.context}]})
+            # it does not tell what it serves
+            self.say(404, {"error": "not found"})
 
         def do_POST(self) -> None:
             assert self.path == "/v1/chat/completions"
@@ -90,8 +96,22 @@ async def test_a_refusal_is_told_with_what_mends_it_and_without_the_key(
 ) -> None:
     provider.status, provider.answer = status, {"error": {"message": f"bad {KEY}\x1b"}}
     said = await check_model(provider.model(secret="k"), KEY)
-    assert said.outcome == "fail" and mend in said.detail and "bad" in said.detail
+    assert said.outcome == "fail" and mend in said.detail
+    # the text of a refused key may quote a part of it
+    assert ("bad" in said.detail) is (status != 401)
     assert KEY not in said.detail
+
+
+@pytest.mark.parametrize("kind", [AnthropicProvider, Gemini, OpenAiResponses])
+async def test_a_model_of_another_api_is_asked_in_its_own_format(kind: type[FakeProvider]) -> None:
+    async with run_provider(kind()) as provider:
+        for version in ("", "/v1"):
+            settings = provider.settings(endpoint=provider.origin + (provider.base_path or version))
+            said = await check_model(settings, provider.key)
+            assert said.outcome == "ok" and provider.refusals == []
+        said = await check_model(settings, "sk-another-key")
+        assert said.outcome == "fail" and "choirctl secret set provider_key" in said.detail
+        assert "another-key" not in said.detail
 
 
 async def test_a_server_that_is_no_model_or_is_away_fails(provider: Provider) -> None:
@@ -102,16 +122,40 @@ async def test_a_server_that_is_no_model_or_is_away_fails(provider: Provider) ->
 
 
 @pytest.mark.parametrize(
-    ("context", "outcome", "advised"),
-    [(4_096, "fail", True), (32_000, "warn", True), (None, "warn", True), (65_536, "ok", False)],
+    ("length", "outcome", "words"),
+    [
+        (4_096, "fail", "agents need 8,192. For more: `OLLAMA_CONTEXT_LENGTH=32768 ollama serve`"),
+        (8_192, "warn", "short instructions and fewer tools. For more: `OLLAMA_CONTEXT"),
+        (20_000, "warn", "its context has only 20,000 tokens. For more: `OLLAMA_CONTEXT"),
+        (65_536, "ok", "context 65,536 tokens"),
+    ],
 )
 async def test_an_ollama_with_a_short_context_is_warned_of(
-    provider: Provider, context: int | None, outcome: str, advised: bool
+    length: int, outcome: str, words: str
 ) -> None:
-    provider.context = context
+    async with run_provider(FakeOllama(model="m:latest")) as ollama:
+        ollama.max_context_length = length
+        ollama.context_length = length
+        said = await check_model(ollama.settings(model="m", secret=None), None)
+    assert said.outcome == outcome and words in said.detail
+
+
+async def test_a_server_with_a_short_context_is_told_with_its_own_command() -> None:
+    async with run_local_server(fake_vllm("m", longest=8_192)) as server:
+        model = ModelConfig(provider="vllm", model="m", endpoint=f"{server.address}/v1")
+        said = await check_model(model, None)
+    assert said.outcome == "warn" and "`vllm serve m --max-model-len 32768" in said.detail
+
+
+async def test_ollama_over_the_compatible_api_is_advised_to_use_its_own(provider: Provider) -> None:
     said = await check_model(provider.model(provider="ollama"), None)
-    assert said.outcome == outcome
-    assert ("OLLAMA_CONTEXT_LENGTH=64000" in said.detail) is advised
+    assert said.outcome == "warn" and "set the model's `api` to `ollama`" in said.detail
+
+
+async def test_a_model_that_is_not_downloaded_is_told_with_the_command() -> None:
+    async with run_provider(FakeOllama(model="m:latest")) as ollama:
+        said = await check_model(ollama.settings(model="other", secret=None), None)
+    assert said.outcome == "fail" and "ollama pull other" in said.detail
 
 
 def running_with(model: ModelConfig, *parts: ComponentStatus) -> RunningChoir:
@@ -165,7 +209,7 @@ async def test_where_nothing_runs_the_model_of_the_next_start_is_asked(
         openai_base_url=f"{provider.url}/v1",
     )
     found = await findings(tmp_path, None, settings)
-    assert found["model"].outcome == "fail" and "bad key" in found["model"].detail
+    assert found["model"].outcome == "fail" and "refused the API key" in found["model"].detail
     assert provider.keys == [f"Bearer {KEY}"]
     config = json.loads(initial_config(tmp_path))
     config["models"] = {"default": provider.model(secret="k").model_dump(mode="json")}

@@ -31,6 +31,9 @@ def said(home: Path, *, key: str | None, address: str) -> str:
         openrouter_api_key=None,
         openai_base_url=address,
         ollama_host="http://127.0.0.1:1",
+        lmstudio_url="http://127.0.0.1:1",
+        llamacpp_url="http://127.0.0.1:1",
+        vllm_url="http://127.0.0.1:1",
         model="m",
         model_source="auto",
     )

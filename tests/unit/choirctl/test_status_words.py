@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from choir_common.wire.operator import AgentView, ComponentStatus, SystemStatus
-from choir_common.wire.rpc import ModelFailure, ResourceBindings, StatusReport
+from choir_common.wire.rpc import ModelFailure, ModelInUse, ResourceBindings, StatusReport
 from choirctl.output.status_text import agent_lines, system_lines
 
 EDGE = StatusReport(lane="edge", state="EDGE_IDLE", budget_remaining={"total_session_tokens": 9})
@@ -70,3 +70,17 @@ def test_a_part_that_is_down_is_named_with_its_reason() -> None:
     assert system_lines(a_system(good)) == ["Choir is ready. Model: gpt-5-mini."]
     first, second = system_lines(a_system(good, bad))
     assert "not ready: memory is down" in first and "did not answer" in second
+
+
+def test_the_model_of_an_agent_is_told_with_its_context() -> None:
+    small = ModelInUse(name="default", model="qwen3:4b", context_window=8_192, is_small=True)
+    large = ModelInUse(name="deep", model="gpt-5", context_window=128_000)
+    lanes = (
+        EDGE.model_copy(update={"model": small}),
+        JOB.model_copy(update={"model": large}),
+        JOB.model_copy(update={"lane": "core:other", "model": large}),
+    )
+    assert [line for line in agent_lines(an_agent(lanes=lanes)) if "context" in line] == [
+        "  Its model qwen3:4b has a context of 8,192 tokens: it gets short instructions and fewer tools.",
+        "  Its model gpt-5 has a context of 128,000 tokens.",
+    ]

@@ -10,7 +10,7 @@ from choir_common.clock import SystemClock
 from choir_common.errors import Unavailable
 from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.postgres.pool import Database
-from choir_common.wire.activity import MAX_CARD, Card, DmActivity
+from choir_common.wire.activity import MAX_CARD, Card, DmActivity, Draft, Idle, Typing
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
     CoreReported,
@@ -21,10 +21,12 @@ from choir_common.wire.events import (
     Reply,
     UserMessageStarted,
 )
+from choir_common.wire.rpc import ReplyDraft, ResourceBindings
 from choir_control.agents.operations.progress import ProgressCard, shorten_card
 from choir_control.configuration.current import ConfigService
 from choir_control.conversations.activity.derivation import is_busy_after, job_cards
 from choir_control.conversations.activity.publisher import ActivityPublisher, CardStore
+from choir_control.log.leases.store import Lease
 
 ASKED = UserMessageStarted(turn_id="t", inbox_id="in_1", dm="console", text="hi")
 
@@ -138,3 +140,55 @@ def test_a_card_of_many_lines_keeps_its_head_and_what_came_last() -> None:
     assert len(long) <= MAX_CARD
     assert long.startswith("head\n…\n") and long.endswith("line 999")
     assert len(shorten_card("x" * 10_000)) == MAX_CARD
+
+
+BINDINGS = ResourceBindings(workspace="main", llm="default", dm="console")
+LEASE = Lease("ses_1", "main", 1, b"", BINDINGS)
+
+
+async def published(*notes: Event | ReplyDraft) -> list[object]:
+    """Return what is published for these, in order, when all of them come at once."""
+    bus = RecordingBus(failures=0)
+    activity = ActivityPublisher(
+        NoCards(),
+        bus=cast(Bus, bus),
+        configuration=cast(
+            ConfigService,
+            SimpleNamespace(current=SimpleNamespace(gateway_of=lambda _: "console")),
+        ),
+        clock=SystemClock(),
+    )
+    for note in notes:
+        if isinstance(note, ReplyDraft):
+            activity.note_draft(LEASE, note)
+        else:
+            activity.note_events(LEASE, [note])
+    running = asyncio.create_task(activity.run())
+    async with asyncio.timeout(60):
+        await bus.delivered.wait()
+    await asyncio.sleep(0)
+    running.cancel()
+    return [one.what for one in bus.published]
+
+
+async def test_of_several_drafts_the_newest_is_told() -> None:
+    (asked,) = events(ASKED)
+    drafts = [ReplyDraft(read_rev=1, text=text) for text in ("Once", "Once upon")]
+    assert await published(asked, *drafts) == [Typing(lasts_s=30), Draft(text="Once upon")]
+
+
+async def test_a_draft_ends_with_its_reply_and_none_comes_after_it() -> None:
+    asked, replied = events(ASKED, a_reply("answer"))
+    late = ReplyDraft(read_rev=1, text="Once")
+    assert await published(asked, late, replied, late) == [Idle()]
+
+
+async def test_a_draft_after_a_notice_is_still_told() -> None:
+    asked, notice = events(ASKED, a_reply("notice"))
+    draft = ReplyDraft(read_rev=1, text="Once")
+    assert Draft(text="Once") in await published(asked, notice, draft)
+
+
+async def test_after_a_restart_of_control_a_draft_says_that_the_agent_works() -> None:
+    draft = ReplyDraft(read_rev=7, text="Once")
+    assert await published(draft) == [Typing(lasts_s=30), Draft(text="Once")]

@@ -18,6 +18,7 @@ from choir_common.wire.validation_messages import error_messages, pattern_rule
 from choir_control.agents.sessions.bindings import choose_bindings
 from choir_control.agents.sessions.record import exclusive_resources
 from choir_control.configuration.current import ConfigSnapshot, read_host_timezone
+from choir_control.configuration.diff import diff_configs
 from choir_control.configuration.identity_files import write_identity_files
 from choir_control.configuration.parsing import read_config
 from choir_control.configuration.validation import find_faults
@@ -28,10 +29,11 @@ FULL_CONFIG = Path(__file__).parents[2] / "support/full_config.json"
 PATTERN = re.compile(r'"pattern": "((?:[^"\\]|\\.)*)"')
 PATTERN_KEY = re.compile(r'"patternProperties": \{"((?:[^"\\]|\\.)*)"')
 DEFAULTS = {"workspace": "w", "llm": "default", "dm": "d"}
+MODEL = {"model": "m", "endpoint": "http://m/v1", "secret": "k"}
 BASE: dict[str, Any] = {
     "agents": {"main": {"defaults": DEFAULTS}},
     "workspaces": {"w": {"path": "/tmp/w"}},
-    "models": {"default": {"model": "m", "endpoint": "http://m/v1", "secret": "k"}},
+    "models": {"default": MODEL},
     "gateways": {"g": {"type": "console"}},
     "dms": {"d": {"gateway": "g", "user_id": "1"}},
 }
@@ -72,6 +74,17 @@ def test_a_sound_configuration_has_no_faults() -> None:
         ),
         ({"crash_detection_threshold_ms": 9_999}, "crash_detection_threshold_ms"),
         ({"memory": {"model": "small"}}, "memory.model"),
+        ({"models": {"default": {**MODEL, "fallback": ["gone"]}}}, "models.default.fallback"),
+        ({"models": {"default": {**MODEL, "fallback": ["default"]}}}, "models.default.fallback"),
+        (
+            {
+                "models": {
+                    "default": {**MODEL, "fallback": ["r"]},
+                    "r": {**MODEL, "provider": "rehearsal"},
+                }
+            },
+            "models.default.fallback",
+        ),
         ({"voice_profiles": {"v": {"tts": "t", "voice_id": "x"}}}, "voice_profiles.v.tts"),
         (
             {"agents": {"main": {"defaults": {**DEFAULTS, "core_llm": "deep"}}}},
@@ -99,6 +112,29 @@ def test_a_sound_configuration_has_no_faults() -> None:
 def test_a_fault_is_named_with_its_place(changes: dict[str, Any], place: str) -> None:
     found = find_faults(config(**changes))
     assert len(found) == 1 and found[0].startswith(place)
+
+
+def test_a_session_gets_the_models_that_its_models_fall_back_to_and_their_secrets() -> None:
+    models = {
+        "default": {**MODEL, "fallback": ["spare"]},
+        "deep": {**MODEL, "fallback": ["other"]},
+        "spare": {**MODEL, "secret": "spare-key", "fallback": ["unused"]},
+        "other": MODEL,
+        "unused": {**MODEL, "secret": "unused-key"},
+    }
+    agents = {"main": {"defaults": {**DEFAULTS, "core_llm": "deep"}}}
+    snapshot = ConfigSnapshot(1, config(models=models, agents=agents))
+    settings = snapshot.settings_for("main", choose_bindings(snapshot, "main", StartAgent()))
+    assert set(settings.fallback_models) == {"spare", "other"}
+    assert settings.secret_names() == {"k", "spare-key"}
+
+
+def test_a_change_of_a_fallback_concerns_the_agents_that_may_use_it() -> None:
+    models = {"default": {**MODEL, "fallback": ["spare"]}, "spare": MODEL, "other": MODEL}
+    for name, agents in (("spare", ("main",)), ("other", ())):
+        after = config(models={**models, name: {**MODEL, "timeout_ms": 9_000}})
+        (change,) = diff_configs(config(models=models), after)
+        assert (change.path, change.agents) == (f"models.{name}.timeout_ms", agents)
 
 
 def test_a_whole_configuration_with_hyphens_in_its_names_is_read_as_it_stands() -> None:

@@ -100,6 +100,7 @@ def test_the_tool_of_so_many_calls_can_be_chosen() -> None:
 
 
 def test_directives_wait_and_fail_beside_a_score() -> None:
+    assert answer(user("#stream=30 go")).chunk_delay_ms == 30
     said = answer(user("#delay=40 #error=503x2 go"), score={"otherwise": [{"say": "Gone."}]})
     assert said.text == "Gone."
     assert said.delay_ms == 40

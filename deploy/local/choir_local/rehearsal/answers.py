@@ -76,9 +76,14 @@ def choose_answer(turn: RehearsalTurn, score: Score, greeting: str) -> ScriptedA
     ordered = _follow_directives(turn, directives)
     answer = ordered or _follow_score(turn, score) or _default_answer(turn, greeting)
     faults = (directives.error, *answer.faults) if directives.error else answer.faults
-    delay_ms = answer.delay_ms + directives.delay_ms
     hang = answer.hang or (directives.hang and not answer.calls)
-    return replace(answer, faults=faults, delay_ms=delay_ms, hang=hang)
+    return replace(
+        answer,
+        faults=faults,
+        delay_ms=answer.delay_ms + directives.delay_ms,
+        chunk_delay_ms=answer.chunk_delay_ms or directives.chunk_delay_ms,
+        hang=hang,
+    )
 
 
 def wire_name(name: str, offered: tuple[str, ...]) -> str:
@@ -232,7 +237,8 @@ def _default_answer(turn: RehearsalTurn, greeting: str) -> ScriptedAnswer:
     return ScriptedAnswer(
         f'You wrote: "{quoted}". I am the rehearsal model: scripted, no real intelligence, so I '
         "can only repeat it. Say `help` to see what I can do, or configure a real model: set "
-        "OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama, and start Choir again."
+        "OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or start a model server, "
+        "and start Choir again."
     )
 
 

@@ -4,6 +4,7 @@ For manual use and measurements, with and without a score:
     #tools=N                    call a cheap tool N times in a row, one call per model call
     #tool=NAME {json}           the tool that #tools calls, and its arguments
     #delay=MS                   wait before each answer
+    #stream=MS                  pause between the parts of a streamed answer
     #error=429  #error=500x3    fail the next request (or three) of this turn; x0 fails always
     #hang                       never answer
     /tool NAME {json}           call that tool once and report its result
@@ -36,6 +37,7 @@ MAX_DELAY_MS = 600_000.0
 _TOOLS = re.compile(r"#tools=(\d+)")
 _TOOL = re.compile(r"#tool=([\w.-]+)")
 _DELAY = re.compile(r"#delay=(\d+(?:\.\d+)?)")
+_STREAM = re.compile(r"#stream=(\d+(?:\.\d+)?)")
 _ERROR = re.compile(r"#error=([45]\d\d)(?:x(\d+))?")
 _HANG = re.compile(r"#hang\b")
 _REPORT = re.compile(r"#(say|need)\s+([^\n#]+)")
@@ -76,6 +78,7 @@ class Directives:
     reports: tuple[tuple[str, str], ...] = ()
     """Reports that a core job sends first: `say` or `need`, and the text."""
     delay_ms: float = 0
+    chunk_delay_ms: float = 0
     error: ErrorStep | None = None
     hang: bool = False
     error_text: str | None = None
@@ -89,7 +92,7 @@ def read_directives(text: str) -> Directives:
     jobs = tuple(_job_order(match) for match in _JOB.finditer(text))
     # directives inside a job's task are for the job
     text = _JOB.sub(" ", text) if jobs else text
-    tools, delay, error = _TOOLS.search(text), _DELAY.search(text), _ERROR.search(text)
+    tools, error = _TOOLS.search(text), _ERROR.search(text)
     tool, tool_complaint = _read_call(_TOOL, text)
     order, order_complaint = _read_call(_ORDER, text)
     return Directives(
@@ -98,13 +101,19 @@ def read_directives(text: str) -> Directives:
         ordered_call=order,
         jobs=jobs,
         reports=tuple((kind, words.strip()) for kind, words in _REPORT.findall(text)),
-        delay_ms=min(float(delay.group(1)), MAX_DELAY_MS) if delay else 0,
+        delay_ms=_read_ms(_DELAY, text),
+        chunk_delay_ms=_read_ms(_STREAM, text),
         error=ErrorStep(status=int(error.group(1)), times=int(error.group(2) or 1))
         if error
         else None,
         hang=_HANG.search(text) is not None,
         error_text=tool_complaint or order_complaint,
     )
+
+
+def _read_ms(pattern: re.Pattern[str], text: str) -> float:
+    match = pattern.search(text)
+    return min(float(match.group(1)), MAX_DELAY_MS) if match else 0
 
 
 def _job_order(match: re.Match[str]) -> JobDirective:

@@ -1,4 +1,4 @@
-"""Live activity of an agent in a conversation (DM): typing and progress cards.
+"""Live activity of an agent in a conversation (DM): typing, the draft of a reply, and progress cards.
 
 Published by control, shown by the gateway. Not durable: the state is sent again while it lasts.
 """
@@ -11,6 +11,9 @@ from choir_common.wire.model import WireModel
 
 MAX_CARD = 3_500
 """Characters; a card is one message on every channel."""
+
+MAX_DRAFT = 32_000
+"""Characters of a draft; a longer reply is shown completely when it is stored."""
 
 CardId = Annotated[str, Field(min_length=1, max_length=100)]
 
@@ -27,6 +30,22 @@ class Idle(WireModel):
     """The agent waits for the user."""
 
     kind: Literal["idle"] = "idle"
+
+
+class Draft(WireModel):
+    """The beginning of a reply that the model is writing; the stored reply replaces it."""
+
+    kind: Literal["draft"] = "draft"
+    text: str = Field(max_length=MAX_DRAFT)
+    """Everything written so far; empty: the model began again."""
+
+
+class DraftDelta(WireModel):
+    """A change of a draft for a client of the console (event `delta`)."""
+
+    offset: int = Field(ge=0)
+    """0: `text` replaces the draft; otherwise `text` is appended to its `offset` characters."""
+    text: str
 
 
 class Card(WireModel):
@@ -47,7 +66,7 @@ class DmActivity(WireModel):
 
     dm: str
     gateway: str
-    what: Annotated[Typing | Idle | Card, Field(discriminator="kind")]
+    what: Annotated[Typing | Idle | Draft | Card, Field(discriminator="kind")]
 
 
 class CardMessage(WireModel):

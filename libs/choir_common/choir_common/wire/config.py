@@ -306,6 +306,8 @@ class AgentConfig(WireModel):
     recall: bool = True
     """Whether memories are shown to it: reminders, hints and its searches. `/recall` overrides it for a
     conversation."""
+    streaming: bool = True
+    """Show replies while the model writes them, and let a new message interrupt one."""
     timezone: TimeZone | None = None
     """Its users' time zone (IANA name) for times in prompts; default: the host's. `dms.NAME.timezone` sets
     one user's."""
@@ -423,6 +425,8 @@ class AgentSettings(WireModel):
     """None: core jobs use `model`."""
     vision_model: ModelConfig | None = None
     """None: pictures are not described."""
+    fallback_models: dict[Name, ModelConfig] = Field(default_factory=dict)
+    """The models that `fallback` of `model` or `core_model` names."""
     compaction_threshold: float = 0.8
     summary_timeout_ms: int = 30_000
     voice: VoiceBinding | None = None
@@ -434,6 +438,7 @@ class AgentSettings(WireModel):
     reminder_tokens: int = 0
     reminders: ReminderConfig = ReminderConfig()
     timezone: str = "UTC"
+    streaming: bool = True
     features: FeatureFlags = FeatureFlags()
     has_repository: bool = True
     """Whether there is a repository in which the agent's proposals can become commits."""
@@ -444,6 +449,7 @@ class AgentSettings(WireModel):
             self.model.secret,
             self.core_model and self.core_model.secret,
             self.vision_model and self.vision_model.secret,
+            *(model.secret for model in self.fallback_models.values()),
             self.voice and self.voice.tts.secret,
             self.git_identity and self.git_identity.secret,
             self.notion and self.notion.secret,

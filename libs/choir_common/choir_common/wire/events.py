@@ -20,7 +20,9 @@ from choir_common.wire.model import JsonObject, WireModel
 
 # Re-exported: most modules import these from here.
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
+from choir_common.wire.session_events import CompactionRequested as CompactionRequested
 from choir_common.wire.session_events import Fact as Fact
+from choir_common.wire.session_events import FallbackChanged as FallbackChanged
 from choir_common.wire.session_events import LaneSummary as LaneSummary
 from choir_common.wire.session_events import MemoryModeChanged as MemoryModeChanged
 from choir_common.wire.session_events import ProviderFields as ProviderFields
@@ -387,14 +389,6 @@ class SkillStopped(WireModel):
     reason: str = ""
 
 
-class CompactionRequested(WireModel):
-    """The user or a lane requests that a lane's old events are summarized."""
-
-    type: Literal["compaction_requested"] = "compaction_requested"
-    target: str
-    signal: int | None = None
-
-
 class MemoryCompacted(WireModel):
     """A lane's events up to `through_rev` are now part of its reference summary.
 
@@ -438,6 +432,7 @@ class BudgetGranted(WireModel):
 EventPayload = Annotated[
     SessionStarted
     | CarriedEvent
+    | FallbackChanged
     | MemoryModeChanged
     | SessionResumed
     | SessionSuspended

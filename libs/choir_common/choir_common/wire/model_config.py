@@ -1,5 +1,6 @@
 """The model part of `config`: a model, its API, and what is added to each request."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -13,6 +14,12 @@ ModelApi = Literal["openai", "openai-responses", "anthropic", "gemini", "ollama"
 
 InputKind = Literal["text", "image", "pdf"]
 
+DEFAULT_CONTEXT_WINDOW = 128_000
+"""Tokens; assumed if neither the configuration nor the model's server says it."""
+
+SMALL_CONTEXT = 16_000
+"""Tokens; a model with less has short instructions and tools, and is shown less of the conversation."""
+
 DEFAULT_ENDPOINTS: dict[str, str] = {
     "openai": "https://api.openai.com/v1",
     "openai-responses": "https://api.openai.com/v1",
@@ -23,7 +30,10 @@ DEFAULT_ENDPOINTS: dict[str, str] = {
 """Base URL of each API if the configuration names none."""
 
 RESERVED_FIELDS = frozenset(
-    {"model", "messages", "tools", "functions", "stream", "stream_options", "n", "response_format"}
+    {
+        *("model", "messages", "system", "tools", "functions", "n"),
+        *("stream", "stream_options", "response_format"),
+    }
 )
 RESERVED_HEADERS = frozenset(
     {
@@ -42,14 +52,16 @@ class ModelProviderProperties:
 
     is_rehearsal: bool = False
     """Its model follows a script and understands nothing."""
-    lists_loaded_models: bool = False
-    """`GET /api/ps` returns the loaded models with their context length, which may be shorter than the
-    model's own."""
+    is_own_server: bool = False
+    """It is a program on one's own machine, which tells the context length that it allows."""
 
 
 MODEL_PROVIDERS: dict[str, ModelProviderProperties] = {
     "rehearsal": ModelProviderProperties(is_rehearsal=True),
-    "ollama": ModelProviderProperties(lists_loaded_models=True),
+    "ollama": ModelProviderProperties(is_own_server=True),
+    "llamacpp": ModelProviderProperties(is_own_server=True),
+    "vllm": ModelProviderProperties(is_own_server=True),
+    "lmstudio": ModelProviderProperties(is_own_server=True),
 }
 """The model providers with special properties; one without a row has the default properties."""
 
@@ -112,13 +124,21 @@ class ModelConfig(WireModel):
     endpoint: str = ""
     """Base URL; for the OpenAI APIs up to `/v1`. Default: the provider's public address."""
     temperature: float | None = 0.7
-    """null: not sent, which some models require."""
+    """null: not sent, which some models require. The API `anthropic` has no temperature."""
     reasoning_effort: str | None = None
-    """The provider's value (`low`, `medium`, `high`); null: not sent."""
+    """The provider's value (`low`, `medium`, `high`); null: not sent. Claude 4.6 and later: the model decides
+    how much it thinks, guided by this. Gemini 3: the thinking level."""
+    thinking_budget: int | None = Field(default=None, ge=0)
+    """Tokens for thinking, for models that take a budget instead of an effort (Claude 4.5 and earlier: at
+    least 1024; Gemini 2.5); 0: no thinking. Only for the APIs `anthropic` and `gemini`."""
+    prompt_cache: Literal["off", "5m", "1h"] | None = None
+    """Lifetime of the provider's cache of prompts, where it must be requested. null: 5 minutes with the API
+    `anthropic` and for Anthropic's models at OpenRouter, otherwise not requested."""
     secret: Name | None = None
     """The name of the secret with the key; null for an endpoint without one."""
-    context_window: int = Field(default=128_000, ge=1_000)
-    """Tokens; determines when working memory is compacted."""
+    context_window: int | None = Field(default=None, ge=1_000)
+    """Tokens; determines when working memory is compacted. Default: what your own model server says (Ollama,
+    llama.cpp, vLLM, LM Studio), otherwise 128,000. Below 16,000 the agent has fewer tools."""
     timeout_ms: int = Field(default=120_000, ge=1_000)
     """Maximum duration of one model call; a slow model may take a minute."""
     input: tuple[InputKind, ...] | None = None
@@ -126,8 +146,17 @@ class ModelConfig(WireModel):
     sees; a PDF as text."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
     """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
+    # Not strict: after `_fill_endpoint` JSON's array is a list.
+    fallback: tuple[Name, ...] = Field(default=(), strict=False)
+    """Other models, used in this order while this one does not answer."""
     request: RequestTemplate = RequestTemplate()
     """Additions to each request: fields, headers, routing."""
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> "ModelConfig":
+        if (self.thinking_budget or 0) >= (self.max_completion_tokens or math.inf):
+            raise ValueError("thinking_budget: must be less than max_completion_tokens")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -135,6 +164,16 @@ class ModelConfig(WireModel):
         if not isinstance(data, dict) or data.get("endpoint"):
             return data
         return {**data, "endpoint": DEFAULT_ENDPOINTS.get(str(data.get("api", "openai")), "")}
+
+    @property
+    def window_tokens(self) -> int:
+        """Return the context window, or the assumed one if it is not known."""
+        return self.context_window or DEFAULT_CONTEXT_WINDOW
+
+    @property
+    def has_small_context(self) -> bool:
+        """Return whether the model gets short instructions and tools."""
+        return self.window_tokens < SMALL_CONTEXT
 
     @property
     def provider_properties(self) -> ModelProviderProperties:

@@ -110,6 +110,8 @@ class ModelView(WireModel):
     provider: str
     model: str
     endpoint: str
+    context_window: int | None = None
+    """Tokens, as a running agent uses it or else as configured; None: not known yet, or no language model."""
 
 
 class VoiceView(WireModel):

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from choir_common.wire.activity import MAX_DRAFT
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
@@ -140,8 +141,20 @@ class ModelFailure(WireModel):
     """Model, endpoint, the latest failure, and how to fix it."""
 
 
+class ModelInUse(WireModel):
+    """A lane's model, with the context window that the lane works with."""
+
+    name: str
+    """Its name in config.json."""
+    model: str
+    context_window: int
+    """Tokens."""
+    is_small: bool = False
+    """Whether the model gets short instructions and fewer tools because of its window."""
+
+
 class StatusReport(WireModel):
-    """REPORT_STATUS: the current state of a lane."""
+    """The current state of a lane."""
 
     lane: str
     state: str
@@ -150,6 +163,8 @@ class StatusReport(WireModel):
     budget_remaining: dict[str, int] = Field(default_factory=dict)
     model_failure: ModelFailure | None = None
     """Set if the lane's model does not respond."""
+    model: ModelInUse | None = None
+    """The lane's model; None until its context window is known."""
 
     @property
     def state_label(self) -> str:
@@ -158,6 +173,21 @@ class StatusReport(WireModel):
             if self.state.startswith(prefix):
                 return self.state.removeprefix(prefix).lower().replace("_", " ")
         return self.state
+
+
+class ReplyDraft(WireModel):
+    """The text that the edge lane's model has written so far in its current call."""
+
+    read_rev: int = Field(ge=0)
+    """The prompt covered the log up to this revision; a later reply ends the draft."""
+    text: str = Field(max_length=MAX_DRAFT)
+
+
+class StatusRequest(StatusReport):
+    """REPORT_STATUS: the state of a lane, or the draft of its reply."""
+
+    draft: ReplyDraft | None = None
+    """Only shown to the user: neither stored nor logged."""
 
 
 class TerminateRequest(WireModel):

@@ -71,6 +71,27 @@ class CarriedEvent(WireModel):
     payload: JsonObject
 
 
+class CompactionRequested(WireModel):
+    """The user or a lane requests that a lane's old events are summarized."""
+
+    type: Literal["compaction_requested"] = "compaction_requested"
+    target: str
+    signal: int | None = None
+
+
+class FallbackChanged(WireModel):
+    """The user was told that another model answers, or that a lane's own model is back.
+
+    Recorded so that each is told once, also after a restart.
+    """
+
+    type: Literal["fallback_changed"] = "fallback_changed"
+    model: str
+    """The name of the lane's own model in config.json."""
+    fallback: str = ""
+    """The name of the model that answers for it; empty: its own."""
+
+
 class MemoryModeChanged(WireModel):
     """The memory mode of this session, if it or the mode before is not the default one.
 

@@ -6,7 +6,9 @@ the error, so it cannot break a session.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from enum import StrEnum
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -14,21 +16,26 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.prompt_marks import TOOL_PICTURES_HEADING
 from choir_common.wire.validation_messages import error_message
+from choir_models.cache_points import marked_messages
 from choir_models.model import Completion, ModelFailed, Prompt, ProposedCall
+from choir_models.openai.stream import content_text
+from choir_models.output_limits import MAX_ARGUMENTS, MAX_CALLS, text_with_notes, token_count
 from choir_models.provider_errors import error_from_body
 from choir_models.provider_fields import call_fields, message_fields
 
-MAX_TEXT = 200_000
-# Longer arguments are cut, so that the arbiter refuses them as malformed.
-MAX_ARGUMENTS = 200_000
-MAX_CALLS = 100
-"""Maximum tool calls in one output; a larger number indicates a loop."""
-MAX_TOKENS = 10_000_000
-"""Upper bound on reported usage; a larger number is a provider's mistake."""
-CUT = "[cut off here: the model reached the limit of its output]"
+
+class Streaming(StrEnum):
+    """How a request asks for the response."""
+
+    COUNTED = "streamed, with the usage"
+    UNCOUNTED = "streamed"
+    """For servers that refuse `stream_options`."""
+    NONE = "whole"
 
 
-def render_request(settings: ModelConfig, prompt: Prompt) -> bytes:
+def render_request(
+    settings: ModelConfig, prompt: Prompt, streaming: Streaming = Streaming.NONE
+) -> bytes:
     """Return the request body; messages and tools are already JSON."""
     head: dict[str, JsonValue] = {"model": settings.model}
     if settings.temperature is not None:
@@ -36,15 +43,21 @@ def render_request(settings: ModelConfig, prompt: Prompt) -> bytes:
     if settings.reasoning_effort is not None:
         head["reasoning_effort"] = settings.reasoning_effort
     if settings.max_completion_tokens is not None:
-        head["max_completion_tokens"] = settings.max_completion_tokens
+        head[_limit_name(prompt)] = settings.max_completion_tokens
     # The operator's request template may override the fields above.
     head |= settings.request.body_fields()
     if prompt.json_only:
         head["response_format"] = {"type": "json_object"}
+    if streaming is not Streaming.NONE:
+        head["stream"] = True
+    if streaming is Streaming.COUNTED:
+        head["stream_options"] = {"include_usage": True}
+    head = {name: value for name, value in head.items() if name not in prompt.without}
+    sent = replace(prompt, messages=tuple(move_tool_pictures(prompt.messages)))
     body = [
         orjson.dumps(head)[:-1],
         b',"messages":[',
-        b",".join(move_tool_pictures(prompt.messages)),
+        b",".join(marked_messages(settings, sent)),
         b"]",
     ]
     if prompt.tools != b"[]":
@@ -82,6 +95,12 @@ def _picture_message(pictures: list[JsonValue]) -> list[bytes]:
         return []
     heading: JsonValue = {"type": "text", "text": TOOL_PICTURES_HEADING}
     return [orjson.dumps({"role": "user", "content": [heading, *pictures]})]
+
+
+def _limit_name(prompt: Prompt) -> str:
+    """Return the name of the output's limit; older servers know only the second."""
+    newer, older = "max_completion_tokens", "max_tokens"
+    return older if newer in prompt.without else newer
 
 
 class _CompletionModel(BaseModel):
@@ -123,25 +142,24 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     if choice is None:
         raise ModelFailed("the provider's response contains no choice", cause="format")
     finish = choice.finish_reason if isinstance(choice.finish_reason, str) else "stop"
-    if finish == "content_filter":
+    # Gemini adds its reason.
+    if finish.startswith("content_filter"):
         raise ModelFailed("the provider's content filter blocked the answer", cause="filter")
-    text = (_text(choice.message.content) or _text(choice.message.refusal))[:MAX_TEXT]
-    calls, dropped = _calls(choice.message.tool_calls)
-    notes = [f"[{dropped} more tool calls were dropped: at most {MAX_CALLS} at once]"] * bool(
-        dropped
-    )
-    if finish == "length" and not calls:
-        notes.append(CUT)
+    text = content_text(choice.message.content) or content_text(choice.message.refusal)
+    proposed = choice.message.tool_calls
+    calls = proposed if isinstance(proposed, list) else [proposed] if proposed else []
     usage = completion.usage if isinstance(completion.usage, dict) else {}
     return Completion(
-        text="\n\n".join([text, *notes] if text else notes),
-        calls=calls,
+        text=text_with_notes(text, calls=len(calls), is_cut=finish == "length"),
+        calls=tuple(map(_proposed, calls[:MAX_CALLS])),
         model=completion.model if isinstance(completion.model, str) else asked_model,
         finish_reason=finish,
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens")),
+        prompt_tokens=token_count(usage.get("prompt_tokens")),
+        completion_tokens=token_count(usage.get("completion_tokens")),
         duration_ms=round(duration_ms, 3),
         cached_tokens=_cached(usage),
+        cache_write_tokens=_detail(usage, "prompt_tokens_details", "cache_write_tokens"),
+        reasoning_tokens=_detail(usage, "completion_tokens_details", "reasoning_tokens"),
         fields=message_fields(choice.message.model_extra or {}, choice.message.content),
     )
 
@@ -158,22 +176,6 @@ def _parse(body: bytes) -> _CompletionBody:
         ) from error
 
 
-def _text(content: JsonValue) -> str:
-    match content:
-        case str():
-            return content
-        case list():
-            parts = [part.get("text") for part in content if isinstance(part, dict)]
-            return "".join(part for part in parts if isinstance(part, str))
-    return ""
-
-
-def _calls(proposed: JsonValue) -> tuple[tuple[ProposedCall, ...], int]:
-    """Return the accepted calls, and the number of calls beyond the limit."""
-    calls = proposed if isinstance(proposed, list) else [proposed] if proposed else []
-    return tuple(map(_proposed, calls[:MAX_CALLS])), max(0, len(calls) - MAX_CALLS)
-
-
 def _proposed(call: JsonValue) -> ProposedCall:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
@@ -188,12 +190,13 @@ def _proposed(call: JsonValue) -> ProposedCall:
     )
 
 
-def _count(tokens: JsonValue) -> int:
-    if isinstance(tokens, bool) or not isinstance(tokens, int | float):
-        return 0
-    return int(min(max(tokens, 0), MAX_TOKENS))
-
-
 def _cached(usage: dict[str, JsonValue]) -> int:
-    details = usage.get("prompt_tokens_details")
-    return _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    # The second is DeepSeek's name.
+    return _detail(usage, "prompt_tokens_details", "cached_tokens") or token_count(
+        usage.get("prompt_cache_hit_tokens")
+    )
+
+
+def _detail(usage: dict[str, JsonValue], details: str, name: str) -> int:
+    counts = usage.get(details)
+    return token_count(counts.get(name)) if isinstance(counts, dict) else 0

@@ -1,135 +1,125 @@
-"""Minimal client based on the openai SDK: posts bytes and returns the response body.
+"""Minimal client based on the openai SDK: posts bytes and returns the response body, streamed or whole.
 
 Imported at the first model call, because the import takes time and memory (see `sdk_import`). Uses `post`
 instead of `chat.completions.create`, which costs 0.25 ms per message.
 """
 
-import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import Protocol
 
 import httpx2
 import openai
 
-from choir_models.model import ModelFailed, NoModelResponse
+from choir_common.http.response_parser import parse_events
+from choir_models.http_transport import connection_failure, create_http_client
+from choir_models.model import NO_LISTENER, ModelFailed, NoModelResponse, OutputListener
+from choir_models.openai.stream import StreamedCompletion
 from choir_models.provider_errors import error_from_response, shorten
 
-MAX_BODY = 16 << 20
-"""Maximum bytes of a response. A completion has a few kilobytes; an endless response would exhaust
-memory."""
-LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
-CONNECT_S = 10.0
-GZIP = zlib.MAX_WBITS | 16
-UNPACK_CHUNK = 1 << 20
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+EVENT_STREAM = "text/event-stream"
+# Makes the SDK return the response before its body has arrived.
+_UNREAD = {"X-Stainless-Raw-Response": "stream"}
 
 
-class _ResponseTooLarge(httpx2.TransportError):
-    """The response exceeds MAX_BODY or is not valid gzip."""
+class StreamedBody(Protocol):
+    """Assembler of a stream into the body of a whole response."""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the end of the stream has arrived."""
 
-class _LimitedStream(httpx2.AsyncByteStream):
-    """Response bytes, unpacked with a size limit because compressed data can expand without bound."""
+    def add(self, data: str) -> str:
+        """Add an event's data and return its text for the user; raises ValueError if it is malformed."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, *, is_packed: bool) -> None:
-        self._stream = stream
-        self._unpacker = zlib.decompressobj(GZIP) if is_packed else None
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._stream:
-            for part in self._unpacked(chunk):
-                size += len(part)
-                if size > MAX_BODY:
-                    raise _ResponseTooLarge(f"its response exceeds {MAX_BODY >> 20} MB")
-                yield part
-
-    def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
-        if self._unpacker is None:
-            yield chunk
-            return
-        while chunk:
-            try:
-                yield self._unpacker.decompress(chunk, UNPACK_CHUNK)
-            except zlib.error as error:
-                raise _ResponseTooLarge(f"its response cannot be decompressed: {error}") from error
-            chunk = self._unpacker.unconsumed_tail
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class _Transport(httpx2.AsyncHTTPTransport):
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        # Only gzip, which `_LimitedStream` unpacks within its limit.
-        request.headers["accept-encoding"] = "gzip"
-        response = await super().handle_async_request(request)
-        encoding = response.headers.pop("content-encoding", "identity").lower()
-        if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _LimitedStream(response.stream, is_packed=encoding == "gzip")
-        return response
+    def body(self) -> bytes:
+        """Return the body of the whole response."""
 
 
 class OpenAiClient:
     """Client for one endpoint with one key."""
 
+    path = "/chat/completions"
+
     def __init__(self, endpoint: str, api_key: str | None) -> None:
         self._api_key = api_key
-        # A plain-HTTP endpoint needs no certificates, and the bundle takes 3 MB.
-        verify = not endpoint.startswith("http://")
         self._client = openai.AsyncOpenAI(
             base_url=endpoint,
             # The SDK requires a key, even for an endpoint without one.
             api_key=api_key or "none",
             # The caller retries.
             max_retries=0,
-            http_client=httpx2.AsyncClient(
-                transport=_Transport(verify=verify, limits=LIMITS),
-                # The key must reach the configured endpoint only.
-                follow_redirects=False,
-            ),
+            http_client=create_http_client(endpoint),
         )
 
     async def complete(
-        self, body: bytes, timeout_s: float, headers: Mapping[str, str] = NO_HEADERS
+        self,
+        body: bytes,
+        timeout_s: float,
+        headers: Mapping[str, str] = NO_HEADERS,
+        listener: OutputListener = NO_LISTENER,
     ) -> bytes:
-        """Post a chat completion request and return the response's body.
+        """Post a request and return the response's body.
 
-        Raises RateLimited, ContextOverflow or another ModelFailed.
+        A streamed response is passed to the listener while it arrives, and returned as the body of a whole
+        one. A cancelled call closes its connection at once. Raises RateLimited, ContextOverflow or another
+        ModelFailed.
         """
         try:
-            response = await self._client.post(
-                "/chat/completions",
+            raw = await self._client.post(
+                self.path,
                 cast_to=httpx2.Response,
                 content=body,
                 options={
-                    "headers": {**headers, "Content-Type": "application/json"},
-                    "timeout": httpx2.Timeout(timeout_s, connect=CONNECT_S),
+                    "headers": {**headers, "Content-Type": "application/json", **_UNREAD},
+                    "timeout": timeout_s,
                 },
             )
+            response: httpx2.Response = getattr(raw, "http_response", raw)
+            try:
+                if response.headers.get("content-type", "").startswith(EVENT_STREAM):
+                    return await _read_stream(response, self.start_stream(), listener)
+                return await response.aread()
+            finally:
+                await response.aclose()
         except openai.APIStatusError as error:
             answer = error.response
             now = datetime.now(UTC)
             raise error_from_response(
                 answer.status_code, answer.content, answer.headers, now, self._api_key
             ) from error
-        except openai.APITimeoutError as error:
-            if isinstance(error.__cause__, httpx2.ConnectTimeout):
-                message = f"the provider did not accept a connection within {CONNECT_S:g} s"
-                raise NoModelResponse(message, cause="connection") from error
-            message = f"the provider did not answer within {timeout_s:g} s"
-            raise ModelFailed(message, cause="timeout") from error
         except openai.APIConnectionError as error:
-            reason = str(error.__cause__ or error)
-            message = shorten(f"the connection to the provider failed: {reason}", self._api_key)
-            if isinstance(error.__cause__, _ResponseTooLarge):
-                raise ModelFailed(message, cause="format") from error
-            raise NoModelResponse(message, cause="connection") from error
+            cause = error.__cause__ or error
+            raise connection_failure(cause, timeout_s, self._api_key) from error
+        except httpx2.TransportError as error:
+            raise connection_failure(error, timeout_s, self._api_key) from error
         except openai.OpenAIError as error:
             raise ModelFailed(shorten(f"the model call failed: {error}", self._api_key)) from error
-        return response.content
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+    def start_stream(self) -> StreamedBody:
+        """Return the assembler of a stream."""
+        return StreamedCompletion()
+
+
+async def _read_stream(
+    response: httpx2.Response, streamed: StreamedBody, listener: OutputListener
+) -> bytes:
+    """Return a stream as the body of a whole response; raises NoModelResponse if it was cut."""
+    try:
+        async for event in parse_events(response.aiter_bytes()):
+            text = streamed.add(event.data)
+            if text:
+                listener.add_text(text)
+    except ValueError as error:
+        message = f"the provider's stream is not in the format of its API ({error})"
+        raise ModelFailed(shorten(message), cause="format") from error
+    if not streamed.is_complete:
+        message = "the provider closed the connection in the middle of its answer"
+        raise NoModelResponse(message, cause="connection")
+    return streamed.body()

@@ -50,6 +50,8 @@ class ChatCompletionsProvider(FakeProvider):
         self._refused = refused or {}
         self.sent: list[Message] = []
         """The assistant messages that it sent."""
+        self.is_plain = False
+        """While set, it sends no fields of its own, and requires none."""
 
     def key_of(self, request: RecordedRequest) -> str | None:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -65,7 +67,7 @@ class ChatCompletionsProvider(FakeProvider):
             refused
             or self.broken_body(body)
             or self._broken_order(body["messages"])
-            or self.broken_fields(body["messages"])
+            or (None if self.is_plain else self.broken_fields(body["messages"]))
         )
 
     def broken_body(self, body: Message) -> str | None:
@@ -165,7 +167,8 @@ class ChatCompletionsProvider(FakeProvider):
                 }
                 for n, call in enumerate(answer.calls)
             ]
-        self.decorate(message, answer, number)
+        if not self.is_plain:
+            self.decorate(message, answer, number)
         self.sent.append(message)
         return message
 
@@ -178,7 +181,7 @@ class ChatCompletionsProvider(FakeProvider):
         return self._envelope("chat.completion", [choice], self.usage_of(answer))
 
     def render_stream(self, answer: Answer, request: RecordedRequest) -> Sequence[bytes]:
-        deltas: list[tuple[JsonObject, str | None]] = [({"role": "assistant", "content": ""}, None)]
+        deltas: list[tuple[Message, str | None]] = [({"role": "assistant", "content": ""}, None)]
         deltas += [(delta, None) for delta in self.deltas(self.message_of(answer))]
         deltas.append(({}, finish_reason(answer)))
         chunks = [

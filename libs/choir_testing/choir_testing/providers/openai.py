@@ -33,9 +33,10 @@ OVERFLOW = (
 
 
 class OpenAi(ChatCompletionsProvider):
-    """OpenAI: no fields of its own; refuses every undocumented field."""
+    """OpenAI: no fields of its own but citations; refuses every undocumented field."""
 
     name = "openai"
+    own_message_fields = frozenset({"annotations"})
     _ERRORS: ClassVar[dict[FaultKind, tuple[int, str, str, str]]] = {
         "invalid": (400, "invalid_request_error", "invalid_value", "Invalid request."),
         "key": (401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
@@ -66,7 +67,7 @@ class OpenAi(ChatCompletionsProvider):
     def decorate(self, message: Message, answer: Answer, number: int) -> None:
         # Documented members of every message.
         message["refusal"] = None
-        message["annotations"] = []
+        message["annotations"] = list(answer.annotations)
 
     def usage_of(self, answer: Answer) -> JsonObject:
         return usage_with_details(answer)
@@ -75,7 +76,7 @@ class OpenAi(ChatCompletionsProvider):
         status, kind, code, usual = self._ERRORS[fault.kind]
         text = fault.message or usual
         named = re.search(r"'([a-z_]+)'", text)
-        error = {
+        error: JsonObject = {
             "message": text,
             "type": kind,
             "param": named[1] if named and fault.kind == "invalid" else None,
@@ -130,12 +131,7 @@ class DeepSeek(ChatCompletionsProvider):
     def render_error(self, fault: ErrorFault, request: RecordedRequest) -> ErrorResponse:
         status, usual = self._ERRORS[fault.kind]
         kind = "authentication_error" if fault.kind == "key" else "invalid_request_error"
-        error: JsonObject = {
-            "message": fault.message or usual,
-            "type": kind,
-            "param": None,
-            "code": kind,
-        }
+        error: JsonObject = {"message": fault.message or usual, "type": kind, "code": kind}
         return ErrorResponse(status, {"error": error}, _retry_after(fault))
 
 
@@ -144,7 +140,7 @@ class OpenRouter(ChatCompletionsProvider):
 
     name = "openrouter"
     base_path = "/api/v1"
-    own_message_fields = frozenset({"reasoning", "reasoning_details"})
+    own_message_fields = frozenset({"reasoning", "reasoning_details", "annotations"})
     _ERRORS: ClassVar[dict[FaultKind, tuple[int, str]]] = {
         "invalid": (400, "Invalid request."),
         "key": (401, "No auth credentials found"),
@@ -178,6 +174,8 @@ class OpenRouter(ChatCompletionsProvider):
         return None
 
     def decorate(self, message: Message, answer: Answer, number: int) -> None:
+        if answer.annotations:
+            message["annotations"] = list(answer.annotations)
         if not answer.reasoning:
             return
         text = {"type": "reasoning.text", "text": answer.reasoning, "format": "anthropic-claude-v1"}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from pydantic import JsonValue
+from starlette.routing import BaseRoute
 
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model import JsonObject
@@ -50,6 +51,8 @@ class Answer:
     calls: tuple[Call, ...] = ()
     reasoning: str = ""
     """The model's thoughts; sent in the provider's own fields, which it may require back."""
+    annotations: tuple[JsonObject, ...] = ()
+    """Citations, where the provider has them."""
     usage: Usage = Usage()
     is_cut: bool = False
     """Whether the output ended at the limit of its length."""
@@ -184,6 +187,10 @@ class FakeProvider(ABC):
         if isinstance(step, Answer):
             self.answers.append(step)
         return step
+
+    def other_routes(self) -> Sequence[BaseRoute]:
+        """Return routes besides those of model calls, such as the list of models."""
+        return ()
 
     @abstractmethod
     def key_of(self, request: RecordedRequest) -> str | None:

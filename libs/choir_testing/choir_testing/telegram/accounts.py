@@ -44,6 +44,14 @@ class SentMessage:
     date: int = field(default_factory=lambda: int(time.time()))
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft that the bot shows while it writes; its next message replaces it."""
+
+    draft_id: int
+    text: str
+
+
 @dataclass(slots=True)
 class Chat:
     """A private chat between one user and one bot; `news` contains the bot's messages in order."""
@@ -54,6 +62,10 @@ class Chat:
     new_messages: "asyncio.Queue[SentMessage]" = field(default_factory=asyncio.Queue)
     actions: list[str] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
+    draft: Draft | None = None
+    """The draft that the user sees now."""
+    drafts: list[Draft] = field(default_factory=list)
+    """All drafts that the bot has sent."""
     blocked: bool = False
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -11,6 +11,7 @@ from choir_common.wire.model import JsonObject
 from choir_testing.telegram.accounts import (
     CallbackAnswer,
     Chat,
+    Draft,
     InlineButton,
     SentMessage,
     Webhook,
@@ -29,6 +30,7 @@ from choir_testing.telegram.request import Arguments
 
 CALLBACK_DATA_LIMIT = 64
 DESCRIPTION_LIMIT = 256
+TEXT_LIMIT = 4096
 WEBHOOK_CONFLICT = "Conflict: can't use getUpdates method while webhook is active"
 
 
@@ -60,7 +62,23 @@ async def send_message(call: MethodCall) -> JsonValue:
     message.markup = markup
     message.preview = _wants_preview(call.arguments)
     message.reply_to = call.arguments.replied_to(chat.messages)
+    chat.draft = None
     return store_message(call.bot, chat, message)
+
+
+async def send_message_draft(call: MethodCall) -> JsonValue:
+    """Show a text as a draft until the bot's next message."""
+    chat = call.bot.chat(call.arguments.number("chat_id"))
+    draft_id = call.arguments.number("draft_id")
+    text = render(call.arguments.text("text"), call.arguments.optional("parse_mode"))
+    if draft_id == 0:
+        raise bad_request("RANDOM_ID_INVALID")
+    if len(text.encode("utf-16-le")) // 2 > TEXT_LIMIT:
+        raise bad_request("message is too long")
+    chat.draft = Draft(draft_id, text)
+    chat.drafts.append(chat.draft)
+    chat.notify()
+    return True
 
 
 async def edit_message_text(call: MethodCall) -> JsonValue:
@@ -167,6 +185,7 @@ METHODS: dict[str, Method] = {
     "getMe": get_me,
     "getUpdates": get_updates,
     "sendMessage": send_message,
+    "sendMessageDraft": send_message_draft,
     "editMessageText": edit_message_text,
     "answerCallbackQuery": answer_callback_query,
     "sendChatAction": send_chat_action,

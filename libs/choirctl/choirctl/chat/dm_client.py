@@ -19,7 +19,7 @@ from choir_common.backoff import Backoff
 from choir_common.errors import DeadlineExceeded, RateLimited, Unavailable
 from choir_common.http.response_parser import parse_events
 from choir_common.ids import new_id
-from choir_common.wire.activity import Card, Idle, Typing
+from choir_common.wire.activity import Card, Draft, DraftDelta, Idle, Typing
 from choir_common.wire.messages import (
     ButtonResponse,
     InboundAccepted,
@@ -37,8 +37,9 @@ MAX_RETRY_S = 2.0
 SEND_TIMEOUT_S = 30.0
 
 
-DmEvent = OutboundMessage | Card | Typing | Idle
-"""A message, or a transient activity event: a progress card, or that an agent is typing or idle."""
+DmEvent = OutboundMessage | Card | Draft | Typing | Idle
+"""A message, or a transient activity event: a progress card, the draft of a reply so far, or that an agent is
+typing or idle."""
 _ACTIVITY: TypeAdapter[Typing | Idle] = TypeAdapter(
     Annotated[Typing | Idle, Field(discriminator="kind")]
 )
@@ -182,12 +183,17 @@ class DmClient:
         ) as answer:
             self._stream_state.is_open = True
             opened.set()
+            draft = ""
             async for event in parse_events(answer.aiter_bytes()):
                 match event.event:
                     case "message" | "edit":
                         yield OutboundMessage.model_validate_json(event.data)
                     case "card":
                         yield Card.model_validate_json(event.data)
+                    case "delta":
+                        delta = DraftDelta.model_validate_json(event.data)
+                        draft = draft[: delta.offset] + delta.text
+                        yield Draft(text=draft)
                     case "activity":
                         yield _ACTIVITY.validate_json(event.data)
                     case _:

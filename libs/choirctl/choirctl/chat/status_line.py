@@ -1,4 +1,5 @@
-"""Status below the chat prompt: unanswered messages, the typing indicator and open progress cards.
+"""Status below the chat prompt: unanswered messages, the typing indicator, open progress cards and the draft
+of a reply.
 
 Pure apart from the clock. Used by `terminal_chat`; the activity of lanes and jobs is in `lane_activity`.
 """
@@ -8,13 +9,18 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from choir_common.escape_text import escape_hidden
-from choir_common.wire.activity import Card, Idle, Typing
+from choir_common.wire.activity import Card, Draft, Idle, Typing
+from choir_common.wire.events import NON_CLOSING_KINDS
 from choir_common.wire.messages import OutboundMessage
+from choirctl.chat.draft_lines import wrap_draft
 from choirctl.chat.prompt import REDRAW_INTERVAL_S
 from choirctl.chat.render import one_line
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 LONGEST_CARD = 300
+DRAFT_LASTS_S = (
+    60.0  # a draft that has not changed for so long belongs to an agent that was stopped
+)
 
 
 @dataclass(slots=True)
@@ -47,13 +53,15 @@ class UnansweredMessages:
 
 @dataclass(slots=True)
 class ChannelActivity:
-    """Activity sent by the channel: open progress cards, and until when the agent is typing."""
+    """Activity sent by the channel: open progress cards, until when the agent is typing, and its draft."""
 
     cards: dict[str, Card] = field(default_factory=dict)
     typing_until: float = 0.0
+    draft: str = ""
+    draft_until: float = 0.0
 
     def apply(
-        self, what: Card | Typing | Idle, now: float, shown_elsewhere: Collection[str]
+        self, what: Card | Draft | Typing | Idle, now: float, shown_elsewhere: Collection[str]
     ) -> str | None:
         """Apply an activity event; return the text of a finished card, to be printed permanently.
 
@@ -62,14 +70,25 @@ class ChannelActivity:
         match what:
             case Typing(lasts_s=lasts):
                 self.typing_until = now + lasts
+            case Draft(text=text):
+                self.draft, self.draft_until = text, now + DRAFT_LASTS_S
             case Idle():
-                self.typing_until = 0.0
+                self.typing_until, self.draft = 0.0, ""
             case Card(done=False) as card:
                 self.cards[card.card_id] = card
             case Card() as card:
                 self.cards.pop(card.card_id, None)
                 return None if card.card_id in shown_elsewhere else escape_hidden(card.text)
         return None
+
+    def resolve(self, message: OutboundMessage) -> None:
+        """Record a received message; a reply replaces the draft."""
+        if message.kind not in NON_CLOSING_KINDS and message.edits is None:
+            self.draft = ""
+
+    def draft_lines(self, now: float, width: int) -> list[str]:
+        """Return the newest lines of the draft of a reply, wrapped; none if there is no draft."""
+        return wrap_draft(self.draft, width) if now < self.draft_until else []
 
     def lines(self, now: float, shown_elsewhere: Collection[str]) -> list[str]:
         """Return a line for each open card not in `shown_elsewhere`; without any, the typing

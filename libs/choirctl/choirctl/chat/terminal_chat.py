@@ -2,7 +2,8 @@
 `up`.
 
 Typed lines are sent at once; received messages appear above the prompt, and the activity of the agent's
-lanes and jobs below it. Ctrl-C or Ctrl-D leaves.
+lanes and jobs below it, with the newest lines of the reply that is being written. Ctrl-C stops that reply;
+otherwise Ctrl-C or Ctrl-D leaves.
 """
 
 import asyncio
@@ -58,6 +59,7 @@ INITIAL_HISTORY = 6  # messages of the history that are shown when the chat open
 HISTORY_TIMEOUT_S = 5.0  # the history is not worth a longer wait
 HELP = "/help"
 MEMORY_COMMAND = "/memory"
+CANCEL_COMMAND = "/cancel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,8 @@ class _TerminalChat:
         self._files = files
         self._stops_all = stops_all
         self._leave_warned = False
+        self._stopping = False
+        """Whether Ctrl-C has stopped the current reply; another one leaves."""
         self._unanswered = UnansweredMessages()
         self._channel_activity = ChannelActivity()
         self._pending_approvals = PendingApprovals()
@@ -194,6 +198,9 @@ class _TerminalChat:
             waiting = f"; {format_count(self._unsent, 'line')} to send" if self._unsent else ""
             return [truncate_to_width(f"connection lost, trying again{waiting}", width)]
         now = time.monotonic()
+        draft = self._channel_activity.draft_lines(now, width)
+        if draft:
+            return draft
         lanes = self._follower.lanes
         lines = [*lanes.lines(now, width)]
         # lanes from the log are more precise than the channel's typing indicator
@@ -207,6 +214,8 @@ class _TerminalChat:
             while (typed := await prompt.read_line(self._prefill)) is not None:
                 self._prefill = ""
                 if typed.interrupted:
+                    if await self._stop_reply():
+                        continue
                     if self._confirm_leave():
                         return
                     continue
@@ -217,6 +226,13 @@ class _TerminalChat:
                         return
                 except ChoirError as error:
                     self._print_error(error)
+
+    async def _stop_reply(self) -> bool:
+        """Stop the reply that is being written; return False if there is none, or if that was tried."""
+        if self._stopping or not self._channel_activity.draft_lines(time.monotonic(), 80):
+            return False
+        self._stopping = True
+        return await self._execute(ChatMessage(CANCEL_COMMAND))
 
     def _confirm_leave(self) -> bool:
         """Return whether Ctrl-C in an empty line leaves; if that stops Choir, the first one only warns."""
@@ -308,6 +324,8 @@ class _TerminalChat:
 
     async def _receive(self, message: OutboundMessage) -> None:
         self._unanswered.resolve(message)
+        self._channel_activity.resolve(message)
+        self._stopping = False
         # a message delivered while the history was read may already be on the screen
         if not self._history.contains(message.session_id, message.rev):
             self._show(message)

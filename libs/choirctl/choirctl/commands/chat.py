@@ -1,6 +1,7 @@
 """Command `choirctl chat`: send one message and print the answer, or start an interactive chat."""
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -12,16 +13,20 @@ from rich.markup import escape
 
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest
 from choir_common.escape_text import escape_hidden
+from choir_common.wire.activity import Draft
 from choir_common.wire.messages import InboundAccepted, OutboundMessage
 from choirctl.api.control import ControlClient, connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.chat.dm_client import DmClient, open_dm
 from choirctl.chat.dm_selection import select_dm
+from choirctl.chat.draft_lines import wrap_draft
 from choirctl.chat.file_transfer import save_files, upload_file
 from choirctl.chat.stop_detection import wait_until_stopped
 from choirctl.output.printing import print_json, stderr_console
 
 GRACE_S = 1.0
+STOP_TIMEOUT_S = 2.0
+WAITING = "Waiting for the answer…"
 
 
 def register(app: typer.Typer) -> None:
@@ -57,8 +62,9 @@ def chat(
 ) -> None:
     """Talk to an agent.
 
-    With -m, --send, or text on standard input, only the answer is printed on standard output; the paths of
-    received files go to standard error. A message that begins with a slash is a command: /help lists them.
+    With -m, --send, or text on standard input, only the answer is printed on standard output; on a terminal,
+    standard error shows it while it is written, and Ctrl-C stops it. The paths of received files go to
+    standard error. A message that begins with a slash is a command: /help lists them.
     """
     place = find_target(ctx, home, url)
     if agent and dm:
@@ -120,7 +126,7 @@ async def _send_and_wait(
     """
     accepted: InboundAccepted | None = None
     try:
-        async with asyncio.timeout(message.timeout_s), connect(place) as api:
+        async with asyncio.timeout(message.timeout_s) as limit, connect(place) as api:
             dm_name = await select_dm(api, agent, dm)
             async with open_dm(api, dm_name) as conversation:
                 refs = [(await upload_file(api, dm_name, path)).ref for path in message.send]
@@ -130,9 +136,14 @@ async def _send_and_wait(
                 _refuse_to_wait(accepted)
                 answer = _await_answer(api, dm_name, conversation, accepted, message.folder)
                 agent_id = accepted.agent_id or "the agent"
-                return await _answer_or_stop(
-                    answer, wait_until_stopped(api, place, conversation, agent_id)
-                )
+                try:
+                    return await _answer_or_stop(
+                        answer, wait_until_stopped(api, place, conversation, agent_id)
+                    )
+                except asyncio.CancelledError:
+                    if not limit.expired():
+                        await _stop_answer(conversation)
+                    raise
     except TimeoutError as error:
         outcome = (
             "The message is stored and will be answered; `choirctl chat` shows the answer"
@@ -142,6 +153,13 @@ async def _send_and_wait(
         raise DeadlineExceeded(
             f"No answer within {message.timeout_s:g} s. {outcome}; `choirctl status` shows what is down."
         ) from error
+
+
+async def _stop_answer(conversation: DmClient) -> None:
+    """Stop the answer after Ctrl-C; the user does not wait long for that."""
+    with contextlib.suppress(ChoirError, TimeoutError):
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await conversation.send_message("/cancel")
 
 
 async def _answer_or_stop(
@@ -166,9 +184,12 @@ async def _await_answer(
     api: ControlClient, dm: str, conversation: DmClient, accepted: InboundAccepted, folder: Path
 ) -> OutboundMessage:
     console = stderr_console()
-    with console.status("Waiting for the answer…"):
+    with console.status(WAITING) as status:
         while True:
             message = await conversation.receive()
+            if isinstance(message, Draft):
+                lines = "\n".join(wrap_draft(message.text, console.width))
+                status.update(escape(lines) or WAITING)
             if not isinstance(message, OutboundMessage):
                 continue  # activity events are not shown in this mode
             for line in await save_files(api, dm, message, folder):

@@ -32,6 +32,6 @@ def init(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
         "\nIt has one agent, `main`, on this terminal. Next:\n"
         "  choirctl up       start it\n"
         "  choirctl doctor   check for problems\n"
-        f"To give it a model, set OPENROUTER_API_KEY or OPENAI_API_KEY, run Ollama, or name one in "
-        f"{result.home / 'config.json'}."
+        "To give it a model, set OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, "
+        f"run Ollama or another model server, or name one in {result.home / 'config.json'}."
     )

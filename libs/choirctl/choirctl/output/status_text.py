@@ -25,11 +25,22 @@ def agent_lines(agent: AgentView) -> list[str]:
     if agent.memory_mode == INCOGNITO:
         lines.append("  Its conversation is incognito: nothing is remembered.")
     lines += [f"  job {_name(lane)}: {lane.state_label}." for lane in _jobs(agent)]
+    lines += model_in_use_lines(agent)
     lines += model_lines(agent)
     if agent.queued_messages:
         verb = "waits" if agent.queued_messages == 1 else "wait"
         lines.append(f"  {format_count(agent.queued_messages, 'message')} {verb} for it.")
     return lines
+
+
+def model_in_use_lines(agent: AgentView) -> list[str]:
+    """Return a line for each model that the agent's lanes use, with its context window."""
+    models = dict.fromkeys(lane.model for lane in agent.lanes if lane.model is not None)
+    return [
+        f"  Its model {it.model} has a context of {it.context_window:,} tokens"
+        f"{': it gets short instructions and fewer tools' if it.is_small else ''}."
+        for it in models
+    ]
 
 
 def model_lines(agent: AgentView) -> list[str]:

@@ -140,9 +140,10 @@ def session_line(session: SessionView) -> str:
 
 def model_rows(models: Sequence[ModelView]) -> Table:
     """Return a table with one row per language model or text-to-speech provider."""
-    rows = table("NAME", "KIND", "PROVIDER", "MODEL", "ENDPOINT")
+    rows = table("NAME", "KIND", "PROVIDER", "MODEL", "ENDPOINT", "CONTEXT")
     for model in models:
-        rows.add_row(model.name, model.kind, model.provider, model.model, model.endpoint)
+        context = f"{model.context_window:,}" if model.context_window else ""
+        rows.add_row(model.name, model.kind, model.provider, model.model, model.endpoint, context)
     return rows
 
 

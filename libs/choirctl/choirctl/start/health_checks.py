@@ -365,7 +365,8 @@ async def _loopback(_: Installation) -> CheckResult:
 
 
 _GET_A_MODEL = (
-    "set OPENROUTER_API_KEY or OPENAI_API_KEY, or start Ollama with a model that can call tools."
+    "set OPENROUTER_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or start Ollama, "
+    "LM Studio, llama.cpp or vLLM with a model that can call tools."
 )
 # checks that do not apply to a Choir in containers: the images contain these things
 HOST_ONLY_CHECKS = (

@@ -134,7 +134,10 @@ class ModelKeySetup:
         plain = bare.model_copy(
             update={
                 "openai_base_url": LocalSettings.model_fields["openai_base_url"].default,
+                "anthropic_base_url": LocalSettings.model_fields["anthropic_base_url"].default,
                 "openrouter_api_key": None,
+                "anthropic_api_key": None,
+                "gemini_api_key": None,
                 "openai_api_key": None,
                 "model_source": "auto",
                 "model": "",

@@ -17,8 +17,9 @@ from choirctl.output.printing import table
 from choirctl.output.views import agent_channel
 
 REHEARSAL_NOTE = (
-    "It is scripted, for tests and demonstrations. For a real model set OPENROUTER_API_KEY or "
-    "OPENAI_API_KEY, or start Ollama, and start Choir again."
+    "It is scripted, for tests and demonstrations. For a real model set OPENROUTER_API_KEY, "
+    "OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY, or start Ollama, LM Studio, llama.cpp or vLLM, "
+    "and start Choir again."
 )
 TRY_NEXT = (("chat", "-m", "hello"), ("status",), ("session", "list"), ("down",))
 
@@ -53,6 +54,7 @@ class SummaryScreen:
             ("agents", agents or "none starts automatically (choirctl agent start NAME)"),
             ("model", self._model()),
             *([("", REHEARSAL_NOTE)] if self._is_rehearsal() else []),
+            *[("", note) for note in self._model_notes()],
             ("state", f"{state.home} (logs in {state.home}/logs)"),
             ("answers at", f"{http} with the token in {self.token_file}, and the Unix socket"),
             *([("", self._trust())] if http.startswith("https:") else []),
@@ -87,6 +89,9 @@ class SummaryScreen:
     def _model(self) -> str:
         own = self.config.models.get("default")
         return f"{own.model} at {own.endpoint} (config.json)" if own else self.state.model
+
+    def _model_notes(self) -> tuple[str, ...]:
+        return () if "default" in self.config.models else self.state.model_notes
 
     def _is_rehearsal(self) -> bool:
         return "default" not in self.config.models and "rehearsal" in self.state.endpoints

@@ -11,6 +11,7 @@ import structlog
 from choir_agent import tracing_spans
 from choir_agent.arbiter.rulings import CheckedCall
 from choir_agent.control_client.control_client import ControlClient
+from choir_agent.models.lane_models import model_for_lane
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolRefused
 from choir_agent.tools.truncate import fits_limit, truncate_output
@@ -78,17 +79,17 @@ async def _run(permit: CheckedCall, context: CallContext, artifacts: ArtifactSto
         async with asyncio.timeout(timeout_s):
             result = await permit.tool.run(context, permit.arguments)
         outcome = await _fit_outcome(
-            permit, artifacts, "success", result.with_summary(), result.events
+            permit, context, artifacts, "success", result.with_summary(), result.events
         )
         return replace(outcome, pictures=result.pictures)
     except (Fenced, Unauthorized):
         raise
     except ToolRefused as error:
-        return await _fit_outcome(permit, artifacts, "refused", error.error_output())
+        return await _fit_outcome(permit, context, artifacts, "refused", error.error_output())
     except ToolFailed as error:
         # The host may have executed the call although its response was lost.
         status: ToolStatus = "interrupted" if error.kind == "outcome_unknown" else "error"
-        return await _fit_outcome(permit, artifacts, status, error.error_output())
+        return await _fit_outcome(permit, context, artifacts, status, error.error_output())
     except TimeoutError:
         return CallOutcome(
             "error",
@@ -110,6 +111,7 @@ async def _run(permit: CheckedCall, context: CallContext, artifacts: ArtifactSto
 
 async def _fit_outcome(
     permit: CheckedCall,
+    context: CallContext,
     artifacts: ArtifactStore,
     status: ToolStatus,
     output: JsonObject,
@@ -119,13 +121,24 @@ async def _fit_outcome(
     runtime = permit.tool.manifest.runtime
     output = scrub_json(output)
     reference = None
-    if not fits_limit(output, runtime.max_output) or (runtime.prompt_mask and status == "success"):
+    limit = _output_limit(permit, context)
+    if not fits_limit(output, limit) or (runtime.prompt_mask and status == "success"):
         # The full output stays accessible, also if it is masked.
         reference = await asyncio.to_thread(artifacts.keep, output)
-        output = truncate_output(output, runtime.max_output)
+        output = truncate_output(output, limit)
     output = record_source(permit.tool.manifest.name, output, runtime.source)
     masked = runtime.prompt_mask and status == "success"
     return CallOutcome(status, output, events, runtime.exposure, masked, reference)
+
+
+def _output_limit(permit: CheckedCall, context: CallContext) -> int:
+    """Return the maximum bytes of an output: the tool's limit, or less if the model's window is small."""
+    limit = permit.tool.manifest.runtime.max_output
+    if context.settings is None:
+        return limit
+    model = model_for_lane(context.settings, context.lane)
+    # a byte for every two tokens of the window: an eighth of it, or a little more
+    return min(limit, model.window_tokens // 2) if model.has_small_context else limit
 
 
 class FailureHints:

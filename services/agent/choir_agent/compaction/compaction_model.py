@@ -23,6 +23,8 @@ log = structlog.get_logger("choir.agent.compaction")
 MAX_FAILURES = 3
 """Consecutive failures after which events are folded without the model."""
 MAX_SKIPS = 32
+ANSWER_SHARE = 4
+"""The part (1/n) of a small context window that a prompt leaves to the answer and the next tool results."""
 
 
 class CompactionModel:
@@ -39,7 +41,13 @@ class CompactionModel:
 
     def context_window(self, lane: str) -> int:
         """Return the context window of a lane's model, in tokens."""
-        return model_for_lane(self._settings.current().settings, lane).context_window
+        return model_for_lane(self._settings.current().settings, lane).window_tokens
+
+    def prompt_tokens(self, lane: str) -> int:
+        """Return the tokens that a prompt may take; in a small window the answer needs a share of its own."""
+        model = model_for_lane(self._settings.current().settings, lane)
+        reserve = model.window_tokens // ANSWER_SHARE if model.has_small_context else 0
+        return model.window_tokens - reserve
 
     @asynccontextmanager
     async def ask(

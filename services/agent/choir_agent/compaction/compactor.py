@@ -332,7 +332,7 @@ class Compactor:
         return window_limits(
             settings.event_window,
             settings.compaction_threshold,
-            self._memory.token_estimator.size_of(lane, self._model.context_window(lane)),
+            self._memory.token_estimator.size_of(lane, self._model.prompt_tokens(lane)),
             self._assembler.fixed_size(self._committer.state, lane),
         )
 

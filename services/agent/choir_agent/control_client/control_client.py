@@ -42,7 +42,7 @@ from choir_common.wire.rpc import (
     HostToolResponse,
     SecretsRequest,
     SecretsResponse,
-    StatusReport,
+    StatusRequest,
     TerminateRequest,
 )
 from choir_common.wire.signals import SIGNAL_BODY, Signal
@@ -109,8 +109,8 @@ class ControlClient:
         """Request a human's decision; the same call_id always gets the same approval."""
         return await self._call("REQUEST_APPROVAL", request, ApprovalResponse, APPROVAL_TIMEOUT_S)
 
-    async def report_status(self, report: StatusReport) -> None:
-        """Report a lane's status."""
+    async def report_status(self, report: StatusRequest) -> None:
+        """Report a lane's status, or the draft of its reply."""
         await self._call("REPORT_STATUS", report, Ack)
 
     async def terminate(self, request: TerminateRequest) -> None:

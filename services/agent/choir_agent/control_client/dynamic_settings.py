@@ -1,6 +1,7 @@
 """Current settings and secrets of the agent, replaced as a whole when control has newer ones.
 
-Read at the start of each model call. A heartbeat response or a signal announces a new version.
+Read at the start of each model call. A heartbeat response or a signal announces a new version. The models in
+them have their context windows, which the agent asks from the models' own servers.
 """
 
 import asyncio
@@ -15,8 +16,9 @@ from choir_agent.settings import CurrentSettings
 from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError, Forbidden, NotFound, Unavailable
 from choir_common.telemetry import Redactor
-from choir_common.wire.config import AgentSettings
+from choir_common.wire.config import AgentSettings, ModelConfig
 from choir_common.wire.rpc import ConfigRequest, SecretsRequest
+from choir_models.context_windows import PAUSE_S, ContextWindow
 
 log = structlog.get_logger("choir.agent.settings")
 
@@ -30,6 +32,14 @@ class SettingsListener(Protocol):
         """Apply new settings; must not raise."""
 
 
+class ContextWindowSource(Protocol):
+    """Finds the context windows of models."""
+
+    async def find(self, model: ModelConfig, api_key: str | None) -> ContextWindow:
+        """Return a model's window; must not raise."""
+        ...
+
+
 class DynamicSettings:
     """The newest settings that this agent has loaded."""
 
@@ -39,6 +49,7 @@ class DynamicSettings:
         control: ControlClient,
         redactor: Redactor,
         listener: SettingsListener,
+        windows: ContextWindowSource,
         version: int,
         settings: AgentSettings,
     ) -> None:
@@ -46,6 +57,10 @@ class DynamicSettings:
         self._control = control
         self._redactor = redactor
         self._listener = listener
+        self._windows = windows
+        self._configured = settings
+        """The settings as control sent them."""
+        self._has_unknown_window = False
         self.version = version
         self._current = CurrentSettings(settings)
         self._newer = asyncio.Event()
@@ -67,7 +82,7 @@ class DynamicSettings:
         backoff = Backoff()
         while True:
             try:
-                await self._swap(self._current.settings)
+                await self._swap(self._configured)
                 return
             except Unavailable as error:
                 log.warning("cannot fetch secrets; retrying", error=error.message)
@@ -76,7 +91,9 @@ class DynamicSettings:
     async def run(self) -> None:
         """Fetch settings after each announced change, until cancelled."""
         while True:
-            await self._newer.wait()
+            if not await self._wait_for_news():
+                self._current = await self._with_windows(self._current)
+                continue
             self._newer.clear()
             try:
                 await self._refresh()
@@ -85,18 +102,41 @@ class DynamicSettings:
                 await asyncio.sleep(RETRY_S)
                 self._newer.set()
 
+    async def _wait_for_news(self) -> bool:
+        """Wait for an announced change; return False if it is time to ask a model's server again."""
+        try:
+            async with asyncio.timeout(PAUSE_S if self._has_unknown_window else None):
+                return await self._newer.wait()
+        except TimeoutError:
+            return False
+
     async def _refresh(self) -> None:
         answer = await self._control.fetch_config(
             ConfigRequest(current_config_version=self.version)
         )
         # Secrets may have changed although the settings did not (`secret apply`).
-        await self._swap(answer.config or self._current.settings)
+        await self._swap(answer.config or self._configured)
         self.version = answer.config_version
         log.info("settings updated", version=self.version)
 
     async def _swap(self, settings: AgentSettings) -> None:
-        self._current = await self._with_secrets(settings)
+        self._configured = settings
+        self._current = await self._with_windows(await self._with_secrets(settings))
         await self._listener.apply_settings(self._current)
+
+    async def _with_windows(self, current: CurrentSettings) -> CurrentSettings:
+        configured = self._configured
+        models = {"model": configured.model, "core_model": configured.core_model}
+        changes: dict[str, ModelConfig] = {}
+        self._has_unknown_window = False
+        for name, model in models.items():
+            if model is not None:
+                window = await self._windows.find(model, current.secret(model.secret))
+                changes[name] = model.model_copy(update={"context_window": window.tokens})
+                self._has_unknown_window |= not window.is_known
+                note = log.info if window.is_known else log.debug
+                note("context window", model=model.model, tokens=window.tokens)
+        return CurrentSettings(configured.model_copy(update=changes), current.secrets)
 
     async def _with_secrets(self, settings: AgentSettings) -> CurrentSettings:
         names = secret_names(settings)

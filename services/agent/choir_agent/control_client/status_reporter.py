@@ -10,7 +10,7 @@ import structlog
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_common.errors import ChoirError
-from choir_common.wire.rpc import StatusReport
+from choir_common.wire.rpc import StatusRequest
 
 log = structlog.get_logger("choir.agent.status")
 
@@ -20,7 +20,7 @@ INTERVAL_S = 1.0
 class StatusDescriber(Protocol):
     """Builder of complete status reports."""
 
-    def describe(self, lane: str, state: str) -> StatusReport: ...
+    def describe(self, lane: str, state: str) -> StatusRequest: ...
 
 
 class StatusReporter:
@@ -31,7 +31,7 @@ class StatusReporter:
         self._describer = describer
         self._states: dict[str, str] = {}
         self._final_lanes: set[str] = set()
-        self._sent_reports: dict[str, StatusReport] = {}
+        self._sent_reports: dict[str, StatusRequest] = {}
         self._changed = asyncio.Event()
 
     def record_state(self, lane: str, state: str, *, final: bool = False) -> None:

@@ -8,6 +8,7 @@ import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.log.session_state import EDGE_LANE
+from choir_agent.settings import SettingsSource
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace_files import WorkspaceFiles
 from choir_agent.working_memory.working_memory import WorkingMemory
@@ -26,10 +27,18 @@ MAX_CHARS = 16_000
 class AttachmentReader:
     """Reader of the texts of the open turn's files, once."""
 
-    def __init__(self, *, arbiter: Arbiter, memory: WorkingMemory, files: WorkspaceFiles) -> None:
+    def __init__(
+        self,
+        *,
+        arbiter: Arbiter,
+        memory: WorkingMemory,
+        files: WorkspaceFiles,
+        settings: SettingsSource,
+    ) -> None:
         self._arbiter = arbiter
         self._memory = memory
         self._files = files
+        self._settings = settings
 
     async def read(self) -> None:
         """Commit the texts of the files of the open turn's message, if it has any that can be read."""
@@ -42,7 +51,8 @@ class AttachmentReader:
         if not isinstance(message, UserMessageStarted):
             return
         texts: list[AttachmentText] = []
-        chars = MAX_CHARS
+        model = self._settings.current().settings.model
+        chars = model.window_tokens // 2 if model.has_small_context else MAX_CHARS
         for file in message.attachments:
             text = await self._text_of(file, chars)
             if text is not None:

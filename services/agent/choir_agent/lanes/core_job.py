@@ -5,6 +5,7 @@ the next move, and repeats.
 """
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
@@ -123,7 +124,10 @@ class CoreJobRunner:
             # A TimeoutError from inside the job is not the end of its time.
             if unfinished is None or not limit.expired():
                 raise
-            self._end(unfinished, end_for_time_limit(unfinished, self._budgets()))
+            end = end_for_time_limit(unfinished, self._budgets())
+            outage = self._model.outage(self._lane)
+            reason = f"{end.reason} Its model did not answer: {outage}" if outage else end.reason
+            self._end(unfinished, replace(end, reason=reason))
 
     async def _make_moves(self) -> None:
         self._move(CoreTrigger.LOAD)

@@ -43,6 +43,8 @@ log = structlog.get_logger("choir.agent.edge")
 
 # Control stores messages until they are taken up; a longer queue here would only use memory.
 MAX_QUEUED_MESSAGES = 1_000
+STOPPED_BY_MESSAGE = "[I stopped here because of your next message.]"
+STOPPED_BY_USER = "[I stopped here, as you asked.]"
 
 
 class EdgeLane:
@@ -62,6 +64,7 @@ class EdgeLane:
         status: LaneStateRecorder,
     ) -> None:
         self._arbiter = arbiter
+        self._model = model
         self._jobs = jobs
         self._settings = settings
         self._clock = clock
@@ -89,13 +92,18 @@ class EdgeLane:
         )
 
     async def queue_message(self, message: UserMessageSignal) -> None:
-        """Queue a message; duplicates are ignored. Wait while the queue is full."""
+        """Queue a message; duplicates are ignored. Wait while the queue is full.
+
+        If the user sees an answer being written, the message interrupts it.
+        """
         # Back-pressure: while the queue is full, no further signal is read.
         await self._queue_has_space.wait()
         is_queued = any(message.inbox_id == other.inbox_id for other in self._waiting)
         if is_queued or self._arbiter.has_message(message.inbox_id):
             return
         self._waiting.append(message)
+        if self._model.record_interrupted(STOPPED_BY_MESSAGE):
+            self.interrupt_turn()
         self._wake.set()
         if len(self._waiting) >= MAX_QUEUED_MESSAGES:
             self._queue_has_space.clear()
@@ -144,6 +152,7 @@ class EdgeLane:
 
     def cancel_turn(self, signal: int) -> None:
         """Cancel the current turn and parked turns at the user's request; each is replied to."""
+        self._model.record_interrupted(STOPPED_BY_USER)
         parked = [turn.turn_id for turn in self._arbiter.state.parked if not turn.cancelled]
         opened = self._open_turn_id()
         turn_ids = [opened, *parked] if opened is not None or not parked else parked

@@ -4,7 +4,15 @@ The edge lane's tools do not change while jobs run, so that the prompt's prefix 
 policy refuses what is not allowed.
 """
 
-from choir_agent.log.session_state import JobState, SessionState, SessionStateSource, TurnState
+from choir_agent.log.session_state import (
+    CORE_LANE_PREFIX,
+    EDGE_LANE,
+    JobState,
+    SessionState,
+    SessionStateSource,
+    TurnState,
+)
+from choir_agent.models.lane_models import model_for_lane
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.settings import SettingsSource
@@ -13,6 +21,8 @@ from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
+from choir_agent.tools.short_tools import tools_to_hide
+from choir_common.wire.config import AgentSettings
 from choir_models.model import Prompt
 
 
@@ -37,15 +47,26 @@ class LanePrompts:
     def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> Prompt:
         """Return the prompt of the edge lane's turn, or of an open core job."""
         state, job = self._session.state, work if isinstance(work, JobState) else None
-        tools = self._tools(work.lane, self._allowed(state, work.lane, job))
+        settings = self._settings.current().settings
+        short = model_for_lane(settings, work.lane).has_small_context
+        tools = self._tools(work.lane, self._allowed(state, work.lane, job), settings)
         note, step_input = self._note(state, work.lane)
         if job is None:
-            return self._assembler.edge(state, tools, note, history, step_input)
-        return self._assembler.core(state, job.name, tools, note, history, step_input)
+            return self._assembler.edge(state, tools, note, history, step_input, short=short)
+        return self._assembler.core(state, job.name, tools, note, history, step_input, short=short)
 
-    def _tools(self, lane: str, allowed: frozenset[str] | None) -> bytes:
-        hidden = unavailable_tools(self._registry.manifests(), self._settings.current().settings)
-        return self._registry.view(lane, allowed, hidden)
+    def _tools(self, lane: str, allowed: frozenset[str] | None, settings: AgentSettings) -> bytes:
+        hidden = unavailable_tools(self._registry.manifests(), settings)
+        if not model_for_lane(settings, lane).has_small_context:
+            return self._registry.view(lane, allowed, hidden)
+        # A skill's step and a briefing name few tools, and the work needs them.
+        if allowed is None:
+            jobs_have_room = (
+                lane == EDGE_LANE
+                and not model_for_lane(settings, CORE_LANE_PREFIX).has_small_context
+            )
+            hidden |= tools_to_hide(self._registry.canonical_names, with_jobs=jobs_have_room)
+        return self._registry.view(lane, allowed, hidden, short=True)
 
     def _allowed(
         self, state: SessionState, lane: str, job: JobState | None

@@ -7,11 +7,11 @@ from choir_agent.budgets.limits import CALLS, TOKENS, remaining_of
 from choir_agent.lanes.core_job_moves import time_left
 from choir_agent.log.session_state import EDGE_LANE, JobState, SessionState, SessionStateSource
 from choir_agent.models.failure_messages import OutageTracker
-from choir_agent.models.lane_models import model_name_for_lane
+from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
 from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock
-from choir_common.wire.config import Budgets
-from choir_common.wire.rpc import StatusReport
+from choir_common.wire.config import AgentSettings, Budgets
+from choir_common.wire.rpc import ModelInUse, StatusRequest
 
 
 class LaneStateRecorder(Protocol):
@@ -36,11 +36,11 @@ class LaneStatusDescriber:
         self._outages = outages
         self._clock = clock
 
-    def describe(self, lane: str, state: str) -> StatusReport:
+    def describe(self, lane: str, state: str) -> StatusRequest:
         """Return the complete report of a lane that is in this state."""
         settings, session = self._settings.current().settings, self._session.state
         budgets, skill = settings.budgets, session.skill_of(lane)
-        return StatusReport(
+        return StatusRequest(
             lane=lane,
             state=state,
             skill=skill.skill if skill is not None else None,
@@ -49,7 +49,20 @@ class LaneStatusDescriber:
             if lane == EDGE_LANE
             else _job_left(lane, session, budgets, self._clock.now()),
             model_failure=self._outages.of(model_name_for_lane(settings, lane)),
+            model=_model_in_use(settings, lane),
         )
+
+
+def _model_in_use(settings: AgentSettings, lane: str) -> ModelInUse | None:
+    model = model_for_lane(settings, lane)
+    if model.context_window is None:
+        return None
+    return ModelInUse(
+        name=model_name_for_lane(settings, lane),
+        model=model.model,
+        context_window=model.context_window,
+        is_small=model.has_small_context,
+    )
 
 
 def _edge_left(state: SessionState, budgets: Budgets) -> dict[str, int]:

@@ -1,28 +1,50 @@
-"""One model call of a lane, including the wait for a rate limit, compaction and rewritten history.
+"""One model call of a lane, including retries, fallback models, compaction and rewritten history.
 
 The history format that each model accepts is learned from refused requests. It is not stored: after a restart
 a refusal costs one more request.
 """
 
 import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import TokenBudgetExceeded, exhausted_event
+from choir_agent.lanes.draft_reporter import DraftReporter
+from choir_agent.lanes.model_notices import ModelNotices
 from choir_agent.lanes.picture_describer import PictureDescriber
-from choir_agent.log.session_state import JobState, TurnState
-from choir_agent.models.failure_messages import OutageTracker, failure_reply
-from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
+from choir_agent.log.session_state import EDGE_LANE, JobState, TurnState
+from choir_agent.models.failure_messages import (
+    ABOUT_THE_PROMPT,
+    OutageTracker,
+    describe_failure,
+    failure_reply,
+)
+from choir_agent.models.lane_models import (
+    NamedModel,
+    model_for_lane,
+    model_name_for_lane,
+    models_for_lane,
+)
 from choir_agent.models.model_wrappers import MeteredModel
+from choir_agent.models.retry_policy import (
+    QUICK_RETRY_WAIT_S,
+    CoolDowns,
+    RetrySchedule,
+    is_passing,
+    rate_failure,
+)
 from choir_agent.prompt.history_format import HistoryFormat
-from choir_agent.settings import CurrentSettings, SettingsSource
+from choir_agent.settings import SettingsSource
 from choir_agent.tools.registry import ToolRegistry
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
-from choir_common.wire.events import ModelOutput, ProviderFields, Reply, ToolCall
+from choir_common.wire.events import ModelOutput, ProviderFields, ToolCall
 from choir_models.abilities import sees_pictures
 from choir_models.model import (
     Completion,
@@ -36,10 +58,13 @@ from choir_models.provider_fields import has_fields
 
 log = structlog.get_logger("choir.agent.think")
 
-MAX_RATE_LIMIT_WAIT_S = 120.0
 MAX_COMPACTIONS = 3
 """Maximum number of compactions. Each folds about half of a lane's turns; if the prompt is still too
 long after that, a single message is."""
+
+
+INTERRUPTED = "interrupted"
+"""Finish reason of an output that the user stopped."""
 
 
 class HistoryFormatCache:
@@ -73,6 +98,17 @@ class WindowShrinker(Protocol):
         """Make the lane's prompts shorter now; return whether they are."""
 
 
+@dataclass(frozen=True, slots=True)
+class _RunningCall:
+    """The edge lane's model call that runs now."""
+
+    turn_id: str
+    model: str
+    prompt: Prompt
+    read_rev: int
+    began: float
+
+
 class ModelCaller:
     """Model calls of all lanes."""
 
@@ -87,6 +123,8 @@ class ModelCaller:
         shrinker: WindowShrinker,
         outages: OutageTracker,
         describer: PictureDescriber,
+        drafts: DraftReporter,
+        cool_downs: CoolDowns,
     ) -> None:
         self._arbiter = arbiter
         self._describer = describer
@@ -96,37 +134,76 @@ class ModelCaller:
         self._settings = settings
         self._shrinker = shrinker
         self._outages = outages
+        self._drafts = drafts
+        self._cool_downs = cool_downs
+        self._notices = ModelNotices(arbiter)
         self._histories = HistoryFormatCache()
+        self._running: _RunningCall | None = None
 
     async def think(self, work: TurnState | JobState) -> None:
-        """Call the model and record its output.
+        """Call the lane's model, or the one that it falls back to, and record the output.
 
-        Waits once for a rate limit, and compacts a prompt that is too long a few times; any other failure
-        is final. Raises ModelFailed or TokenBudgetExceeded; their messages are meant for the user.
+        Repeats a failed call as `retry_policy` says, and compacts a prompt that is too long a few times.
+        Raises ModelFailed or TokenBudgetExceeded; their messages are meant for the user.
         """
-        try:
-            await self._think(work)
-        except ModelFailed as error:
-            settings = self._settings.current().settings
-            name = model_name_for_lane(settings, work.lane)
-            self._outages.record_failure(error, name, model_for_lane(settings, work.lane))
-            raise
-        self._outages.record_success(
-            model_name_for_lane(self._settings.current().settings, work.lane)
-        )
+        schedule = RetrySchedule(self._settings.current().settings, work.lane)
+        while (failures := await self._try_models(work)) is not None:
+            # One model that may answer soon is enough to wait for.
+            error = next((error for _, error in failures if is_passing(error)), failures[0][1])
+            pause_s = schedule.next_pause_s(error)
+            if pause_s is None:
+                raise _final_failure(failures, schedule) from error
+            if schedule.is_outage:
+                self._notices.tell_of_outage(work, self.describe(error, work.lane))
+            await self._wait(work, error, pause_s)
 
-    async def _think(self, work: TurnState | JobState) -> None:
-        waited, shrinks = False, 0
+    async def _try_models(
+        self, work: TurnState | JobState
+    ) -> Sequence[tuple[NamedModel, ModelFailed]] | None:
+        """Call the lane's models until one answers; return all failures, in the lane's order, if none
+        does."""
+        models = models_for_lane(self._settings.current().settings, work.lane)
+        failures: dict[str, tuple[NamedModel, ModelFailed]] = {}
+        for model in self._cool_downs.order(models):
+            try:
+                await self._try_model(work, model, has_others=len(models) > 1)
+            except ModelFailed as error:
+                self._outages.record_failure(error, model.name, model.config)
+                if error.cause in ABOUT_THE_PROMPT:
+                    raise
+                self._cool_downs.record_failure(model, error)
+                failures[model.name] = (model, error)
+                continue
+            self._outages.record_success(model.name)
+            self._cool_downs.record_success(model)
+            _, failure = failures.get(models[0].name, (None, None))
+            self._notices.tell_of_answer(work, first=models[0], used=model, failure=failure)
+            return None
+        return [failures[model.name] for model in models]
+
+    async def _try_model(
+        self, work: TurnState | JobState, model: NamedModel, *, has_others: bool
+    ) -> None:
+        """Call one model; repeat a short failure once if the lane would otherwise change its model."""
+        try:
+            await self._call(work, model)
+        except ModelFailed as error:
+            now = self._settings.current().settings
+            pause_s = max(now.rate_limit_retry_ms / 1000, error.retry_after_s or 0.0)
+            is_quick = is_passing(error) and pause_s <= QUICK_RETRY_WAIT_S
+            if not (has_others and is_quick and now.features.model_retries):
+                raise
+            await asyncio.sleep(pause_s)
+            await self._call(work, model)
+
+    async def _call(self, work: TurnState | JobState, model: NamedModel) -> None:
+        """Call one model once; compact the lane if the prompt is too long."""
+        shrinks = 0
         while True:
             try:
-                return await self._ask(work)
+                return await self._ask(work, model)
             except RateLimited as error:
-                # The second rate limit is final, so that the user gets a reply.
-                if waited:
-                    text = f"{error.message}, also after waiting"
-                    raise ModelFailed(text, cause="rate") from error
-                waited = True
-                await self._wait(work, error)
+                raise rate_failure(error) from error
             except ContextOverflow as error:
                 log.info("the prompt is too long", lane=work.lane, error=error.message)
                 if shrinks == MAX_COMPACTIONS or not await self._shrinker.shrink(work.lane):
@@ -136,21 +213,55 @@ class ModelCaller:
                 self._record_exhausted(work, error)
                 raise
 
+    def record_interrupted(self, note: str) -> bool:
+        """Record what the user has seen of the edge lane's running call, with a note; return whether
+        anything was seen.
+
+        The caller cancels the call at once, which closes the connection to the provider.
+        """
+        call, text = self._running, self._drafts.shown_text
+        if call is None or not text.strip() or self._arbiter.is_suspending:
+            return False
+        prompt_tokens, completion_tokens = self._model.estimate(call.prompt, text, EDGE_LANE)
+        output = ModelOutput(
+            turn_id=call.turn_id,
+            text=f"{text.rstrip()}\n\n{note}",
+            model=call.model,
+            finish_reason=INTERRUPTED,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            duration_ms=round((time.monotonic() - call.began) * 1000, 3),
+            read_rev=call.read_rev,
+        )
+        self._running = None
+        self._arbiter.commit(EDGE_LANE, output, more_follows=True)
+        return True
+
     def explain(self, error: ModelFailed, lane: str) -> str:
         """Return a message for the user about a failure of a lane's model."""
         settings = self._settings.current().settings
         name = model_name_for_lane(settings, lane)
         return failure_reply(error, name, model_for_lane(settings, lane))
 
-    async def _ask(self, work: TurnState | JobState) -> None:
+    def outage(self, lane: str) -> str:
+        """Return why a lane's model does not answer now; empty if its last call succeeded."""
+        failure = self._outages.of(model_name_for_lane(self._settings.current().settings, lane))
+        return failure.words if failure else ""
+
+    def describe(self, error: ModelFailed, lane: str) -> str:
+        """Return which model of a lane failed, why, and how to fix it."""
+        settings = self._settings.current().settings
+        name = model_name_for_lane(settings, lane)
+        return describe_failure(error, name, model_for_lane(settings, lane))
+
+    async def _ask(self, work: TurnState | JobState, model: NamedModel) -> None:
         """Send the request; if the provider refuses it, try other formats of the history."""
-        now = self._settings.current()
-        usual = self._histories.of(model_for_lane(now.settings, work.lane))
+        usual = self._histories.of(model.config)
         if not usual.shows_pictures:
             await self._describer.describe(work)
         first_prompt = self._prompts.prompt_for(work, usual)
         try:
-            return await self._send(work, now, first_prompt, usual.origin)
+            return await self._send(work, model.config, first_prompt, usual.origin)
         except ModelRequestRejected as error:
             refusal = error
         attempts = [first_prompt.messages]
@@ -163,7 +274,7 @@ class ModelCaller:
                      lane=work.lane, error=refusal.message, with_fields=history.with_fields,
                      plain_through=history.plain_through)  # fmt: skip
             try:
-                await self._send(work, now, prompt, history.origin)
+                await self._send(work, model.config, prompt, history.origin)
             except ModelRequestRejected:
                 attempts.append(prompt.messages)
                 continue
@@ -171,33 +282,27 @@ class ModelCaller:
         raise refusal
 
     async def _send(
-        self, work: TurnState | JobState, now: CurrentSettings, prompt: Prompt, origin: str
+        self, work: TurnState | JobState, model: ModelConfig, prompt: Prompt, origin: str
     ) -> None:
         # No await between the prompt and this line: it is the revision that the prompt was made at.
         read_rev = self._arbiter.state.rev
-        model = model_for_lane(now.settings, work.lane)
-        key = now.secret(model.secret)
-        async with self._model.complete(model, key, prompt, work.lane) as completion:
-            # Inside the context, so that the reservation ends when the usage is charged.
-            self._record(work, completion, read_rev, origin)
+        key = self._settings.current().secret(model.secret)
+        if work.lane == EDGE_LANE:
+            began = time.monotonic()
+            self._running = _RunningCall(work.turn_id, model.model, prompt, read_rev, began)
+        with self._drafts.follow(work.lane, read_rev) as listener:
+            async with self._model.complete(
+                model, key, prompt, work.lane, listener=listener
+            ) as completion:
+                # Inside the context, so that the reservation ends when the usage is charged.
+                self._record(work, completion, read_rev, origin)
 
-    async def _wait(self, work: TurnState | JobState, error: RateLimited) -> None:
-        wait_s = error.retry_after_s
-        if wait_s is None:
-            wait_s = self._settings.current().settings.rate_limit_retry_ms / 1000
-        if wait_s > MAX_RATE_LIMIT_WAIT_S:
-            text = f"{error.message} and requests a wait of {wait_s:.0f} s"
-            raise ModelFailed(text, cause="rate") from error
-        log.info("rate limited; waiting", lane=work.lane, wait_s=wait_s)
-        # Read the current state: another wait of the same work may have sent the notice already.
-        if not (self._arbiter.state.find_work(work.turn_id) or work).noticed:
-            text = (
-                "The model provider limits my request rate; I will try again in "
-                f"{max(1, round(wait_s))} s."
-            )
-            notice = Reply(turn_id=work.turn_id, dm=work.dm, text=text, kind="notice")
-            self._arbiter.commit(work.lane, notice)
-        await asyncio.sleep(wait_s)
+    async def _wait(self, work: TurnState | JobState, error: ModelFailed, pause_s: float) -> None:
+        log.info("model call failed; waiting", lane=work.lane, wait_s=round(pause_s, 3),
+                 error=error.message)  # fmt: skip
+        if error.cause == "rate":
+            self._notices.tell_of_wait(work, pause_s)
+        await asyncio.sleep(pause_s)
 
     def _record_exhausted(self, work: TurnState | JobState, error: TokenBudgetExceeded) -> None:
         """Record once that the budget is exhausted; the lane's closing reply asks the user for more."""
@@ -233,6 +338,20 @@ class ModelCaller:
         )
         # The next event follows at once (a tool request or the reply): send both in one heartbeat.
         self._arbiter.commit(work.lane, output, more_follows=True)
+
+
+def _final_failure(
+    failures: Sequence[tuple[NamedModel, ModelFailed]], schedule: RetrySchedule
+) -> ModelFailed:
+    """Return the failure of the lane's own model, with those of its fallbacks and the waits."""
+    (_, first), *others = failures
+    text = first.message
+    if first.cause == "rate" and schedule.waited_s:
+        text += ", also after waiting"
+    elif first.cause == "rate" and first.retry_after_s:
+        text += f" and requests a wait of {first.retry_after_s:.0f} s"
+    texts = [text, *(f"its fallback {m.name} failed, too: {error.message}" for m, error in others)]
+    return ModelFailed("; ".join(texts), cause=first.cause)
 
 
 def _provider_fields(completion: Completion, origin: str) -> ProviderFields | None:

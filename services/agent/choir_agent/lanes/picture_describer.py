@@ -4,19 +4,21 @@ Each picture is described once, and the description is part of the log. A failed
 model is told, and the picture is not tried again in this turn.
 """
 
+import asyncio
 from collections.abc import Iterator
 
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import TokenBudgetExceeded
-from choir_agent.log.session_state import JobState, TurnState
+from choir_agent.log.session_state import EDGE_LANE, JobState, TurnState
 from choir_agent.models.model_wrappers import MeteredModel
+from choir_agent.models.retry_policy import RetrySchedule, rate_failure
 from choir_agent.prompt.event_messages import system_message
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import WindowTurn
 from choir_agent.working_memory.working_memory import WorkingMemory
-from choir_common.errors import ChoirError
+from choir_common.errors import ChoirError, RateLimited
 from choir_common.wire.attachments import PictureRef, is_picture
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import (
@@ -24,7 +26,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
     UserMessageStarted,
 )
-from choir_models.model import Prompt
+from choir_models.model import Completion, ModelFailed, Prompt
 from choir_models.pictures import picture_message
 
 log = structlog.get_logger("choir.agent.attachments")
@@ -73,27 +75,41 @@ class PictureDescriber:
         request = picture_message({"role": "user"}, INSTRUCTIONS, [PictureRef(path=path)])
         prompt = Prompt((system_message("You describe pictures."), request))
         event = PictureDescribed(turn_id=work.turn_id, path=path, model=vision.model)
-        try:
-            async with self._model.complete(vision, key, prompt) as completion:
-                text = completion.text.strip()[:MAX_CHARS]
-                usage = {
-                    "text": text,
-                    "problem": "" if text else f"got no description from {vision.model}",
-                    "prompt_tokens": completion.prompt_tokens,
-                    "completion_tokens": completion.completion_tokens,
-                    "cached_tokens": completion.cached_tokens,
-                }
-                # Inside the context, so that the reservation ends when the usage is charged.
-                self._commit(work, event.model_copy(update=usage))
-        except TokenBudgetExceeded:
-            raise
-        except ChoirError as error:
-            log.warning("picture not described", path=path, error=error.message)
-            problem = f"could not be described: {vision.model} failed ({error.message})"
-            self._commit(work, event.model_copy(update={"problem": problem}))
+        schedule = RetrySchedule(self._settings.current().settings, EDGE_LANE)
+        while True:
+            try:
+                async with self._model.complete(vision, key, prompt) as completion:
+                    # Inside the context, so that the reservation ends when the usage is charged.
+                    return self._commit(work, _described(event, completion))
+            except TokenBudgetExceeded:
+                raise
+            except ChoirError as error:
+                failure = rate_failure(error) if isinstance(error, RateLimited) else error
+                pause_s = (
+                    schedule.next_pause_s(failure) if isinstance(failure, ModelFailed) else None
+                )
+                if pause_s is None:
+                    log.warning("picture not described", path=path, error=error.message)
+                    problem = f"could not be described: {vision.model} failed ({error.message})"
+                    return self._commit(work, event.model_copy(update={"problem": problem}))
+            await asyncio.sleep(pause_s)
 
     def _commit(self, work: TurnState | JobState, event: PictureDescribed) -> None:
         self._arbiter.commit(work.lane, event, more_follows=True)
+
+
+def _described(event: PictureDescribed, completion: Completion) -> PictureDescribed:
+    """Return the event with the model's description and its usage."""
+    text = completion.text.strip()[:MAX_CHARS]
+    return event.model_copy(
+        update={
+            "text": text,
+            "problem": "" if text else f"got no description from {event.model}",
+            "prompt_tokens": completion.prompt_tokens,
+            "completion_tokens": completion.completion_tokens,
+            "cached_tokens": completion.cached_tokens,
+        }
+    )
 
 
 def _undescribed(turn: WindowTurn) -> Iterator[str]:

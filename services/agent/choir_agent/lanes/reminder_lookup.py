@@ -31,6 +31,8 @@ DEADLINE_S = 1.0
 EMPTY_MEMORY_PAUSE_S = 60.0
 """Seconds without queries after memory reported that it is empty: the query would delay every short
 turn."""
+SMALL_CONTEXT_TOKENS = 300
+"""Tokens of reminders at most, if the model's context window is small."""
 MAX_TEXT = 4_000
 """Characters of a message that are used as query; the subject of a message is usually at its beginning."""
 
@@ -62,6 +64,8 @@ class ReminderLookup:
         turn = self._arbiter.state.turn
         settings = self._settings.current().settings
         budget = settings.reminder_tokens
+        if settings.model.has_small_context:
+            budget = min(budget, SMALL_CONTEXT_TOKENS)
         query = self._query_text(turn)
         now = self._clock.monotonic()
         if not budget or turn is None or not query or now < self._empty_until:

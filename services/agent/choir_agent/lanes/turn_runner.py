@@ -16,7 +16,7 @@ from choir_agent.budgets.limits import (
 )
 from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.edge_states import EdgeStateTracker, EdgeTrigger
-from choir_agent.lanes.model_caller import ModelCaller
+from choir_agent.lanes.model_caller import INTERRUPTED, ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_moves import (
@@ -88,11 +88,19 @@ class TurnRunner:
                     assert_never(move)
 
     def cancel(self, turn: TurnState) -> None:
-        """Close the turn because the user cancelled it."""
+        """Close the turn because the user cancelled it, or sent another message while it was answered.
+
+        What the user has seen of the answer is the reply, so that nothing disappears.
+        """
+        self._arbiter.close_open_calls(EDGE_LANE, turn.turn_id)
+        seen = turn.output if turn.output and turn.output.finish_reason == INTERRUPTED else None
+        if seen is None or turn.cancelled:
+            self._skills.cancel(EDGE_LANE, turn.turn_id)
+        if seen is not None:
+            self._close(turn, EdgeTrigger.CANCEL, "answer", seen.text)
+            return
         # Kind `error`, not `notice`: only an answer or an error closes a message for control and
         # channels.
-        self._arbiter.close_open_calls(EDGE_LANE, turn.turn_id)
-        self._skills.cancel(EDGE_LANE, turn.turn_id)
         self._close(turn, EdgeTrigger.CANCEL, "error", "Cancelled.")
 
     def close_after_error(self, turn: TurnState) -> None:

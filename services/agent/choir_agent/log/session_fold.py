@@ -38,6 +38,7 @@ from choir_common.wire.events import (
     CoreReported,
     CoreStarted,
     CoreStopped,
+    FallbackChanged,
     InjectedInstruction,
     LaneSummary,
     MemoryCompacted,
@@ -74,7 +75,7 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
     match event.payload:
         case SessionStarted() | CarriedEvent() | MemoryModeChanged() | SessionAbandoned() as p:
             return _apply_lifecycle(state, p)
-        case SessionResumed() | SessionSuspended() | SessionStopped() as p:
+        case SessionResumed() | SessionSuspended() | SessionStopped() | FallbackChanged() as p:
             return _apply_lifecycle(state, p)
         case Snapshot() as p:
             # The snapshot covers all earlier events, both before the tail and within it.
@@ -137,6 +138,7 @@ def _apply_lifecycle(
         SessionStarted
         | CarriedEvent
         | MemoryModeChanged
+        | FallbackChanged
         | SessionResumed
         | SessionSuspended
         | SessionStopped
@@ -151,6 +153,11 @@ def _apply_lifecycle(
             return replace(state, carried=state.carried + 1, carried_from=sources)
         case MemoryModeChanged():
             return replace(state, memory_mode=payload.mode)
+        case FallbackChanged():
+            others = tuple(name for name in state.fallbacks if name != payload.model)
+            return replace(
+                state, fallbacks=(*others, payload.model) if payload.fallback else others
+            )
         case SessionResumed():
             # Only a crash counts against a job, a resumed suspension does not.
             jobs = state.jobs if state.suspended else tuple(_resumed(job) for job in state.jobs)

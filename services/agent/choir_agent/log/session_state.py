@@ -224,6 +224,8 @@ class SessionState:
     """The limit when that budget was exhausted."""
     last_signal: int = 0
     """Sequence number of the newest inject, cancel or compact signal in the log."""
+    fallbacks: tuple[str, ...] = ()
+    """Names of the models for which another one answers, as the user was told."""
     last_message_at: str = ""
     """When the newest message of the user or to the user was committed, UTC, ISO 8601, or empty."""
 

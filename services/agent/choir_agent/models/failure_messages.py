@@ -29,22 +29,30 @@ def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
         case "provider":
             return "The provider has a problem; please try again in a few minutes."
         case "connection":
-            return "Check that this address is up and can be reached from here, then try again."
+            return (
+                "Check that this address is up and can be reached from here, then try again; "
+                f"{_correct(name, 'endpoint', 'URL')} changes it."
+            )
         case "timeout":
-            return f"Please try again; for a slow model, raise `models.{name}.timeout_ms`."
+            return (
+                "Please try again; for a slow model, raise the limit with "
+                f"{_correct(name, 'timeout_ms', '300000')}."
+            )
         case "key" if model.secret is None:
-            return f"No key is configured for it: name a secret as `models.{name}.secret` in config.json."
+            return f"No key is configured for it: name its secret with {_correct(name, 'secret', 'NAME')}."
         case "key":
             return (
                 f"Store a valid key with `choirctl secret set {model.secret}`, then run "
                 "`choirctl secret apply`."
             )
         case "credit":
-            return "Add credit there, or use another model: `choirctl model list` names them."
+            return "Add credit there, or select another model: `choirctl model list`, then `model set`."
+        case "not_found" if model.api == "ollama":
+            return f"Check name and endpoint of `models.{name}`; `ollama list` has the names."
         case "not_found":
             return (
-                f"Check the name and the endpoint of `models.{name}` in config.json; an endpoint "
-                "usually ends with `/v1`."
+                f"Correct the model's name with {_correct(name, 'model', 'NAME')}, or its `endpoint`"
+                f"{_endpoint_hint(model)}."
             )
         case "filter":
             return "Please rephrase your message."
@@ -53,14 +61,29 @@ def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
         case "rate":
             return "Please try again later."
         case "request":
-            return f"Check the settings of `models.{name}` against what the provider supports."
+            return (
+                f"Check the settings of `models.{name}` against what the provider supports; "
+                "`choirctl config show` prints them."
+            )
         case "format":
             return (
-                f"Check that the endpoint of `models.{name}` is an OpenAI-compatible API; it usually "
-                "ends with `/v1`."
+                f"Check that the endpoint of `models.{name}` has the API `{model.api}`"
+                f"{_endpoint_hint(model)}."
             )
         case _:
             assert_never(error.cause)
+
+
+def _correct(name: str, field: str, value: str) -> str:
+    """Return the commands that change a setting of a model."""
+    return (
+        f"`choirctl config set models.{name}.{field} {value}`, then `choirctl config load` and "
+        "`choirctl config apply`"
+    )
+
+
+def _endpoint_hint(model: ModelConfig) -> str:
+    return "; it usually ends with `/v1`" if model.api.startswith("openai") else ""
 
 
 ABOUT_THE_PROMPT: tuple[FailureCause, ...] = ("filter", "too_long")

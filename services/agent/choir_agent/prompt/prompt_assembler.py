@@ -36,10 +36,13 @@ class PromptAssembler:
         self._memory = memory
         self._edge = system_message(static.edge)
         self._core = system_message(static.core)
+        self._short_edge = system_message(static.short_edge)
+        self._short_core = system_message(static.short_core)
         self._tool_names = tool_names
         self._rendered: dict[str, dict[int, _Rendered]] = {}
         self._summaries: dict[str, tuple[LaneSummary, list[bytes]]] = {}
         self._tools: dict[str, int] = {}
+        self._firsts: dict[str, int] = {}
 
     def edge(
         self,
@@ -48,10 +51,16 @@ class PromptAssembler:
         skill_note: str = "",
         history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
         handed_on: str = "",
+        *,
+        short: bool = False,
     ) -> Prompt:
-        """Return the edge lane's prompt; its open turn is the last one of the window."""
+        """Return the edge lane's prompt; its open turn is the last one of the window.
+
+        With `short`, the instructions are those for a small context window.
+        """
         notes = end_notes(state, jobs=True, skill=skill_note, handed_on=handed_on)
-        return self._assemble(EDGE_LANE, self._edge, state, tools, notes, history)
+        first = self._short_edge if short else self._edge
+        return self._assemble(EDGE_LANE, first, state, tools, notes, history)
 
     def core(
         self,
@@ -61,18 +70,22 @@ class PromptAssembler:
         skill_note: str = "",
         history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
         handed_on: str = "",
+        *,
+        short: bool = False,
     ) -> Prompt:
         """Return the prompt of an open core job; its briefing precedes its steps."""
         notes = end_notes(state, jobs=False, skill=skill_note, handed_on=handed_on)
-        return self._assemble(core_lane(job_name), self._core, state, tools, notes, history)
+        first = self._short_core if short else self._core
+        return self._assemble(core_lane(job_name), first, state, tools, notes, history)
 
     def fixed_size(self, state: SessionState, lane: str) -> int:
         """Return the bytes of the prompt's parts that are never compacted."""
-        first = self._edge if lane == EDGE_LANE else self._core
+        usual = self._edge if lane == EDGE_LANE else self._core
+        first = self._firsts.get(lane, len(usual))
         window = self._memory.window(lane)
         heads = sum(map(len, self._fixed_head(window))) if window is not None else 0
         summary = sum(map(len, self._summary(state, lane)))
-        return len(first) + summary + self._tools.get(lane, 0) + heads
+        return first + summary + self._tools.get(lane, 0) + heads
 
     def _assemble(
         self,
@@ -87,15 +100,15 @@ class PromptAssembler:
         window = self._memory.window(lane)
         if window is not None:
             messages += self._history(window, history)
-        prompt = Prompt((*messages, *notes), tools)
+        prompt = Prompt((*messages, *notes), tools, notes=len(notes))
         self._forget_ended()
-        self._tools[lane] = len(tools)
+        self._tools[lane], self._firsts[lane] = len(tools), len(first)
         self._memory.token_estimator.record_prompt_size(lane, prompt_size(prompt))
         return prompt
 
     def _forget_ended(self) -> None:
         for lane in [lane for lane in self._rendered if self._memory.window(lane) is None]:
-            for cache in (self._rendered, self._summaries, self._tools):
+            for cache in (self._rendered, self._summaries, self._tools, self._firsts):
                 cache.pop(lane, None)
 
     def _summary(self, state: SessionState, lane: str) -> list[bytes]:

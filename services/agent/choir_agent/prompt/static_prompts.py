@@ -13,6 +13,8 @@ import structlog
 log = structlog.get_logger("choir.agent.prompt")
 
 MAX_IDENTITY_CHARS = 100_000
+MAX_SHORT_IDENTITY_CHARS = 1_500
+MAX_SHORT_SKILL_CHARS = 100
 EDGE_FILES = (("USER.md", "The user"), ("SOUL.md", "Your personality"))
 CORE_FILES = (("SOUL-CORE.md", "Your personality"),)
 
@@ -29,6 +31,9 @@ class StaticPrompts:
 
     edge: str
     core: str
+    short_edge: str = ""
+    """For a model with a small context window."""
+    short_core: str = ""
 
 
 def read_static_prompts(
@@ -40,33 +45,48 @@ def read_static_prompts(
 
     A missing identity file is skipped.
     """
-    extra = "\n\n".join(filter(None, (_list_skills(skills), INCOGNITO_TEXT if incognito else "")))
+    skills, mode = tuple(skills), INCOGNITO_TEXT if incognito else ""
+    extra = _join(_list_skills(skills), mode)
+    short = _join(_list_skills(skills, MAX_SHORT_SKILL_CHARS), mode)
+    limit = MAX_SHORT_IDENTITY_CHARS
     return StaticPrompts(
-        edge=_together("edge.md", extra, choir_dir, EDGE_FILES),
-        core=_together("core.md", extra, choir_dir, CORE_FILES),
+        edge=_join(_instructions("edge.md"), extra, _identity(choir_dir, EDGE_FILES)),
+        core=_join(_instructions("core.md"), extra, _identity(choir_dir, CORE_FILES)),
+        short_edge=_join(
+            _instructions("edge_short.md"), short, _identity(choir_dir, EDGE_FILES, limit)
+        ),
+        short_core=_join(
+            _instructions("core_short.md"), short, _identity(choir_dir, CORE_FILES, limit)
+        ),
     )
 
 
-def _together(
-    instructions: str, extra: str, choir_dir: Path, identity: tuple[tuple[str, str], ...]
-) -> str:
-    parts = [files("choir_agent.prompt").joinpath(instructions).read_text("utf-8").strip(), extra]
-    for name, heading in identity:
-        text = _read(choir_dir / name)
-        if text:
-            parts.append(f"# {heading} ({name})\n\n{text}")
+def _join(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _list_skills(skills: Iterable[tuple[str, str]]) -> str:
-    lines = [f"- {name}: {' '.join(description.split())}" for name, description in skills]
+def _instructions(name: str) -> str:
+    return files("choir_agent.prompt").joinpath(name).read_text("utf-8").strip()
+
+
+def _identity(
+    choir_dir: Path, identity: tuple[tuple[str, str], ...], max_chars: int = MAX_IDENTITY_CHARS
+) -> str:
+    texts = ((heading, name, _read(choir_dir / name, max_chars)) for name, heading in identity)
+    return _join(*(f"# {heading} ({name})\n\n{text}" for heading, name, text in texts if text))
+
+
+def _list_skills(skills: Iterable[tuple[str, str]], max_chars: int | None = None) -> str:
+    lines = [
+        f"- {name}: {' '.join(description.split())[:max_chars]}" for name, description in skills
+    ]
     return "\n".join(["# Skills", "", *lines]) if lines else ""
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, max_chars: int) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(MAX_IDENTITY_CHARS).strip()
+            return file.read(max_chars).strip()
     except FileNotFoundError:
         return ""
     except OSError as error:

@@ -13,6 +13,7 @@ import orjson
 from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.tools.manifest import ToolManifest
 from choir_agent.tools.model_view import model_name, model_view
+from choir_agent.tools.short_tools import shorten_manifest
 from choir_agent.tools.tool import Tool
 from choir_common.errors import StartupError
 from choir_common.json_schema import SchemaValidator
@@ -33,7 +34,7 @@ class ToolRegistry:
         if len(self._canonical) != 2 * len(tools):
             raise StartupError("Two tools have the same model name.")
         self._validators: dict[str, SchemaValidator] = {}
-        self._views: dict[tuple[bool, frozenset[str] | None, frozenset[str]], bytes] = {}
+        self._views: dict[tuple[bool, bool, frozenset[str] | None, frozenset[str]], bytes] = {}
         manifests = [self._tools[name].manifest for name in sorted(self._tools)]
         self.manifest_hash = hashlib.sha256(
             orjson.dumps([asdict(manifest) for manifest in manifests], option=orjson.OPT_SORT_KEYS)
@@ -44,24 +45,29 @@ class ToolRegistry:
         lane: str,
         allowed: frozenset[str] | None = None,
         hidden: frozenset[str] = frozenset(),
+        *,
+        short: bool = False,
     ) -> bytes:
         """Return a lane's tools as a JSON list for the model; the same arguments give identical bytes.
 
         `allowed` (canonical names) restricts the list to a skill state's tools and the tools that
         are allowed in every state. `hidden` ones are always omitted: they cannot work at present.
+        With `short`, descriptions and parameters are those for a small context window.
         """
-        key = (lane == EDGE_LANE, allowed, hidden)
+        key = (lane == EDGE_LANE, short, allowed, hidden)
         view = self._views.get(key)
         if view is None:
             if len(self._views) >= MAX_VIEWS:
                 # Dictionaries keep insertion order: this removes the oldest view.
                 self._views.pop(next(iter(self._views)))
-            offered = (
-                name
+            offered = [
+                self._tools[name].manifest
                 for name in sorted(self._tools)
                 if name not in hidden and self.is_offered(name, lane, allowed)
+            ]
+            view = self._views[key] = model_view(
+                map(shorten_manifest, offered) if short else offered
             )
-            view = self._views[key] = model_view(self._tools[name].manifest for name in offered)
         return view
 
     def is_offered(self, name: str, lane: str, allowed: frozenset[str] | None = None) -> bool:
@@ -84,6 +90,11 @@ class ToolRegistry:
     def find(self, name: str) -> Tool | None:
         """Return the tool with a canonical name, or None."""
         return self._tools.get(name)
+
+    @property
+    def canonical_names(self) -> list[str]:
+        """The canonical names of all tools, sorted."""
+        return sorted(self._tools)
 
     def manifests(self) -> list[ToolManifest]:
         """Return all manifests, sorted by name."""

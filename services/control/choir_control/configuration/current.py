@@ -118,6 +118,9 @@ class ConfigSnapshot:
             core_model_name=session_bindings.core_llm,
             core_model=_named(config.models, session_bindings.core_llm),
             vision_model=self._vision_model(agent_id),
+            fallback_models=_fallback_models(
+                config, session_bindings.llm, session_bindings.core_llm
+            ),
             budgets=self.budgets_for(agent_id),
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rate_limit_retry_ms=config.rate_limit_retry_ms,
@@ -133,6 +136,7 @@ class ConfigSnapshot:
             reminder_tokens=config.memory.reminder_tokens,
             reminders=self.reminders_for(agent_id),
             timezone=self.timezone_for(agent_id, session_bindings.dm),
+            streaming=self.is_streaming(agent_id),
             features=config.features,
             has_repository=self.has_repository(agent_id),
         )
@@ -155,6 +159,11 @@ class ConfigSnapshot:
             or (own.timezone if own else None)
             or read_host_timezone()
         )
+
+    def is_streaming(self, agent_id: str) -> bool:
+        """Return True if an agent's replies are shown while the model writes them."""
+        own = self.config.agents.get(agent_id)
+        return own is None or own.streaming
 
     def budgets_for(self, agent_id: str) -> Budgets:
         """Return an agent's budgets: its own values over the general ones."""
@@ -336,3 +345,10 @@ def _named(section: Mapping[str, T], name: str | None) -> T | None:
     The entry may have been removed from the configuration since the session was bound to it.
     """
     return None if name is None else section.get(name)
+
+
+def _fallback_models(config: Config, *names: str | None) -> dict[str, ModelConfig]:
+    """Return the models that these models fall back to, by name."""
+    models = [_named(config.models, name) for name in names]
+    fallbacks = [name for model in models if model for name in model.fallback]
+    return {name: config.models[name] for name in fallbacks if name in config.models}

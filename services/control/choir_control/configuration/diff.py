@@ -94,7 +94,7 @@ def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool
     dm, voice = config.dms.get(defaults.dm), config.voice_profiles.get(defaults.voice_profile or "")
     names = {
         "workspaces": (defaults.workspace,),
-        "models": (defaults.llm, defaults.core_llm, defaults.vision_llm),
+        "models": _models_of(config, defaults.llm, defaults.core_llm, defaults.vision_llm),
         "dms": (defaults.dm,),
         "gateways": (dm and dm.gateway,),
         "voice_profiles": (defaults.voice_profile,),
@@ -105,6 +105,13 @@ def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool
         "search": (defaults.search or min(config.search, default=None),),
     }
     return name in names[section]
+
+
+def _models_of(config: Config, *names: str | None) -> tuple[str, ...]:
+    """Return the names of models, with those that they fall back to."""
+    own = [name for name in names if name is not None]
+    models = [config.models[name] for name in own if name in config.models]
+    return (*own, *(name for model in models for name in model.fallback))
 
 
 def _walk(

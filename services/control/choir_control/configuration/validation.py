@@ -30,6 +30,7 @@ def find_faults(config: Config) -> list[str]:
         *_workspaces(config),
         *_repos(config),
         *_channels(config),
+        *_models(config),
         *_voices(config),
         *_memory(config),
         *_timing(config),
@@ -120,6 +121,18 @@ def _channels(config: Config) -> Iterator[str]:
                 f"dms.{name}: user {dm.user_id} of gateway {dm.gateway} is already dms.{first}; "
                 "remove one of the two"
             )
+
+
+def _models(config: Config) -> Iterator[str]:
+    for name, model in config.models.items():
+        path = f"models.{name}.fallback"
+        for other in model.fallback:
+            if other not in config.models:
+                yield _unknown(path, other, "models", config.models)
+            elif other == name or model.fallback.count(other) > 1:
+                yield f"{path}: {other!r} is tried already; name each other model once"
+            elif config.models[other].provider_properties.is_rehearsal:
+                yield f"{path}: {other!r} is the rehearsal model, which answers no question; remove it"
 
 
 def _voices(config: Config) -> Iterator[str]:

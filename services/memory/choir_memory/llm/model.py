@@ -1,23 +1,33 @@
-"""The service's own optional language model (`memory.model`), on an OpenAI-compatible endpoint.
+"""The service's own optional language model (`memory.model`), with any API that agents can use.
 
 Used for summaries and extraction, never in the reply path.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+import orjson
 import structlog
 
-from choir_common.errors import Unavailable
+from choir_common.errors import ChoirError, DeadlineExceeded, RateLimited, Unavailable
 from choir_common.wire.config import ModelConfig
-
-if TYPE_CHECKING:
-    from choir_memory.llm.openai_client import ChatCompletionsClient
+from choir_models.model import Completion, FailureCause, ModelFailed, Prompt
+from choir_models.registry import ModelRegistry
 
 log = structlog.get_logger("choir.memory.errands")
 
 MAX_COMPLETION_CHARS = 60_000
 """Maximum characters; a longer summary or list of facts is unusable."""
+FAILURES: dict[FailureCause, str] = {
+    "connection": "The model's provider cannot be reached.",
+    "credit": "The account at the model's provider has no credit left.",
+    "filter": "The model's provider refused the content.",
+    "format": "The model's response cannot be parsed.",
+    "key": "The model's provider rejects the key; check the secret of the model named in `memory.model`.",
+    "not_found": "The model's provider does not know the model; check the model named in `memory.model`.",
+    "too_long": "The request is too long for the model.",
+}
+"""Messages about failures. They do not quote the provider, which may quote the request."""
 
 
 class LanguageModel(Protocol):
@@ -36,35 +46,41 @@ class LanguageModel(Protocol):
     async def close(self) -> None: ...
 
 
-class OpenAiLanguageModel:
+class ProviderLanguageModel:
     """One model with one request at a time, so that it does not compete with the agents."""
 
     def __init__(self, settings: ModelConfig, key: str | None) -> None:
         self.name = settings.model
         self._settings = settings
         self._key = key
-        self._client: ChatCompletionsClient | None = None
+        self._models = ModelRegistry()
         self._request_lock = asyncio.Lock()
 
     async def answer(self, instructions: str, material: str) -> str:
-        """Return the completion; raises Unavailable if it is unusable, and the errors of
-        `ChatCompletionsClient.complete`."""
+        """Return the completion; raises Unavailable, RateLimited or DeadlineExceeded."""
+        texts = (("system", instructions), ("user", material))
+        messages = tuple(orjson.dumps({"role": role, "content": text}) for role, text in texts)
         async with self._request_lock:
-            client = self._client or await self._open()
-            text = await client.complete(self._settings, instructions, material)
-        if not text.strip() or len(text) > MAX_COMPLETION_CHARS:
-            raise Unavailable(f"The model {self.name} returned an empty or oversized completion.")
-        return text.strip()
+            completion = await self._think(Prompt(messages))
+        text = completion.text.strip()
+        if not text or len(text) > MAX_COMPLETION_CHARS or completion.finish_reason == "length":
+            raise Unavailable(
+                f"The model {self.name} returned an empty, incomplete or oversized completion."
+            )
+        return text
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.close()
+        await self._models.close()
 
-    async def _open(self) -> "ChatCompletionsClient":
-        client = await asyncio.to_thread(_import_client)
-        self._client = client(self._settings, self._key)
-        return self._client
+    async def _think(self, prompt: Prompt) -> Completion:
+        try:
+            return await self._models.think(self._settings, self._key, prompt)
+        except RateLimited as error:
+            message = "The model's provider rate limit is exceeded."
+            raise RateLimited(message, retry_after_s=error.retry_after_s) from error
+        except ModelFailed as error:
+            raise _as_choir(error) from error
 
 
 class ConfiguredLanguageModel:
@@ -94,7 +110,7 @@ class ConfiguredLanguageModel:
         await self.close()
         self._settings = settings
         if settings is not None:
-            self.model = OpenAiLanguageModel(settings, self._key if settings.secret else None)
+            self.model = ProviderLanguageModel(settings, self._key if settings.secret else None)
         log.info("language model configured", model=settings.model if settings else None)
 
     async def close(self) -> None:
@@ -104,9 +120,7 @@ class ConfiguredLanguageModel:
         self.model = None
 
 
-def _import_client() -> "type[ChatCompletionsClient]":
-    from choir_memory.llm.openai_client import (  # noqa: PLC0415 - the SDK takes 0.3 s and 16 MB
-        ChatCompletionsClient,
-    )
-
-    return ChatCompletionsClient
+def _as_choir(error: ModelFailed) -> ChoirError:
+    if error.cause == "timeout":
+        return DeadlineExceeded("The model did not answer in time.")
+    return Unavailable(FAILURES.get(error.cause, "The model's provider failed."))

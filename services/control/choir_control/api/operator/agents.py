@@ -1,5 +1,6 @@
 """`/v1/agents`, `/v1/models` and `/v1/voices`: show, start, stop and signal agents; their model and voice."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request
@@ -161,14 +162,16 @@ def signal_routes(
     return router
 
 
-def choice_routes(configuration: ConfigService, overrides: SessionOverrides) -> APIRouter:
+def choice_routes(
+    configuration: ConfigService, overrides: SessionOverrides, overview: AgentOverview
+) -> APIRouter:
     """Return the router of the models and voices."""
     router = APIRouter(tags=["agents"])
 
     @router.get("/models")
     async def list_models() -> Page[ModelView]:
         """List the language models and the text-to-speech providers."""
-        return Page(items=_models(configuration.current.config))
+        return Page(items=_models(configuration.current.config, await overview.all()))
 
     @router.get("/voices")
     async def list_voices() -> Page[VoiceView]:
@@ -207,9 +210,18 @@ def choice_routes(configuration: ConfigService, overrides: SessionOverrides) -> 
     return router
 
 
-def _models(config: Config) -> list[ModelView]:
+def _models(config: Config, agents: Sequence[AgentView]) -> list[ModelView]:
+    in_use = (lane.model for agent in agents for lane in agent.lanes if lane.model is not None)
+    windows = {model.name: model.context_window for model in in_use}
     models = [
-        ModelView(name=name, kind="llm", provider=m.provider, model=m.model, endpoint=m.endpoint)
+        ModelView(
+            name=name,
+            kind="llm",
+            provider=m.provider,
+            model=m.model,
+            endpoint=m.endpoint,
+            context_window=windows.get(name) or m.context_window,
+        )
         for name, m in sorted(config.models.items())
     ]
     speakers = [

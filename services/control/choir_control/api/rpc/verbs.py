@@ -17,7 +17,7 @@ from choir_common.wire.rpc import (
     HostToolRequest,
     SecretsRequest,
     SecretsResponse,
-    StatusReport,
+    StatusRequest,
     TerminateRequest,
 )
 from choir_control.agents.host_tools.execute import HostToolExecutor
@@ -29,6 +29,7 @@ from choir_control.agents.sessions.stop import SessionStopper
 from choir_control.approvals.proposals.proposal_type import ApprovalIntake
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretStore
+from choir_control.conversations.activity.publisher import ActivityPublisher
 from choir_control.log.eventlog.append import EventAppender
 from choir_control.log.leases.store import Lease
 
@@ -60,6 +61,7 @@ class AgentApi:
     appender: EventAppender
     approvals: ApprovalIntake
     lane_statuses: LaneStatusRegistry
+    activity: ActivityPublisher
     stopper: SessionStopper
     liveness: LivenessTracker
     host_tools: HostToolExecutor
@@ -71,7 +73,7 @@ class AgentApi:
             "GET_SECRETS": RpcVerb(SecretsRequest, self.get_secrets),
             "HEARTBEAT": RpcVerb(HeartbeatRequest, self.heartbeat),
             "REQUEST_APPROVAL": RpcVerb(ApprovalRequest, self.approvals.request),
-            "REPORT_STATUS": RpcVerb(StatusReport, self.report_status),
+            "REPORT_STATUS": RpcVerb(StatusRequest, self.report_status),
             "TERMINATE_SELF": RpcVerb(TerminateRequest, self.terminate_self),
             "FETCH_DYNAMIC_CONFIG": RpcVerb(ConfigRequest, self.fetch_config),
             "EXECUTE_HOST_TOOL": RpcVerb(HostToolRequest, self.host_tools.execute),
@@ -97,8 +99,14 @@ class AgentApi:
         version = self.configuration.current.version_for(lease.settings_rev)
         return HeartbeatResponse(ack_rev=ack_rev, config_version_latest=version)
 
-    async def report_status(self, lease: Lease, report: StatusReport) -> Ack:
-        """Store the status report of a lane; raises InvalidRequest for names that are too long."""
+    async def report_status(self, lease: Lease, report: StatusRequest) -> Ack:
+        """Store the status report of a lane, or show the draft of its reply.
+
+        Raises InvalidRequest for names that are too long.
+        """
+        if report.draft is not None:
+            self.activity.note_draft(lease, report.draft)
+            return Ack()
         texts = (report.lane, report.state, report.skill or "", report.step or "")
         if max(map(len, texts)) > MAX_NAME or len(report.budget_remaining) > MAX_NAME:
             raise InvalidRequest(

@@ -36,6 +36,18 @@ def is_busy_after(events: Iterable[Event], before: bool) -> bool:
     return busy
 
 
+def last_reply_rev(events: Iterable[Event]) -> int | None:
+    """Return the revision of the last event that ends an answer of the edge lane, or None."""
+    revs = [
+        event.rev
+        for event in events
+        if event.type == "reply"
+        and event.lane == EDGE
+        and event.payload.get("kind") not in NON_CLOSING_KINDS
+    ]
+    return max(revs, default=None)
+
+
 def job_cards(events: Iterable[Event]) -> Iterator[Card]:
     """Yield the card updates for core jobs; the start of a quiet job has none."""
     for event in events:

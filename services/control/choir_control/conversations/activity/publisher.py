@@ -1,6 +1,6 @@
 """Publisher of the live activity of conversations to the gateway, newest state only.
 
-Fed with the events of every heartbeat, and by operations. A heartbeat shows
+Fed with the events of every heartbeat, with drafts of replies, and by operations. A heartbeat shows
 that the agent is alive, so typing is renewed only with heartbeats and otherwise expires at the gateway. Cards
 wait while the bus is unavailable; an update that no gateway receives is lost.
 """
@@ -16,10 +16,15 @@ from choir_common.bus.client import Bus
 from choir_common.clock import Clock
 from choir_common.errors import Unavailable
 from choir_common.postgres.pool import Database
-from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
+from choir_common.wire.activity import Card, CardMessage, DmActivity, Draft, Idle, Typing
 from choir_common.wire.events import Event
+from choir_common.wire.rpc import ReplyDraft
 from choir_control.configuration.current import ConfigService
-from choir_control.conversations.activity.derivation import is_busy_after, job_cards
+from choir_control.conversations.activity.derivation import (
+    is_busy_after,
+    job_cards,
+    last_reply_rev,
+)
 from choir_control.log.leases.store import Lease
 
 log = structlog.get_logger("choir.activity")
@@ -29,7 +34,12 @@ TYPING_LASTS_S = 30.0
 # above this number the oldest updates are dropped; newer ones of the same subjects follow
 MAX_PENDING = 1_000
 RETRY_S = 1.0
+# The key of a DM's draft among the pending updates; no card has an id with a NUL.
+DRAFT = "\0draft"
 CARD_RETENTION = timedelta(days=7)
+
+
+Update = Typing | Idle | Draft | Card
 
 
 class CardStore:
@@ -85,22 +95,34 @@ class ActivityPublisher:
         self._clock = clock
         self._busy: dict[str, float] = {}
         """DMs in which an agent works, with the time of the last typing update."""
-        self._pending: dict[tuple[str, str], Typing | Idle | Card] = {}
+        self._replied: dict[str, tuple[str, int]] = {}
+        """The last reply of each DM: session id and revision."""
+        self._pending: dict[tuple[str, str], Update] = {}
         self._wake = asyncio.Event()
 
     def note_events(self, lease: Lease, events: Sequence[Event]) -> None:
         """Process the events of an agent's heartbeat, which may be none."""
-        dm, now = lease.dm, self._clock.monotonic()
-        was_busy = dm in self._busy
-        if is_busy_after(events, was_busy):
-            if not was_busy or now - self._busy[dm] >= TYPING_INTERVAL_S:
-                self._busy[dm] = now
-                self._queue(dm, "", Typing(lasts_s=TYPING_LASTS_S))
-        elif was_busy:
+        dm = lease.dm
+        replied = last_reply_rev(events)
+        if replied is not None:
+            self._replied[dm] = (lease.session_id, replied)
+            self._pending.pop((dm, DRAFT), None)
+        if is_busy_after(events, dm in self._busy):
+            self._show_typing(dm)
+        elif dm in self._busy:
             del self._busy[dm]
             self._queue(dm, "", Idle())
         for card in job_cards(events):
             self.show(dm, card)
+
+    def note_draft(self, lease: Lease, draft: ReplyDraft) -> None:
+        """Show the draft of a reply, unless the reply is stored already."""
+        session_id, replied = self._replied.get(lease.dm, ("", 0))
+        if session_id == lease.session_id and draft.read_rev < replied:
+            return
+        # After a restart of control no event says that the agent works; its draft does.
+        self._show_typing(lease.dm)
+        self._queue(lease.dm, DRAFT, Draft(text=draft.text))
 
     def show(self, dm: str, card: Card) -> None:
         """Queue an update of a card; it replaces an earlier one that was not published yet."""
@@ -136,7 +158,13 @@ class ActivityPublisher:
                 await asyncio.sleep(RETRY_S)
                 self._wake.set()
 
-    def _queue(self, dm: str, card_id: str, update: Typing | Idle | Card) -> None:
+    def _show_typing(self, dm: str) -> None:
+        now = self._clock.monotonic()
+        if dm not in self._busy or now - self._busy[dm] >= TYPING_INTERVAL_S:
+            self._busy[dm] = now
+            self._queue(dm, "", Typing(lasts_s=TYPING_LASTS_S))
+
+    def _queue(self, dm: str, card_id: str, update: Update) -> None:
         # moved to the end: the newest update is published last
         self._pending.pop((dm, card_id), None)
         self._pending[dm, card_id] = update
@@ -144,7 +172,7 @@ class ActivityPublisher:
             del self._pending[next(iter(self._pending))]
         self._wake.set()
 
-    async def _publish(self, dm: str, update: Typing | Idle | Card) -> None:
+    async def _publish(self, dm: str, update: Update) -> None:
         gateway = self._configuration.current.gateway_of(dm)
         if gateway is None:
             return

@@ -1,7 +1,8 @@
 """The event streams of the console, with the messages that a client missed.
 
 Messages are not stored here. A client with `Last-Event-ID` first receives the later messages from
-control's outbox, then new ones. An agent's activity is shown only to clients that are connected.
+control's outbox, then new ones. An agent's activity is shown only to clients that are connected. Changes of
+a draft are not queued: a stream sends what is new when it gets to it, so a slow client delays nobody.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import assert_never
+from typing import Literal, assert_never
 
 import structlog
 
@@ -17,7 +18,7 @@ from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import ChoirError, NotFound, TooLarge
 from choir_common.http.response_parser import ServerSentEvent
 from choir_common.http.responses import KEEPALIVE, KEEPALIVE_S, render_event
-from choir_common.wire.activity import Card, DmActivity, Idle, Typing
+from choir_common.wire.activity import Card, DmActivity, Draft, DraftDelta, Idle, Typing
 from choir_common.wire.attachments import Attachment
 from choir_common.wire.messages import (
     ButtonPress,
@@ -31,6 +32,7 @@ from choir_common.wire.messages import (
     OutboundMessage,
     QuotedMessage,
 )
+from choir_gateway.channels.console.drafts import DraftTable, delta_between, is_final_reply
 from choir_gateway.channels.console.spool import FileSpool
 from choir_gateway.channels.interface import ChannelSecrets
 
@@ -55,15 +57,24 @@ class ConsoleMessage:
     reply_to: QuotedMessage | None = None
 
 
+_StreamItem = OutboundMessage | DmActivity | Literal["draft"] | None
+"""What a stream has to send; `draft`: the changes of the DM's draft. None ends the stream."""
+
+
 class _EventStream:
     """One open stream."""
 
     def __init__(self) -> None:
-        self.queue: asyncio.Queue[OutboundMessage | DmActivity | None] = asyncio.Queue(QUEUE_SIZE)
+        self.queue: asyncio.Queue[_StreamItem] = asyncio.Queue(QUEUE_SIZE)
         self.cut = False
+        self.draft = ""
+        """The draft as the client has it."""
+        self._is_draft_queued = False
 
     def send(self, message: OutboundMessage | None) -> None:
         """Queue a message, or close the stream if the client is too slow; None ends the stream."""
+        # A draft after this message is another one and needs its own entry.
+        self._is_draft_queued = False
         try:
             self.queue.put_nowait(message)
         except asyncio.QueueFull:
@@ -73,6 +84,18 @@ class _EventStream:
         """Queue an activity if the queue is less than half full, so that messages never lack space."""
         if self.queue.qsize() < QUEUE_SIZE // 2:
             self.queue.put_nowait(activity)
+
+    def show_draft(self) -> None:
+        """Queue that the draft has changed, unless that is queued already or the queue is half full."""
+        if not self._is_draft_queued and self.queue.qsize() < QUEUE_SIZE // 2:
+            self.queue.put_nowait("draft")
+            self._is_draft_queued = True
+
+    def take_delta(self, now: str) -> DraftDelta | None:
+        """Return what the client lacks of the draft `now`, and count it as sent."""
+        self._is_draft_queued = False
+        delta, self.draft = delta_between(self.draft, now), now
+        return delta
 
 
 class ConsoleChannel:
@@ -86,6 +109,7 @@ class ConsoleChannel:
         self._outbox_files = outbox_files
         self._streams: dict[str, set[_EventStream]] = {}
         self._cards: dict[str, dict[str, DmActivity]] = {}
+        self._drafts = DraftTable()
         self._closed = False
 
     async def accept(self, gateway: str, dm: str, message: ConsoleMessage) -> InboundAccepted:
@@ -132,6 +156,8 @@ class ConsoleChannel:
                 if (reason := await self._fetch_file(message, attachment))
             ]
         )
+        if is_final_reply(message):
+            self._drafts.end(message.dm)
         for stream in self._streams.get(message.dm, ()):
             stream.send(message)
         return DeliveryReceipt(
@@ -175,7 +201,14 @@ class ConsoleChannel:
                 cards[card.card_id] = activity
                 while len(cards) > MAX_OPEN_CARDS:
                     del cards[next(iter(cards))]
-            case Typing() | Idle():
+            case Draft(text=text):
+                self._drafts.update(activity.dm, text)
+                for stream in self._streams.get(activity.dm, ()):
+                    stream.show_draft()
+                return
+            case Idle():
+                self._drafts.end(activity.dm)
+            case Typing():
                 pass
             case other:
                 assert_never(other)
@@ -204,7 +237,9 @@ class ConsoleChannel:
                 async for message in self._replay(dm, after):
                     seen = message.outbox_id
                     yield _message_event(message)
-            async for piece in self._live(stream, seen):
+            if (delta := stream.take_delta(self._drafts.text_of(dm))) is not None:
+                yield _delta_event(delta)
+            async for piece in self._live(dm, stream, seen):
                 yield piece
         except ChoirError as error:
             # The client reconnects and resumes after the last id that it has.
@@ -221,7 +256,7 @@ class ConsoleChannel:
             if len(page.messages) < PAGE:
                 return
 
-    async def _live(self, stream: _EventStream, seen: int) -> AsyncIterator[bytes]:
+    async def _live(self, dm: str, stream: _EventStream, seen: int) -> AsyncIterator[bytes]:
         while not (self._closed or stream.cut):
             try:
                 async with asyncio.timeout(KEEPALIVE_S):
@@ -232,11 +267,18 @@ class ConsoleChannel:
             match item:
                 case None:
                     return
+                case "draft":
+                    if (delta := stream.take_delta(self._drafts.text_of(dm))) is not None:
+                        yield _delta_event(delta)
                 case DmActivity():
+                    if isinstance(item.what, Idle):
+                        stream.draft = ""
                     yield _activity_event(item)
                 # A delivery that was repeated after a lost receipt has an id that was sent before.
                 case OutboundMessage() if item.outbox_id > seen:
                     seen = item.outbox_id
+                    if is_final_reply(item):
+                        stream.draft = ""
                     yield _message_event(item)
                 case OutboundMessage():
                     pass
@@ -288,3 +330,8 @@ def _activity_event(activity: DmActivity) -> bytes:
     """Return the SSE event without an id, because no client resumes from it."""
     kind = "card" if isinstance(activity.what, Card) else "activity"
     return render_event(ServerSentEvent("", kind, activity.what.model_dump_json()))
+
+
+def _delta_event(delta: DraftDelta) -> bytes:
+    """Return the SSE event without an id: the stored message replaces the draft."""
+    return render_event(ServerSentEvent("", "delta", delta.model_dump_json()))

@@ -18,7 +18,7 @@ from telegram.error import BadRequest, Forbidden, RetryAfter, TelegramError
 
 from choir_common.clients.control import ControlClient
 from choir_common.errors import ChoirError
-from choir_common.wire.activity import Card, CardMessage, DmActivity, Idle, Typing
+from choir_common.wire.activity import Card, CardMessage, DmActivity, Draft, Idle, Typing
 from choir_gateway.channels.telegram.api_call import NO_PREVIEW, RateLimiter, retry_after_s
 
 log = structlog.get_logger("choir.gateway.telegram")
@@ -78,6 +78,8 @@ class ActivityDisplay:
                 self._typing[user_id] = _TypingState(_now() + lasts_s, before.next)
             case Idle():
                 self._typing.pop(user_id, None)
+            case Draft():
+                return  # `drafts` shows it
             case Card() as card:
                 self._store_card(activity.dm, card, user_id)
             case other:

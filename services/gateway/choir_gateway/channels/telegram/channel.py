@@ -12,12 +12,14 @@ from telegram.request import HTTPXRequest
 from choir_common.clients.control import ControlClient, OutboxFilesClient
 from choir_common.errors import NotFound
 from choir_common.http.client import make_client
-from choir_common.wire.activity import DmActivity
+from choir_common.wire.activity import DmActivity, Draft
+from choir_common.wire.events import NON_CLOSING_KINDS
 from choir_common.wire.messages import DeliveryReceipt, GatewayBinding, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway.channels.interface import ConversationDirectory
 from choir_gateway.channels.telegram.activity import ActivityDisplay
 from choir_gateway.channels.telegram.api_call import RateLimiter
+from choir_gateway.channels.telegram.drafts import DraftDisplay
 from choir_gateway.channels.telegram.files import download_file
 from choir_gateway.channels.telegram.notes import NoteQueue
 from choir_gateway.channels.telegram.polling import UpdatePoller
@@ -53,6 +55,7 @@ class TelegramChannel:
         self._sender = MessageSender(bot, control=control, files=files, rate_limiter=rate_limiter)
         self._notes = NoteQueue(self._sender)
         self._activity = ActivityDisplay(bot, rate_limiter, control)
+        self._drafts = DraftDisplay(bot, rate_limiter)
         self._menu = CommandMenu(bot, conversations)
         handler = UpdateHandler(
             bot,
@@ -83,16 +86,23 @@ class TelegramChannel:
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             tasks.create_task(self._incoming.run())
             tasks.create_task(self._activity.run())
+            tasks.create_task(self._drafts.run())
             tasks.create_task(self._notes.run())
             tasks.create_task(self._show_menus())
 
     async def deliver(self, message: OutboundMessage, user_id: str) -> DeliveryReceipt:
         """Send a message with its files to a user; raises as MessageSender.deliver does."""
+        if message.kind not in NON_CLOSING_KINDS:
+            await self._drafts.end(user_id)
         return await self._sender.deliver(message, user_id)
 
     def show(self, activity: DmActivity, user_id: str) -> None:
         """Show an agent's activity; returns at once."""
-        if user_id.isdigit():
+        if not user_id.isdigit():
+            return
+        if isinstance(activity.what, Draft):
+            self._drafts.show(user_id, activity.what.text)
+        else:
             self._activity.show(activity, user_id)
 
     def open_file(self, ref: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:

@@ -1,4 +1,4 @@
-"""Minimal HTTP client for local servers. Used for readiness checks and by `model_choice`.
+"""Minimal HTTP client for readiness checks, and for questions to model servers.
 
 Written by hand, because it is called many times a second during startup: a client library would cost the
 resident supervisor more memory, and each request more time, than everything else.
@@ -6,11 +6,15 @@ resident supervisor more memory, and each request more time, than everything els
 
 import asyncio
 import contextlib
+import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 UNIX = "unix://"
 MOST_BYTES = 4 * 1024 * 1024
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +26,26 @@ class ProbeResponse:
 
 
 async def send_probe(
-    endpoint: str, path: str, within_s: float, body: bytes | None = None
+    endpoint: str,
+    path: str,
+    within_s: float,
+    body: bytes | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
 ) -> ProbeResponse | None:
-    """Send GET (or POST with a JSON `body`) to `unix://…` or `http://…`; return None without a response."""
+    """Send GET (or POST with a JSON `body`) to `unix://…`, `http://…` or `https://…`.
+
+    Returns None without a response. The endpoint's path, if any, precedes `path`.
+    """
     method = "GET" if body is None else "POST"
-    head = f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    request = f"{head}Content-Length: {len(body or b'')}\r\n\r\n".encode() + (body or b"")
+    url = urlsplit("" if endpoint.startswith(UNIX) else endpoint)
+    lines = [
+        f"{method} {url.path.rstrip('/')}{path} HTTP/1.0",
+        f"Host: {url.netloc.rpartition('@')[2] or 'localhost'}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body or b'')}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    request = "\r\n".join([*lines, "", ""]).encode() + (body or b"")
     try:
         async with asyncio.timeout(within_s):
             return _read(await _exchange(endpoint, request))
@@ -40,7 +58,10 @@ async def _exchange(endpoint: str, request: bytes) -> bytes:
         reader, writer = await asyncio.open_unix_connection(endpoint.removeprefix(UNIX))
     else:
         url = urlsplit(endpoint)
-        reader, writer = await asyncio.open_connection(url.hostname, url.port or 80)
+        # certificates take 3 MB: only for an endpoint that needs them
+        context = ssl.create_default_context() if url.scheme == "https" else None
+        port = url.port or (443 if context else 80)
+        reader, writer = await asyncio.open_connection(url.hostname, port, ssl=context)
     try:
         writer.write(request)
         parts = []

@@ -1,0 +1,1 @@
+"""Adapter for the Gemini API (`generateContent`), through the google-genai SDK."""

@@ -1,0 +1,96 @@
+"""Model adapter for the Gemini API."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Protocol
+
+from choir_common.wire.config import ModelConfig
+from choir_common.wire.model import JsonObject
+from choir_models.client_pool import ClientPool
+from choir_models.gemini.request_codec import render_request
+from choir_models.gemini.response_codec import GeminiResponse
+from choir_models.model import NO_LISTENER, Completion, ModelFailed, OutputListener, Prompt
+
+
+class ContentClient(Protocol):
+    """HTTP client for one endpoint with one key."""
+
+    async def complete(
+        self, model: str, body: JsonObject, timeout_s: float, headers: Mapping[str, str]
+    ) -> str: ...
+
+    def stream(
+        self, model: str, body: JsonObject, timeout_s: float, headers: Mapping[str, str]
+    ) -> AsyncGenerator[str]: ...
+
+    async def close(self) -> None: ...
+
+
+class GeminiClientFactory:
+    """Factory of clients based on the google-genai SDK, which it imports at the first call."""
+
+    async def create(self, endpoint: str, api_key: str | None) -> ContentClient:
+        """Return a client; runs in a thread, because the import takes almost a second."""
+        return await asyncio.to_thread(self._create, endpoint, api_key)
+
+    def _create(self, endpoint: str, api_key: str | None) -> ContentClient:
+        from choir_models.gemini.sdk_client import GeminiClient  # noqa: PLC0415 - time and memory
+
+        return GeminiClient(endpoint, api_key)
+
+
+class GeminiModel:
+    """The configured Gemini models, each through the client for its endpoint and key."""
+
+    def __init__(self) -> None:
+        self._clients: ClientPool[ContentClient] = ClientPool(GeminiClientFactory())
+
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
+        """Post the prompt and parse the response; streams if somebody listens."""
+        body = render_request(settings, prompt)
+        async with self._clients.borrow(settings.endpoint, api_key) as client:
+            began = time.perf_counter()
+            response = GeminiResponse()
+            timeout_s = settings.timeout_ms / 1000
+            try:
+                # The SDK's timeout applies to each read; this one applies to the whole call.
+                async with asyncio.timeout(timeout_s):
+                    await self._receive(client, settings, body, listener, response)
+                    while token := response.take_continuation():
+                        body["continuationToken"] = token
+                        await self._receive(client, settings, body, listener, response)
+            except TimeoutError as error:
+                message = f"the provider did not answer within {timeout_s:g} s"
+                raise ModelFailed(message, cause="timeout") from error
+            return response.completion(settings.model, (time.perf_counter() - began) * 1000)
+
+    async def close(self) -> None:
+        """Close the connections to the providers."""
+        await self._clients.close()
+
+    async def _receive(
+        self,
+        client: ContentClient,
+        settings: ModelConfig,
+        body: JsonObject,
+        listener: OutputListener,
+        response: GeminiResponse,
+    ) -> None:
+        timeout_s, headers = settings.timeout_ms / 1000, settings.request.extra_headers
+        if listener is NO_LISTENER:
+            response.add(await client.complete(settings.model, body, timeout_s, headers))
+            return
+        stream = client.stream(settings.model, body, timeout_s, headers)
+        async with aclosing(stream) as chunks:
+            async for chunk in chunks:
+                text = response.add(chunk)
+                if text:
+                    listener.add_text(text)

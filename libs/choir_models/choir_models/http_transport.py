@@ -1,0 +1,94 @@
+"""HTTP transport for calls of models: limits the size of responses and the time to connect.
+
+Imported with an SDK's client, because `httpx2` takes time and memory.
+"""
+
+import zlib
+from collections.abc import AsyncIterator, Iterator
+
+import httpx2
+
+from choir_models.model import ModelFailed, NoModelResponse
+from choir_models.provider_errors import shorten
+
+MAX_BODY = 16 << 20
+"""Maximum bytes of a response. A completion has a few kilobytes; an endless response would exhaust
+memory."""
+LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
+CONNECT_S = 10.0
+GZIP = zlib.MAX_WBITS | 16
+UNPACK_CHUNK = 1 << 20
+
+
+class ResponseTooLarge(httpx2.TransportError):
+    """The response exceeds MAX_BODY or is not valid gzip."""
+
+
+class _LimitedStream(httpx2.AsyncByteStream):
+    """Response bytes, unpacked with a size limit because compressed data can expand without bound."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, *, is_packed: bool) -> None:
+        self._stream = stream
+        self._unpacker = zlib.decompressobj(GZIP) if is_packed else None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            for part in self._unpacked(chunk):
+                size += len(part)
+                if size > MAX_BODY:
+                    raise ResponseTooLarge(f"its response exceeds {MAX_BODY >> 20} MB")
+                yield part
+
+    def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
+        if self._unpacker is None:
+            yield chunk
+            return
+        while chunk:
+            try:
+                yield self._unpacker.decompress(chunk, UNPACK_CHUNK)
+            except zlib.error as error:
+                raise ResponseTooLarge(f"its response cannot be decompressed: {error}") from error
+            chunk = self._unpacker.unconsumed_tail
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class _Transport(httpx2.AsyncHTTPTransport):
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        # Only gzip, which `_LimitedStream` unpacks within its limit.
+        request.headers["accept-encoding"] = "gzip"
+        timeout = request.extensions.get("timeout", {})
+        request.extensions["timeout"] = {**timeout, "connect": CONNECT_S}
+        response = await super().handle_async_request(request)
+        encoding = response.headers.pop("content-encoding", "identity").lower()
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _LimitedStream(response.stream, is_packed=encoding == "gzip")
+        return response
+
+
+def create_http_client(endpoint: str) -> httpx2.AsyncClient:
+    """Return an HTTP client for an endpoint; its connections have the limits of this module."""
+    # A plain-HTTP endpoint needs no certificates, and the bundle takes 3 MB.
+    verify = not endpoint.startswith("http://")
+    return httpx2.AsyncClient(
+        transport=_Transport(verify=verify, limits=LIMITS),
+        # The key must reach the configured endpoint only.
+        follow_redirects=False,
+    )
+
+
+def connection_failure(error: BaseException, timeout_s: float, api_key: str | None) -> ModelFailed:
+    """Return the failure for an error of the HTTP client."""
+    if isinstance(error, httpx2.ConnectTimeout):
+        message = f"the provider did not accept a connection within {CONNECT_S:g} s"
+        return NoModelResponse(message, cause="connection")
+    if isinstance(error, httpx2.TimeoutException):
+        message = f"the provider did not answer within {timeout_s:g} s"
+        return ModelFailed(message, cause="timeout")
+    reason = str(error) or type(error).__name__
+    message = shorten(f"the connection to the provider failed: {reason}", api_key)
+    if isinstance(error, ResponseTooLarge):
+        return ModelFailed(message, cause="format")
+    return NoModelResponse(message, cause="connection")

@@ -1,0 +1,1 @@
+"""Adapter for Ollama's own API, where a request can set the context length."""

@@ -1,0 +1,144 @@
+"""Models of an Ollama server, called over its own API."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import httpx2
+
+from choir_common.wire.config import ModelConfig
+from choir_models.model import (
+    NO_LISTENER,
+    Completion,
+    ModelFailed,
+    NoModelResponse,
+    OutputListener,
+    Prompt,
+)
+from choir_models.ollama.codec import render_request
+from choir_models.ollama.response import ResponseReader
+from choir_models.provider_errors import error_from_response, shorten
+
+CONNECT_S = 10.0
+LIMITS = httpx2.Limits(max_connections=16, max_keepalive_connections=8, keepalive_expiry=60.0)
+MAX_BODY = 16 << 20
+"""Maximum bytes of a response; an endless one would exhaust memory."""
+MAX_ERROR_BODY = 64 << 10
+
+
+class OllamaModel:
+    """The configured models of Ollama servers."""
+
+    def __init__(self) -> None:
+        self._clients: dict[bool, httpx2.AsyncClient] = {}
+
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
+        """Post the prompt, pass the text on while it arrives, and return the output.
+
+        Raises RateLimited, ContextOverflow or another ModelFailed. Cancellation closes the connection, which
+        makes Ollama stop.
+        """
+        timeout_s = settings.timeout_ms / 1000
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._post(settings, api_key, prompt, listener)
+        except (TimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout) as error:
+            message = f"the provider did not answer within {timeout_s:g} s"
+            raise ModelFailed(message, cause="timeout") from error
+        except httpx2.ConnectTimeout as error:
+            message = f"the provider did not accept a connection within {CONNECT_S:g} s"
+            raise NoModelResponse(message, cause="connection") from error
+        except httpx2.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            message = shorten(f"the connection to Ollama failed: {reason}", api_key)
+            raise NoModelResponse(message, cause="connection") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.aclose()
+
+    async def _post(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener,
+    ) -> Completion:
+        body = render_request(settings, prompt, stream=listener is not NO_LISTENER)
+        url = f"{settings.endpoint.rstrip('/').removesuffix('/v1')}/api/chat"
+        headers = {**settings.request.extra_headers, "Content-Type": "application/json"}
+        # compressed data could expand without bound
+        headers["Accept-Encoding"] = "identity"
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        timeout = httpx2.Timeout(settings.timeout_ms / 1000, connect=CONNECT_S)
+        began = time.perf_counter()
+        client = self._client(url)
+        async with client.stream(
+            "POST", url, content=body, headers=headers, timeout=timeout
+        ) as response:
+            if response.status_code != HTTPStatus.OK:
+                await _raise_error(response, settings, api_key)
+            reader = ResponseReader(settings.model)
+            await _read_lines(response, reader, listener)
+        return reader.completion((time.perf_counter() - began) * 1000)
+
+    def _client(self, url: str) -> httpx2.AsyncClient:
+        # Plain HTTP, the usual case, needs no certificates, and the bundle takes 3 MB.
+        is_secure = not url.startswith("http://")
+        client = self._clients.get(is_secure)
+        if client is None:
+            client = self._clients[is_secure] = httpx2.AsyncClient(
+                verify=is_secure, limits=LIMITS, follow_redirects=False, trust_env=False
+            )
+        return client
+
+
+async def _read_lines(
+    response: httpx2.Response, reader: ResponseReader, listener: OutputListener
+) -> None:
+    size = 0
+    rest = b""
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
+        if size > MAX_BODY:
+            message = f"the provider's response exceeds {MAX_BODY >> 20} MB"
+            raise ModelFailed(message, cause="format")
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            _add_line(line, reader, listener)
+    _add_line(rest, reader, listener)
+
+
+def _add_line(line: bytes, reader: ResponseReader, listener: OutputListener) -> None:
+    text = reader.add_line(line)
+    if text:
+        listener.add_text(text)
+
+
+async def _raise_error(
+    response: httpx2.Response, settings: ModelConfig, api_key: str | None
+) -> None:
+    body = b""
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > MAX_ERROR_BODY:
+            break
+    now = datetime.now(UTC)
+    error = error_from_response(response.status_code, body, response.headers, now, api_key)
+    if isinstance(error, ModelFailed) and error.cause == "not_found":
+        # Ollama also answers 404 for an address that is not its API.
+        raise ModelFailed(
+            f"{error.message}; if the model is not downloaded, run `ollama pull {settings.model}`",
+            cause="not_found",
+        )
+    raise error

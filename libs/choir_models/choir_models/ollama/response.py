@@ -1,0 +1,131 @@
+"""Parsing of responses of Ollama's `/api/chat`: one JSON object per line, or a single one. Pure."""
+
+from datetime import UTC, datetime
+
+import orjson
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from choir_common.wire.model import JsonObject
+from choir_common.wire.validation_messages import error_message
+from choir_models.model import Completion, ModelFailed, NoModelResponse, ProposedCall
+from choir_models.ollama.codec import FIELDS_KEY
+from choir_models.provider_errors import error_from_body
+from choir_models.provider_fields import call_fields
+
+MAX_TEXT = 200_000
+MAX_ARGUMENTS = 200_000
+MAX_CALLS = 100
+MAX_TOKENS = 10_000_000
+MAX_THINKING = 200_000
+CUT = "[cut off here: the model reached the limit of its output]"
+
+
+class _Lenient(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _ChunkMessage(_Lenient):
+    content: str = ""
+    thinking: str | None = None
+    tool_calls: list[JsonValue] | None = None
+
+
+class _Chunk(_Lenient):
+    model: str = ""
+    message: _ChunkMessage = _ChunkMessage()
+    done: bool = False
+    done_reason: str | None = None
+    prompt_eval_count: JsonValue = None
+    eval_count: JsonValue = None
+    error: JsonValue = None
+
+
+class ResponseReader:
+    """Builds a completion from the lines of a response."""
+
+    def __init__(self, asked_model: str) -> None:
+        self._model = asked_model
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._calls: list[JsonValue] = []
+        self._last: _Chunk | None = None
+
+    def add_line(self, line: bytes) -> str:
+        """Add a line, and return the text in it.
+
+        Raises ModelFailed if it is not a part of a chat response; an error in it is classified and raised.
+        """
+        if not line.strip():
+            return ""
+        chunk = _parse(line)
+        if chunk.error:
+            raise error_from_body(chunk.error, datetime.now(UTC))
+        self._text.append(chunk.message.content)
+        self._thinking.append(chunk.message.thinking or "")
+        self._calls += chunk.message.tool_calls or []
+        self._model = chunk.model or self._model
+        if chunk.done:
+            self._last = chunk
+        return chunk.message.content
+
+    def completion(self, duration_ms: float) -> Completion:
+        """Return the completion. Raises NoModelResponse if the last line is missing."""
+        if self._last is None:
+            raise NoModelResponse("the response ended before it was complete", cause="connection")
+        calls = tuple(map(_proposed, self._calls[:MAX_CALLS]))
+        finish = "tool_calls" if calls else self._last.done_reason or "stop"
+        text = "".join(self._text)[:MAX_TEXT]
+        notes = [CUT] if finish == "length" else []
+        if len(self._calls) > MAX_CALLS:
+            dropped = len(self._calls) - MAX_CALLS
+            notes = [f"[{dropped} more tool calls were dropped: at most {MAX_CALLS} at once]"]
+        return Completion(
+            text="\n\n".join([text, *notes] if text else notes),
+            calls=calls,
+            model=self._model,
+            finish_reason=finish,
+            prompt_tokens=_count(self._last.prompt_eval_count),
+            completion_tokens=_count(self._last.eval_count),
+            duration_ms=round(duration_ms, 3),
+            fields=self._fields(),
+        )
+
+    def _fields(self) -> JsonObject:
+        # Models read the thoughts of the current turn only, so those before a final answer are not needed.
+        thinking = "".join(self._thinking)
+        if not self._calls or not thinking or len(thinking) > MAX_THINKING:
+            return {}
+        return {FIELDS_KEY: {"thinking": thinking}}
+
+
+def _parse(line: bytes) -> _Chunk:
+    try:
+        return _Chunk.model_validate_json(line)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "body"
+        raise ModelFailed(
+            f"the answer is not a chat response of Ollama ({where}: {error_message(fault)})",
+            cause="format",
+        ) from error
+
+
+def _proposed(call: JsonValue) -> ProposedCall:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict):
+        return ProposedCall("", "{}")
+    name, arguments = function.get("name"), function.get("arguments")
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
+    # `index` is the call's position in the response
+    fields = {key: value for key, value in function.items() if key != "index"}
+    return ProposedCall(
+        name[:200] if isinstance(name, str) else "",
+        (text or "{}")[:MAX_ARGUMENTS],
+        call_fields({**call, "function": fields}),
+    )
+
+
+def _count(tokens: JsonValue) -> int:
+    if isinstance(tokens, bool) or not isinstance(tokens, int | float):
+        return 0
+    return int(min(max(tokens, 0), MAX_TOKENS))

@@ -1,0 +1,116 @@
+"""Reporter of the edge lane's running model call: sends the text written so far to control.
+
+Best effort: control shows the draft and never stores it. Each report contains the whole text, at most one is
+on its way, and text that arrives meanwhile waits for the next one, so neither the model call nor a heartbeat
+is delayed. A lost report is repaired by the next one.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import structlog
+
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.lanes.edge_states import EdgeState
+from choir_agent.log.session_state import EDGE_LANE
+from choir_agent.settings import SettingsSource
+from choir_common.errors import ChoirError
+from choir_common.redactor import Redactor
+from choir_common.wire.activity import MAX_DRAFT
+from choir_common.wire.rpc import ReplyDraft, StatusRequest
+from choir_models.model import NO_LISTENER, OutputListener
+
+log = structlog.get_logger("choir.agent.draft")
+
+FIRST_DELAY_S = 0.002
+"""A short answer is complete by then, and needs no draft."""
+INTERVAL_S = 0.05
+RETRY_S = 1.0
+
+
+class _CallDraft:
+    """The text of one model call."""
+
+    def __init__(self, read_rev: int, changed: asyncio.Event) -> None:
+        self.read_rev = read_rev
+        self.visible_text = ""
+        """The text that control has received."""
+        self._parts: list[str] = []
+        self._changed = changed
+
+    @property
+    def text(self) -> str:
+        """Return the text so far."""
+        return "".join(self._parts)
+
+    def add_text(self, text: str) -> None:
+        """Add the next part of the text."""
+        self._parts.append(text)
+        self._changed.set()
+
+    def restart(self) -> None:
+        """Discard the text: the call is made again."""
+        self._parts.clear()
+        self._changed.set()
+
+
+class DraftReporter:
+    """Reporter of the draft of the edge lane's reply."""
+
+    def __init__(
+        self, control: ControlClient, redactor: Redactor, settings: SettingsSource
+    ) -> None:
+        self._control = control
+        self._redactor = redactor
+        self._settings = settings
+        self._draft: _CallDraft | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def shown_text(self) -> str:
+        """The text of the running model call if a part of it was shown to the user, else empty."""
+        draft = self._draft
+        return draft.text if draft is not None and draft.visible_text else ""
+
+    @contextlib.contextmanager
+    def follow(self, lane: str, read_rev: int) -> Iterator[OutputListener]:
+        """Yield the listener of a model call; report what it receives while the context is open.
+
+        A lane other than the edge lane, and an agent without streaming, get `NO_LISTENER`.
+        """
+        if lane != EDGE_LANE or not self._settings.current().settings.streaming:
+            yield NO_LISTENER
+            return
+        self._draft = _CallDraft(read_rev, self._changed)
+        try:
+            yield self._draft
+        finally:
+            self._draft = None
+
+    async def run(self) -> None:
+        """Send reports until cancelled."""
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(FIRST_DELAY_S)
+            self._changed.clear()
+            if self._draft is not None:
+                await asyncio.sleep(INTERVAL_S if await self._send(self._draft) else RETRY_S)
+
+    async def _send(self, draft: _CallDraft) -> bool:
+        """Send a draft if it has changed; return False if control did not accept it."""
+        # A half of a character is completed by the next part.
+        whole_characters = draft.text[:MAX_DRAFT].encode("utf-8", "ignore").decode()
+        text = self._redactor.redact_unfinished(whole_characters)[:MAX_DRAFT]
+        if text == draft.visible_text:
+            return True
+        report = ReplyDraft(read_rev=draft.read_rev, text=text)
+        try:
+            await self._control.report_status(
+                StatusRequest(lane=EDGE_LANE, state=EdgeState.REASONING, draft=report)
+            )
+        except ChoirError as error:
+            log.info("draft not shown", error=error.message)
+            return False
+        draft.visible_text = text
+        return True

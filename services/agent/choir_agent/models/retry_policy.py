@@ -1,0 +1,120 @@
+"""When a failed model call is repeated, and which model gets it: the one policy of all lanes.
+
+A failure that may pass (no connection, 408, 409, 429, 5xx, 529) is repeated with growing pauses. The edge
+lane gives up after a few, because a user waits. A core job goes on until its time limit, also after timeouts.
+A model that failed is left out for a while if its lane has another one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from choir_agent.log.session_state import EDGE_LANE
+from choir_agent.models.lane_models import NamedModel
+from choir_common.backoff import Backoff
+from choir_common.clock import Clock
+from choir_common.errors import RateLimited
+from choir_common.wire.config import AgentSettings, ModelConfig
+from choir_models.model import FailureCause, ModelFailed, NoModelResponse
+
+RETRIES = 4
+"""Retries of the edge lane. With a first pause of 1 s the last one is made after about 15 s."""
+MAX_WAIT_S = 120.0
+"""Sum of the edge lane's pauses for one call, which a provider's `Retry-After` may lengthen."""
+QUICK_RETRY_WAIT_S = 3.0
+"""Longest pause before the one retry of a model that has a fallback."""
+MAX_PAUSE_S = 60.0
+MAX_JOB_PAUSE_S = 900.0
+"""Longest pause of a core job that a provider asked for; afterwards it tries again."""
+COOL_DOWN_S, MAX_COOL_DOWN_S = 30.0, 600.0
+_LASTING: tuple[FailureCause, ...] = ("key", "credit", "not_found", "timeout")
+"""Causes that need a human, or cost minutes to find out again: the longest cool-down at once."""
+
+
+def is_passing(error: ModelFailed) -> bool:
+    """Return whether the same call may succeed soon."""
+    return isinstance(error, NoModelResponse) or error.cause == "rate"
+
+
+def rate_failure(error: RateLimited) -> ModelFailed:
+    """Return a rate limit as a failure of the model."""
+    return ModelFailed(error.message, cause="rate", retry_after_s=error.retry_after_s)
+
+
+class RetrySchedule:
+    """The pauses between the attempts of one model call."""
+
+    def __init__(self, settings: AgentSettings, lane: str) -> None:
+        """Start a schedule; the first pause is `rate_limit_retry_ms`, and each one doubles the last."""
+        first_s = settings.rate_limit_retry_ms / 1000
+        self._is_patient = lane != EDGE_LANE
+        self._retries_left = math.inf if self._is_patient else RETRIES
+        if not settings.features.model_retries:
+            self._retries_left = 0
+        self._backoff = Backoff(first_s, max_s=max(first_s, MAX_PAUSE_S))
+        self.pauses = 0
+        self.waited_s = 0.0
+        """Sum of the pauses so far."""
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether the failure lasts longer than the edge lane would wait."""
+        return self.pauses > RETRIES
+
+    def next_pause_s(self, error: ModelFailed) -> float | None:
+        """Return the seconds to wait before the next attempt, or None if this failure is final."""
+        repeats = is_passing(error) or (self._is_patient and error.cause == "timeout")
+        if not repeats or self._retries_left < 1:
+            return None
+        pause_s = max(self._backoff.pause_s(), error.retry_after_s or 0.0)
+        if self._is_patient:
+            pause_s = min(pause_s, MAX_JOB_PAUSE_S)
+        elif self.waited_s + pause_s > MAX_WAIT_S:
+            return None
+        self._retries_left -= 1
+        self.pauses += 1
+        self.waited_s += pause_s
+        return pause_s
+
+
+@dataclass(slots=True)
+class _CoolDown:
+    config: ModelConfig
+    backoff: Backoff
+    until: float = 0.0
+    """Monotonic seconds."""
+
+
+class CoolDowns:
+    """The models that failed, each left out for a while where a lane has another one.
+
+    In memory only: after a restart each model is tried again.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._models: dict[str, _CoolDown] = {}
+
+    def order(self, models: Sequence[NamedModel]) -> tuple[NamedModel, ...]:
+        """Return the models in the order to try: those that failed lately at the end."""
+        now = self._clock.monotonic()
+        return tuple(sorted(models, key=lambda model: max(now, self._until(model))))
+
+    def record_failure(self, model: NamedModel, error: ModelFailed) -> None:
+        """Leave a model out, for longer with each failure in a row."""
+        cooling = self._models.get(model.name)
+        if cooling is None or cooling.config != model.config:
+            cooling = _CoolDown(model.config, Backoff(COOL_DOWN_S, MAX_COOL_DOWN_S))
+            self._models[model.name] = cooling
+        pause_s = MAX_COOL_DOWN_S if error.cause in _LASTING else cooling.backoff.pause_s()
+        asked_s = min(error.retry_after_s or 0.0, MAX_JOB_PAUSE_S)
+        cooling.until = self._clock.monotonic() + max(pause_s, asked_s)
+
+    def record_success(self, model: NamedModel) -> None:
+        """Use a model again at once."""
+        self._models.pop(model.name, None)
+
+    def _until(self, model: NamedModel) -> float:
+        cooling = self._models.get(model.name)
+        # A changed configuration may have repaired the model.
+        return cooling.until if cooling and cooling.config == model.config else 0.0
