@@ -1,11 +1,12 @@
 """A model server of this machine: `up` finds it, an agent works in its short context, and commands say so."""
 
 import asyncio
+import json
 
 from choir_testing.providers.ollama import FakeOllama
 from choir_testing.providers.provider import Answer, Call
 from choir_testing.providers.server import run_provider
-from tests.support.stack import console_user, running_stack_in_thread
+from tests.support.stack import EmbeddedStack, console_user, running_stack_in_thread
 
 NOBODY = "http://127.0.0.1:1"
 NOTE = "the ferry leaves at nine"
@@ -14,6 +15,11 @@ ELSEWHERE = {
     "CHOIR_LLAMACPP_URL": NOBODY,
     "CHOIR_VLLM_URL": NOBODY,
 }
+
+
+async def printed(stack: EmbeddedStack, command: str) -> str:
+    """Return the output of a command as one line."""
+    return " ".join((await asyncio.to_thread(stack.run, command, check=False)).split())
 
 
 async def test_up_finds_ollama_and_an_agent_works_in_its_context_of_8192_tokens() -> None:
@@ -37,10 +43,14 @@ async def test_up_finds_ollama_and_an_agent_works_in_its_context_of_8192_tokens(
             assert (ollama.loaded, ollama.loads) == (8_192, 1)
             assert max(ollama.prompt_tokens) < 3_000
 
-            status = await asyncio.to_thread(stack.run, "status")
-            assert "Its model qwen3:4b has a context of 8,192 tokens: it gets short" in status
-            models = await asyncio.to_thread(stack.run, "model", "list")
-            assert "qwen3:4b" in models and "8,192" in models
-            doctor = await asyncio.to_thread(stack.run, "doctor", check=False)
+            expected = (
+                "Its model qwen3:4b has a context of 8,192 tokens: it gets short instructions"
+            )
+            # agents report their state once a second
+            async with asyncio.timeout(30):
+                while expected not in await printed(stack, "status"):
+                    await asyncio.sleep(0.2)
+            (model,) = json.loads(await asyncio.to_thread(stack.run, "model", "list", "--json"))
+            assert (model["model"], model["context_window"]) == ("qwen3:4b", 8_192)
             advice = "`OLLAMA_CONTEXT_LENGTH=32768 ollama serve`"
-            assert advice in " ".join(doctor.split())
+            assert advice in await printed(stack, "doctor")

@@ -73,7 +73,8 @@ class Prompt:
     notes: int = 0
     """Number of messages at the end that change from call to call; the others stay as they are."""
     without: frozenset[str] = frozenset()
-    """Optional parameters that the model refused, by their names in the request; an adapter omits them."""
+    """Optional parameters that the model refused, by their names in a request; an adapter omits those that it
+    adds by itself."""
 
     def omitting(self, names: frozenset[str]) -> "Prompt":
         """Return the prompt without these parameters of the request, too."""

@@ -26,7 +26,7 @@ OPTIONAL = (
     *("response_format",),
 )
 """Parameters without which a request means the same or is only less exact."""
-_NAMES = re.compile(rf"(?<![A-Za-z0-9_])({'|'.join(OPTIONAL)})(?![A-Za-z0-9_])")
+_NAMES = re.compile(rf"(?<![A-Za-z0-9_])({'|'.join(OPTIONAL)}|reasoning\.effort)(?![A-Za-z0-9_])")
 _REFUSES = re.compile(
     r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (permitted|allowed|recogni[sz]ed)"
     r"|extra (inputs|fields)|extra_forbidden|cannot find field|deprecated|only .{0,30}default|invalid",
@@ -40,7 +40,26 @@ def refused_parameter(refusal: str) -> str | None:
     A message such as "max_tokens is not supported, use max_completion_tokens" names the refused one first.
     """
     name = _NAMES.search(refusal)
-    return name[1] if name and _REFUSES.search(refusal) else None
+    if name is None or not _REFUSES.search(refusal):
+        return None
+    # The second is its place in the Responses API.
+    return name[1].replace(".", "_")
+
+
+def settings_without(settings: ModelConfig, names: frozenset[str]) -> ModelConfig:
+    """Return a model's settings without these parameters, which every adapter takes from there.
+
+    The limit of the output stays: an adapter may have another name for it.
+    """
+    template = settings.request
+    body = {name: value for name, value in template.extra_body.items() if name not in names}
+    changes: dict[str, object] = {
+        "request": template.model_copy(
+            update={"extra_body": body} | ({"top_p": None} if "top_p" in names else {})
+        )
+    }
+    changes |= {name: None for name in ("temperature", "reasoning_effort") if name in names}
+    return settings.model_copy(update=changes)
 
 
 class AdaptingModel:
@@ -62,8 +81,9 @@ class AdaptingModel:
         while True:
             without = self._refused.get(origin, frozenset())
             sent = prompt.omitting(without)
+            reduced = settings_without(settings, without) if without else settings
             try:
-                return await self._model.think(settings, api_key, sent, listener)
+                return await self._model.think(reduced, api_key, sent, listener)
             except ModelRequestRejected as error:
                 name = refused_parameter(error.message)
                 # A second refusal of the same name is about something else.

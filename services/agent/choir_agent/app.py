@@ -174,14 +174,7 @@ class Agent:
         self._toolset, self._clock = toolset, SystemClock()
         self._session_log, self._memory = session_log, memory
         self._outages = OutageTracker(self._clock, redactor)
-        self._dynamic = DynamicSettings(
-            control=control,
-            redactor=redactor,
-            listener=git,
-            windows=ContextWindows(self._clock),
-            version=hello.config_version,
-            settings=hello.config,
-        )
+        self._dynamic = self._build_settings(redactor, git)
         self._replication = LogReplicator(
             control=control,
             session_log=session_log,
@@ -199,6 +192,16 @@ class Agent:
         self._dispatcher = self._build_dispatcher(decisions)
         # Added after the restore: these react to new events only.
         listeners.add(self._jobs, self._edge, decisions, self._compactor)
+
+    def _build_settings(self, redactor: Redactor, git: GitAccess) -> DynamicSettings:
+        return DynamicSettings(
+            control=self._control,
+            redactor=redactor,
+            listener=git,
+            windows=ContextWindows(self._clock),
+            version=self._hello.config_version,
+            settings=self._hello.config,
+        )
 
     def _build_shutdown(self) -> SessionShutdown:
         return SessionShutdown(

@@ -92,6 +92,7 @@ async def test_a_session_goes_on_with_another_model_and_back(
     other_kind = OpenAiResponses if isinstance(provider, Gemini) else Gemini
     provider.script(LOOK, Answer("One."))
     async with run_provider(other_kind()) as other, running_agent(control):
+        await control.until(lambda: bool(control.heartbeats))
         other.script(LOOK, Answer("Two."))
         provider.script(LOOK, Answer("Three."))
         for number, model in enumerate((provider, other, provider), 1):

@@ -3,10 +3,11 @@
 import json
 import shutil
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
 import pytest
 
 from choir_common.wire.events import MemoryCompacted, Reply, ToolResultCommitted
@@ -58,8 +59,15 @@ class CountingOllama(FakeOllama):
 
     def render(self, answer: Answer, request: RecordedRequest) -> JsonObject:
         """Return the answer with the true count of the prompt."""
-        counted = self.prompt_tokens[-1] if self.prompt_tokens else 1
-        return {**super().render(answer, request), "prompt_eval_count": counted}
+        return {**super().render(answer, request), **self._count()}
+
+    def render_stream(self, answer: Answer, request: RecordedRequest) -> Sequence[bytes]:
+        """Return the answer's lines, the last one with the true count of the prompt."""
+        *lines, last = super().render_stream(answer, request)
+        return [*lines, orjson.dumps({**orjson.loads(last), **self._count()}) + b"\n"]
+
+    def _count(self) -> JsonObject:
+        return {"prompt_eval_count": self.prompt_tokens[-1] if self.prompt_tokens else 1}
 
 
 @pytest.fixture

@@ -52,6 +52,14 @@ def test_a_prompt_of_instructions_only_has_an_input() -> None:
     assert rendered["input"][0]["content"] == [{"type": "input_text", "text": "One."}]
 
 
+def test_a_parameter_that_the_model_refused_is_omitted() -> None:
+    settings = SETTINGS.model_copy(update={"temperature": 0.5})
+    prompt = Prompt((orjson.dumps({"role": "user", "content": "hi"}),))
+    assert orjson.loads(render_request(settings, prompt))["temperature"] == 0.5
+    without = prompt.omitting(frozenset({"temperature"}))
+    assert "temperature" not in orjson.loads(render_request(settings, without))
+
+
 def test_an_output_without_thoughts_is_not_stored_twice() -> None:
     call: JsonObject = {"type": "function_call", "call_id": "c", "name": "t", "arguments": "{}"}
     completion = read(MESSAGE, call)

@@ -48,9 +48,9 @@ def _has_thinking_levels(model: str) -> bool:
 
 def _generation_config(settings: ModelConfig, prompt: Prompt) -> JsonObject:
     config: JsonObject = {}
-    if settings.temperature is not None:
+    if settings.temperature is not None and "temperature" not in prompt.without:
         config["temperature"] = settings.temperature
-    if settings.request.top_p is not None:
+    if settings.request.top_p is not None and "top_p" not in prompt.without:
         config["topP"] = settings.request.top_p
     if settings.max_completion_tokens is not None:
         config["maxOutputTokens"] = settings.max_completion_tokens

@@ -42,17 +42,17 @@ def render_request(
         head["temperature"] = settings.temperature
     if settings.reasoning_effort is not None:
         head["reasoning_effort"] = settings.reasoning_effort
-    if settings.max_completion_tokens is not None:
-        head[_limit_name(prompt)] = settings.max_completion_tokens
+    limit = _limit_name(prompt)
+    if settings.max_completion_tokens is not None and limit is not None:
+        head[limit] = settings.max_completion_tokens
     # The operator's request template may override the fields above.
     head |= settings.request.body_fields()
-    if prompt.json_only:
+    if prompt.json_only and "response_format" not in prompt.without:
         head["response_format"] = {"type": "json_object"}
     if streaming is not Streaming.NONE:
         head["stream"] = True
     if streaming is Streaming.COUNTED:
         head["stream_options"] = {"include_usage": True}
-    head = {name: value for name, value in head.items() if name not in prompt.without}
     sent = replace(prompt, messages=tuple(move_tool_pictures(prompt.messages)))
     body = [
         orjson.dumps(head)[:-1],
@@ -97,10 +97,10 @@ def _picture_message(pictures: list[JsonValue]) -> list[bytes]:
     return [orjson.dumps({"role": "user", "content": [heading, *pictures]})]
 
 
-def _limit_name(prompt: Prompt) -> str:
-    """Return the name of the output's limit; older servers know only the second."""
-    newer, older = "max_completion_tokens", "max_tokens"
-    return older if newer in prompt.without else newer
+def _limit_name(prompt: Prompt) -> str | None:
+    """Return the name of the output's limit that the model has not refused; older servers know the second."""
+    names = ("max_completion_tokens", "max_tokens")
+    return next((name for name in names if name not in prompt.without), None)
 
 
 class _CompletionModel(BaseModel):

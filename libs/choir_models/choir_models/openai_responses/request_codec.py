@@ -38,6 +38,7 @@ def render_request(
         body["max_output_tokens"] = settings.max_completion_tokens
     # The operator's request template may override the fields above.
     body |= settings.request.body_fields()
+    body = {name: value for name, value in body.items() if name not in prompt.without}
     if prompt.json_only:
         body["text"] = {"format": {"type": "json_object"}}
     if prompt.tools != b"[]":

@@ -65,6 +65,8 @@ class DraftReporter:
         self._redactor = redactor
         self._settings = settings
         self._draft: _CallDraft | None = None
+        self._text_of_failed_call = ""
+        """What control still shows of a call that failed; the next call replaces it."""
         self._changed = asyncio.Event()
 
     @property
@@ -82,9 +84,15 @@ class DraftReporter:
         if lane != EDGE_LANE or not self._settings.current().settings.streaming:
             yield NO_LISTENER
             return
-        self._draft = _CallDraft(read_rev, self._changed)
+        draft = self._draft = _CallDraft(read_rev, self._changed)
+        if self._text_of_failed_call:
+            draft.visible_text, self._text_of_failed_call = self._text_of_failed_call, ""
+            draft.restart()
         try:
-            yield self._draft
+            yield draft
+        except ChoirError:
+            self._text_of_failed_call = draft.visible_text
+            raise
         finally:
             self._draft = None
 

@@ -46,9 +46,10 @@ def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
                 "`choirctl secret apply`."
             )
         case "credit":
-            return "Add credit there, or select another model: `choirctl model list`, then `model set`."
-        case "not_found" if model.api == "ollama":
-            return f"Check name and endpoint of `models.{name}`; `ollama list` has the names."
+            return (
+                "Add credit there, or use another model: `choirctl model list` names them, "
+                "`choirctl model set` selects one."
+            )
         case "not_found":
             return (
                 f"Correct the model's name with {_correct(name, 'model', 'NAME')}, or its `endpoint`"
