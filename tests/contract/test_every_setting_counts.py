@@ -102,17 +102,24 @@ READ = {
     "global_repo.url": f"{CONTROL}/images/repositories/source.py",
     "global_repo.ref": f"{CONTROL}/images/repositories/source.py",
     "global_repo.git_identity": f"{CONTROL}/images/repositories/source.py",
-    "tts.*.provider": f"{CONTROL}/api/operator/agents.py",
-    "tts.*.model_id": f"{AGENT}/tools/builtin/tts_speak.py",
-    "tts.*.endpoint": f"{AGENT}/tools/builtin/tts_speak.py",
+    "tts.*.provider": f"{AGENT}/tools/speech/providers.py",
+    "tts.*.model_id": f"{AGENT}/tools/speech/providers.py",
+    "tts.*.endpoint": f"{AGENT}/tools/speech/providers.py",
     "tts.*.secret": f"{AGENT}/tools/availability.py",
     "voice_profiles.*.tts": f"{CONTROL}/configuration/current.py",
-    "voice_profiles.*.voice_id": f"{AGENT}/tools/builtin/tts_speak.py",
+    "voice_profiles.*.voice_id": f"{AGENT}/tools/speech/providers.py",
     "voice_profiles.*.output_format": f"{AGENT}/tools/builtin/tts_speak.py",
     **{
-        f"voice_profiles.*.voice_settings.{name}": f"{AGENT}/tools/builtin/tts_speak.py voice_settings"
+        f"voice_profiles.*.voice_settings.{name}": f"{AGENT}/tools/speech/providers.py voice_settings"
         for name in ("stability", "similarity_boost", "style", "use_speaker_boost", "speed")
     },
+    "agents.*.voice_replies": f"{AGENT}/lanes/voice_answers.py",
+    "agents.*.defaults.transcription": f"{CONTROL}/configuration/current.py",
+    **{
+        f"transcription.*.{name}": f"{AGENT}/tools/speech/transcription.py"
+        for name in ("model", "endpoint", "secret", "language", "max_seconds", "timeout_ms")
+    },
+    "transcription.*.model_dir": f"{LOCAL}/config_values.py",
     "git_identities.*.name": f"{AGENT}/credentials/config_files.py",
     "git_identities.*.email": f"{AGENT}/credentials/config_files.py",
     "git_identities.*.secret": f"{AGENT}/credentials/git_access.py",

@@ -18,8 +18,18 @@ from choir_testing.telegram import (
     NoFault,
     TooManyRequests,
 )
-from tests.journey.town import EVERYTHING, LOBBY, OGG, Town, founding_town, sha256
+from tests.journey.town import (
+    EVERYTHING,
+    LOBBY,
+    OGG,
+    PATIENCE_S,
+    Town,
+    founding_town,
+    sha256,
+)
 from tests.support.chromium import needs_chromium
+from tests.support.fake_web_services import KEY
+from tests.support.ogg import make_speech
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 REPEATED = "(possibly repeated) "
@@ -123,6 +133,45 @@ async def test_an_agent_speaks(town: Town) -> None:
     assert (spoken.file_kind, spoken.file_bytes) == ("voice", OGG)
     body = town.voice.asked[-1].body
     assert isinstance(body, dict) and body["text"] == "good morning"
+
+
+async def test_a_voice_message_is_understood_and_answered_with_one(town: Town) -> None:
+    after = town.ben.newest
+    await town.ben.user.send_file("voice", "ignored", make_speech("So, who are you?"))
+    answer = await town.ben.finds(lambda m: m.file_kind is not None, after, "speech")
+    assert (answer.file_kind, answer.file_bytes) == ("voice", OGG)
+    await town.ben.sees("An agent of the town.", after)
+    body = town.voice.asked[-1].body
+    assert isinstance(body, dict) and body["text"] == "An agent of the town."
+    assert town.ears.heard[-1].fields["model"] == "whisper-1"
+
+
+async def test_a_voice_message_that_cannot_be_transcribed_says_why(town: Town) -> None:
+    speech, after = make_speech("So, who are you?"), town.ben.newest
+    town.ears.key = "another"
+    await town.ben.user.send_file("voice", "ignored", speech)
+    told = await town.ben.sees("I could not transcribe", after)
+    assert "choirctl secret set tts-key" in told.text
+    town.ears.key = KEY
+    await town.ears.stop()
+    await town.ben.user.send_file("voice", "ignored", speech)
+    told = await town.ben.sees("I could not transcribe", told.message_id)
+    assert "cannot be reached" in told.text
+    await town.ears.start()
+
+
+async def test_a_voice_message_survives_a_restart_while_it_is_transcribed(town: Town) -> None:
+    after, before = town.ben.newest, len(town.ears.heard)
+    town.ears.hears.clear()
+    await town.ben.user.send_file("voice", "ignored", make_speech("So, who are you?"))
+    async with asyncio.timeout(PATIENCE_S):
+        while len(town.ears.heard) == before:
+            await asyncio.sleep(0.05)
+    await town.ben.asks("/restart", "helper has restarted")
+    town.ears.hears.set()
+    await town.ben.sees("An agent of the town.", after)
+    answers = [m for m in town.ben.user.chat.messages.values() if m.message_id > after]
+    assert sum(m.file_kind == "voice" and m.from_bot for m in answers) == 1
 
 
 async def test_a_file_that_telegram_no_longer_has_is_said_and_not_waited_for(town: Town) -> None:

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from choir_testing.telegram import FakeTelegram, FakeUser, SentMessage, run_fake_telegram
+from tests.support.fake_speech import FakeSpeech, fake_speech
 from tests.support.fake_web_services import KEY, FakeWebService, fake_elevenlabs
+from tests.support.ogg import make_speech
 from tests.support.stack import EmbeddedStack, running_stack_in_thread
 
 SCORE = Path(__file__).parent / "scores" / "town.json"
 LOBBY, ANNEX = "111:token-of-the-lobby", "222:token-of-the-annex"
 ADA, BEN, CLEO = 7, 8, 9
-OGG = b"OggS" + bytes(range(256)) * 200
+OGG = make_speech("Good morning.", size=50_000)
 PATIENCE_S = 120.0
 EVERYTHING = "\n\n".join(
     f"Chapter {chapter}.\n" + " ".join(f"word-{chapter}-{word}" for word in range(150))
@@ -76,6 +78,8 @@ class Town:
     stack: EmbeddedStack
     telegram: FakeTelegram
     voice: FakeWebService
+    ears: FakeSpeech
+    """What transcribes voice messages."""
 
     @property
     def ada(self) -> Phone:
@@ -128,10 +132,15 @@ async def founding_town(
     secrets: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Town]:
     """Start it; all three have opened their chats. `edit` and `secrets` change what it starts with."""
-    async with run_fake_telegram() as telegram, fake_elevenlabs(OGG) as voice:
+    async with (
+        run_fake_telegram() as telegram,
+        fake_elevenlabs(OGG) as voice,
+        fake_speech() as ears,
+    ):
 
         def prepare(home: Path) -> None:
             configure(home, lambda config: _settle(config, home, telegram.api_url, voice.endpoint))
+            configure(home, lambda config: _give_ears(config, ears.endpoint))
             configure(home, edit)
             tokens = {"lobby-token": LOBBY, "annex-token": ANNEX, "tts-key": KEY}
             keep_secrets(home, {**tokens, **(secrets or {})})
@@ -140,10 +149,16 @@ async def founding_town(
             score = Path(place) / "score.json"
             score.write_text(SCORE.read_text().replace("EVERYTHING", json.dumps(EVERYTHING)[1:-1]))
             async with running_stack_in_thread(score, env=env, prepare=prepare) as stack:
-                town = Town(stack, telegram, voice)
+                town = Town(stack, telegram, voice, ears)
                 for phone in (town.ada, town.ben, town.cleo):
                     assert phone.user.chat.bot_texts() == []
                 yield town
+
+
+def _give_ears(config: dict[str, Any], endpoint: str) -> None:
+    """Let all agents transcribe voice messages."""
+    ears = {"model": "whisper-1", "endpoint": endpoint, "secret": "tts-key", "timeout_ms": 3_000}
+    config["transcription"] = {"ears": ears}
 
 
 def _settle(config: dict[str, Any], home: Path, api_url: str, voice_url: str) -> None:

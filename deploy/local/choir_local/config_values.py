@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from choir_common.wire.config import Config
+from choir_common.wire.config import Config, TranscriptionConfig
 from choir_common.wire.memory_config import RetentionConfig
 from choir_common.wire.model import JsonObject
 
@@ -52,6 +52,13 @@ def memory_settings(config_file: Path, secret_values: Mapping[str, str]) -> Json
         **({"model_key": key} if key else {}),
         **({"retention": settings} if settings else {}),
     }
+
+
+def own_transcription(config_file: Path) -> TranscriptionConfig | None:
+    """Return the transcription entry whose model is served here."""
+    config = read_config(config_file)
+    entries = config.transcription.values() if config else ()
+    return next((entry for entry in entries if entry.model_dir), None)
 
 
 def read_config(config_file: Path) -> Config | None:

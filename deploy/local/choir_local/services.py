@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from typing import ClassVar
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -21,6 +22,7 @@ from choir_common.errors import ChoirError
 from choir_common.http.probe import UNIX, send_probe
 from choir_common.postgres.configured import PostgresAddress
 from choir_common.secret_file import read_secret_file
+from choir_common.wire.config import TranscriptionConfig
 from choir_common.wire.model import JsonObject
 from choir_local.config_values import embedding_settings, gateway_secrets, memory_settings
 from choir_local.home import Home
@@ -66,6 +68,8 @@ class StackSetup:
     http_port: int
     configured_postgres: PostgresAddress | None = None
     """Address of the database in config.json; if set, no server is run here."""
+    transcription: TranscriptionConfig | None = None
+    """The entry of config.json with a model directory, which is served here."""
 
     @property
     def postgres_dsn(self) -> str:
@@ -157,6 +161,27 @@ class RehearsalProgram(HttpProgram):
         options = ("--score", str(score.absolute())) if score else ()
         # The supervisor owns the listening socket, so the address stays the same across restarts.
         return Command((*PYTHON, "choir_local.rehearsal", "--fd", str(fd), *options), fds=(fd,))
+
+
+class TranscriberProgram(HttpProgram):
+    """Server of the transcription model in `transcription.NAME.model_dir`."""
+
+    ready_path = "/livez"
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address that agents use, without its path."""
+        entry = self._setup.transcription
+        address = urlsplit(entry.endpoint if entry else "")
+        return f"{address.scheme}://{address.netloc}"
+
+    async def prepare_command(self) -> Command:
+        """Return the command to start."""
+        entry = self._setup.transcription
+        address = urlsplit(self.endpoint)
+        place = ("--host", address.hostname or "", "--port", str(address.port or 80))
+        model = ("--model-dir", (entry and entry.model_dir) or "")
+        return Command((*PYTHON, "choir_local.transcriber", *model, *place))
 
 
 class ServiceProgram(HttpProgram):
@@ -303,11 +328,13 @@ def build_children(
 ) -> tuple[ChildSpec, ...]:
     """Return the whole table."""
     rehearsal = (_rehearsal(setup),) if setup.model.rehearsal else ()
+    transcriber = (_transcriber(setup),) if setup.transcription else ()
     own_postgres = (_postgres(setup),) if setup.configured_postgres is None else ()
     return (
         *own_postgres,
         _nats(setup),
         *rehearsal,
+        *transcriber,
         *(_service(setup, program(setup)) for program in services),
     )
 
@@ -337,6 +364,15 @@ def _rehearsal(setup: StackSetup) -> ChildSpec:
     return ChildSpec(
         "rehearsal",
         RehearsalProgram(setup),
+        probe=LivenessProbe(),
+        stop_within=timedelta(seconds=4),
+    )
+
+
+def _transcriber(setup: StackSetup) -> ChildSpec:
+    return ChildSpec(
+        "transcriber",
+        TranscriberProgram(setup),
         probe=LivenessProbe(),
         stop_within=timedelta(seconds=4),
     )

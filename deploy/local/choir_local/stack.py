@@ -20,7 +20,7 @@ from choir_common.errors import StartupError
 from choir_common.logs.retention import LogLimitsReader
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.redactor import Redactor
-from choir_local.config_values import read_config
+from choir_local.config_values import own_transcription, read_config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model
 from choir_local.model_record import (
@@ -166,6 +166,7 @@ class Stack:
             rehearsal_fd=rehearsal.fileno(),
             http_port=self._http_port,
             configured_postgres=read_postgres_address(home.config_file, secrets.values),
+            transcription=own_transcription(home.config_file),
         )
 
     async def _choose_model(self, secrets: Mapping[str, str], rehearsal_url: str) -> ModelChoice:

@@ -40,6 +40,8 @@ from choir_agent.lanes.reminder_lookup import ReminderLookup
 from choir_agent.lanes.session_shutdown import SessionShutdown
 from choir_agent.lanes.signal_dispatcher import DecisionHandler, SignalDispatcher
 from choir_agent.lanes.skill_steps import SkillStepper
+from choir_agent.lanes.voice_answers import VoiceAnswers
+from choir_agent.lanes.voice_notes import VoiceNotes
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.committed_event import EventListeners
 from choir_agent.log.log_replicator import LogReplicator
@@ -53,7 +55,10 @@ from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_agent.settings import AgentProcessSettings
+from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.availability import unavailable_tools
+from choir_agent.tools.speech.synthesis import SpeechSynthesizer
+from choir_agent.tools.speech.transcription import AudioTranscriber
 from choir_agent.tools.workspace import Workspace, create_staging
 from choir_agent.toolset import Toolset, build_toolset
 from choir_agent.working_memory.predecessor_session import load_carried_conversation
@@ -186,7 +191,7 @@ class Agent:
         self._drafts = DraftReporter(control, redactor, self._dynamic)
         self._approvals = ApprovalClient(control)
         self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
-        self._build_lanes(model, git)
+        self._build_lanes(model, git, workspace)
         self._shutdown = self._build_shutdown()
         decisions = DecisionHandler(self._arbiter, self._approvals)
         self._dispatcher = self._build_dispatcher(decisions)
@@ -244,7 +249,7 @@ class Agent:
             shutdown=self._shutdown,
         )
 
-    def _build_lanes(self, model: PictureModel, git: GitAccess) -> None:
+    def _build_lanes(self, model: PictureModel, git: GitAccess, workspace: Workspace) -> None:
         assembler = self._build_assembler()
         budget = TokenBudget(self._session_log, self._dynamic)
         estimator, counter = self._memory.token_estimator, Tokenizer(git.own_children)
@@ -287,6 +292,8 @@ class Agent:
                 settings=self._dynamic,
             ),
             reminders=self._build_reminder_lookup(),
+            voice_notes=VoiceNotes(AudioTranscriber(workspace, ApiClient()), self._dynamic),
+            voice_answers=VoiceAnswers(SpeechSynthesizer(workspace, ApiClient()), self._dynamic),
             settings=self._dynamic,
             clock=self._clock,
             status=self._status,

@@ -44,6 +44,7 @@ from choir_agent.tools.builtin.web_search import WebSearchTool
 from choir_agent.tools.external_loader import load_external_tools
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
+from choir_agent.tools.speech.synthesis import SpeechSynthesizer
 from choir_agent.tools.tool import Tool
 from choir_agent.tools.workspace import Workspace
 from choir_agent.tools.workspace_files import WorkspaceFiles
@@ -111,7 +112,7 @@ def _workspace_and_service_tools(
         WebBrowseTool(control),
         WebSearchTool(web),
         NotionQueryTool(web),
-        TtsSpeakTool(workspace, web),
+        TtsSpeakTool(SpeechSynthesizer(workspace, web)),
         EmailSendTool(workspace),
         EmailReceiveTool(workspace),
         EmailCheckTool(),

@@ -27,6 +27,7 @@ from choir_agent.tools.builtin.tts_speak import TtsSpeakTool
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.safe_open import SafeOpener
+from choir_agent.tools.speech.synthesis import SpeechSynthesizer
 from choir_agent.tools.tool import CallContext, Tool, ToolFailed
 from choir_agent.tools.workspace import ARTIFACTS_DIR, SEND_DIR, Workspace, create_staging
 from choir_agent.tools.workspace_files import WorkspaceFiles
@@ -368,7 +369,7 @@ def speaking(endpoint: str) -> CallContext:
 
 @pytest.mark.parametrize("name", TTS_NAMES)
 async def test_no_name_of_a_recording_leads_out(place: Place, name: str) -> None:
-    tool = TtsSpeakTool(place.workspace, ApiClient())
+    tool = TtsSpeakTool(SpeechSynthesizer(place.workspace, ApiClient()))
     call = ToolCall(
         call_id="c", tool=tool.manifest.name,
         arguments=orjson.dumps({"text": "x", "name": name}).decode(),
@@ -389,7 +390,7 @@ async def test_a_recording_is_not_written_through_a_link(place: Place, swapped: 
     (place.root / swapped).symlink_to(place.outside)
     async with fake_elevenlabs() as service:
         with pytest.raises(ToolFailed):
-            await TtsSpeakTool(place.workspace, ApiClient()).run(
+            await TtsSpeakTool(SpeechSynthesizer(place.workspace, ApiClient())).run(
                 speaking(service.endpoint), {"text": "x", "name": "secret"}
             )
     assert not service.asked
@@ -411,7 +412,7 @@ async def test_a_recording_never_goes_into_what_took_its_place(place: Place, kin
             taken.hardlink_to(place.outside / "secret")
     async with fake_elevenlabs() as service:
         with suppress(ToolFailed):
-            await TtsSpeakTool(place.workspace, ApiClient()).run(
+            await TtsSpeakTool(SpeechSynthesizer(place.workspace, ApiClient())).run(
                 speaking(service.endpoint), {"text": "x", "name": "n"}
             )
     assert place.outside_is_untouched()

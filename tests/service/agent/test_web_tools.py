@@ -11,6 +11,7 @@ from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.builtin.notion_query import NotionQueryTool
 from choir_agent.tools.builtin.tts_speak import TtsSpeakTool
 from choir_agent.tools.builtin.web_search import WebSearchTool
+from choir_agent.tools.speech.synthesis import SpeechSynthesizer
 from choir_agent.tools.tool import Tool, ToolFailed
 from choir_agent.tools.workspace import Workspace
 from choir_common.wire.model import JsonObject
@@ -168,7 +169,11 @@ async def test_a_service_that_never_answers_is_given_up() -> None:
 @pytest.mark.parametrize("tool", [WebSearchTool, NotionQueryTool, TtsSpeakTool])
 async def test_what_is_not_configured_is_said_with_what_to_do(tool: type, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    made: Tool = tool(workspace, ApiClient()) if tool is TtsSpeakTool else tool(ApiClient())
+    made: Tool = (
+        TtsSpeakTool(SpeechSynthesizer(workspace, ApiClient()))
+        if tool is TtsSpeakTool
+        else tool(ApiClient())
+    )
     arguments: JsonObject = {"query": "x", "text": "x", "operation": "search"}
     error = await failure_of(made, SETTINGS, arguments)
     assert error.kind == "not_configured"
@@ -210,7 +215,7 @@ async def test_the_key_is_in_no_log_line_whatever_goes_wrong(
 
 async def test_speech_is_saved_for_sending(eleven: FakeWebService, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    tool = TtsSpeakTool(workspace, ApiClient())
+    tool = TtsSpeakTool(SpeechSynthesizer(workspace, ApiClient()))
     output = await use(tool, with_voice(eleven.endpoint), {"text": "Grüße", "name": "hello"})
     place = tmp_path / ".choirtmp/send/hello.ogg"
     assert (output["path"], output["bytes"]) == (".choirtmp/send/hello.ogg", 200_004)
@@ -255,7 +260,7 @@ async def test_what_elevenlabs_says_is_a_clear_error_and_leaves_no_file(
 ) -> None:
     eleven.queued.append(answer)
     workspace = Workspace(tmp_path)
-    tool = TtsSpeakTool(workspace, ApiClient(), max_audio_bytes=300_000)
+    tool = TtsSpeakTool(SpeechSynthesizer(workspace, ApiClient(), max_audio_bytes=300_000))
     error = await failure_of(tool, with_voice(eleven.endpoint), {"text": "x", "name": "n"})
     assert error.kind == kind
     assert list((tmp_path / ".choirtmp/send").iterdir()) == []
@@ -266,7 +271,10 @@ async def test_a_short_limit_of_the_voice_is_waited_for_once(
     eleven: FakeWebService, tmp_path: Path
 ) -> None:
     workspace = Workspace(tmp_path)
-    tool, settings = TtsSpeakTool(workspace, ApiClient()), with_voice(eleven.endpoint)
+    tool, settings = (
+        TtsSpeakTool(SpeechSynthesizer(workspace, ApiClient())),
+        with_voice(eleven.endpoint),
+    )
     busy = {"detail": {"status": "system_busy", "message": "busy"}}
     eleven.then(429, busy, {"Retry-After": "0"})
     assert (await use(tool, settings, {"text": "x", "name": "n"}))["bytes"] == 200_004
@@ -280,7 +288,7 @@ async def test_a_short_limit_of_the_voice_is_waited_for_once(
 async def test_audio_that_breaks_off_leaves_no_file(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: 999\r\n\r\nabc"
     workspace = Workspace(tmp_path)
-    tool = TtsSpeakTool(workspace, ApiClient())
+    tool = TtsSpeakTool(SpeechSynthesizer(workspace, ApiClient()))
     async with raw_server(head) as endpoint:
         error = await failure_of(tool, with_voice(endpoint), {"text": "x"})
     assert error.kind == "outcome_unknown"

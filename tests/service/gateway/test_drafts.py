@@ -162,7 +162,7 @@ async def sees(room: Room, text: str) -> None:
 
 
 async def test_telegram_shows_the_newest_draft_until_the_reply(room: Room) -> None:
-    for text in ("Once", "Once **upon**"):
+    for text in (" \n", "Once", "Once **upon**"):
         room.show(Draft(text=text))
     await sees(room, "Once upon")
     await room.deliver(room.message("Once upon a time."))

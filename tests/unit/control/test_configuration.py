@@ -30,6 +30,7 @@ PATTERN = re.compile(r'"pattern": "((?:[^"\\]|\\.)*)"')
 PATTERN_KEY = re.compile(r'"patternProperties": \{"((?:[^"\\]|\\.)*)"')
 DEFAULTS = {"workspace": "w", "llm": "default", "dm": "d"}
 MODEL = {"model": "m", "endpoint": "http://m/v1", "secret": "k"}
+EARS = {"model": "whisper-1", "endpoint": "http://ears/v1"}
 BASE: dict[str, Any] = {
     "agents": {"main": {"defaults": DEFAULTS}},
     "workspaces": {"w": {"path": "/tmp/w"}},
@@ -86,6 +87,14 @@ def test_a_sound_configuration_has_no_faults() -> None:
             "models.default.fallback",
         ),
         ({"voice_profiles": {"v": {"tts": "t", "voice_id": "x"}}}, "voice_profiles.v.tts"),
+        (
+            {"transcription": {"a": {**EARS, "model_dir": "/a"}, "b": {**EARS, "model_dir": "/b"}}},
+            "transcription.b.model_dir",
+        ),
+        (
+            {"agents": {"main": {"defaults": {**DEFAULTS, "transcription": "ears"}}}},
+            "agents.main.defaults.transcription",
+        ),
         (
             {"agents": {"main": {"defaults": {**DEFAULTS, "core_llm": "deep"}}}},
             "agents.main.defaults.core_llm",
@@ -238,7 +247,10 @@ FULL: dict[str, Any] = {
                 "email": "post",
             }
         },
-        "plain": {"defaults": {**DEFAULTS, "search": "second"}},
+        "plain": {
+            "defaults": {**DEFAULTS, "search": "second", "transcription": "second"},
+            "voice_replies": False,
+        },
     },
     "models": {
         **BASE["models"],
@@ -259,6 +271,7 @@ FULL: dict[str, Any] = {
         }
     },
     "search": {"second": {"secret": "search-2"}, "first": {"secret": "search-1"}},
+    "transcription": {"second": EARS, "first": {**EARS, "secret": "ears-1"}},
     "summary_timeout_ms": 4_000,
     "compaction_threshold": 0.5,
 }
@@ -273,7 +286,11 @@ def test_an_agent_is_given_every_resource_its_defaults_name() -> None:
     assert settings.git_identity is not None and settings.git_identity.name == "Dev"
     assert settings.notion is not None and settings.email is not None
     assert settings.search is not None and settings.search.secret == "search-1"
+    assert settings.transcription is not None and settings.transcription.name == "first"
     assert (settings.summary_timeout_ms, settings.compaction_threshold) == (4_000, 0.5)
+    plain = snapshot.settings_for("plain", BOUND)
+    assert plain.transcription is not None and plain.transcription.name == "second"
+    assert (settings.voice_replies, plain.voice_replies) == (True, False)
     assert settings.secret_names() == {
         "k",
         "deep-key",
@@ -282,6 +299,7 @@ def test_an_agent_is_given_every_resource_its_defaults_name() -> None:
         "notion-key",
         "mail-login",
         "search-1",
+        "ears-1",
     }
 
 
@@ -370,6 +388,7 @@ def test_bindings_name_what_the_defaults_add() -> None:
         dm="d",
         core_llm="deep",
         search="first",
+        transcription="first",
         voice_profile="v",
         git_identity="dev",
         notion="wiki",

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from choir_common.wire.model import WireModel
+from choir_common.wire.speech import Transcription
 
 AttachmentKind = Literal["document", "photo", "voice", "audio", "video"]
 """How a channel presents the file; `document` is any file, `voice` is Ogg Opus speech."""
@@ -46,6 +47,8 @@ class ReceivedFile(WireModel):
     """Relative to the workspace; empty if the file could not be fetched."""
     problem: str = ""
     """Why it could not be fetched, as a sentence."""
+    transcription: Transcription | None = None
+    """Of a voice message, made by the agent when it took the message; None in events of older versions."""
 
 
 class AttachmentText(WireModel):

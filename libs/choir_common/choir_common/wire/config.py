@@ -19,6 +19,12 @@ from choir_common.wire.config_parts import Budgets as Budgets
 from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.model_config import ModelConfig as ModelConfig
+from choir_common.wire.speech_config import TranscriptionBinding as TranscriptionBinding
+from choir_common.wire.speech_config import TranscriptionConfig as TranscriptionConfig
+from choir_common.wire.speech_config import TtsConfig as TtsConfig
+from choir_common.wire.speech_config import VoiceBinding as VoiceBinding
+from choir_common.wire.speech_config import VoiceProfileConfig as VoiceProfileConfig
+from choir_common.wire.speech_config import VoiceSettings as VoiceSettings
 
 OptionalName = Annotated[Name | None, BeforeValidator(lambda value: None if value == "" else value)]
 """A name or None; an empty string counts as None."""
@@ -41,47 +47,6 @@ class WorkspaceConfig(WireModel):
 
     path: str
     """Absolute, or starting with `~`; created if missing."""
-
-
-class TtsConfig(WireModel):
-    """A text-to-speech provider."""
-
-    provider: Literal["elevenlabs"] = "elevenlabs"
-    """The provider's API."""
-    model_id: str
-    """The provider's name of the model."""
-    endpoint: str
-    """Base URL, up to `/v1`."""
-    secret: Name
-    """The name of the secret with the key."""
-
-
-class VoiceSettings(WireModel):
-    """Voice parameters; the provider defines their ranges."""
-
-    stability: float = Field(default=0.5, ge=0, le=1)
-    """Lower is more expressive, higher is more even."""
-    similarity_boost: float = Field(default=0.75, ge=0, le=1)
-    """How closely the output follows the original voice."""
-    style: float = Field(default=0.0, ge=0, le=1)
-    """Exaggeration of the voice's style; increases latency."""
-    use_speaker_boost: bool = True
-    """Prefer similarity to the original voice over speed."""
-    speed: float = Field(default=1.0, ge=0.5, le=2)
-    """Speaking rate; 1.0 is normal."""
-
-
-class VoiceProfileConfig(WireModel):
-    """A named voice of a TTS provider."""
-
-    tts: Name
-    """A name in `tts`."""
-    voice_id: str
-    """The provider's id of the voice."""
-    output_format: str = "mp3_44100_128"
-    """The provider's name of the audio format."""
-    voice_settings: VoiceSettings = VoiceSettings()
-    """Voice parameters."""
 
 
 class GitIdentityConfig(WireModel):
@@ -277,6 +242,8 @@ class AgentDefaults(WireModel):
     """A name in `search`; default: the first by name."""
     voice_profile: OptionalName = None
     """A name in `voice_profiles`; without one the agent cannot speak."""
+    transcription: OptionalName = None
+    """A name in `transcription`; default: the first by name."""
     git_identity: OptionalName = None
     """A name in `git_identities`; leased by one agent at a time."""
     notion: OptionalName = None
@@ -311,6 +278,8 @@ class AgentConfig(WireModel):
     timezone: TimeZone | None = None
     """Its users' time zone (IANA name) for times in prompts; default: the host's. `dms.NAME.timezone` sets
     one user's."""
+    voice_replies: bool = True
+    """Answer a voice message with speech, too, if the agent has a voice profile."""
     retention: RetentionConfig = RetentionConfig()
     """Retention of its logs and its memory; default: no limit."""
     reminders: ReminderConfig = ReminderConfig()
@@ -359,6 +328,8 @@ class Config(WireModel):
     """Text-to-speech providers, by name."""
     voice_profiles: dict[Name, VoiceProfileConfig] = Field(default_factory=dict)
     """Voices, by name."""
+    transcription: dict[Name, TranscriptionConfig] = Field(default_factory=dict)
+    """Models that transcribe voice messages, by name; without one they reach the agent as files."""
     git_identities: dict[Name, GitIdentityConfig] = Field(default_factory=dict)
     """Git identities of agents, by name."""
     notion_integrations: dict[Name, NotionConfig] = Field(default_factory=dict)
@@ -404,13 +375,6 @@ class Config(WireModel):
     """How long a stop waits for the session's summary."""
 
 
-class VoiceBinding(WireModel):
-    """An agent's voice profile and its TTS provider."""
-
-    profile: VoiceProfileConfig
-    tts: TtsConfig
-
-
 class AgentSettings(WireModel):
     """A running agent's part of the configuration: one versioned object, replaced as a whole."""
 
@@ -430,6 +394,8 @@ class AgentSettings(WireModel):
     compaction_threshold: float = 0.8
     summary_timeout_ms: int = 30_000
     voice: VoiceBinding | None = None
+    voice_replies: bool = True
+    transcription: TranscriptionBinding | None = None
     git_identity: GitIdentityConfig | None = None
     notion: NotionConfig | None = None
     email: EmailConfig | None = None
@@ -451,6 +417,7 @@ class AgentSettings(WireModel):
             self.vision_model and self.vision_model.secret,
             *(model.secret for model in self.fallback_models.values()),
             self.voice and self.voice.tts.secret,
+            self.transcription and self.transcription.config.secret,
             self.git_identity and self.git_identity.secret,
             self.notion and self.notion.secret,
             self.email and self.email.secret,

@@ -27,7 +27,10 @@ AT_UPDATE_ALL = ("global_repo", "global_repo.*")
 RESTART_NOTE = "takes effect after a restart of Choir: choirctl down, then up"
 # The vectors of two models cannot be compared, so all documents are embedded again.
 EMBEDDING_PATHS = ("embedding", "embedding.model", "embedding.dimensions")
-AT_CHOIR_START = (*("embedding", "embedding.*", "postgres", "postgres.*"),)
+AT_CHOIR_START = (
+    *("embedding", "embedding.*", "postgres", "postgres.*"),
+    "transcription.*.model_dir",
+)
 # Control deletes expired records once an hour.
 AT_HOURLY_CLEANUP = ("agents.*.retention.log", "retention", "retention.*")
 CLEANUP_NOTE = "control deletes older records within an hour"

@@ -8,17 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from choir_common.wire.attachments import (
-    MAX_FILES,
-    AttachmentText,
-    PictureRef,
-    ReceivedFile,
-    SentFile,
-)
-from choir_common.wire.memory_recall import Reminder
+from choir_common.wire.attachments import MAX_FILES, PictureRef, ReceivedFile, SentFile
 from choir_common.wire.model import JsonObject, WireModel
 
 # Re-exported: most modules import these from here.
+from choir_common.wire.preparation_events import AttachmentsRead as AttachmentsRead
+from choir_common.wire.preparation_events import PictureDescribed as PictureDescribed
+from choir_common.wire.preparation_events import RemindersAdded as RemindersAdded
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
 from choir_common.wire.session_events import CompactionRequested as CompactionRequested
 from choir_common.wire.session_events import Fact as Fact
@@ -36,6 +32,7 @@ from choir_common.wire.session_events import Snapshot as Snapshot
 from choir_common.wire.session_events import SummaryTopic as SummaryTopic
 from choir_common.wire.session_events import TurnParked as TurnParked
 from choir_common.wire.session_events import TurnUnparked as TurnUnparked
+from choir_common.wire.speech import SpeechUsage
 
 GENESIS = "0" * 64  # the `hash_prev` of a session's first event
 
@@ -63,6 +60,7 @@ class UserMessageStarted(WireModel):
     inbox_id: str
     dm: str
     text: str
+    """What the user wrote, and after it what the user said in voice messages."""
     attachments: tuple[ReceivedFile, ...] = ()
     """The message's files and their paths in the workspace."""
     edits: str | None = None
@@ -73,42 +71,8 @@ class UserMessageStarted(WireModel):
     """Text of the message that this one replies to."""
     sent: str = ""
     """When it was sent, in the user's time zone, as shown in prompts."""
-
-
-class RemindersAdded(WireModel):
-    """Memory added reminders to the user's message; the turn's prompts show them."""
-
-    type: Literal["reminded"] = "reminded"
-    turn_id: str
-    reminders: tuple[Reminder, ...]
-    receipts: tuple[str, ...] = ()
-    """Receipt ids of memory's searches."""
-    collections: tuple[str, ...] = ()
-    """Collections that have documents about the message."""
-
-
-class AttachmentsRead(WireModel):
-    """The agent read the files of the user's message; the turn's prompts show what it read."""
-
-    type: Literal["attachments_read"] = "attachments_read"
-    turn_id: str
-    texts: tuple[AttachmentText, ...]
-
-
-class PictureDescribed(WireModel):
-    """A picture was described by another model for a model that cannot see it; prompts show the text."""
-
-    type: Literal["picture_described"] = "picture_described"
-    turn_id: str
-    path: str
-    """The picture's path in the workspace."""
-    text: str = ""
-    problem: str = ""
-    """Why there is no description; it follows the file's name in a sentence."""
-    model: str = ""
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
+    usage: tuple[SpeechUsage, ...] = ()
+    """Transcriptions of its voice messages."""
 
 
 class ToolCall(WireModel):
@@ -189,6 +153,8 @@ class ToolResultCommitted(WireModel):
     """Path of the complete output if `output` is truncated."""
     pictures: tuple[PictureRef, ...] = ()
     """Pictures for models that see."""
+    usage: tuple[SpeechUsage, ...] = ()
+    """Speech that the call synthesised."""
 
 
 class MemoryWriteCommitted(WireModel):
@@ -224,6 +190,8 @@ class Reply(WireModel):
     """Files of the message; control copies them when it stores this event."""
     call_id: str = ""
     """The call of `choir.message.send` that requested it."""
+    usage: tuple[SpeechUsage, ...] = ()
+    """Speech synthesised for it."""
 
 
 class ContextBundle(WireModel):

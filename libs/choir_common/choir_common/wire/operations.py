@@ -103,10 +103,10 @@ class WorkspaceReset(WireModel):
 
 
 class ModelView(WireModel):
-    """A configured language model or text-to-speech provider."""
+    """A configured language model, text-to-speech provider or transcription model."""
 
     name: str
-    kind: Literal["llm", "tts"]
+    kind: Literal["llm", "tts", "transcription"]
     provider: str
     model: str
     endpoint: str

@@ -47,6 +47,7 @@ class ResourceBindings(WireModel):
     core_llm: str | None = None
     search: str | None = None
     voice_profile: str | None = None
+    transcription: str | None = None
     git_identity: str | None = None
     notion: str | None = None
     email: str | None = None

@@ -9,6 +9,7 @@ from choir_common.addresses import ADDRESS_RULES
 from choir_common.ids import AGENT_ID_RULE, NAME_PATTERN
 from choir_common.wire.model import RESOURCE_NAME_PATTERN, UUID_PATTERN
 from choir_common.wire.repository_files import LOCK_PATTERN, SKILL_NAME_PATTERN, TOOL_NAME_PATTERN
+from choir_common.wire.speech_config import DIRECTORY_PATTERN, LANGUAGE_PATTERN
 
 _RULES = {
     **ADDRESS_RULES,
@@ -32,6 +33,8 @@ _RULES = {
         "a lock is `workspace`, `browser_tab`, `choirtmp`, `file:{path}`, or `mem:`, `repo:`, "
         "`net:` or `ext:` with a name of lower-case letters, digits, `_` and `-`"
     ),
+    LANGUAGE_PATTERN: "a language is its ISO 639 code, such as `de`",
+    DIRECTORY_PATTERN: "a directory is an absolute path, or starts with `~`",
 }
 _KEY = "[key]"
 

@@ -55,8 +55,9 @@ class StreamedCompletion:
         if self._head.get("error"):
             return orjson.dumps({"error": self._head["error"]})
         message = dict(self._message)
-        if self._calls:
-            message["tool_calls"] = list(self._calls)
+        calls: list[JsonValue] = [*self._calls]
+        if calls:
+            message["tool_calls"] = calls
         choice: JsonObject = {"message": message, "finish_reason": self._finish_reason}
         choices: list[JsonValue] = [choice] if self._has_choice else []
         return _dump({**self._head, "choices": choices})

@@ -14,6 +14,8 @@ MAX_LINES = 12
 
 def wrap_draft(text: str, width: int) -> list[str]:
     """Return the newest lines of a text, each at most `width` columns wide."""
+    if not text.strip():
+        return []
     # More text than fits on the lines need not be wrapped.
     newest = escape_hidden(text[-MAX_LINES * width :])
     wrapped = Text(newest).wrap(Console(width=width), width)

@@ -345,6 +345,7 @@ class Arbiter:
             masked=outcome.masked,
             artifact_ref=outcome.artifact_ref,
             pictures=outcome.pictures,
+            usage=outcome.usage,
         )
         self.commit(lane, payload)
         log.info("tool call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)

@@ -22,6 +22,7 @@ from choir_common.wire.attachments import PictureRef
 from choir_common.wire.events import EventPayload, Exposure, ToolStatus
 from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import HostToolRequest
+from choir_common.wire.speech import SpeechUsage
 
 log = structlog.get_logger("choir.agent.tools")
 
@@ -45,6 +46,7 @@ class CallOutcome:
     masked: bool = False
     artifact_ref: str | None = None
     pictures: tuple[PictureRef, ...] = ()
+    usage: tuple[SpeechUsage, ...] = ()
 
 
 def with_summary(output: JsonObject) -> JsonObject:
@@ -78,10 +80,8 @@ async def _run(permit: CheckedCall, context: CallContext, artifacts: ArtifactSto
     try:
         async with asyncio.timeout(timeout_s):
             result = await permit.tool.run(context, permit.arguments)
-        outcome = await _fit_outcome(
-            permit, context, artifacts, "success", result.with_summary(), result.events
-        )
-        return replace(outcome, pictures=result.pictures)
+        outcome = await _fit_outcome(permit, context, artifacts, "success", result.with_summary())
+        return replace(outcome, events=result.events, pictures=result.pictures, usage=result.usage)
     except (Fenced, Unauthorized):
         raise
     except ToolRefused as error:
@@ -115,7 +115,6 @@ async def _fit_outcome(
     artifacts: ArtifactStore,
     status: ToolStatus,
     output: JsonObject,
-    events: tuple[EventPayload, ...] = (),
 ) -> CallOutcome:
     """Return the outcome within the limits of prompt and log; a longer output is stored as an artifact."""
     runtime = permit.tool.manifest.runtime
@@ -128,7 +127,7 @@ async def _fit_outcome(
         output = truncate_output(output, limit)
     output = record_source(permit.tool.manifest.name, output, runtime.source)
     masked = runtime.prompt_mask and status == "success"
-    return CallOutcome(status, output, events, runtime.exposure, masked, reference)
+    return CallOutcome(status, output, (), runtime.exposure, masked, reference)
 
 
 def _output_limit(permit: CheckedCall, context: CallContext) -> int:

@@ -22,6 +22,8 @@ from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_runner import TurnRunner
+from choir_agent.lanes.voice_answers import VoiceAnswers
+from choir_agent.lanes.voice_notes import VoiceNotes, has_voice
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE, DueReport, TurnState
 from choir_agent.settings import SettingsSource
@@ -38,6 +40,7 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.prompt_marks import format_sent_line
 from choir_common.wire.signals import InjectSignal, UserMessageSignal
+from choir_common.wire.speech import SpeechUsage
 
 log = structlog.get_logger("choir.agent.edge")
 
@@ -45,6 +48,9 @@ log = structlog.get_logger("choir.agent.edge")
 MAX_QUEUED_MESSAGES = 1_000
 STOPPED_BY_MESSAGE = "[I stopped here because of your next message.]"
 STOPPED_BY_USER = "[I stopped here, as you asked.]"
+
+_Transcribed = tuple[UserMessageSignal, tuple[SpeechUsage, ...]]
+"""A message with the words of its voice messages, and the usage of their transcription."""
 
 
 class EdgeLane:
@@ -59,6 +65,8 @@ class EdgeLane:
         skills: SkillStepper,
         attachments: AttachmentReader,
         reminders: ReminderLookup,
+        voice_notes: VoiceNotes,
+        voice_answers: VoiceAnswers,
         settings: SettingsSource,
         clock: Clock,
         status: LaneStateRecorder,
@@ -66,6 +74,7 @@ class EdgeLane:
         self._arbiter = arbiter
         self._model = model
         self._jobs = jobs
+        self._voice_notes = voice_notes
         self._settings = settings
         self._clock = clock
         self._status = status
@@ -75,6 +84,7 @@ class EdgeLane:
         self._queue_has_space = asyncio.Event()
         self._queue_has_space.set()
         self._turn_task: asyncio.Task[None] | None = None
+        self._transcription: asyncio.Task[_Transcribed] | None = None
         self._message_traceparent: str | None = None
         self._stopping = False
         self._parked_to_recheck = 0
@@ -87,6 +97,7 @@ class EdgeLane:
             skills=skills,
             attachments=attachments,
             reminders=reminders,
+            voice=voice_answers,
             settings=settings,
             state=self._state,
         )
@@ -125,7 +136,7 @@ class EdgeLane:
             while not self._stopping:
                 if self._arbiter.state.turn is not None:
                     await self._run_turn()
-                elif not self._begin_next():
+                elif not await self._begin_next():
                     self._wake.clear()
                     await self._wake.wait()
         # A suspended session makes its reports after the resume; one that ends must send them now.
@@ -165,14 +176,18 @@ class EdgeLane:
         self._wake.set()
 
     def interrupt_turn(self) -> None:
-        """Cancel the task of the current turn."""
-        if self._turn_task is not None:
-            self._turn_task.cancel()
+        """Cancel the task of the current turn, or the transcription of the next message."""
+        for task in (self._turn_task, self._transcription):
+            if task is not None:
+                task.cancel()
 
     def stop(self) -> None:
         """Take no more messages. The open turn still finishes, and core jobs continue until then."""
         self._stopping = True
         self._wake.set()
+        if self._transcription is not None:
+            # The message is not consumed yet: the next session gets it.
+            self._transcription.cancel()
 
     def suspend(self) -> None:
         """Interrupt the turn without writing events about it: the next epoch resumes it."""
@@ -183,7 +198,7 @@ class EdgeLane:
         turn = self._arbiter.state.turn
         return None if turn is None else turn.turn_id
 
-    def _begin_next(self) -> bool:
+    async def _begin_next(self) -> bool:
         """Begin the next piece of work, reports first; return whether there was any.
 
         Parked turns are resumed when a human has decided, or when nothing else is to be done.
@@ -201,9 +216,32 @@ class EdgeLane:
             return True
         if not self._waiting:
             return False
-        self._begin(self._waiting.popleft())
-        self._queue_has_space.set()
+        # It stays in the queue until its words are known, so that a repeated signal is recognised.
+        transcript = await self._hear(self._waiting[0])
+        if transcript is not None:
+            self._waiting.popleft()
+            self._begin(*transcript)
+            self._queue_has_space.set()
         return True
+
+    async def _hear(self, message: UserMessageSignal) -> "_Transcribed | None":
+        """Return a message with its voice messages transcribed; None if the agent stops meanwhile."""
+        if not has_voice(message):
+            return message, ()
+        self._state.move(EdgeTrigger.VOICE_MESSAGE)
+        self._transcription = asyncio.create_task(self._voice_notes.transcribe(message))
+        try:
+            await asyncio.wait({self._transcription})
+        except asyncio.CancelledError:
+            # The whole agent ends.
+            self._transcription.cancel()
+            await asyncio.wait({self._transcription})
+            raise
+        task, self._transcription = self._transcription, None
+        if not task.cancelled():
+            return task.result()
+        is_ending = self._stopping or self._arbiter.is_suspending
+        return None if is_ending else (self._voice_notes.cancelled(message), ())
 
     def _next_parked(self) -> TurnState | None:
         """Return the parked turn to resume first, a cancelled one before others.
@@ -217,7 +255,7 @@ class EdgeLane:
             return cancelled
         return next(iter(state.parked), None)
 
-    def _begin(self, message: UserMessageSignal) -> None:
+    def _begin(self, message: UserMessageSignal, usage: tuple[SpeechUsage, ...]) -> None:
         budgets = self._settings.current().settings.budgets
         grant = parse_grant(message.text, self._arbiter.state, budgets)
         if grant is not None:
@@ -234,6 +272,7 @@ class EdgeLane:
             corrects=message.corrects,
             reply_to=message.reply_to,
             sent=self._sent(message.sent_at),
+            usage=usage,
         )
         self._arbiter.commit(EDGE_LANE, payload)
         self._message_traceparent = message.traceparent

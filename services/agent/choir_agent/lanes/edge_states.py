@@ -31,6 +31,7 @@ class EdgeState(StrEnum):
 class EdgeTrigger(StrEnum):
     """Event that changes the state of the edge lane."""
 
+    VOICE_MESSAGE = "voice_message"
     USER_MESSAGE = "user_message"
     REPORT = "report"
     CALL_MODEL = "call_model"
@@ -51,6 +52,9 @@ _TURN = (_S.CONTEXT_READY, _S.REASONING, _S.WAITING_TOOL)
 
 TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyType(
     {
+        # A voice message is transcribed before its turn begins.
+        (_S.IDLE, _T.VOICE_MESSAGE): _S.CONTEXT_READY,
+        (_S.CONTEXT_READY, _T.USER_MESSAGE): _S.CONTEXT_READY,
         (_S.IDLE, _T.USER_MESSAGE): _S.CONTEXT_READY,
         # Outcomes of core jobs and human decisions are reported in turns of their own.
         (_S.IDLE, _T.REPORT): _S.CONTEXT_READY,

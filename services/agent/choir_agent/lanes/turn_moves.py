@@ -41,11 +41,20 @@ class EmptyAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class NotUnderstood:
+    """End the turn and say why the voice message has no transcript."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelTurn:
     """End the turn because the user cancelled it."""
 
 
-TurnMove = CallModel | RunTools | SendAnswer | TurnLimitReached | EmptyAnswer | CancelTurn
+TurnMove = (
+    CallModel | RunTools | SendAnswer | TurnLimitReached | EmptyAnswer | NotUnderstood | CancelTurn
+)
 
 
 def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
@@ -56,6 +65,8 @@ def next_turn_move(turn: TurnState, budgets: Budgets) -> TurnMove:
     output = turn.output
     if turn.cancelled:
         return CancelTurn()
+    if turn.voice_problem:
+        return NotUnderstood(turn.voice_problem)
     # Open calls first: after a crash they are resumed before anything else.
     if any(call.stage is not CallStage.DONE for call in turn.calls):
         if turn.proposed > budgets.max_tool_calls_per_turn:

@@ -23,11 +23,13 @@ from choir_agent.lanes.turn_moves import (
     CallModel,
     CancelTurn,
     EmptyAnswer,
+    NotUnderstood,
     RunTools,
     SendAnswer,
     TurnLimitReached,
     next_turn_move,
 )
+from choir_agent.lanes.voice_answers import SILENT, SpokenAnswer, VoiceAnswers
 from choir_agent.log.session_state import EDGE_LANE, CallState, TurnState
 from choir_agent.settings import SettingsSource
 from choir_common.wire.config import Budgets
@@ -50,6 +52,7 @@ class TurnRunner:
         skills: SkillStepper,
         attachments: AttachmentReader,
         reminders: ReminderLookup,
+        voice: VoiceAnswers,
         settings: SettingsSource,
         state: EdgeStateTracker,
     ) -> None:
@@ -58,6 +61,7 @@ class TurnRunner:
         self._skills = skills
         self._attachments = attachments
         self._reminders = reminders
+        self._voice = voice
         self._settings = settings
         self._state = state
 
@@ -69,7 +73,10 @@ class TurnRunner:
             move = next_turn_move(turn, self._budgets())
             match move:
                 case SendAnswer():
-                    self._close(turn, EdgeTrigger.FINISH, "answer", move.text)
+                    await self._answer(turn, move.text)
+                case NotUnderstood():
+                    text = f"I could not transcribe your voice message: {move.problem}"
+                    self._close(turn, EdgeTrigger.CANCEL, "error", text)
                 case EmptyAnswer():
                     text = "The model returned an empty answer. Please ask again."
                     self._close(turn, EdgeTrigger.FINISH, "error", text)
@@ -108,6 +115,19 @@ class TurnRunner:
         text = "An internal error occurred while I worked on this; see the log for details."
         self._close(turn, EdgeTrigger.CANCEL, "error", text)
 
+    async def _answer(self, turn: TurnState, text: str) -> None:
+        """Close the turn with an answer, also spoken if the user's message was."""
+        if not turn.spoken:
+            self._close(turn, EdgeTrigger.FINISH, "answer", text)
+            return
+        spoken = await self._voice.speak(turn.turn_id, text)
+        self._close(turn, EdgeTrigger.FINISH, "answer", text, spoken=spoken)
+        if spoken.problem:
+            note = f"I could not speak my answer: {spoken.problem}"
+            self._arbiter.commit(
+                EDGE_LANE, Reply(turn_id=None, dm=turn.dm, text=note, kind="notice")
+            )
+
     async def _think(self, turn: TurnState) -> None:
         if self._skills.settle(EDGE_LANE, turn.turn_id):
             return
@@ -141,14 +161,30 @@ class TurnRunner:
         text = budget_question(budget, self._arbiter.state, self._budgets())
         self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", text)
 
-    def _close(self, turn: TurnState, trigger: EdgeTrigger, kind: ReplyKind, text: str) -> None:
+    def _close(
+        self,
+        turn: TurnState,
+        trigger: EdgeTrigger,
+        kind: ReplyKind,
+        text: str,
+        *,
+        spoken: SpokenAnswer = SILENT,
+    ) -> None:
         self._arbiter.close_open_calls(EDGE_LANE, turn.turn_id)
         self._state.move(trigger)
         if turn.subject is not None:
             # A report is always sent: with the prepared text if the model wrote none.
             text = text if kind == "answer" else turn.brief
             kind = "report"
-        reply = Reply(turn_id=turn.turn_id, dm=turn.dm, text=text, kind=kind, answers=turn.inbox_id)
+        reply = Reply(
+            turn_id=turn.turn_id,
+            dm=turn.dm,
+            text=text,
+            kind=kind,
+            answers=turn.inbox_id,
+            attachments=spoken.files,
+            usage=spoken.usage,
+        )
         self._arbiter.commit(EDGE_LANE, reply)
         self._state.move(EdgeTrigger.DELIVERED)
         log.info("turn closed", turn_id=turn.turn_id, kind=kind, steps=turn.steps)

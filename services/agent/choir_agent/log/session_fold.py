@@ -81,7 +81,7 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
             # The snapshot covers all earlier events, both before the tail and within it.
             return replace(load_state(p.state), rev=event.rev)
         case UserMessageStarted() as p:
-            turn = TurnState(turn_id=p.turn_id, inbox_id=p.inbox_id, dm=p.dm)
+            turn = _begin_turn(p)
             return replace(state, turn=turn, spent=replace(state.spent, jobs_unasked=0))
         case TurnParked() | TurnUnparked() as p:
             return _after_parking(state, p)
@@ -198,6 +198,20 @@ def _after_skill(
 
 def _signal(state: SessionState, signal: int | None) -> SessionState:
     return replace(state, last_signal=max(state.last_signal, signal or 0))
+
+
+def _begin_turn(message: UserMessageStarted) -> TurnState:
+    voices = [file.transcription for file in message.attachments if file.transcription]
+    others = [file for file in message.attachments if not file.transcription]
+    missing = [voice.problem for voice in voices if voice.is_missing]
+    has_more = bool(message.text or others or len(missing) < len(voices))
+    return TurnState(
+        turn_id=message.turn_id,
+        inbox_id=message.inbox_id,
+        dm=message.dm,
+        spoken=any(not voice.problem for voice in voices),
+        voice_problem="" if has_more else " ".join(missing),
+    )
 
 
 def _begin_report(state: SessionState, report: ReportBegun) -> SessionState:

@@ -102,6 +102,10 @@ class TurnState(WorkState):
     """Whether memory has added reminders to the message."""
     attachments_read: bool = False
     """Whether the agent has read the message's files."""
+    spoken: bool = False
+    """Whether the user said the message, or a part of it, in a voice message."""
+    voice_problem: str = ""
+    """Why a message that only consists of voice messages has no words."""
     inbox_id: str | None = None
     """The message that this turn answers; None for a report."""
     subject: str | None = None

@@ -34,6 +34,7 @@ from choir_common.wire.events import (
 from choir_common.wire.memory_recall import COLLECTIONS_HEADING, REMINDERS_HEADING, Reminder
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import REPORT_HEADING
+from choir_common.wire.speech import Transcription
 from choir_models.pictures import picture_message
 
 
@@ -135,7 +136,16 @@ def _file(file: ReceivedFile) -> str:
     what = f"[Choir] The user sent a file, {name} ({file.kind}, {file.mime}, {file.size} bytes)"
     if not file.path:
         return f"{what}, but it is not available: {file.problem or 'the download failed'}."
-    return f"{what}: it is in {file.path}"
+    return f"{what}: it is in {file.path}{_transcription(file.transcription)}"
+
+
+def _transcription(voice: Transcription | None) -> str:
+    if voice is None:
+        return ""
+    if voice.problem:
+        return f" (not transcribed: {voice.problem.rstrip('.')})"
+    length = f", {voice.seconds:.0f} s" if voice.seconds is not None else ""
+    return f" (a transcript of it{length}, is above; words may be wrong)"
 
 
 PLAIN_CALLS = (

@@ -35,8 +35,19 @@ class ApiService:
     """Name of the service, for error messages."""
     endpoint: str
     secret_name: str
+    """Empty for a service without a key."""
     secret: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadForm:
+    """A multipart form with one file in the field `file`."""
+
+    fields: Mapping[str, str]
+    file_name: str
+    content: bytes = field(repr=False)
+    mime: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ class ApiRequest:
     query: Mapping[str, str | int] = field(default_factory=dict)
     body: JsonObject | None = None
     effect: bool = False
+    form: UploadForm | None = None
+    """Sent instead of `body`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,7 @@ class ApiClient:
             # Loading the certificates takes a moment.
             self._tls = await asyncio.to_thread(httpx2.create_ssl_context)
         limits = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+        form = call.form
         try:
             async with (
                 asyncio.timeout(timeout_s),
@@ -118,6 +132,8 @@ class ApiClient:
                     # bytes.
                     headers={**service.headers, "Accept-Encoding": "identity"},
                     json=call.body,
+                    data={**form.fields} if form else None,
+                    files={"file": (form.file_name, form.content, form.mime)} if form else None,
                 ) as response,
             ):
                 yield response
@@ -191,6 +207,11 @@ def error_of_response(service: ApiService, answer: ApiResponse, text: str) -> To
     text = redacted_excerpt(text, service)
     detail = f" Its message: {text}" if text else ""
     match answer.status:
+        case 401 | 403 if not service.secret_name:
+            return ToolFailed(
+                "unauthorized",
+                f"{service.name} wants a key, and config.json names no secret for it.{detail}",
+            )
         case 401 | 403:
             return ToolFailed(
                 "unauthorized",

@@ -13,6 +13,7 @@ from choir_common.wire.attachments import PictureRef
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import EventPayload
 from choir_common.wire.model import JsonObject
+from choir_common.wire.speech import SpeechUsage
 
 
 class ToolFailed(ChoirError):
@@ -45,6 +46,8 @@ class ToolOutput:
     """Further events for the session's log; the arbiter appends them before the result."""
     pictures: tuple[PictureRef, ...] = ()
     """Pictures that the result shows to models that see."""
+    usage: tuple[SpeechUsage, ...] = ()
+    """Speech that the call synthesised."""
 
     def with_summary(self) -> JsonObject:
         """Return the output with its summary first, also where the tool wrote one that is no text."""

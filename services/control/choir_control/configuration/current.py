@@ -20,6 +20,7 @@ from choir_common.wire.config import (
     FileLimits,
     MemoryServiceConfig,
     ModelConfig,
+    TranscriptionBinding,
     VoiceBinding,
 )
 from choir_common.wire.config_parts import Budgets, TimeZone
@@ -94,8 +95,8 @@ class ConfigSnapshot:
     def complete_bindings(self, agent_id: str, bindings: ResourceBindings) -> ResourceBindings:
         """Return a session's bindings, completed with the agent's current defaults for shared resources.
 
-        The core model and the search provider are shared and no start command selects them, so a
-        change of these defaults takes effect at once.
+        The core model, the search provider and the transcription model are shared and no start command
+        selects them, so a change of these defaults takes effect at once.
         """
         if agent_id not in self.config.agents:
             return bindings
@@ -104,6 +105,8 @@ class ConfigSnapshot:
             update={
                 "core_llm": defaults.core_llm,
                 "search": defaults.search or min(self.config.search, default=None),
+                "transcription": defaults.transcription
+                or min(self.config.transcription, default=None),
             }
         )
 
@@ -128,6 +131,8 @@ class ConfigSnapshot:
             compaction_threshold=config.compaction_threshold,
             summary_timeout_ms=config.summary_timeout_ms,
             voice=self._voice(session_bindings.voice_profile),
+            voice_replies=self._has_voice_replies(agent_id),
+            transcription=self._transcription(session_bindings.transcription),
             git_identity=_named(config.git_identities, session_bindings.git_identity),
             notion=_named(config.notion_integrations, session_bindings.notion),
             email=_named(config.email_accounts, session_bindings.email),
@@ -179,6 +184,16 @@ class ConfigSnapshot:
         if profile is None:
             return None
         return VoiceBinding(profile=profile, tts=self.config.tts[profile.tts])
+
+    def _has_voice_replies(self, agent_id: str) -> bool:
+        own = self.config.agents.get(agent_id)
+        return own is None or own.voice_replies
+
+    def _transcription(self, name: str | None) -> TranscriptionBinding | None:
+        config = _named(self.config.transcription, name)
+        if name is None or config is None:
+            return None
+        return TranscriptionBinding(name=name, config=config)
 
     def secret_names(self, agent_id: str, bindings: ResourceBindings) -> frozenset[str]:
         """Return the names of the secrets that a session's resources need."""

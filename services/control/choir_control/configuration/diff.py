@@ -17,7 +17,7 @@ from choir_common.wire.config_effects import RESTART_NOTE, change_category
 REFERENCED_SECTIONS = frozenset(
     (
         *("workspaces", "models", "dms", "gateways", "voice_profiles", "tts", "git_identities"),
-        *("notion_integrations", "email_accounts", "search"),
+        *("notion_integrations", "email_accounts", "search", "transcription"),
     )
 )
 
@@ -103,6 +103,7 @@ def _leads_to(config: Config, agent: AgentConfig, path: tuple[str, ...]) -> bool
         "notion_integrations": (defaults.notion,),
         "email_accounts": (defaults.email,),
         "search": (defaults.search or min(config.search, default=None),),
+        "transcription": (defaults.transcription or min(config.transcription, default=None),),
     }
     return name in names[section]
 

@@ -32,6 +32,7 @@ def find_faults(config: Config) -> list[str]:
         *_channels(config),
         *_models(config),
         *_voices(config),
+        *_transcription(config),
         *_memory(config),
         *_timing(config),
         *_limits(config),
@@ -55,6 +56,7 @@ def _defaults(config: Config, path: str, defaults: AgentDefaults) -> Iterator[st
         ("vision_llm", defaults.vision_llm, "models", config.models),
         ("search", defaults.search, "search", config.search),
         ("voice_profile", defaults.voice_profile, "voice_profiles", config.voice_profiles),
+        ("transcription", defaults.transcription, "transcription", config.transcription),
         ("git_identity", defaults.git_identity, "git_identities", config.git_identities),
         ("notion", defaults.notion, "notion_integrations", config.notion_integrations),
         ("email", defaults.email, "email_accounts", config.email_accounts),
@@ -139,6 +141,15 @@ def _voices(config: Config) -> Iterator[str]:
     for name, profile in config.voice_profiles.items():
         if profile.tts not in config.tts:
             yield _unknown(f"voice_profiles.{name}.tts", profile.tts, "tts", config.tts)
+
+
+def _transcription(config: Config) -> Iterator[str]:
+    own = [name for name, entry in config.transcription.items() if entry.model_dir]
+    for name in own[1:]:
+        yield (
+            f"transcription.{name}.model_dir: transcription.{own[0]} has a model of its own already; "
+            "choose one of them"
+        )
 
 
 def _memory(config: Config) -> Iterator[str]:

@@ -228,4 +228,10 @@ def _models(config: Config, agents: Sequence[AgentView]) -> list[ModelView]:
         ModelView(name=name, kind="tts", provider=t.provider, model=t.model_id, endpoint=t.endpoint)
         for name, t in sorted(config.tts.items())
     ]
-    return models + speakers
+    transcribers = [
+        ModelView(
+            name=name, kind="transcription", provider="openai", model=t.model, endpoint=t.endpoint
+        )
+        for name, t in sorted(config.transcription.items())
+    ]
+    return models + speakers + transcribers

@@ -42,7 +42,8 @@ class _ChatDraft:
     @property
     def due(self) -> float:
         """Return the time of the next update, or infinity if Telegram shows the newest text."""
-        return math.inf if self.text in ("", self.visible_text) else self.next
+        is_current = not self.text.strip() or self.text == self.visible_text
+        return math.inf if is_current else self.next
 
 
 class DraftDisplay:
@@ -86,13 +87,19 @@ class DraftDisplay:
             async with asyncio.TaskGroup() as tasks:
                 for user_id, draft in self._drafts.items():
                     if draft.due <= now:
-                        tasks.create_task(self._update(user_id, draft))
+                        tasks.create_task(self._run_update(user_id, draft))
             next_due = min((draft.due for draft in self._drafts.values()), default=math.inf)
             try:
                 async with asyncio.timeout_at(min(next_due, _now() + IDLE_S)):
                     await self._news.wait()
             except TimeoutError:
                 continue
+
+    async def _run_update(self, user_id: str, draft: _ChatDraft) -> None:
+        try:
+            await self._update(user_id, draft)
+        except Exception:  # outermost loop of the drafts: messages must not stop
+            log.exception("draft not shown")
 
     async def _update(self, user_id: str, draft: _ChatDraft) -> None:
         draft.next = _now() + INTERVAL_S

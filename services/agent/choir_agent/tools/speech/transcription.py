@@ -1,0 +1,150 @@
+"""Transcription of an audio file by OpenAI's `/audio/transcriptions`.
+
+Servers without internet have it, too, for example Choir's own transcriber. A request has no effect at the
+service, so failures that may pass are retried until the deadline.
+"""
+
+import asyncio
+import math
+import os
+from dataclasses import dataclass
+
+from choir_agent.tools.api_client import (
+    ApiClient,
+    ApiRequest,
+    ApiResponse,
+    ApiService,
+    UploadForm,
+    error_of_response,
+    retry_after,
+)
+from choir_agent.tools.speech.ogg import read_opus_seconds
+from choir_agent.tools.speech.providers import parse_error
+from choir_agent.tools.tool import ToolFailed
+from choir_agent.tools.workspace import Workspace
+from choir_common.backoff import Backoff
+from choir_common.wire.attachments import ReceivedFile
+from choir_common.wire.config import TranscriptionBinding
+from choir_common.wire.model import JsonObject
+from choir_common.wire.speech import SpeechUsage, Transcription
+
+SERVICE = "the transcription endpoint"
+MAX_AUDIO_BYTES = 25_000_000
+"""The largest file that OpenAI accepts."""
+RETRIES = 3
+FIRST_PAUSE_S = 0.5
+PASSING = ("unreachable", "timeout", "service_error", "rate_limited")
+"""Errors after which a later request may succeed."""
+EXTENSIONS = ("flac", "m4a", "mp3", "mp4", "mpeg", "mpga", "oga", "ogg", "wav", "webm")
+OK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The words of a voice message, and what was recorded about it."""
+
+    text: str
+    transcription: Transcription
+    usage: tuple[SpeechUsage, ...] = ()
+
+
+class AudioTranscriber:
+    """Client of transcription endpoints for files of the workspace."""
+
+    def __init__(self, workspace: Workspace, web: ApiClient) -> None:
+        self._workspace = workspace
+        self._web = web
+
+    async def transcribe(
+        self, file: ReceivedFile, binding: TranscriptionBinding, key: str | None
+    ) -> Transcript:
+        """Return the transcript of a file; without words it says why. Raises ToolFailed."""
+        config = binding.config
+        content, seconds = await asyncio.to_thread(self._read, file.path)
+        if seconds is not None and seconds > config.max_seconds:
+            raise ToolFailed(
+                "too_large",
+                f"it lasts {seconds:.0f} s, and the limit is {config.max_seconds} s "
+                f"(`transcription.{binding.name}.max_seconds`)",
+            )
+        fields = {"model": config.model, "response_format": "json"}
+        if config.language is not None:
+            fields["language"] = config.language
+        form = UploadForm(fields, _upload_name(file.name), content, file.mime)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        service = ApiService(SERVICE, config.endpoint, config.secret or "", key or "", headers)
+        call = ApiRequest("POST", "/audio/transcriptions", form=form)
+        answer = (await self._send(service, call, config.timeout_ms / 1000)).json(service)
+        return _transcript(answer, binding, seconds)
+
+    def _read(self, path: str) -> tuple[bytes, float | None]:
+        descriptor = self._workspace.open_file(path)
+        with open(descriptor, "rb") as audio:  # noqa: PTH123 - a descriptor
+            if os.fstat(descriptor).st_size > MAX_AUDIO_BYTES:
+                raise ToolFailed("too_large", f"it has more than {MAX_AUDIO_BYTES} bytes")
+            return audio.read(), read_opus_seconds(descriptor)
+
+    async def _send(self, service: ApiService, call: ApiRequest, timeout_s: float) -> ApiResponse:
+        """Return the successful response, after retries if necessary; raises ToolFailed."""
+        clock = asyncio.get_running_loop().time
+        deadline, backoff = clock() + timeout_s, Backoff(FIRST_PAUSE_S, max_s=math.inf)
+        for retry in range(RETRIES + 1):
+            pause_s = backoff.pause_s()
+            try:
+                answer = await self._web.call(service, call, deadline - clock())
+                if answer.status == OK:
+                    return answer
+                pause_s = max(pause_s, retry_after(answer.headers) or 0.0)
+                raise error_of_response(service, answer, parse_error(answer.body)[1])
+            except ToolFailed as error:
+                is_last = retry == RETRIES or clock() + pause_s >= deadline
+                if is_last or error.kind not in PASSING:
+                    raise
+            await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable")
+
+
+def _upload_name(name: str) -> str:
+    """Return a file name whose extension endpoints know; the user's own name stays here."""
+    extension = name.rpartition(".")[2].lower()
+    return f"voice.{extension if extension in EXTENSIONS else 'ogg'}"
+
+
+def _transcript(
+    answer: JsonObject, binding: TranscriptionBinding, seconds: float | None
+) -> Transcript:
+    text = answer.get("text")
+    if not isinstance(text, str):
+        raise ToolFailed("bad_answer", f"{SERVICE} returned no `text`")
+    counts = answer.get("usage")
+    counts = counts if isinstance(counts, dict) else {}
+    # `duration` is in the verbose format, which some servers always use
+    reported = _number(counts.get("seconds")) or _number(answer.get("duration"))
+    seconds = reported if seconds is None else seconds
+    model, language = binding.config.model, answer.get("language")
+    usage = SpeechUsage(
+        kind="transcription",
+        name=binding.name,
+        model=model,
+        audio_seconds=reported or seconds,
+        input_tokens=_count(counts.get("input_tokens")),
+        output_tokens=_count(counts.get("output_tokens")),
+    )
+    transcription = Transcription(
+        model=model,
+        seconds=seconds,
+        language=language[:40] if isinstance(language, str) else binding.config.language or "",
+        problem="" if text.strip() else "no words were recognised in it.",
+    )
+    return Transcript(text.strip(), transcription, (usage,))
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None
+
+
+def _count(value: object) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
