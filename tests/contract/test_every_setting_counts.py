@@ -10,8 +10,14 @@ from pydantic import BaseModel
 
 from choir_browser.settings import BrowserSettings
 from choir_common.settings import ServiceSettings
-from choir_common.wire.config_parts import AgentBudgets
+from choir_common.wire.config_parts import MONEY_BUDGETS, AgentBudgets
 from choir_common.wire.config_schema import config_reference
+from choir_common.wire.money import (
+    EmbeddingPrices,
+    LongPromptPrices,
+    ModelPrices,
+    SpeechPrices,
+)
 from choir_control.settings import ControlSettings
 from choir_gateway.settings import GatewaySettings
 from choir_local.settings import LocalSettings
@@ -156,6 +162,21 @@ READ = {
     **{
         f"agents.*.budgets.{name}": f"{CONTROL}/configuration/current.py budgets"
         for name in AgentBudgets.model_fields
+    },
+    **{f"budgets.{name}": f"{CONTROL}/money/budgets.py money" for name in MONEY_BUDGETS},
+    **{
+        f"{entry}.prices.{name}": f"{CONTROL}/money/pricing.py"
+        for entry, prices in (
+            ("models.*", ModelPrices),
+            ("embedding", EmbeddingPrices),
+            ("tts.*", SpeechPrices),
+        )
+        for name in prices.model_fields
+        if name != "long_prompt"
+    },
+    **{
+        f"models.*.prices.long_prompt.{name}": f"{CONTROL}/money/pricing.py"
+        for name in LongPromptPrices.model_fields
     },
     "budgets.max_steps_per_turn": f"{AGENT}/lanes/turn_moves.py",
     "budgets.max_tool_calls_per_turn": f"{AGENT}/lanes/turn_moves.py",

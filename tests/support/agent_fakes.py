@@ -1,5 +1,9 @@
 """Small fakes for the collaborators of the agent's objects."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from choir_agent.budgets.money import PlannedCall
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_log import MAX_DURABLE_BYTES, SessionLog
 from choir_agent.log.session_state import SessionState
@@ -14,6 +18,14 @@ class NoTokenCounter:
 
     async def count(self, *texts: str) -> tuple[int, ...] | None:
         return None
+
+
+class NoMoneyBudget:
+    """Reservations of money where no budget in money is set."""
+
+    @asynccontextmanager
+    async def reserve(self, call: PlannedCall) -> AsyncIterator[str]:
+        yield ""
 
 
 class FixedSettings:

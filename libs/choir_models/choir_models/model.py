@@ -1,6 +1,7 @@
 """The port `ChatModel`: a prompt, the listener to its output, its result and its errors."""
 
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Literal, Protocol
 
 from choir_common.errors import ChoirError
@@ -129,6 +130,16 @@ class Completion:
     """Prompt tokens that the provider wrote to its cache at a price; part of `prompt_tokens`."""
     reasoning_tokens: int = 0
     """Completion tokens of the model's reasoning; part of `completion_tokens`."""
+    audio_input_tokens: int = 0
+    """Prompt tokens of audio; part of `prompt_tokens`."""
+    audio_output_tokens: int = 0
+    """Completion tokens of audio; part of `completion_tokens`."""
+    image_tokens: int = 0
+    """Prompt tokens of images, if the provider counts them apart; part of `prompt_tokens`."""
+    billed_usd: Decimal | None = None
+    """What the provider says that it bills for the call, in US dollars; None if it says nothing."""
+    are_counted: bool = True
+    """Whether the provider counted the tokens; otherwise they are Choir's estimate."""
     fields: JsonObject = field(default_factory=dict)
     """Other fields that the provider sent with the message."""
 

@@ -7,6 +7,7 @@ EXAMPLES = {
     "down": "choirctl down",
     "status": "choirctl status",
     "chat": 'choirctl chat --agent main -m "What is new?"',
+    "cost": "choirctl cost --by model --since 2026-11-01",
     "agent list": "choirctl agent list --json",
     "agent init": "choirctl agent init helper",
     "agent delete": "choirctl agent delete helper",

@@ -15,6 +15,7 @@ from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.arbiter.call_execution import FailureHints
 from choir_agent.arbiter.tool_policy import ToolPolicy
 from choir_agent.budgets.limits import TokenBudget
+from choir_agent.budgets.money import MoneyReservations
 from choir_agent.compaction.compaction_model import CompactionModel
 from choir_agent.compaction.compactor import Compactor
 from choir_agent.compaction.session_summary import SessionSummarizer
@@ -249,13 +250,25 @@ class Agent:
             shutdown=self._shutdown,
         )
 
+    def _build_metered(self, model: PictureModel, git: GitAccess) -> MeteredModel:
+        return MeteredModel(
+            model,
+            budget=TokenBudget(self._session_log, self._dynamic),
+            money=MoneyReservations(
+                control=self._control,
+                settings=self._dynamic,
+                session=self._session_log,
+                replication=self._replication,
+            ),
+            estimator=self._memory.token_estimator,
+            counter=Tokenizer(git.own_children),
+        )
+
     def _build_lanes(self, model: PictureModel, git: GitAccess, workspace: Workspace) -> None:
         assembler = self._build_assembler()
-        budget = TokenBudget(self._session_log, self._dynamic)
-        estimator, counter = self._memory.token_estimator, Tokenizer(git.own_children)
-        metered = MeteredModel(model, budget=budget, estimator=estimator, counter=counter)
+        metered = self._build_metered(model, git)
         # Compaction repeats no call: it has its own backoff, and shutdown must not wait for a model.
-        compaction_model = CompactionModel(metered, self._dynamic)
+        compaction_model = CompactionModel(metered, self._dynamic, self._session_log)
         self._compactor = Compactor(
             committer=self._arbiter,
             memory=self._memory,
@@ -263,21 +276,13 @@ class Agent:
             model=compaction_model,
             settings=self._dynamic,
         )
-        self._summarizer = SessionSummarizer(self._memory, compaction_model, self._dynamic)
-        caller = ModelCaller(
-            arbiter=self._arbiter,
-            model=metered,
-            prompts=self._build_prompts(assembler),
-            tools=self._toolset.registry,
+        self._summarizer = SessionSummarizer(
+            committer=self._arbiter,
+            memory=self._memory,
+            model=compaction_model,
             settings=self._dynamic,
-            shrinker=self._compactor,
-            outages=self._outages,
-            describer=PictureDescriber(
-                arbiter=self._arbiter, memory=self._memory, model=metered, settings=self._dynamic
-            ),
-            drafts=self._drafts,
-            cool_downs=CoolDowns(self._clock),
         )
+        caller = self._build_caller(metered, assembler)
         skills = SkillStepper(self._arbiter, self._toolset.skills, self._dynamic)
         self._jobs = self._build_jobs(caller, skills)
         self._edge = EdgeLane(
@@ -297,6 +302,22 @@ class Agent:
             settings=self._dynamic,
             clock=self._clock,
             status=self._status,
+        )
+
+    def _build_caller(self, model: MeteredModel, assembler: PromptAssembler) -> ModelCaller:
+        return ModelCaller(
+            arbiter=self._arbiter,
+            model=model,
+            prompts=self._build_prompts(assembler),
+            tools=self._toolset.registry,
+            settings=self._dynamic,
+            shrinker=self._compactor,
+            outages=self._outages,
+            describer=PictureDescriber(
+                arbiter=self._arbiter, memory=self._memory, model=model, settings=self._dynamic
+            ),
+            drafts=self._drafts,
+            cool_downs=CoolDowns(self._clock),
         )
 
     def _build_assembler(self) -> PromptAssembler:

@@ -22,6 +22,7 @@ from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.startup import read_startup_config
 from choir_control.log.retention import job
+from choir_control.money.budgets import LOST_CALLS_INTERVAL_S
 from choir_control.periodic import run_periodically
 from choir_control.settings import ControlSecrets, ControlSettings
 from choir_control.wiring.http import HttpServices, bus_endpoints
@@ -150,6 +151,7 @@ class ControlApp:
                 ("approval expiry", EXPIRY_INTERVAL_S, services.approvals.expiry.expire_overdue),
                 ("idle sessions", IDLE_INTERVAL_S, services.sessions.idle_ender.sweep),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),
+                ("lost model calls", LOST_CALLS_INTERVAL_S, services.money.budgets.count_lost),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),
             ):
                 tasks.create_task(run_periodically(interval_s, name, run), name=name)

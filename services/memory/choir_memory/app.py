@@ -14,7 +14,7 @@ import structlog
 from pydantic import SecretStr
 
 from choir_common.bus.client import Bus, Endpoint
-from choir_common.clients.control import NatsMemorySettingsClient
+from choir_common.clients.control import NatsMemorySettingsClient, NatsUsageClient
 from choir_common.clock import Clock, SystemClock
 from choir_common.http.listen import serve
 from choir_common.http.service_app import make_service_app
@@ -61,6 +61,7 @@ from choir_memory.sessions.recorder import UnitRecorder
 from choir_memory.settings import MemorySecrets, MemorySettings
 from choir_memory.summaries.episodes import EpisodeWriter
 from choir_memory.tool_errors.service import ToolErrorService
+from choir_memory.usage.reporter import UsageReporter
 
 log = structlog.get_logger("choir.memory")
 
@@ -80,11 +81,12 @@ class MemoryService:
             setup=VectorTypes(),
         )
         self._bus = Bus(settings.nats_url, _reveal(secrets.nats_token), SERVICE)
+        self._usage = UsageReporter(NatsUsageClient(self._bus), clock)
         self._space_store = SpaceStore(self._database)
         self._spaces = SpaceRegistry(self._space_store)
         self._embedders = EmbedderRegistry(
             database=self._database,
-            factory=SettingsEmbedderFactory(settings, secrets.embedding_key),
+            factory=SettingsEmbedderFactory(settings, secrets.embedding_key, self._usage),
             clock=clock,
             query_deadline_s=settings.query_embedding_deadline_s,
         )
@@ -103,9 +105,7 @@ class MemoryService:
             grace_s=settings.embedding_grace_s,
         )
         self._tool_errors = ToolErrorService(self._database, self._spaces, clock)
-        self._language_model = ConfiguredLanguageModel(
-            _reveal(secrets.model_key), secrets.model.secret if secrets.model else None
-        )
+        self._language_model = self._build_language_model(secrets)
         tasks = self._build_tasks(secrets, clock)
         self._scheduler = MaintenanceScheduler(self._space_store, tasks, settings.round_s)
         self._learning = self._build_learning(tasks, settings.extraction_poll_s)
@@ -119,6 +119,13 @@ class MemoryService:
         self._endpoints = (
             *self._build_agent_and_admin_endpoints(settings, clock),
             *self._build_session_endpoints().table(),
+        )
+
+    def _build_language_model(self, secrets: MemorySecrets) -> ConfiguredLanguageModel:
+        return ConfiguredLanguageModel(
+            _reveal(secrets.model_key),
+            secrets.model.secret if secrets.model else None,
+            self._usage,
         )
 
     def _build_agent_and_admin_endpoints(
@@ -248,6 +255,7 @@ class MemoryService:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._warm())
                 tasks.create_task(self._gauges.run())
+                tasks.create_task(self._usage.run())
                 tasks.create_task(self._reembedding.run())
                 tasks.create_task(self._queue.run())
                 tasks.create_task(self._upkeep.run())

@@ -20,6 +20,7 @@ from choir_memory.embedding.provider import ProviderEmbedder
 from tests.bench.memory.corpus import DIMENSIONS
 from tests.service.memory.servers import NATS_TOKEN, MemoryProcess, make_directory, running_nats
 from tests.support.postgres import PASSWORD, running_postgres
+from tests.support.usage_fakes import make_reporter
 
 MB = 1024 * 1024
 CONNECTIONS = 8
@@ -170,7 +171,12 @@ async def bench_environment(home: Path | None) -> AsyncIterator[BenchEnvironment
             memory = MemoryProcess(postgres.dsn, nats.url, bus, root, env)
             admin = await asyncpg.connect(postgres.dsn, password=PASSWORD, command_timeout=None)
             embedder = ProviderEmbedder(
-                endpoint=provider, key=None, name="made-up", dimensions=DIMENSIONS, timeout_s=30.0
+                usage=make_reporter(),
+                endpoint=provider,
+                key=None,
+                name="made-up",
+                dimensions=DIMENSIONS,
+                timeout_s=30.0,
             )
             pid = await admin.fetchval("SELECT pg_backend_pid()")
             try:

@@ -42,6 +42,7 @@ from tests.service.agent.control_stand_in import AGENT, DM, SESSION, run_control
 from tests.support.agent_fakes import (
     FixedHeartbeatSettings,
     FixedSettings,
+    NoMoneyBudget,
     NoTokenCounter,
     SilentStatus,
 )
@@ -122,7 +123,11 @@ async def open_office() -> AsyncIterator[Office]:
         )
         purse = TokenBudget(log, settings)
         metered = MeteredModel(
-            model, budget=purse, estimator=TokenEstimator(), counter=NoTokenCounter()
+            model,
+            budget=purse,
+            money=NoMoneyBudget(),
+            estimator=TokenEstimator(),
+            counter=NoTokenCounter(),
         )
         steps = SkillStepper(arbiter, policy.skills, settings)
         caller = ModelCaller(

@@ -2,12 +2,12 @@
 
 from choir_agent.budgets.limits import TokenBudget
 from choir_agent.credentials.child_processes import OwnChildProcesses
-from choir_agent.models.model_wrappers import MeteredModel
+from choir_agent.models.model_wrappers import CallPurpose, MeteredModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_models.model import NO_LISTENER, Completion, OutputListener, Prompt
-from tests.support.agent_fakes import EmptySession, settings_with
+from tests.support.agent_fakes import EmptySession, NoMoneyBudget, settings_with
 
 MODEL = ModelConfig(model="m", endpoint="http://nowhere")
 SENTENCE = "The agent proposes, the control plane decides, the log remembers. "
@@ -63,11 +63,15 @@ async def test_what_a_provider_does_not_count_is_counted_offline_until_the_promp
     counter = RecordingCounter()
     purse = TokenBudget(EmptySession(), settings_with(Budgets()))
     meter = TokenEstimator()
-    metered = MeteredModel(Uncounting(), budget=purse, estimator=meter, counter=counter)
+    metered = MeteredModel(
+        Uncounting(), budget=purse, money=NoMoneyBudget(), estimator=meter, counter=counter
+    )
     for times in (200, 210, 400):
         prompt = Prompt((SENTENCE.encode() * times,), b"")
         meter.record_prompt_size("edge", len(SENTENCE) * times)
-        async with metered.complete(MODEL, None, prompt, "edge") as thought:
+        async with metered.complete(
+            MODEL, None, prompt, CallPurpose(name="m", lane="edge")
+        ) as thought:
             meter.record_token_count("edge", thought.prompt_tokens)
         assert 13 * times <= thought.prompt_tokens <= 13 * times * 1.3
         assert thought.completion_tokens >= 2

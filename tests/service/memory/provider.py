@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from choir_memory.embedding.provider import ProviderEmbedder
+from tests.support.usage_fakes import make_reporter
 
 DIMENSIONS = 8
 Mood = Literal[
@@ -71,6 +72,7 @@ class ScriptedProvider:
     ) -> ProviderEmbedder:
         """Return the service's own adapter, pointed at this server; it is closed with it."""
         made = ProviderEmbedder(
+            usage=make_reporter(),
             endpoint=self.url,
             key="embedding-key",
             name=name,

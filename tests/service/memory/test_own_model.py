@@ -21,10 +21,11 @@ from tests.service.memory.derived import answer, propose
 from tests.service.memory.servers import MakeMemory, until
 from tests.support.postgres import PASSWORD
 from tests.support.sessions import LogBuilder
+from tests.support.usage_fakes import make_reporter
 
 
 async def ask(provider: ChatProvider) -> str:
-    model = ProviderLanguageModel(provider.settings, "model-key")
+    model = ProviderLanguageModel(provider.settings, "model-key", make_reporter())
     try:
         return await model.answer("Sum up.", "> Ana: hello")
     finally:
@@ -49,7 +50,7 @@ async def test_its_requests_have_what_their_template_adds() -> None:
             top_p=0.5, extra_body={"seed": 7}, extra_headers={"X-Title": "Choir"}
         )
         settings = provider.settings.model_copy(update={"request": template})
-        model = ProviderLanguageModel(settings, "model-key")
+        model = ProviderLanguageModel(settings, "model-key", make_reporter())
         await model.answer("Sum up.", "> Ana: hello")
         await model.close()
     (body,) = provider.asked
@@ -147,7 +148,7 @@ async def test_the_service_learns_a_fact_between_two_passes(make_memory: MakeMem
 async def test_a_model_of_another_api_answers_as_well() -> None:
     async with run_provider(AnthropicProvider()) as provider:
         provider.script(ProviderAnswer(" Ana said hello. ", reasoning="Easy."), ErrorFault("key"))
-        model = ProviderLanguageModel(provider.settings(), provider.key)
+        model = ProviderLanguageModel(provider.settings(), provider.key, make_reporter())
         assert await model.answer("Sum up.", "> Ana: hello") == "Ana said hello."
         with pytest.raises(Unavailable, match=r"memory\.model"):
             await model.answer("Sum up.", "> Ana: hello")
@@ -159,7 +160,7 @@ async def test_a_model_of_another_api_answers_as_well() -> None:
 async def test_a_completion_that_was_cut_is_not_used() -> None:
     async with run_provider(AnthropicProvider()) as provider:
         provider.script(ProviderAnswer("Ana said", is_cut=True))
-        model = ProviderLanguageModel(provider.settings(), provider.key)
+        model = ProviderLanguageModel(provider.settings(), provider.key, make_reporter())
         with pytest.raises(Unavailable, match="incomplete"):
             await model.answer("Sum up.", "> Ana: hello")
         await model.close()

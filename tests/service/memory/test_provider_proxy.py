@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from choir_memory.embedding.provider_client import ProviderClient
+from tests.support.usage_fakes import make_reporter
 
 BODY = b'{"data": [{"index": 0, "embedding": [1.0, 0.0]}]}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
@@ -43,7 +44,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def embed(endpoint: str) -> None:
-    client = ProviderClient(endpoint, None, 5)
+    client = ProviderClient(endpoint, None, timeout_s=5, usage=make_reporter())
     try:
         assert [list(one) for one in await client.embeddings("model", ["text"], None)] == [[1, 0]]
     finally:

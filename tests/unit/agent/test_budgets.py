@@ -1,7 +1,10 @@
 """Budgets are hard stops: reserved before, settled after, and only the user grants more."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -9,8 +12,8 @@ from choir_agent.budgets.limits import (
     CALLS,
     COMMAND,
     TOKENS,
+    BudgetExceeded,
     TokenBudget,
-    TokenBudgetExceeded,
     budget_question,
     core_job_refusal,
     exhausted_budget,
@@ -20,15 +23,21 @@ from choir_agent.budgets.limits import (
     remaining_of,
     tool_call_refusal,
 )
+from choir_agent.budgets.money import PlannedCall
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_fold import apply_event
 from choir_agent.log.session_state import BudgetUsage, SessionState
-from choir_agent.models.model_wrappers import DEFAULT_COMPLETION_TOKENS, MeteredModel
+from choir_agent.models.model_wrappers import (
+    DEFAULT_COMPLETION_TOKENS,
+    CallPurpose,
+    MeteredModel,
+)
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import EventPayload, ModelOutput
+from choir_common.wire.money import ModelUsage
 from choir_models.model import NO_LISTENER, Completion, ModelFailed, OutputListener, Prompt
-from tests.support.agent_fakes import NoTokenCounter, settings_with
+from tests.support.agent_fakes import NoMoneyBudget, NoTokenCounter, settings_with
 
 BUDGETS = Budgets(total_session_tokens=10_000, max_tool_calls_per_session=3, max_core_jobs=0)
 MODEL = ModelConfig(model="m", endpoint="http://x", max_completion_tokens=500)
@@ -90,7 +99,7 @@ def test_a_reservation_beyond_what_is_left_is_refused_and_says_how_to_go_on() ->
     session = Session()
     purse = TokenBudget(session, settings_with(BUDGETS))
     with purse.reserve(6_000):
-        with pytest.raises(TokenBudgetExceeded) as refused, purse.reserve(4_001):
+        with pytest.raises(BudgetExceeded) as refused, purse.reserve(4_001):
             pass
         with purse.reserve(4_000):
             assert purse.reserved == 10_000
@@ -103,15 +112,19 @@ async def test_many_calls_at_once_cannot_overshoot_together() -> None:
     session, model = Session(), SlowModel(prompt_tokens=500, completion_tokens=500)
     purse = TokenBudget(session, settings_with(BUDGETS))
     metered = MeteredModel(
-        model, budget=purse, estimator=TokenEstimator(), counter=NoTokenCounter()
+        model,
+        budget=purse,
+        money=NoMoneyBudget(),
+        estimator=TokenEstimator(),
+        counter=NoTokenCounter(),
     )
 
     async def call() -> bool:
         try:
-            async with metered.complete(MODEL, None, PROMPT) as thought:
+            async with metered.complete(MODEL, None, PROMPT, CallPurpose(name="m")) as thought:
                 session.spend(thought)
                 return True
-        except TokenBudgetExceeded:
+        except BudgetExceeded:
             return False
 
     calls = [asyncio.create_task(call()) for _ in range(40)]
@@ -128,11 +141,15 @@ async def test_what_is_reserved_is_given_back_on_failure_and_cancellation() -> N
     session, model = Session(), SlowModel()
     purse = TokenBudget(session, settings_with(BUDGETS))
     metered = MeteredModel(
-        model, budget=purse, estimator=TokenEstimator(), counter=NoTokenCounter()
+        model,
+        budget=purse,
+        money=NoMoneyBudget(),
+        estimator=TokenEstimator(),
+        counter=NoTokenCounter(),
     )
 
     async def call() -> None:
-        async with metered.complete(MODEL, None, PROMPT) as thought:
+        async with metered.complete(MODEL, None, PROMPT, CallPurpose(name="m")) as thought:
             session.spend(thought)
 
     waiting = asyncio.create_task(call())
@@ -155,28 +172,31 @@ async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
     metered = MeteredModel(
         model,
         budget=TokenBudget(session, settings_with(BUDGETS)),
+        money=NoMoneyBudget(),
         estimator=TokenEstimator(),
         counter=NoTokenCounter(),
     )
-    async with metered.complete(MODEL, None, PROMPT) as thought:
+    async with metered.complete(MODEL, None, PROMPT, CallPurpose(name="m")) as thought:
         session.spend(thought)
     assert thought.prompt_tokens > 300
     assert thought.completion_tokens > 0
     unlimited = MODEL.model_copy(update={"max_completion_tokens": None})
     assert DEFAULT_COMPLETION_TOKENS < 10_000
-    async with metered.complete(unlimited, None, PROMPT):
+    async with metered.complete(unlimited, None, PROMPT, CallPurpose(name="m")):
         pass
 
 
 async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt() -> None:
     session, model, meter = Session(), SlowModel(), TokenEstimator()
     purse = TokenBudget(session, settings_with(BUDGETS))
-    metered = MeteredModel(model, budget=purse, estimator=meter, counter=NoTokenCounter())
+    metered = MeteredModel(
+        model, budget=purse, money=NoMoneyBudget(), estimator=meter, counter=NoTokenCounter()
+    )
     meter.record_prompt_size("edge", 1_000)
     meter.record_token_count("edge", 100)
 
     async def call() -> None:
-        async with metered.complete(MODEL, None, PROMPT, "edge"):
+        async with metered.complete(MODEL, None, PROMPT, CallPurpose(name="m", lane="edge")):
             pass
 
     waiting = asyncio.create_task(call())
@@ -255,3 +275,56 @@ def test_a_yes_while_a_budget_is_used_up_grants_as_much_again(text: str) -> None
 def test_anything_else_grants_nothing(text: str) -> None:
     state = SessionState(exhausted=TOKENS)
     assert parse_grant(text, state, BUDGETS) is None
+
+
+class BilledModel(SlowModel):
+    """A model whose provider reports everything."""
+
+    async def think(
+        self,
+        settings: ModelConfig,
+        api_key: str | None,
+        prompt: Prompt,
+        listener: OutputListener = NO_LISTENER,
+    ) -> Completion:
+        return Completion(
+            "x", (), "m-2026", "stop", 100, 20, 1.0, cached_tokens=60, cache_write_tokens=30,
+            reasoning_tokens=5, billed_usd=Decimal("0.1"),
+        )  # fmt: skip
+
+
+class OneReservation:
+    """Reservations of money that are granted."""
+
+    def __init__(self) -> None:
+        self.calls: list[PlannedCall] = []
+
+    @asynccontextmanager
+    async def reserve(self, call: PlannedCall) -> AsyncIterator[str]:
+        self.calls.append(call)
+        yield "ses:call"
+
+
+async def test_an_event_gets_all_that_the_price_of_its_call_depends_on() -> None:
+    session, money = Session(), OneReservation()
+    metered = MeteredModel(
+        BilledModel(),
+        budget=TokenBudget(session, settings_with(BUDGETS)),
+        money=money,
+        estimator=TokenEstimator(),
+        counter=NoTokenCounter(),
+    )
+    purpose = CallPurpose(name="strong", lane="core:x", job_id="job_1")
+    async with metered.complete(MODEL, None, PROMPT, purpose) as completion:
+        usage = completion.usage
+    assert usage == ModelUsage(
+        name="strong",
+        job_id="job_1",
+        cache_write_tokens=30,
+        reasoning_tokens=5,
+        billed_usd=Decimal("0.1"),
+        reservation="ses:call",
+    )
+    (planned,) = money.calls
+    assert (planned.name, planned.job_id, planned.completion_tokens) == ("strong", "job_1", 500)
+    assert planned.prompt_tokens > 300

@@ -37,7 +37,7 @@ from choir_models.model import (
     OutputListener,
     Prompt,
 )
-from tests.support.agent_fakes import NoTokenCounter, UnderscoreNames
+from tests.support.agent_fakes import NoMoneyBudget, NoTokenCounter, UnderscoreNames
 from tests.unit.agent.told_session import StillClock, ToldSession
 
 GOOD = orjson.dumps({"memory_delta": {"summary_update": "so far"}}).decode()
@@ -97,9 +97,11 @@ class World(ToldSession):
             MeteredModel(
                 self.model,
                 budget=purse,
+                money=NoMoneyBudget(),
                 estimator=self.memory.token_estimator,
                 counter=NoTokenCounter(),
             ),
+            self,
             self,
         )
         self.compactor = Compactor(

@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 
 import orjson
 import pytest
 
 from choir_common.wire.config import ModelConfig
-from choir_models.model import ModelFailed, Prompt
+from choir_models.model import Completion, ModelFailed, Prompt
 from choir_models.openai.codec import read_response, render_request
 
 
@@ -110,3 +111,51 @@ def test_fields_that_no_event_can_carry_are_dropped_whole() -> None:
     for huge in ("x" * 600_000, 10**30, orjson.loads(b"[" * 120 + b"]" * 120)):
         body = json.dumps({"choices": [{"message": {"content": "hi", "reasoning": huge}}]}).encode()
         assert read_response(body, "m", 1.0).fields == {}
+
+
+def usage_of(usage: object) -> Completion:
+    body = orjson.loads(respond({"content": "hi"})) | {"usage": usage}
+    return read_response(orjson.dumps(body), "m", 1.0)
+
+
+def test_every_kind_of_token_is_read() -> None:
+    completion = usage_of(
+        {
+            "prompt_tokens": 100,
+            "completion_tokens": 50,
+            "prompt_tokens_details": {
+                "cached_tokens": 60,
+                "cache_write_tokens": 20,
+                "audio_tokens": 7,
+                "image_tokens": 5,
+            },
+            "completion_tokens_details": {"reasoning_tokens": 30, "audio_tokens": 4},
+        }
+    )
+    assert (completion.cached_tokens, completion.cache_write_tokens) == (60, 20)
+    assert (completion.audio_input_tokens, completion.image_tokens) == (7, 5)
+    assert (completion.reasoning_tokens, completion.audio_output_tokens) == (30, 4)
+    assert completion.billed_usd is None
+    # DeepSeek counts its cache under another name
+    assert usage_of({"prompt_tokens": 9, "prompt_cache_hit_tokens": 8}).cached_tokens == 8
+
+
+@pytest.mark.parametrize(
+    ("usage", "billed"),
+    [
+        ({"cost": 0.00123}, "0.00123"),
+        ({"cost": 0.1}, "0.1"),
+        ({"cost": 0}, "0"),
+        ({"cost": 0.05, "is_byok": True, "cost_details": {"upstream_inference_cost": 1.5}}, "1.55"),
+        ({"cost": 0.05, "is_byok": False, "cost_details": {"upstream_inference_cost": 1}}, "0.05"),
+        ({"cost": 0.05, "is_byok": True}, None),
+        ({"cost": "0.1"}, None),
+        ({"cost": True}, None),
+        ({"cost": -1}, None),
+        ({"cost": 1e300}, None),
+        ({"cost": {"total": 1}}, None),
+        (None, None),
+    ],
+)
+def test_what_the_provider_bills_is_read_exactly(usage: object, billed: str | None) -> None:
+    assert usage_of(usage).billed_usd == (None if billed is None else Decimal(billed))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from choir_common.clock import SystemClock
 from choir_common.eventlog.chain import LogHead, head_of, link_event
+from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
-from choir_common.wire.config import FileLimits
+from choir_common.wire.config import Config, FileLimits
 from choir_common.wire.events import Event, ToolCallRequested
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.rpc import HeartbeatRequest, ResourceBindings
@@ -23,8 +24,11 @@ from choir_control.log.eventlog.append import (
 from choir_control.log.eventlog.batch import EVENTS_PER_SLICE, EventBatch, parse_heartbeat
 from choir_control.log.eventlog.store import EventStore
 from choir_control.log.leases.store import Lease
+from choir_control.money.charges import ChargePricer
+from choir_control.money.cost_metrics import CostMetrics
 from choir_control.workspaces.outgoing_files import OutboxFileStore, OutgoingFiles
 from choir_control.workspaces.spool import FileSpool
+from tests.support.fixed_configuration import FixedConfiguration
 
 BOUND = ResourceBindings(workspace="w", llm="l", dm="d")
 
@@ -103,7 +107,12 @@ class SlowStore(EventStore):
 async def test_long_heartbeats_are_stored_one_at_a_time_and_short_ones_pass_them() -> None:
     store = SlowStore()
     appender = EventAppender(
-        store=store, outbox=IdleOutbox(), outgoing_files=NO_FILES, listener=IdleListener()
+        store=store,
+        outbox=IdleOutbox(),
+        outgoing_files=NO_FILES,
+        listener=IdleListener(),
+        cost_metrics=CostMetrics(Metrics("test")),
+        pricer=ChargePricer(FixedConfiguration(Config(agents={}, workspaces={}))),
     )
 
     def send(session_id: str, count: int) -> "asyncio.Task[int]":

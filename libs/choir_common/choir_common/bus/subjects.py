@@ -36,6 +36,11 @@ def read_memory_settings() -> str:
     return "choir.control.memory.read"
 
 
+def report_usage() -> str:
+    """memory → control: UsageReports → Nothing; the usage is in the ledger."""
+    return "choir.control.usage.report"
+
+
 def channels_changed() -> str:
     """control → all gateways (published): Nothing; they read the channels again."""
     return "choir.event.channels.changed"

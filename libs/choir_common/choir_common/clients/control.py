@@ -27,6 +27,7 @@ from choir_common.wire.messages import (
     OutboundHistory,
     ReadChannels,
 )
+from choir_common.wire.money import UsageReports
 
 TIMEOUT_S = 5.0
 
@@ -119,6 +120,23 @@ class HttpOutboxFilesClient:
             self._client, PATH.format(outbox_id=outbox_id, ref=ref)
         ) as pieces:
             yield pieces
+
+
+class UsageClient(Protocol):
+    """Control's ledger, for services whose calls of providers are in no session's log."""
+
+    async def report_usage(self, reports: UsageReports) -> None: ...
+
+
+class NatsUsageClient:
+    """Control over NATS."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def report_usage(self, reports: UsageReports) -> None:
+        """Store usage; returns once it is durable. Safe to repeat."""
+        await self._bus.request(subjects.report_usage(), reports, Empty, TIMEOUT_S)
 
 
 class NatsMemorySettingsClient:

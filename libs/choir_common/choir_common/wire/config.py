@@ -19,6 +19,7 @@ from choir_common.wire.config_parts import Budgets as Budgets
 from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.model_config import ModelConfig as ModelConfig
+from choir_common.wire.money import EmbeddingPrices
 from choir_common.wire.speech_config import TranscriptionBinding as TranscriptionBinding
 from choir_common.wire.speech_config import TranscriptionConfig as TranscriptionConfig
 from choir_common.wire.speech_config import TtsConfig as TtsConfig
@@ -121,6 +122,8 @@ class EmbeddingConfig(WireModel):
     """Base URL, up to `/v1`."""
     secret: Name | None = None
     """The name of the secret with the key."""
+    prices: EmbeddingPrices | None = None
+    """Its prices; null: those of Choir's price table, if it lists the model."""
 
 
 class MemoryConfig(WireModel):
@@ -387,6 +390,7 @@ class AgentSettings(WireModel):
     core_model_name: str | None = None
     core_model: ModelConfig | None = None
     """None: core jobs use `model`."""
+    vision_model_name: str | None = None
     vision_model: ModelConfig | None = None
     """None: pictures are not described."""
     fallback_models: dict[Name, ModelConfig] = Field(default_factory=dict)

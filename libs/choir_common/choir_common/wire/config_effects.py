@@ -27,6 +27,8 @@ AT_UPDATE_ALL = ("global_repo", "global_repo.*")
 RESTART_NOTE = "takes effect after a restart of Choir: choirctl down, then up"
 # The vectors of two models cannot be compared, so all documents are embedded again.
 EMBEDDING_PATHS = ("embedding", "embedding.model", "embedding.dimensions")
+# Only control reads them.
+EMBEDDING_PRICES = ("embedding.prices", "embedding.prices.*")
 AT_CHOIR_START = (
     *("embedding", "embedding.*", "postgres", "postgres.*"),
     "transcription.*.model_dir",
@@ -47,6 +49,8 @@ MAINTENANCE_NOTE = (
 def change_category(path: str, agents: Sequence[str] = ()) -> tuple[Category, str]:
     """Return the category of a change at `path`, and the instruction for the agents it affects."""
     who = ", ".join(agents) or "AGENT"
+    if _matches(path, EMBEDDING_PRICES):
+        return "hot-reload", ""
     if _matches(path, AT_AGENT_START):
         return "restart-required", (
             f"takes effect when the agent is restarted: choirctl agent stop {who}, then start"

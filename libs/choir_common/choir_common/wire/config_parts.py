@@ -4,12 +4,14 @@ Budgets are hard limits for sessions, turns and core jobs. Control computes an a
 enforces them.
 """
 
-from typing import Annotated
+from decimal import Decimal
+from typing import Annotated, get_args
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, model_validator
 
 from choir_common.wire.model import WireModel
+from choir_common.wire.money import MoneyBudget, UsdLimit
 
 
 def _check_time_zone(name: str) -> str:
@@ -47,6 +49,8 @@ def _check_repository_path(path: str) -> str:
         raise ValueError("a path contains no control character, colon or backslash")
     return path
 
+
+MONEY_BUDGETS: tuple[MoneyBudget, ...] = get_args(MoneyBudget)
 
 PromptText = Annotated[str, AfterValidator(check_prompt)]
 RepositoryPath = Annotated[str, AfterValidator(_check_repository_path)]
@@ -116,6 +120,28 @@ class Budgets(WireModel):
     """Injected instructions that one core job accepts."""
     skill_step_retries: int = Field(default=2, ge=0)
     """Forbidden tools or transitions in one state of a skill before its error transition."""
+    usd_per_call: UsdLimit | None = None
+    """US dollars for one model call, estimated before it is made; null: no limit, here and below."""
+    usd_per_job: UsdLimit | None = None
+    """US dollars for one core job."""
+    usd_per_session: UsdLimit | None = None
+    """US dollars for one session; the user can grant the same amount again, here and above."""
+    usd_per_day: UsdLimit | None = None
+    """US dollars for one agent and one day of its time zone; the user can grant the same amount again."""
+    usd_per_month: UsdLimit | None = None
+    """US dollars for one agent and one month; the user can grant the same amount again."""
+    total_usd_per_day: UsdLimit | None = None
+    """US dollars for all agents and memory together and one day of the host's time zone. Only a user with
+    `admin` can grant more."""
+    total_usd_per_month: UsdLimit | None = None
+    """US dollars for all agents and memory together and one month of the host's time zone. Only a user with
+    `admin` can grant more."""
+
+    @property
+    def money(self) -> dict[MoneyBudget, Decimal]:
+        """Return the limits in money that are set."""
+        limits = {name: getattr(self, name) for name in MONEY_BUDGETS}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def with_overrides(self, own: "AgentBudgets") -> "Budgets":
         """Return these budgets with the values that the agent sets itself."""
@@ -147,3 +173,13 @@ class AgentBudgets(WireModel):
     """Injected instructions that one of its core jobs accepts."""
     skill_step_retries: int | None = Field(default=None, ge=0)
     """Forbidden tools or transitions in one state of a skill before its error transition."""
+    usd_per_call: UsdLimit | None = None
+    """US dollars for one of its model calls."""
+    usd_per_job: UsdLimit | None = None
+    """US dollars for one of its core jobs."""
+    usd_per_session: UsdLimit | None = None
+    """US dollars for one of its sessions."""
+    usd_per_day: UsdLimit | None = None
+    """US dollars for one day of its time zone."""
+    usd_per_month: UsdLimit | None = None
+    """US dollars for one month of its time zone."""

@@ -13,7 +13,14 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from choir_common.wire import config, config_parts, memory_config, model_config, speech_config
+from choir_common.wire import (
+    config,
+    config_parts,
+    memory_config,
+    model_config,
+    money,
+    speech_config,
+)
 from choir_common.wire.config import Config
 from choir_common.wire.config_effects import RESTART_NOTE, change_category
 from choir_common.wire.model import JsonObject
@@ -134,7 +141,7 @@ def _when(path: tuple[str, ...]) -> str:
 def _texts() -> dict[str, dict[str, str]]:
     """Return the attribute docstring of each field, by class and field."""
     docstrings: dict[str, dict[str, str]] = {}
-    for module in (config, config_parts, memory_config, model_config, speech_config):
+    for module in (config, config_parts, memory_config, model_config, money, speech_config):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 docstrings[node.name] = dict(_texts_of(node))

@@ -9,7 +9,12 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from choir_common.wire.attachments import MAX_FILES, PictureRef, ReceivedFile, SentFile
+from choir_common.wire.budget_events import BudgetExhausted as BudgetExhausted
+from choir_common.wire.budget_events import BudgetGranted as BudgetGranted
+from choir_common.wire.budget_events import SessionBudget as SessionBudget
+from choir_common.wire.budget_events import UsageRecorded as UsageRecorded
 from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.money import ModelUsage
 
 # Re-exported: most modules import these from here.
 from choir_common.wire.preparation_events import AttachmentsRead as AttachmentsRead
@@ -102,6 +107,8 @@ class ModelOutput(WireModel):
     """The prompt covered the log up to this revision; later injections are new to the model."""
     provider_fields: ProviderFields | None = None
     """Other fields of the provider's message, for later prompts to the same model."""
+    usage: ModelUsage | None = None
+    """What the call's price depends on besides the tokens above; None in logs of older versions."""
 
 
 class ToolCallRequested(WireModel):
@@ -376,25 +383,9 @@ class MemoryCompacted(WireModel):
     completion_tokens: int = 0
     failed: str = ""
     """Why the model's output could not be used."""
-
-
-class BudgetExhausted(WireModel):
-    """A hard limit was reached; the user is asked whether to continue."""
-
-    type: Literal["budget_exhausted"] = "budget_exhausted"
-    budget: Literal["total_session_tokens", "max_tool_calls_per_session"]
-    limit: int
-    dm: str
-
-
-class BudgetGranted(WireModel):
-    """The user granted more of a session's budget."""
-
-    type: Literal["budget_granted"] = "budget_granted"
-    budget: Literal["total_session_tokens", "max_tool_calls_per_session"]
-    amount: int
-    inbox_id: str
-    """The message that granted it."""
+    cached_tokens: int = 0
+    usage: ModelUsage | None = None
+    """What the call's price depends on besides the tokens above."""
 
 
 EventPayload = Annotated[
@@ -412,6 +403,7 @@ EventPayload = Annotated[
     | AttachmentsRead
     | PictureDescribed
     | ModelOutput
+    | UsageRecorded
     | ToolCallRequested
     | ToolCallCommitted
     | ToolResultCommitted

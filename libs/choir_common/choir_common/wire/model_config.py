@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from choir_common.wire.model import JsonObject, Name, WireModel
+from choir_common.wire.money import ModelPrices
 
 ModelApi = Literal["openai", "openai-responses", "anthropic", "gemini", "ollama"]
 """An API of language models. `openai` is Chat Completions, which most providers and servers offer."""
@@ -151,6 +152,8 @@ class ModelConfig(WireModel):
     """Other models, used in this order while this one does not answer."""
     request: RequestTemplate = RequestTemplate()
     """Additions to each request: fields, headers, routing."""
+    prices: ModelPrices | None = None
+    """Its prices; null: those of Choir's price table, if it lists the model."""
 
     @model_validator(mode="after")
     def _check_budget(self) -> "ModelConfig":

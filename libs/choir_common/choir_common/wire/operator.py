@@ -9,6 +9,7 @@ from choir_common.wire.events import Event
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.messages import AgentState
 from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
+from choir_common.wire.money import CostLine
 from choir_common.wire.rpc import ResourceBindings, StatusReport
 
 ItemT = TypeVar("ItemT")
@@ -227,3 +228,5 @@ class SystemStatus(WireModel):
     model: str
     parts: tuple[ComponentStatus, ...]
     agents: tuple[AgentView, ...] = Field(default=())
+    spent_today: CostLine | None = None
+    """What all agents and memory have spent today; None without a database."""

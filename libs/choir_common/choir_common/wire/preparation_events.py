@@ -8,6 +8,7 @@ from typing import Literal
 from choir_common.wire.attachments import AttachmentText
 from choir_common.wire.memory_recall import Reminder
 from choir_common.wire.model import WireModel
+from choir_common.wire.money import ModelUsage
 
 
 class RemindersAdded(WireModel):
@@ -44,3 +45,5 @@ class PictureDescribed(WireModel):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    usage: ModelUsage | None = None
+    """What the call's price depends on besides the tokens above."""

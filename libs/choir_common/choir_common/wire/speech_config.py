@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from choir_common.wire.model import Name, WireModel
+from choir_common.wire.money import SpeechPrices
 
 LANGUAGE_PATTERN = r"^[a-z]{2,3}$"
 DIRECTORY_PATTERN = r"^[/~]"
@@ -23,6 +24,8 @@ class TtsConfig(WireModel):
     """Base URL, up to `/v1`."""
     secret: Name | None = None
     """The name of the secret with the key; only an OpenAI-compatible endpoint may work without one."""
+    prices: SpeechPrices | None = None
+    """Its prices; null: those of Choir's price table, if it lists the model."""
 
     @model_validator(mode="after")
     def _check_secret(self) -> "TtsConfig":

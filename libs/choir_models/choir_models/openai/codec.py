@@ -8,6 +8,7 @@ the error, so it cannot break a session.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import StrEnum
 
 import orjson
@@ -22,6 +23,9 @@ from choir_models.openai.stream import content_text
 from choir_models.output_limits import MAX_ARGUMENTS, MAX_CALLS, text_with_notes, token_count
 from choir_models.provider_errors import error_from_body
 from choir_models.provider_fields import call_fields, message_fields
+
+MAX_BILLED_USD = 1_000_000
+"""Upper bound on a reported cost; a larger number is a provider's mistake."""
 
 
 class Streaming(StrEnum):
@@ -149,6 +153,9 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     proposed = choice.message.tool_calls
     calls = proposed if isinstance(proposed, list) else [proposed] if proposed else []
     usage = completion.usage if isinstance(completion.usage, dict) else {}
+    prompt, output = (
+        _details(usage, f"{part}_tokens_details") for part in ("prompt", "completion")
+    )
     return Completion(
         text=text_with_notes(text, calls=len(calls), is_cut=finish == "length"),
         calls=tuple(map(_proposed, calls[:MAX_CALLS])),
@@ -157,9 +164,16 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
         prompt_tokens=token_count(usage.get("prompt_tokens")),
         completion_tokens=token_count(usage.get("completion_tokens")),
         duration_ms=round(duration_ms, 3),
-        cached_tokens=_cached(usage),
-        cache_write_tokens=_detail(usage, "prompt_tokens_details", "cache_write_tokens"),
-        reasoning_tokens=_detail(usage, "completion_tokens_details", "reasoning_tokens"),
+        # DeepSeek reports cached tokens by a name of its own.
+        cached_tokens=token_count(
+            prompt.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")
+        ),
+        cache_write_tokens=token_count(prompt.get("cache_write_tokens")),
+        reasoning_tokens=token_count(output.get("reasoning_tokens")),
+        audio_input_tokens=token_count(prompt.get("audio_tokens")),
+        audio_output_tokens=token_count(output.get("audio_tokens")),
+        image_tokens=token_count(prompt.get("image_tokens")),
+        billed_usd=_billed(usage),
         fields=message_fields(choice.message.model_extra or {}, choice.message.content),
     )
 
@@ -190,13 +204,22 @@ def _proposed(call: JsonValue) -> ProposedCall:
     )
 
 
-def _cached(usage: dict[str, JsonValue]) -> int:
-    # The second is DeepSeek's name.
-    return _detail(usage, "prompt_tokens_details", "cached_tokens") or token_count(
-        usage.get("prompt_cache_hit_tokens")
-    )
+def _details(usage: dict[str, JsonValue], name: str) -> dict[str, JsonValue]:
+    details = usage.get(name)
+    return details if isinstance(details, dict) else {}
 
 
-def _detail(usage: dict[str, JsonValue], details: str, name: str) -> int:
-    counts = usage.get(details)
-    return token_count(counts.get(name)) if isinstance(counts, dict) else 0
+def _billed(usage: dict[str, JsonValue]) -> Decimal | None:
+    """Return what OpenRouter bills, in US dollars: `cost`, and what a key of one's own is billed upstream."""
+    cost = _dollars(usage.get("cost"))
+    if cost is None or usage.get("is_byok") is not True:
+        return cost
+    upstream = _dollars(_details(usage, "cost_details").get("upstream_inference_cost"))
+    return None if upstream is None else cost + upstream
+
+
+def _dollars(amount: JsonValue) -> Decimal | None:
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        return None
+    # `repr` is the shortest text of a float: what the provider wrote.
+    return Decimal(repr(amount)) if 0 <= amount <= MAX_BILLED_USD else None

@@ -24,6 +24,7 @@ from choir_common.errors import (
 from choir_common.http.client import await_unless_hung, make_client
 from choir_common.http.response_parser import parse_events, read_problem
 from choir_common.wire.events import Event
+from choir_common.wire.money import CostReport
 from choir_common.wire.operations import (
     AgentModelAndVoice,
     ModelView,
@@ -156,6 +157,10 @@ class ControlClient:
     async def session(self, session_id: str) -> SessionView:
         """Return one session. Raises NotFound if there is no such session."""
         return await self._get(f"/v1/sessions/{session_id}", SessionView)
+
+    async def cost(self, params: Mapping[str, str]) -> CostReport:
+        """Return a report of costs."""
+        return await self._get("/v1/cost", CostReport, params)
 
     async def approvals(self) -> list[ApprovalView]:
         """Return the newest approval requests, pending ones first."""

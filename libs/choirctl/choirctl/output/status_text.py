@@ -1,6 +1,7 @@
 """Sentences about the state of Choir and its agents. Pure; used by `status`."""
 
 from choir_common.wire.memory_modes import INCOGNITO
+from choir_common.wire.money_text import format_cost
 from choir_common.wire.operator import AgentView, SystemStatus
 from choir_common.wire.rpc import StatusReport
 from choirctl.output.printing import format_age, format_count
@@ -16,7 +17,13 @@ def system_lines(status: SystemStatus) -> list[str]:
         first = f"Choir is ready. Model: {status.model}."
     else:
         first = f"Choir is not ready: {', '.join(part.name for part in down) or 'a part'} is down."
-    return [first, *(f"  {part.name}: {part.detail or 'it does not answer'}" for part in down)]
+    spent = status.spent_today
+    today = [f"Spent today: {format_cost(spent)}."] if spent is not None and spent.calls else []
+    return [
+        first,
+        *today,
+        *(f"  {part.name}: {part.detail or 'it does not answer'}" for part in down),
+    ]
 
 
 def agent_lines(agent: AgentView) -> list[str]:

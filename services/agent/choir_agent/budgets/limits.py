@@ -9,16 +9,16 @@ checks each message that arrives while a budget is exhausted for such a grant.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from choir_agent.log.session_state import SessionState, SessionStateSource
 from choir_agent.settings import SettingsSource
 from choir_common.errors import ChoirError
 from choir_common.wire.config import Budgets
-from choir_common.wire.events import BudgetExhausted, BudgetGranted
+from choir_common.wire.events import BudgetExhausted, BudgetGranted, SessionBudget
 from choir_common.wire.model import JsonObject
+from choir_common.wire.money import MoneyBudget
 
-BudgetName = Literal["total_session_tokens", "max_tool_calls_per_session"]
+BudgetName = SessionBudget
 TOKENS: BudgetName = "total_session_tokens"
 CALLS: BudgetName = "max_tool_calls_per_session"
 
@@ -76,11 +76,12 @@ def core_job_refusal(state: SessionState, budgets: Budgets) -> JsonObject | None
 def exhausted_budget(state: SessionState, budgets: Budgets) -> BudgetName | None:
     """Return the budget that stops the session, or None.
 
-    A budget does not stop the session if its configured limit was raised after it was exhausted.
+    A budget does not stop the session if its configured limit was raised after it was exhausted. Budgets in
+    money are checked by control before each call.
     """
-    if state.exhausted is None:
+    budget = next((name for name in (TOKENS, CALLS) if name == state.exhausted), None)
+    if budget is None:
         return None
-    budget: BudgetName = CALLS if state.exhausted == CALLS else TOKENS
     return budget if limit_of(budget, state, budgets) <= state.exhausted_limit else None
 
 
@@ -105,7 +106,7 @@ _UNIT: dict[BudgetName, str] = {TOKENS: "tokens", CALLS: "tool calls"}
 class BudgetGrant:
     """The user's permission to use `amount` more of a budget."""
 
-    budget: BudgetName
+    budget: BudgetName | MoneyBudget
     amount: int
 
     def event(self, inbox_id: str) -> BudgetGranted:
@@ -130,9 +131,23 @@ def parse_grant(text: str, state: SessionState, budgets: Budgets) -> BudgetGrant
     A grant adds the configured limit again.
     """
     budget = exhausted_budget(state, budgets)
-    if budget is None or text.strip().rstrip(".!").lower() not in AFFIRMATIVE_REPLIES:
+    if budget is None or not is_affirmative(text):
         return None
     return BudgetGrant(budget, _more(budget, budgets))
+
+
+def is_affirmative(text: str) -> bool:
+    """Return whether a user's message means yes."""
+    return _plain(text) in AFFIRMATIVE_REPLIES
+
+
+def is_command(text: str) -> bool:
+    """Return whether a user's message is the command that extends a budget."""
+    return _plain(text).lstrip("/") == COMMAND.lstrip("/")
+
+
+def _plain(text: str) -> str:
+    return text.strip().rstrip(".!").lower()
 
 
 def _more(budget: BudgetName, budgets: Budgets) -> int:
@@ -141,14 +156,18 @@ def _more(budget: BudgetName, budgets: Budgets) -> int:
     return budgets.max_tool_calls_per_session
 
 
-class TokenBudgetExceeded(ChoirError):
-    """A session's budget is exhausted; the message shows the user what was used and how to continue."""
+class BudgetExceeded(ChoirError):
+    """A budget is exhausted; the message shows the user what was used and how to continue."""
 
     code, status = "budget_exhausted", 429
 
-    def __init__(self, budget: BudgetName, message: str) -> None:
+    def __init__(self, budget: BudgetName | MoneyBudget, message: str) -> None:
         super().__init__(message)
         self.budget = budget
+
+    def event(self, state: SessionState, budgets: Budgets, dm: str) -> BudgetExhausted | None:
+        """Return the event that records this, or None if the log already has it."""
+        return exhausted_event(TOKENS, state, budgets, dm)
 
 
 class TokenBudget:
@@ -173,11 +192,11 @@ class TokenBudget:
         """Reserve `estimate` tokens for the duration of the context.
 
         Commit the event with the real usage inside the context: reserved tokens then become spent tokens
-        without a gap. Raises TokenBudgetExceeded if the budget does not allow the reservation.
+        without a gap. Raises BudgetExceeded if the budget does not allow the reservation.
         """
         state, budgets = self._session.state, self._settings.current().settings.budgets
         if state.spent.tokens + self._reserved + estimate > limit_of(TOKENS, state, budgets):
-            raise TokenBudgetExceeded(TOKENS, budget_question(TOKENS, state, budgets))
+            raise BudgetExceeded(TOKENS, budget_question(TOKENS, state, budgets))
         self._reserved += estimate
         try:
             yield

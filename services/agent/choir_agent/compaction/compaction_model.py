@@ -12,11 +12,12 @@ import orjson
 import structlog
 
 from choir_agent import tracing_spans
-from choir_agent.models.lane_models import model_for_lane
-from choir_agent.models.model_wrappers import MeteredModel
+from choir_agent.log.session_state import SessionStateSource
+from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
+from choir_agent.models.model_wrappers import CallPurpose, MeteredCompletion, MeteredModel
 from choir_agent.prompt.event_messages import system_message
 from choir_agent.settings import SettingsSource
-from choir_models.model import Completion, ModelRequestRejected, Prompt, model_id
+from choir_models.model import ModelRequestRejected, Prompt, model_id
 
 log = structlog.get_logger("choir.agent.compaction")
 
@@ -30,8 +31,11 @@ ANSWER_SHARE = 4
 class CompactionModel:
     """Client for the model calls of compaction, within the session's budget."""
 
-    def __init__(self, model: MeteredModel, settings: SettingsSource) -> None:
+    def __init__(
+        self, model: MeteredModel, settings: SettingsSource, session: SessionStateSource
+    ) -> None:
         self._model = model
+        self._session = session
         self._settings = settings
         self._without_json_mode: set[str] = set()
 
@@ -52,10 +56,10 @@ class CompactionModel:
     @asynccontextmanager
     async def ask(
         self, lane: str, instructions: str, material: str, *further: bytes
-    ) -> AsyncIterator[Completion]:
+    ) -> AsyncIterator[MeteredCompletion]:
         """Yield the model's answer; commit the event with its usage inside the context.
 
-        Raises TokenBudgetExceeded, RateLimited or ModelFailed.
+        Raises BudgetExceeded, RateLimited or ModelFailed.
         """
         messages = (system_message(instructions), user_message(material), *further)
         # Adds `lane` to the log lines of the call.
@@ -68,19 +72,25 @@ class CompactionModel:
 
     async def _complete(
         self, stack: AsyncExitStack, lane: str, messages: tuple[bytes, ...]
-    ) -> Completion:
+    ) -> MeteredCompletion:
         now = self._settings.current()
         model = model_for_lane(now.settings, lane)
         key, origin = now.secret(model.secret), model_id(model)
+        job = next((job for job in self._session.state.jobs if job.lane == lane), None)
+        purpose = CallPurpose(
+            name=model_name_for_lane(now.settings, lane), job_id=job.turn_id if job else None
+        )
         json_mode = now.settings.features.json_mode
         if json_mode and origin not in self._without_json_mode:
             prompt = Prompt(messages, json_only=True)
             try:
-                return await stack.enter_async_context(self._model.complete(model, key, prompt))
+                return await stack.enter_async_context(
+                    self._model.complete(model, key, prompt, purpose)
+                )
             except ModelRequestRejected as error:
                 log.info("the endpoint rejects response_format", error=error.message)
         completion = await stack.enter_async_context(
-            self._model.complete(model, key, Prompt(messages))
+            self._model.complete(model, key, Prompt(messages), purpose)
         )
         if json_mode:
             # Only a success without the format proves that the format was the reason for the refusal.

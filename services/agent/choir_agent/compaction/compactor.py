@@ -12,7 +12,7 @@ from typing import Protocol
 
 import structlog
 
-from choir_agent.budgets.limits import TokenBudgetExceeded
+from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.compaction.compaction_model import CompactionModel, ModelBackoff, correction
 from choir_agent.compaction.compaction_plan import (
     CompactionReason,
@@ -24,6 +24,7 @@ from choir_agent.compaction.compaction_plan import (
 from choir_agent.compaction.event_lines import event_hashes, render_event_lines, select_summary
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.models.model_wrappers import MeteredCompletion
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import LaneWindow
@@ -45,7 +46,7 @@ from choir_common.wire.events import (
     ReferenceSummary,
     ToolResultCommitted,
 )
-from choir_models.model import Completion, ModelFailed
+from choir_models.model import ModelFailed
 
 log = structlog.get_logger("choir.agent.compaction")
 
@@ -211,7 +212,7 @@ class Compactor:
             return True
         try:
             folded = await self._fold(job)
-        except TokenBudgetExceeded as error:
+        except BudgetExceeded as error:
             # No model call was made, so this is no failure of the model.
             log.warning("compaction failed", lane=lane, error=error.message)
             self._wait_for_growth(lane)
@@ -263,7 +264,7 @@ class Compactor:
             further = correction(completion.text, fault)
         return False
 
-    def _commit(self, job: CompactionTask, completion: Completion, room: int) -> str:
+    def _commit(self, job: CompactionTask, completion: MeteredCompletion, room: int) -> str:
         """Commit the model's delta; return the fault of an invalid one, or an empty text."""
         if self._memory.window(job.lane) is not job.window:
             # The event records the tokens that the call used; the summary stays as it was.
@@ -310,7 +311,7 @@ class Compactor:
         through_rev: int,
         summary: ReferenceSummary,
         delta: MemoryDelta | None = None,
-        completion: Completion | None = None,
+        completion: MeteredCompletion | None = None,
         failed: str = "",
     ) -> None:
         if self._committer.state.stopped:
@@ -324,6 +325,8 @@ class Compactor:
             prompt_tokens=completion.prompt_tokens if completion is not None else 0,
             completion_tokens=completion.completion_tokens if completion is not None else 0,
             failed=failed,
+            cached_tokens=completion.cached_tokens if completion is not None else 0,
+            usage=completion.usage if completion is not None else None,
         )
         self._committer.commit(lane, compacted)
 

@@ -10,16 +10,18 @@ from importlib.resources import files
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from choir_agent.budgets.limits import TokenBudgetExceeded
+from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.compaction.compaction_model import CompactionModel
+from choir_agent.compaction.compactor import EventCommitter
 from choir_agent.compaction.event_lines import render_event_lines
 from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.models.model_wrappers import MeteredCompletion
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.memory_delta import extract_json
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.errors import RateLimited
-from choir_common.wire.events import SummaryTopic
+from choir_common.wire.events import SummaryTopic, UsageRecorded
 from choir_models.model import ModelFailed
 
 log = structlog.get_logger("choir.agent.summary")
@@ -54,8 +56,14 @@ class SessionSummarizer:
     """Producer of this session's summary."""
 
     def __init__(
-        self, memory: WorkingMemory, model: CompactionModel, settings: SettingsSource
+        self,
+        *,
+        committer: EventCommitter,
+        memory: WorkingMemory,
+        model: CompactionModel,
+        settings: SettingsSource,
     ) -> None:
+        self._committer = committer
         self._memory = memory
         self._model = model
         self._settings = settings
@@ -75,12 +83,25 @@ class SessionSummarizer:
                 room = self._model.context_window(EDGE_LANE)
                 material = summary_input(state, self._memory.window(EDGE_LANE), room)
                 async with self._model.ask(EDGE_LANE, self._instructions, material) as completion:
+                    self._record_usage(completion)
                     return parse_summary(completion.text)
         except TimeoutError:
             log.warning("session summary failed", reason=f"no response within {timeout_s:g} s")
-        except (TokenBudgetExceeded, RateLimited, ModelFailed) as error:
+        except (BudgetExceeded, RateLimited, ModelFailed) as error:
             log.warning("session summary failed", error=error.message)
         return None
+
+    def _record_usage(self, completion: MeteredCompletion) -> None:
+        usage = UsageRecorded(
+            turn_id=None,
+            purpose="session_summary",
+            model=completion.model,
+            prompt_tokens=completion.prompt_tokens,
+            completion_tokens=completion.completion_tokens,
+            cached_tokens=completion.cached_tokens,
+            usage=completion.usage,
+        )
+        self._committer.commit(EDGE_LANE, usage, more_follows=True)
 
 
 def summary_input(state: SessionState, window: LaneWindow | None, room: int) -> str:

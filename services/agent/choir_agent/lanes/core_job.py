@@ -13,7 +13,7 @@ import structlog
 
 from choir_agent import tracing_spans
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.budgets.limits import TokenBudgetExceeded
+from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.control_client.control_client import is_session_over
 from choir_agent.lanes.core_job_moves import (
     CompleteJob,
@@ -161,7 +161,7 @@ class CoreJobRunner:
         self._move(CoreTrigger.CALL_MODEL)
         try:
             await self._model.think(job)
-        except TokenBudgetExceeded as error:
+        except BudgetExceeded as error:
             self._end(job, EndJob("budget_exceeded", error.message))
         except ModelFailed as error:
             log.warning("model call of a core job failed", job=job.name, error=error.message)

@@ -13,6 +13,7 @@ import structlog
 from choir_agent import tracing_spans
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import parse_grant
+from choir_agent.budgets.money import parse_money_grant
 from choir_agent.control_client.control_client import is_session_over
 from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.core_job_manager import CoreJobManager
@@ -257,7 +258,10 @@ class EdgeLane:
 
     def _begin(self, message: UserMessageSignal, usage: tuple[SpeechUsage, ...]) -> None:
         budgets = self._settings.current().settings.budgets
-        grant = parse_grant(message.text, self._arbiter.state, budgets)
+        state = self._arbiter.state
+        grant = parse_grant(message.text, state, budgets) or parse_money_grant(
+            message.text, state, self._clock.now()
+        )
         if grant is not None:
             # Commit the grant first: after a crash in between, the message is delivered again and
             # starts an ordinary turn.

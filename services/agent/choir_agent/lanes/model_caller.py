@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.budgets.limits import TokenBudgetExceeded, exhausted_event
+from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.lanes.draft_reporter import DraftReporter
 from choir_agent.lanes.model_notices import ModelNotices
 from choir_agent.lanes.picture_describer import PictureDescriber
@@ -30,7 +30,7 @@ from choir_agent.models.lane_models import (
     model_name_for_lane,
     models_for_lane,
 )
-from choir_agent.models.model_wrappers import MeteredModel
+from choir_agent.models.model_wrappers import CallPurpose, MeteredCompletion, MeteredModel
 from choir_agent.models.retry_policy import (
     QUICK_RETRY_WAIT_S,
     CoolDowns,
@@ -45,6 +45,7 @@ from choir_common.errors import RateLimited
 from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput, ProviderFields, ToolCall
+from choir_common.wire.money import ModelUsage
 from choir_models.abilities import sees_pictures
 from choir_models.model import (
     Completion,
@@ -103,7 +104,7 @@ class _RunningCall:
     """The edge lane's model call that runs now."""
 
     turn_id: str
-    model: str
+    model: NamedModel
     prompt: Prompt
     read_rev: int
     began: float
@@ -144,7 +145,7 @@ class ModelCaller:
         """Call the lane's model, or the one that it falls back to, and record the output.
 
         Repeats a failed call as `retry_policy` says, and compacts a prompt that is too long a few times.
-        Raises ModelFailed or TokenBudgetExceeded; their messages are meant for the user.
+        Raises ModelFailed or BudgetExceeded; their messages are meant for the user.
         """
         schedule = RetrySchedule(self._settings.current().settings, work.lane)
         while (failures := await self._try_models(work)) is not None:
@@ -209,7 +210,7 @@ class ModelCaller:
                 if shrinks == MAX_COMPACTIONS or not await self._shrinker.shrink(work.lane):
                     raise
                 shrinks += 1
-            except TokenBudgetExceeded as error:
+            except BudgetExceeded as error:
                 self._record_exhausted(work, error)
                 raise
 
@@ -226,12 +227,13 @@ class ModelCaller:
         output = ModelOutput(
             turn_id=call.turn_id,
             text=f"{text.rstrip()}\n\n{note}",
-            model=call.model,
+            model=call.model.config.model,
             finish_reason=INTERRUPTED,
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
             duration_ms=round((time.monotonic() - call.began) * 1000, 3),
             read_rev=call.read_rev,
+            usage=ModelUsage(name=call.model.name, counted=False),
         )
         self._running = None
         self._arbiter.commit(EDGE_LANE, output, more_follows=True)
@@ -261,7 +263,7 @@ class ModelCaller:
             await self._describer.describe(work)
         first_prompt = self._prompts.prompt_for(work, usual)
         try:
-            return await self._send(work, model.config, first_prompt, usual.origin)
+            return await self._send(work, model, first_prompt, usual.origin)
         except ModelRequestRejected as error:
             refusal = error
         attempts = [first_prompt.messages]
@@ -274,7 +276,7 @@ class ModelCaller:
                      lane=work.lane, error=refusal.message, with_fields=history.with_fields,
                      plain_through=history.plain_through)  # fmt: skip
             try:
-                await self._send(work, model.config, prompt, history.origin)
+                await self._send(work, model, prompt, history.origin)
             except ModelRequestRejected:
                 attempts.append(prompt.messages)
                 continue
@@ -282,17 +284,23 @@ class ModelCaller:
         raise refusal
 
     async def _send(
-        self, work: TurnState | JobState, model: ModelConfig, prompt: Prompt, origin: str
+        self, work: TurnState | JobState, model: NamedModel, prompt: Prompt, origin: str
     ) -> None:
         # No await between the prompt and this line: it is the revision that the prompt was made at.
         read_rev = self._arbiter.state.rev
-        key = self._settings.current().secret(model.secret)
+        config = model.config
+        key = self._settings.current().secret(config.secret)
         if work.lane == EDGE_LANE:
             began = time.monotonic()
-            self._running = _RunningCall(work.turn_id, model.model, prompt, read_rev, began)
+            self._running = _RunningCall(work.turn_id, model, prompt, read_rev, began)
+        purpose = CallPurpose(
+            name=model.name,
+            lane=work.lane,
+            job_id=work.turn_id if isinstance(work, JobState) else None,
+        )
         with self._drafts.follow(work.lane, read_rev) as listener:
             async with self._model.complete(
-                model, key, prompt, work.lane, listener=listener
+                config, key, prompt, purpose, listener=listener
             ) as completion:
                 # Inside the context, so that the reservation ends when the usage is charged.
                 self._record(work, completion, read_rev, origin)
@@ -304,15 +312,15 @@ class ModelCaller:
             self._notices.tell_of_wait(work, pause_s)
         await asyncio.sleep(pause_s)
 
-    def _record_exhausted(self, work: TurnState | JobState, error: TokenBudgetExceeded) -> None:
+    def _record_exhausted(self, work: TurnState | JobState, error: BudgetExceeded) -> None:
         """Record once that the budget is exhausted; the lane's closing reply asks the user for more."""
         budgets = self._settings.current().settings.budgets
-        event = exhausted_event(error.budget, self._arbiter.state, budgets, work.dm)
+        event = error.event(self._arbiter.state, budgets, work.dm)
         if event is not None:
             self._arbiter.commit(work.lane, event)
 
     def _record(
-        self, work: TurnState | JobState, completion: Completion, read_rev: int, origin: str
+        self, work: TurnState | JobState, completion: MeteredCompletion, read_rev: int, origin: str
     ) -> None:
         calls = tuple(
             ToolCall(
@@ -335,6 +343,7 @@ class ModelCaller:
             duration_ms=completion.duration_ms,
             read_rev=read_rev,
             provider_fields=_provider_fields(completion, origin),
+            usage=completion.usage,
         )
         # The next event follows at once (a tool request or the reply): send both in one heartbeat.
         self._arbiter.commit(work.lane, output, more_follows=True)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
-from choir_agent.budgets.limits import TokenBudgetExceeded
+from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.log.session_state import EDGE_LANE, JobState, TurnState
-from choir_agent.models.model_wrappers import MeteredModel
+from choir_agent.models.model_wrappers import CallPurpose, MeteredModel
 from choir_agent.models.retry_policy import RetrySchedule, rate_failure
 from choir_agent.prompt.event_messages import system_message
 from choir_agent.settings import SettingsSource
@@ -58,7 +58,7 @@ class PictureDescriber:
     async def describe(self, work: TurnState | JobState) -> None:
         """Commit the missing descriptions of the work's pictures, for a model that cannot see them.
 
-        Raises TokenBudgetExceeded.
+        Raises BudgetExceeded.
         """
         now = self._settings.current()
         vision = now.settings.vision_model
@@ -74,14 +74,18 @@ class PictureDescriber:
     ) -> None:
         request = picture_message({"role": "user"}, INSTRUCTIONS, [PictureRef(path=path)])
         prompt = Prompt((system_message("You describe pictures."), request))
+        purpose = CallPurpose(
+            name=self._settings.current().settings.vision_model_name or "",
+            job_id=work.turn_id if isinstance(work, JobState) else None,
+        )
         event = PictureDescribed(turn_id=work.turn_id, path=path, model=vision.model)
         schedule = RetrySchedule(self._settings.current().settings, EDGE_LANE)
         while True:
             try:
-                async with self._model.complete(vision, key, prompt) as completion:
+                async with self._model.complete(vision, key, prompt, purpose) as completion:
                     # Inside the context, so that the reservation ends when the usage is charged.
                     return self._commit(work, _described(event, completion))
-            except TokenBudgetExceeded:
+            except BudgetExceeded:
                 raise
             except ChoirError as error:
                 failure = rate_failure(error) if isinstance(error, RateLimited) else error

@@ -9,8 +9,8 @@ import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import (
+    BudgetExceeded,
     BudgetName,
-    TokenBudgetExceeded,
     budget_question,
     exhausted_budget,
 )
@@ -134,7 +134,7 @@ class TurnRunner:
         self._state.move(EdgeTrigger.CALL_MODEL)
         try:
             await self._model.think(turn)
-        except TokenBudgetExceeded as error:
+        except BudgetExceeded as error:
             self._close(turn, EdgeTrigger.BUDGET_EXCEEDED, "error", error.message)
         except ModelFailed as error:
             log.warning(

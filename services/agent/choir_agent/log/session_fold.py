@@ -63,6 +63,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
     TurnParked,
     TurnUnparked,
+    UsageRecorded,
     UserMessageStarted,
 )
 
@@ -107,7 +108,7 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
             return apply_approval_decided(state, p)
         case SkillStarted() | SkillTransitioned() | SkillStopped() as p:
             return _after_skill(state, event.lane, p)
-        case MemoryCompacted() as p:
+        case MemoryCompacted() | UsageRecorded() as p:
             return _after_compaction(state, p)
         case CompactionRequested() as p:
             return _signal(state, p.signal)
@@ -310,8 +311,7 @@ def _apply_usage(state: SessionState, lane: str, payload: WorkPayload) -> Sessio
     skill = state.skill_of(lane)
     match payload:
         case ModelOutput():
-            tokens = payload.prompt_tokens + payload.completion_tokens
-            state = replace(state, spent=replace(state.spent, tokens=state.spent.tokens + tokens))
+            state = _spend(state, payload.prompt_tokens + payload.completion_tokens)
             if skill is not None:
                 state = _with_skill(state, lane, replace(skill, steps=skill.steps + 1))
         case ToolCallCommitted():
@@ -374,9 +374,11 @@ def _after_transition(state: SessionState, lane: str, moved: SkillTransitioned) 
     return _with_skill(state, lane, following)
 
 
-def _after_compaction(state: SessionState, compacted: MemoryCompacted) -> SessionState:
+def _after_compaction(
+    state: SessionState, compacted: MemoryCompacted | UsageRecorded
+) -> SessionState:
     state = _spend(state, compacted.prompt_tokens + compacted.completion_tokens)
-    if compacted.failed:
+    if isinstance(compacted, UsageRecorded) or compacted.failed:
         return state
     summary = LaneSummary(
         lane=compacted.target, summary=compacted.summary, through_rev=compacted.through_rev
@@ -387,7 +389,12 @@ def _after_compaction(state: SessionState, compacted: MemoryCompacted) -> Sessio
 
 def _after_budget(state: SessionState, payload: BudgetExhausted | BudgetGranted) -> SessionState:
     if isinstance(payload, BudgetExhausted):
-        return replace(state, exhausted=payload.budget, exhausted_limit=payload.limit)
+        return replace(
+            state,
+            exhausted=payload.budget,
+            exhausted_limit=payload.limit,
+            exhausted_until=payload.until,
+        )
     spent = state.spent
     match payload.budget:
         case "total_session_tokens":
@@ -396,5 +403,6 @@ def _after_budget(state: SessionState, payload: BudgetExhausted | BudgetGranted)
             calls = spent.granted_tool_calls + payload.amount
             spent = replace(spent, granted_tool_calls=calls)
         case _:
-            assert_never(payload.budget)
-    return replace(state, spent=spent, exhausted=None, exhausted_limit=0)
+            # A budget in money: control counts it.
+            state = replace(state, money_grant_rev=state.rev)
+    return replace(state, spent=spent, exhausted=None, exhausted_limit=0, exhausted_until="")

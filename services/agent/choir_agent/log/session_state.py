@@ -225,7 +225,11 @@ class SessionState:
     exhausted: str | None = None
     """Name of the exhausted budget that the user was informed of and has not extended."""
     exhausted_limit: int = 0
-    """The limit when that budget was exhausted."""
+    """The limit when that budget was exhausted; of a budget in money, in micro-dollars."""
+    exhausted_until: str = ""
+    """When the period of that budget ends, UTC, ISO 8601; empty without a period."""
+    money_grant_rev: int = 0
+    """Revision of the newest grant of a budget in money."""
     last_signal: int = 0
     """Sequence number of the newest inject, cancel or compact signal in the log."""
     fallbacks: tuple[str, ...] = ()

@@ -5,16 +5,18 @@ The budget is reserved before a call and settled after it.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 import structlog
 
 from choir_agent import tracing_spans
 from choir_agent.budgets.limits import TokenBudget
+from choir_agent.budgets.money import MoneyReserver, PlannedCall
 from choir_agent.working_memory.token_estimator import BYTES_PER_TOKEN, TokenEstimator, prompt_size
 from choir_common.errors import ChoirError
 from choir_common.wire.config import ModelConfig
+from choir_common.wire.money import ModelUsage
 from choir_models.model import NO_LISTENER, ChatModel, Completion, OutputListener, Prompt
 
 log = structlog.get_logger("choir.agent.model")
@@ -30,19 +32,40 @@ class TokenCounter(Protocol):
         """Return the number of tokens of each text, or None if they cannot be counted."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPurpose:
+    """What a model call is for."""
+
+    name: str
+    """The model's name in `models`."""
+    lane: str = ""
+    """The lane that thinks; empty for a compaction."""
+    job_id: str | None = None
+    """The core job that the call belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredCompletion(Completion):
+    """A completion with the usage that its event must contain."""
+
+    usage: ModelUsage = field(default_factory=ModelUsage)
+
+
 class MeteredModel:
-    """A model that charges each call to the session's budget."""
+    """A model that charges each call to the session's budgets."""
 
     def __init__(
         self,
         model: ChatModel,
         *,
         budget: TokenBudget,
+        money: MoneyReserver,
         estimator: TokenEstimator,
         counter: TokenCounter,
     ) -> None:
         self._model = model
         self._budget = budget
+        self._money = money
         self._estimator = estimator
         self._counter = counter
 
@@ -52,33 +75,36 @@ class MeteredModel:
         settings: ModelConfig,
         api_key: str | None,
         prompt: Prompt,
-        lane: str = "",
+        purpose: CallPurpose,
         *,
         listener: OutputListener = NO_LISTENER,
-    ) -> AsyncIterator[Completion]:
+    ) -> AsyncIterator[MeteredCompletion]:
         """Yield the model's output; commit the event with its usage inside the context.
 
         A lane's prompt is estimated from the provider's count of the lane's last prompt. Raises
-        TokenBudgetExceeded before any call is made, and all errors of the model.
+        BudgetExceeded before any call is made, and all errors of the model.
         """
+        lane = purpose.lane
         estimate = self._estimator.tokens(lane, prompt_size(prompt))
-        with self._budget.reserve(
-            estimate + (settings.max_completion_tokens or DEFAULT_COMPLETION_TOKENS)
-        ):
-            with tracing_spans.chat_span(settings, lane) as span:
-                completion = await self._call_model(
-                    settings, api_key, prompt, lane=lane, listener=listener
-                )
-                if not (completion.prompt_tokens and completion.completion_tokens):
-                    completion = await self._with_counts(completion, prompt, lane, estimate)
-                used = (
-                    completion.prompt_tokens,
-                    completion.completion_tokens,
-                    completion.cached_tokens,
-                )
-                tracing_spans.record_usage(span, completion.finish_reason, used)
-            _log_call(settings, completion, lane)
-            yield completion
+        longest = settings.max_completion_tokens or DEFAULT_COMPLETION_TOKENS
+        planned = PlannedCall(purpose.name, settings, purpose.job_id, estimate, longest)
+        with self._budget.reserve(estimate + longest):
+            async with self._money.reserve(planned) as reservation:
+                with tracing_spans.chat_span(settings, lane) as span:
+                    completion = await self._call_model(
+                        settings, api_key, prompt, lane=lane, listener=listener
+                    )
+                    if not (completion.prompt_tokens and completion.completion_tokens):
+                        completion = await self._with_counts(completion, prompt, lane, estimate)
+                    used = (
+                        completion.prompt_tokens,
+                        completion.completion_tokens,
+                        completion.cached_tokens,
+                    )
+                    tracing_spans.record_usage(span, completion.finish_reason, used)
+                _log_call(settings, completion, lane)
+            # Outside of the money's context: a call that has ended is never released.
+            yield _metered(completion, purpose, reservation)
 
     def estimate(self, prompt: Prompt, text: str, lane: str) -> tuple[int, int]:
         """Return upper estimates of the tokens of a prompt and of what the model wrote."""
@@ -118,9 +144,27 @@ class MeteredModel:
         prompt_tokens, output_tokens = counts or (estimate, len(output_text) // BYTES_PER_TOKEN)
         return replace(
             completion,
+            are_counted=False,
             prompt_tokens=completion.prompt_tokens or prompt_tokens,
             completion_tokens=completion.completion_tokens or output_tokens,
         )
+
+
+def _metered(completion: Completion, purpose: CallPurpose, reservation: str) -> MeteredCompletion:
+    values = {item.name: getattr(completion, item.name) for item in fields(Completion)}
+    usage = ModelUsage(
+        name=purpose.name,
+        job_id=purpose.job_id,
+        cache_write_tokens=completion.cache_write_tokens,
+        reasoning_tokens=completion.reasoning_tokens,
+        audio_input_tokens=completion.audio_input_tokens,
+        audio_output_tokens=completion.audio_output_tokens,
+        image_tokens=completion.image_tokens,
+        billed_usd=completion.billed_usd,
+        counted=completion.are_counted,
+        reservation=reservation,
+    )
+    return MeteredCompletion(**values, usage=usage)
 
 
 def _about(settings: ModelConfig, lane: str) -> dict[str, str]:

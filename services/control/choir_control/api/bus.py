@@ -20,6 +20,7 @@ from choir_common.wire.messages import (
     OutboundHistory,
     ReadChannels,
 )
+from choir_common.wire.money import UsageReports
 from choir_control.approvals.buttons import ApprovalButtons
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher
@@ -29,6 +30,7 @@ from choir_control.conversations.commands.table import commands_for
 from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.images.repositories.prompt_files import MemoryPromptReader
+from choir_control.money.costs import CostService
 
 MAX_ID = 2**62
 
@@ -43,6 +45,7 @@ def make_bus_endpoints(
     gateway: NatsGatewayClient,
     bot_tokens: BotTokenPublisher,
     memory_prompts: MemoryPromptReader,
+    costs: CostService,
 ) -> tuple[Endpoint, ...]:
     """Return control's endpoints."""
     commands = list_channel_commands()
@@ -77,6 +80,7 @@ def make_bus_endpoints(
         Endpoint(subjects.read_history(), HistoryRequest, history),
         Endpoint(subjects.read_channels(), ReadChannels, channels),
         Endpoint(subjects.read_memory_settings(), Empty, memory_orders),
+        Endpoint(subjects.report_usage(), UsageReports, costs.record),
     )
 
 

@@ -120,7 +120,8 @@ class ConfigSnapshot:
             model=config.models[session_bindings.llm],
             core_model_name=session_bindings.core_llm,
             core_model=_named(config.models, session_bindings.core_llm),
-            vision_model=self._vision_model(agent_id),
+            vision_model_name=self._vision_model_name(agent_id),
+            vision_model=_named(config.models, self._vision_model_name(agent_id)),
             fallback_models=_fallback_models(
                 config, session_bindings.llm, session_bindings.core_llm
             ),
@@ -175,9 +176,9 @@ class ConfigSnapshot:
         own = self.config.agents.get(agent_id)
         return self.config.budgets.with_overrides(own.budgets) if own else self.config.budgets
 
-    def _vision_model(self, agent_id: str) -> ModelConfig | None:
+    def _vision_model_name(self, agent_id: str) -> str | None:
         own = self.config.agents.get(agent_id)
-        return _named(self.config.models, own.defaults.vision_llm if own else None)
+        return own.defaults.vision_llm if own else None
 
     def _voice(self, name: str | None) -> VoiceBinding | None:
         profile = _named(self.config.voice_profiles, name)

@@ -11,7 +11,8 @@ from pathlib import Path
 from choir_common.ids import RESERVED_AGENT_IDS
 from choir_common.wire.channel_types import types_with_webhook
 from choir_common.wire.config import AgentDefaults, Config, secret_references
-from choir_common.wire.config_parts import AgentBudgets, Budgets
+from choir_common.wire.config_parts import MONEY_BUDGETS, AgentBudgets, Budgets
+from choir_control.configuration.prices import unpriced_entries
 
 # These open the database, the message bus and the operator API, so no agent ever receives one.
 RESERVED_SECRETS = ("postgres-admin", "nats-token", "operator-token")
@@ -36,6 +37,7 @@ def find_faults(config: Config) -> list[str]:
         *_memory(config),
         *_timing(config),
         *_limits(config),
+        *_prices(config),
         *_secrets(config),
     ]
 
@@ -191,6 +193,24 @@ def _budgets(path: str, budgets: Budgets | AgentBudgets) -> Iterator[str]:
             f"{path}.max_core_jobs: {jobs} is more than one agent can run; "
             f"set it to {MAX_CORE_JOBS} or less"
         )
+
+
+def _prices(config: Config) -> Iterator[str]:
+    """Reject limits in money together with models whose price is unknown: they could not be kept."""
+    agents = {f"agents.{name}.budgets": agent.budgets for name, agent in config.agents.items()}
+    paths = {"budgets": config.budgets, **agents}
+    limits = [
+        f"{path}.{name}"
+        for path, budgets in paths.items()
+        for name in MONEY_BUDGETS
+        if getattr(budgets, name, None) is not None
+    ]
+    if limits:
+        for entry in unpriced_entries(config):
+            yield (
+                f"{entry}.prices: the price of this model is unknown, so {limits[0]} cannot be kept; set "
+                "its prices (0 for a free model)"
+            )
 
 
 def _secrets(config: Config) -> Iterator[str]:

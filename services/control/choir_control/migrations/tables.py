@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Date,
     DateTime,
     ForeignKey,
     Identity,
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Numeric,
     Table,
     Text,
     UniqueConstraint,
@@ -38,6 +40,8 @@ METADATA = MetaData(
 TIME = DateTime(timezone=True)
 NOW = text("now()")
 CLOCK = text("clock_timestamp()")
+DOLLARS = Numeric(24, 12)
+ZERO = text("0")
 
 Table(
     "channel_messages",
@@ -401,4 +405,64 @@ Table(
     Column("used_at", TIME),
     Column("callback_id", Text),
     Index("approval_nonces_by_approval", "approval_id"),
+)
+
+Table(
+    "ledger",
+    METADATA,
+    Column("entry_id", Text, primary_key=True),
+    Column("agent_id", Text),
+    Column("session_id", Text),
+    Column("lane", Text),
+    Column("job_id", Text),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("at", TIME, nullable=False),
+    Column("day", Date, nullable=False),
+    Column("calls", Integer, nullable=False, server_default=text("1")),
+    Column("prompt_tokens", BigInteger, nullable=False, server_default=ZERO),
+    Column("cached_tokens", BigInteger, nullable=False, server_default=ZERO),
+    Column("cache_write_tokens", BigInteger, nullable=False, server_default=ZERO),
+    Column("completion_tokens", BigInteger, nullable=False, server_default=ZERO),
+    Column("reasoning_tokens", BigInteger, nullable=False, server_default=ZERO),
+    Column("audio_tokens", BigInteger, nullable=False, server_default=ZERO),
+    Column("image_tokens", BigInteger, nullable=False, server_default=ZERO),
+    Column("audio_seconds", Numeric),
+    Column("characters", BigInteger),
+    Column("cost_usd", DOLLARS),
+    Column("computed_usd", DOLLARS),
+    Column("billed_usd", DOLLARS),
+    Column("source", Text, nullable=False),
+    Index("ledger_by_agent", "agent_id", "at"),
+    Index("ledger_by_time", "at"),
+    Index("ledger_by_session", "session_id", postgresql_where=text("session_id IS NOT NULL")),
+)
+
+Table(
+    "budget_reservations",
+    METADATA,
+    Column("reservation", Text, primary_key=True),
+    Column("session_id", Text, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("job_id", Text),
+    Column("name", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("day", Date, nullable=False),
+    Column("amount_usd", DOLLARS, nullable=False),
+    Column("at", TIME, nullable=False, server_default=CLOCK),
+    Column("expires_at", TIME, nullable=False),
+)
+
+Table(
+    "budget_grants",
+    METADATA,
+    Column("session_id", Text, primary_key=True),
+    Column("rev", BigInteger, primary_key=True),
+    Column("agent_id", Text, nullable=False),
+    Column("budget", Text, nullable=False),
+    Column("amount_usd", DOLLARS, nullable=False),
+    Column("at", TIME, nullable=False),
+    Index("budget_grants_by_time", "budget", "at"),
 )

@@ -21,6 +21,7 @@ from choir_control.api.operator.agents import agent_routes, choice_routes, signa
 from choir_control.api.operator.approvals import approval_routes
 from choir_control.api.operator.authentication import OperatorAuthentication, ProcessTree
 from choir_control.api.operator.collections import collection_routes
+from choir_control.api.operator.cost import cost_routes
 from choir_control.api.operator.forgetting import forget_routes
 from choir_control.api.operator.memory import MemorySpaces, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
@@ -112,7 +113,9 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
             configuration=services.configuration,
             overview=services.overview,
             readiness=readiness,
+            costs=services.money.costs,
         ),
+        cost_routes(services.money.costs),
         approval_routes(approvals.store, approvals.service, approvals.proposals.worker),
         dm_routes(services.configuration, services.sessions.store, services.log.memory_settings),
         command_routes(services.configuration),
@@ -170,4 +173,5 @@ def bus_endpoints(services: ControlServices) -> tuple[Endpoint, ...]:
         gateway=conversations.gateway,
         bot_tokens=services.config_changes.bot_tokens,
         memory_prompts=services.images.memory_prompts,
+        costs=services.money.costs,
     )

@@ -28,6 +28,7 @@ from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore
 from choir_control.log.signals.streams import SignalStreams
 from choir_control.wiring.conversations import ConversationServices
+from choir_control.wiring.money import MoneyServices
 
 
 class LogServices:
@@ -36,11 +37,12 @@ class LogServices:
     def __init__(
         self,
         *,
-        service_name: str,
+        metrics: Metrics,
         database: Database,
         configuration: ConfigService,
         bus: Bus,
         conversations: ConversationServices,
+        money: MoneyServices,
         restart_reasons: Sequence[str],
     ) -> None:
         """`restart_reasons` are the end reasons of sessions that the next one continues at once."""
@@ -67,13 +69,15 @@ class LogServices:
             configuration=configuration,
         )
         self.retention = RetentionJob(database, self.events, configuration)
-        self.metrics = Metrics(service_name)
+        self.metrics = metrics
         self.control_metrics = ControlMetrics(self.metrics, GaugeStore(database))
         self.appender = EventAppender(
             store=self.events,
             outbox=conversations.outbox,
             outgoing_files=conversations.outgoing_files,
             listener=conversations.activity,
+            pricer=money.pricer,
+            cost_metrics=money.metrics,
             metrics=self.control_metrics,
         )
         self.archives = ArchiveStore(database)

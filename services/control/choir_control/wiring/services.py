@@ -5,6 +5,7 @@ import os
 from choir_common.bus.client import Bus
 from choir_common.clock import Clock
 from choir_common.http.client import make_client
+from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.telemetry import Redactor
 from choir_control.agents.operations.service import OperationService
@@ -33,6 +34,7 @@ from choir_control.wiring.configuration import ConfigurationServices
 from choir_control.wiring.conversations import ConversationServices
 from choir_control.wiring.images import ImageServices
 from choir_control.wiring.log import LogServices
+from choir_control.wiring.money import MoneyServices
 from choir_control.wiring.sessions import HostToolServices, SessionServices
 
 SERVICE = "choir-control"
@@ -71,6 +73,8 @@ class ControlServices:
         self.configuration = ConfigService(
             settings.config_file, settings.default_model, ConfigVersionStore(self.database)
         )
+        self._metrics = Metrics(SERVICE)
+        self.money = self._make_money()
         self.conversations = self._make_conversations()
         self.log = self._make_log()
         self.host_tools = self._make_host_tools()
@@ -89,6 +93,14 @@ class ControlServices:
         self.overview = self._make_overview()
         self.inbox = self._make_inbox()
 
+    def _make_money(self) -> MoneyServices:
+        return MoneyServices(
+            database=self.database,
+            configuration=self.configuration,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+
     def _make_conversations(self) -> ConversationServices:
         return ConversationServices(
             home=self.settings.home,
@@ -101,11 +113,12 @@ class ControlServices:
 
     def _make_log(self) -> LogServices:
         return LogServices(
-            service_name=SERVICE,
+            metrics=self._metrics,
             database=self.database,
             configuration=self.configuration,
             bus=self.bus,
             conversations=self.conversations,
+            money=self.money,
             restart_reasons=CONTINUED_REASONS,
         )
 
@@ -116,6 +129,7 @@ class ControlServices:
             database=self.database,
             bus=self.bus,
             redactor=self.redactor,
+            budgets=self.money.budgets,
         )
 
     def _make_sessions(self) -> SessionServices:
@@ -227,6 +241,7 @@ class ControlServices:
             operations=self.operations,
             workspaces=sessions.workspaces,
             forgetting=sessions.forgetting,
+            costs=self.money.costs,
             background=BackgroundCommands(self.operations),
             dialogue=DialogueState(),
         )

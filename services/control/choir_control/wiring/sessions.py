@@ -15,6 +15,7 @@ from choir_control.agents.host_tools.browse import BrowseTool, make_browse_tool
 from choir_control.agents.host_tools.execute import HostToolExecutor
 from choir_control.agents.host_tools.log_search import LogSearchStore, LogSearchTool
 from choir_control.agents.host_tools.memory import MemoryTools
+from choir_control.agents.host_tools.money import MoneyTools
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.closing import SessionCloser
@@ -37,12 +38,13 @@ from choir_control.agents.sessions.workspace_reset import WorkspaceService
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import LeaseStore
 from choir_control.log.signals.notifier import OutboxRescanner
+from choir_control.money.budgets import MoneyBudgetService
 from choir_control.settings import ControlSettings
 from choir_control.wiring.log import LogServices
 
 
 class HostToolServices:
-    """The host tools (memory, browser and log search), and the clients of the services behind them."""
+    """The host tools (memory, browser, log, money), and the clients of the services behind them."""
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class HostToolServices:
         database: Database,
         bus: Bus,
         redactor: Redactor,
+        budgets: MoneyBudgetService,
     ) -> None:
         self.memory = NatsMemoryClient(bus)
         self.memory_admin = NatsMemoryAdminClient(bus)
@@ -62,6 +65,7 @@ class HostToolServices:
             memory=self.memory_tools,
             browse=self.browse_tool,
             log_search=LogSearchTool(LogSearchStore(database)),
+            money=MoneyTools(budgets),
         )
 
 

@@ -14,6 +14,7 @@ from choir_memory.embedding.model_store import StoredModel
 from choir_memory.embedding.offline import OfflineEmbedder
 from choir_memory.embedding.provider import ProviderEmbedder
 from choir_memory.settings import OFFLINE_DIMENSIONS, OFFLINE_MODEL, MemorySettings
+from choir_memory.usage.reporter import UsageReporter
 
 OFFLINE = "offline"
 
@@ -42,7 +43,10 @@ class EmbedderFactory(Protocol):
 class SettingsEmbedderFactory:
     """Factory of the offline embedder, and of embedders of the provider in the settings."""
 
-    def __init__(self, settings: MemorySettings, key: SecretStr | None) -> None:
+    def __init__(
+        self, settings: MemorySettings, key: SecretStr | None, usage: UsageReporter
+    ) -> None:
+        self._usage = usage
         self._settings = settings
         self._key = key.get_secret_value() if key else None
         endpoint = settings.embedding_endpoint
@@ -63,5 +67,6 @@ class SettingsEmbedderFactory:
             name=model.name,
             dimensions=model.dimensions,
             timeout_s=self._settings.embedding_timeout_s,
+            usage=self._usage,
             max_concurrency=self._settings.embedding_streams,
         )

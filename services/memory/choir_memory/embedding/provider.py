@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from choir_common.errors import InvalidRequest, Unavailable
 from choir_memory.embedding.embedder import Vector
+from choir_memory.usage.reporter import UsageReporter
 
 if TYPE_CHECKING:
     from choir_memory.embedding.provider_client import ProviderClient
@@ -25,8 +26,10 @@ class ProviderEmbedder:
         name: str,
         dimensions: int,
         timeout_s: float,
+        usage: UsageReporter,
         max_concurrency: int = 1,
     ) -> None:
+        self._usage = usage
         self.name = name
         self.dimensions = dimensions
         self.max_concurrency = max_concurrency
@@ -91,7 +94,9 @@ class ProviderEmbedder:
         async with self._opening:
             if self._client is None:
                 client = await asyncio.to_thread(_import_client)
-                self._client = client(self._endpoint, self._key, self._timeout_s)
+                self._client = client(
+                    self._endpoint, self._key, timeout_s=self._timeout_s, usage=self._usage
+                )
             return self._client
 
 

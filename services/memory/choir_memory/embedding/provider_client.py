@@ -25,6 +25,7 @@ from choir_common.errors import (
     Unavailable,
 )
 from choir_memory.embedding.embedder import MAX_RETRY_AFTER_S, Vector
+from choir_memory.usage.reporter import UsageReporter
 
 TEXT_REJECTED_STATUSES = frozenset({400, 413, 422})
 DEFAULT_WAIT_S = 1.0
@@ -39,10 +40,18 @@ class _EmbeddingItem(BaseModel):
     embedding: list[float] | str
 
 
+class _EmbeddingUsage(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    prompt_tokens: int | None = None
+    total_tokens: int | None = None
+
+
 class _EmbeddingsResponse(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     data: list[_EmbeddingItem]
+    usage: _EmbeddingUsage | None = None
 
 
 _ANSWER = TypeAdapter(_EmbeddingsResponse)
@@ -51,7 +60,10 @@ _ANSWER = TypeAdapter(_EmbeddingsResponse)
 class ProviderClient:
     """One HTTP client for one provider; call `close` after use."""
 
-    def __init__(self, endpoint: str, key: str | None, timeout_s: float) -> None:
+    def __init__(
+        self, endpoint: str, key: str | None, *, timeout_s: float, usage: UsageReporter
+    ) -> None:
+        self._usage = usage
         # base64 is ten times faster to parse than numbers; None until it is known whether the server
         # supports it
         self._compact: bool | None = None
@@ -75,24 +87,28 @@ class ProviderClient:
         if dimensions is not None:
             body["dimensions"] = dimensions
         if self._compact is False:
-            return await self._post(body)
+            return await self._post(body, texts)
         try:
-            vectors = await self._post({**body, "encoding_format": "base64"})
+            vectors = await self._post({**body, "encoding_format": "base64"}, texts)
         except InvalidRequest:
             if self._compact:
                 raise
-            vectors = await self._post(body)
+            vectors = await self._post(body, texts)
             self._compact = False
             return vectors
         self._compact = True
         return vectors
 
-    async def _post(self, body: dict[str, object]) -> list[Vector]:
+    async def _post(self, body: dict[str, object], texts: Sequence[str]) -> list[Vector]:
         try:
             async with self._session.post(self._url, data=orjson.dumps(body)) as response:
                 if response.status >= FIRST_ERROR_STATUS:
                     raise _as_choir(response)
                 answer = _ANSWER.validate_python(orjson.loads(await response.read()))
+            used = answer.usage or _EmbeddingUsage()
+            self._usage.add_embedding(
+                str(body["model"]), texts, used.prompt_tokens or used.total_tokens
+            )
             items = sorted(answer.data, key=lambda item: item.index)
             return [_numbers(item.embedding) for item in items]
         except TimeoutError as error:

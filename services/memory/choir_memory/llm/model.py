@@ -11,6 +11,7 @@ import structlog
 
 from choir_common.errors import ChoirError, DeadlineExceeded, RateLimited, Unavailable
 from choir_common.wire.config import ModelConfig
+from choir_memory.usage.reporter import UsageReporter
 from choir_models.model import Completion, FailureCause, ModelFailed, Prompt
 from choir_models.registry import ModelRegistry
 
@@ -49,7 +50,8 @@ class LanguageModel(Protocol):
 class ProviderLanguageModel:
     """One model with one request at a time, so that it does not compete with the agents."""
 
-    def __init__(self, settings: ModelConfig, key: str | None) -> None:
+    def __init__(self, settings: ModelConfig, key: str | None, usage: UsageReporter) -> None:
+        self._usage = usage
         self.name = settings.model
         self._settings = settings
         self._key = key
@@ -62,6 +64,7 @@ class ProviderLanguageModel:
         messages = tuple(orjson.dumps({"role": role, "content": text}) for role, text in texts)
         async with self._request_lock:
             completion = await self._think(Prompt(messages))
+        self._usage.add_completion(completion)
         text = completion.text.strip()
         if not text or len(text) > MAX_COMPLETION_CHARS or completion.finish_reason == "length":
             raise Unavailable(
@@ -90,8 +93,9 @@ class ConfiguredLanguageModel:
     restart of the service.
     """
 
-    def __init__(self, key: str | None, secret_name: str | None) -> None:
+    def __init__(self, key: str | None, secret_name: str | None, usage: UsageReporter) -> None:
         """`secret_name` names the secret that `key` is the value of."""
+        self._usage = usage
         self._key = key
         self._secret_name = secret_name
         self._settings: ModelConfig | None = None
@@ -110,7 +114,9 @@ class ConfiguredLanguageModel:
         await self.close()
         self._settings = settings
         if settings is not None:
-            self.model = ProviderLanguageModel(settings, self._key if settings.secret else None)
+            self.model = ProviderLanguageModel(
+                settings, self._key if settings.secret else None, self._usage
+            )
         log.info("language model configured", model=settings.model if settings else None)
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from choir_common.errors import ChoirError
 from choir_memory.maintenance.tasks import LearningTasks, MaintenanceTasks
 from choir_memory.schema.extraction_queue_store import DueExtraction, ExtractionQueueStore
 from choir_memory.schema.lease_store import LeaseStore
+from choir_memory.usage.reporter import work_for
 
 log = structlog.get_logger("choir.memory.maintenance")
 
@@ -56,8 +57,9 @@ class LearningScheduler:
 
     async def _run_agent(self, item: DueExtraction, learning: LearningTasks) -> bool:
         try:
-            await learning.extraction.run_agent(item.agent_id)
-            await learning.review.run_agent(item.agent_id)
+            with work_for(item.agent_id):
+                await learning.extraction.run_agent(item.agent_id)
+                await learning.review.run_agent(item.agent_id)
             if not await learning.extraction.has_turns(item.agent_id):
                 await self.extraction_queue.complete(item)
         except ChoirError as error:

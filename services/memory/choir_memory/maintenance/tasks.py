@@ -22,6 +22,7 @@ from choir_memory.schema.lease_store import LeaseStore
 from choir_memory.schema.store import SpaceRegistry, SpaceStore
 from choir_memory.summaries.consolidation import ConsolidationTask
 from choir_memory.summaries.summarizer import Summarizer
+from choir_memory.usage.reporter import work_for
 
 log = structlog.get_logger("choir.memory.maintenance")
 
@@ -139,7 +140,8 @@ class MaintenanceScheduler:
         """Run the tasks for one agent; after a failure the later ones wait for the next pass."""
         try:
             for task in tasks:
-                await task.run_agent(agent_id)
+                with work_for(agent_id):
+                    await task.run_agent(agent_id)
         except ChoirError as error:
             log.warning("a maintenance task failed", agent_id=agent_id, error=error.message)
         except Exception:  # the outermost loop: the other agents' tasks must still run

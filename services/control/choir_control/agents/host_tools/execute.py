@@ -7,10 +7,12 @@ import structlog
 
 from choir_common.errors import ChoirError, InvalidRequest, NotFound
 from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.money import RELEASE_TOOL, RESERVE_TOOL
 from choir_common.wire.rpc import HOST_TOOL, HostToolRequest, HostToolResponse
 from choir_control.agents.host_tools.browse import BrowseTool
 from choir_control.agents.host_tools.log_search import LogSearchTool
 from choir_control.agents.host_tools.memory import MemoryTools
+from choir_control.agents.host_tools.money import MoneyTools
 from choir_control.log.leases.store import Lease
 
 log = structlog.get_logger("choir.hosttools")
@@ -27,7 +29,12 @@ class HostToolExecutor:
     """Executor of host tools, with a limit on concurrent calls per agent."""
 
     def __init__(
-        self, *, memory: MemoryTools, browse: BrowseTool, log_search: LogSearchTool
+        self,
+        *,
+        memory: MemoryTools,
+        browse: BrowseTool,
+        log_search: LogSearchTool,
+        money: MoneyTools,
     ) -> None:
         self._handlers: Mapping[str, Handler] = {
             "choir.memory.query": memory.query,
@@ -41,12 +48,19 @@ class HostToolExecutor:
             # Not offered to models: the agent calls it for `choir.memory.query` with the store
             # `working`.
             HOST_TOOL: log_search.search,
+            # Not offered to models: the agent calls them for its model calls.
+            RESERVE_TOOL: money.reserve,
+            RELEASE_TOOL: money.release,
         }
-        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._slots: dict[tuple[str, str], asyncio.Semaphore] = {}
 
     async def execute(self, lease: Lease, request: HostToolRequest) -> HostToolResponse:
         """Run one call and return its result; a ChoirError becomes a result with status "error"."""
-        slots = self._slots.setdefault(lease.agent_id, asyncio.Semaphore(CONCURRENT_PER_AGENT))
+        # Model calls must not wait for slow tools.
+        kind = "money" if request.tool_name in (RESERVE_TOOL, RELEASE_TOOL) else "tool"
+        slots = self._slots.setdefault(
+            (lease.agent_id, kind), asyncio.Semaphore(CONCURRENT_PER_AGENT)
+        )
         try:
             handler = self._handlers.get(request.tool_name)
             if handler is None:

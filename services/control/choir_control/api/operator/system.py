@@ -22,6 +22,7 @@ from choir_control.configuration.parsing import DEFAULT_MODEL
 from choir_control.conversations.commands.table import CHAT_COMMANDS, commands_for
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.log.leases.dm_memory import DmMemoryStore
+from choir_control.money.costs import CostService
 from choir_control.workspaces.outgoing_files import OutgoingFiles
 
 MAX_OUTBOX_ID = 2**62
@@ -34,6 +35,7 @@ def status_routes(
     configuration: ConfigService,
     overview: AgentOverview,
     readiness: ReadinessChecks,
+    costs: CostService,
 ) -> APIRouter:
     """Return the router of the system's status."""
     router = APIRouter(tags=["system"])
@@ -53,6 +55,7 @@ def status_routes(
             model=model.model if model else ", ".join(sorted(snapshot.config.models)) or "none",
             parts=tuple(parts),
             agents=tuple(await overview.all()) if has_database else (),
+            spent_today=await costs.spent_today() if has_database else None,
         )
 
     return router

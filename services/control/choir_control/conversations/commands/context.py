@@ -29,6 +29,7 @@ from choir_control.conversations.commands.dialogue import DialogueState
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.conversations.session_overview import AgentOverview
 from choir_control.log.eventlog.store import EventStore
+from choir_control.money.costs import CostService
 
 # the gateway waits five seconds for an acknowledgement
 ACKNOWLEDGE_WITHIN_S = 3.0
@@ -80,5 +81,6 @@ class CommandContext:
     operations: OperationService
     workspaces: WorkspaceService
     forgetting: ForgetService
+    costs: CostService
     background: BackgroundCommands
     dialogue: DialogueState

@@ -11,6 +11,7 @@ from choir_control.conversations.commands import (
     agents,
     approvals,
     configuration,
+    cost,
     forgetting,
     memory,
     operations,
@@ -50,6 +51,14 @@ CONVERSATION_COMMANDS = (
         action=QueryAction(agents.show_status),
         choirctl="agent status",
         route="GET /v1/agents/{agent_id}",
+    ),
+    CommandSpec(
+        "Show what the agent has spent today and this month, and its limits.",
+        typed_form="/cost",
+        arguments=(OPTIONAL_AGENT,),
+        action=QueryAction(cost.show_cost),
+        choirctl="cost",
+        route="GET /v1/cost",
     ),
     CommandSpec(
         "Send the agent an instruction while it is working.",

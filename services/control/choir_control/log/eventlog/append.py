@@ -24,6 +24,8 @@ from choir_control.log.eventlog.store import EventStore
 from choir_control.log.leases.store import Lease
 from choir_control.log.metrics.meter import ControlMetrics
 from choir_control.log.signals.notifier import OutboxRescanner
+from choir_control.money.charges import ChargePricer
+from choir_control.money.cost_metrics import CostMetrics
 from choir_control.workspaces.outgoing_files import OutgoingFiles
 
 # A busy agent writes some hundred events a second. Ten thousand that accumulated during an outage
@@ -87,8 +89,12 @@ class EventAppender:
         outbox: OutboxDelivery,
         outgoing_files: OutgoingFiles,
         listener: EventListener,
+        pricer: ChargePricer,
+        cost_metrics: CostMetrics,
         metrics: ControlMetrics | None = None,
     ) -> None:
+        self._pricer = pricer
+        self._cost_metrics = cost_metrics
         self._store = store
         self._group = GroupCommit(store)
         self._rate_limiter = EventRateLimiter()
@@ -143,12 +149,13 @@ class EventAppender:
         )
 
     async def _store_batch(self, lease: Lease, batch: EventBatch) -> bool:
-        batch = await self._copy_files(lease, batch)
+        batch = self._price(lease, await self._copy_files(lease, batch))
         replies = await self._store_events(lease, batch)
         if replies is None:
             return False
         self._rate_limiter.count(lease.session_id, len(batch.events))
         self._listener.note_events(lease, batch.events)
+        self._cost_metrics.count(batch.charges)
         if self._metrics is not None:
             self._metrics.count_events(lease.agent_id, batch.events)
         if replies:
@@ -164,6 +171,16 @@ class EventAppender:
         if batch.has_no_effects:
             return () if await self._group.append(lease, batch) else None
         return await self._store.append(lease, batch)
+
+    def _price(self, lease: Lease, batch: EventBatch) -> EventBatch:
+        """Return the batch with its usage and grants priced."""
+        if not (batch.usages or batch.grants):
+            return batch
+        return replace(
+            batch,
+            charges=self._pricer.price(lease.agent_id, batch.usages),
+            priced_grants=self._pricer.price_grants(lease.agent_id, lease.dm, batch.grants),
+        )
 
     async def _copy_files(self, lease: Lease, batch: EventBatch) -> EventBatch:
         """Return the batch with copies of the files that it sends.

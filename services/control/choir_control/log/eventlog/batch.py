@@ -8,16 +8,18 @@ import asyncio
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
 from choir_common.errors import InvalidRequest
 from choir_common.eventlog.chain import LogHead, canonical_json, find_break, head_of
 from choir_common.wire.attachments import SentFile
+from choir_common.wire.config_parts import MONEY_BUDGETS
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
     ApprovalDecided,
+    BudgetGranted,
     Cancelled,
     CompactionRequested,
     CoreStopped,
@@ -32,6 +34,8 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.rpc import HeartbeatRequest
 from choir_common.wire.validation_messages import error_message
+from choir_control.money.charges import Charge, PricedGrant, ReportedGrant
+from choir_control.money.usage import ProviderUsage, usages_of_event
 from choir_control.workspaces.spool import SpooledFile
 
 MAX_REV = 2**53
@@ -88,6 +92,12 @@ class EventBatch:
     completed_signals: CompletedSignals
     completes_turn: bool
     """True if a turn, a report or a core job ended; the count of crashes is then reset."""
+    usages: tuple[ProviderUsage, ...] = ()
+    """Usage of providers that the events report."""
+    grants: tuple[ReportedGrant, ...] = ()
+    charges: tuple[Charge, ...] = ()
+    """The priced usages, for the ledger."""
+    priced_grants: tuple[PricedGrant, ...] = ()
 
     @property
     def head(self) -> LogHead:
@@ -98,7 +108,10 @@ class EventBatch:
     def has_no_effects(self) -> bool:
         """Return True if storing the events has no effect outside the log."""
         return not (
-            self.inbox_updates or self.replies or self.completed_signals != CompletedSignals()
+            self.inbox_updates
+            or self.replies
+            or self.grants
+            or self.completed_signals != CompletedSignals()
         )
 
 
@@ -157,6 +170,8 @@ class _EffectCollector:
         self._signals: list[int] = []
         self._approvals: list[str] = []
         self._completes = False
+        self._usages: list[ProviderUsage] = []
+        self._grants: list[ReportedGrant] = []
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -172,10 +187,14 @@ class _EffectCollector:
             tuple(self._replies),
             CompletedSignals(tuple(self._signals), tuple(self._approvals)),
             self._completes,
+            tuple(self._usages),
+            tuple(self._grants),
         )
 
     def _add(self, event: Event) -> None:
-        match _payload(event):
+        payload, now = _payload(event), datetime.now(UTC)
+        self._usages += usages_of_event(event, payload, now)
+        match payload:
             case UserMessageStarted(inbox_id=inbox_id):
                 _add_inbox_update(self._inbox_updates, inbox_id, consumed=event.rev)
             case Reply() as reply:
@@ -190,6 +209,8 @@ class _EffectCollector:
                 self._approvals.append(approval_id.replace("\x00", ""))
             case CoreStopped():
                 self._completes = True
+            case BudgetGranted(budget=budget) if budget in MONEY_BUDGETS:
+                self._grants.append(ReportedGrant(event.rev, budget, now))
             case SessionAbandoned():
                 raise InvalidRequest(f"Event {event.rev}: only control may abandon a session.")
             case _:

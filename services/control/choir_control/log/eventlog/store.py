@@ -14,16 +14,25 @@ from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_control.log.eventlog.batch import EventBatch
 from choir_control.log.leases.store import Lease
+from choir_control.money.ledger_store import (
+    charge_ctes,
+    charge_rows,
+    dump_grants,
+    dump_rows,
+    grant_ctes,
+)
 from choir_control.workspaces.spool import dump_files, make_attachments
 
+# The parameters with the rows of the ledger and of grants, as JSON.
+_CHARGES, _GRANTS, _GROUP_CHARGES = 27, 28, 17
 # An inbox row can be updated only once per statement, so one CTE marks it as taken up and as
 # answered.
-_APPEND = """
+_APPEND = f"""
 WITH head AS (
     UPDATE choir_control.sessions SET
         head_rev = $6, head_hash = $7, last_heartbeat_at = clock_timestamp(),
         resumes = CASE WHEN $8 THEN 0 ELSE resumes END,
-        idle_resumes = CASE WHEN array_remove($17::bigint[], NULL) = '{}' THEN idle_resumes ELSE 0 END
+        idle_resumes = CASE WHEN array_remove($17::bigint[], NULL) = '{{}}' THEN idle_resumes ELSE 0 END
     WHERE session_id = $1 AND epoch = $2 AND token_sha256 = $3
       AND head_rev = $4 AND head_hash = $5
       AND status IN ('starting', 'active', 'stopping')
@@ -59,15 +68,15 @@ WITH head AS (
         AS r(rev, kind, text, answers, at, files)
     ORDER BY r.rev
     RETURNING outbox_id, rev
-)
+), {charge_ctes(_CHARGES)}, {grant_ctes(_GRANTS)}
 SELECT head.agent_id, head.dm, head.gateway, said.outbox_id, said.rev
 FROM head LEFT JOIN said ON true ORDER BY said.rev
-"""
+"""  # noqa: S608 - constants only
 
 # Most heartbeats have no effects outside the log, or no events. This is the statement above without
 # the effects, for several sessions at once. Each row is compared separately and succeeds or fails
 # separately.
-_APPEND_WORK = """
+_APPEND_WORK = f"""
 WITH head AS (
     UPDATE choir_control.sessions AS s SET
         head_rev = a.new_rev, head_hash = a.new_hash, last_heartbeat_at = clock_timestamp(),
@@ -87,9 +96,9 @@ WITH head AS (
                 $15::text[], $16::text[])
         AS e(session_id, rev, lane, type, payload, at, hash_prev, hash)
     JOIN head USING (session_id)
-)
+), {charge_ctes(_GROUP_CHARGES)}
 SELECT session_id FROM head
-"""
+"""  # noqa: S608 - constants only
 
 _OPEN_JOBS = """
 WITH jobs AS (
@@ -132,7 +141,7 @@ class EventStore:
 
     async def append(self, lease: Lease, batch: EventBatch) -> list[OutboundMessage] | None:
         """Store a batch after its base; return the outbox rows, or None if the base is not the head."""
-        rows = await self._database.fetch(_APPEND, *_core(lease, batch), *_effects(batch))
+        rows = await self._database.fetch(_APPEND, *_core(lease, batch), *_effects(lease, batch))
         if not rows:
             return None
         replies = {reply.rev: reply for reply in batch.replies}
@@ -159,7 +168,9 @@ class EventStore:
 
         Raises Refused if Postgres rejects a value of any of them; none is stored then.
         """
-        rows = await self._database.fetch(_APPEND_WORK, *_heads(batches), *_events(batches))
+        rows = await self._database.fetch(
+            _APPEND_WORK, *_heads(batches), *_events(batches), _charges(batches)
+        )
         return {row["session_id"] for row in rows}
 
     async def read_head(self, lease: Lease) -> DurableHead:
@@ -270,8 +281,14 @@ def _events(asks: Sequence[tuple[Lease, EventBatch]]) -> tuple[object, ...]:
     )
 
 
-def _effects(batch: EventBatch) -> tuple[object, ...]:
-    """Return the parameters $16-$26 of the append statement: inbox rows, replies, signals."""
+def _charges(asks: Sequence[tuple[Lease, EventBatch]]) -> str:
+    """Return the ledger entries of all batches as JSON."""
+    rows = [row for lease, batch in asks for row in charge_rows(lease.session_id, batch.charges)]
+    return dump_rows(rows)
+
+
+def _effects(lease: Lease, batch: EventBatch) -> tuple[object, ...]:
+    """Return the parameters $16-$28 of the append statement: inbox rows, replies, signals, money."""
     updates, replies = batch.inbox_updates, batch.replies
     return (
         [m.inbox_id for m in updates],
@@ -285,4 +302,6 @@ def _effects(batch: EventBatch) -> tuple[object, ...]:
         list(batch.completed_signals.signals),
         list(batch.completed_signals.approvals),
         [dump_files(reply.spooled_files) for reply in replies],
+        _charges([(lease, batch)]),
+        dump_grants(batch.priced_grants),
     )

@@ -129,7 +129,7 @@ class ControlMetrics:
                 case "model_output":
                     self._note_model(event)
                     self._note_tokens(agent_id, event)
-                case "memory_compacted":
+                case "memory_compacted" | "usage_recorded":
                     self._note_tokens(agent_id, event)
                 case "tool_result_committed":
                     tool = str(event.payload.get("tool", ""))[:80]

@@ -1,0 +1,115 @@
+"""Command `choirctl cost`: what model calls have cost, by day, agent, job or model."""
+
+import asyncio
+import csv
+import sys
+from datetime import date
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.money import CostLine, CostReport
+from choir_common.wire.money_text import format_cost
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.output.printing import print_json, print_rows, stderr_console, table
+
+
+class Group(StrEnum):
+    """What a line of the report is about."""
+
+    DAY = "day"
+    MONTH = "month"
+    AGENT = "agent"
+    SESSION = "session"
+    JOB = "job"
+    MODEL = "model"
+    KIND = "kind"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(cost)
+
+
+def cost(
+    ctx: typer.Context,
+    by: Annotated[Group, typer.Option(help="What a line is about.")] = Group.DAY,
+    since: Annotated[
+        str | None, typer.Option(help="First day, such as 2026-11-01; default: 30 days ago.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Last day; default: today.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only this agent.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Only this model, by the provider's name.")
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what model calls have cost, in US dollars.
+
+    Calls without a known price are listed with their tokens; the sums do not contain them.
+    """
+    params = {
+        "by": by.value,
+        "since": _day(since),
+        "until": _day(until),
+        "agent": agent,
+        "model": model,
+    }
+    query = {name: value for name, value in params.items() if value is not None}
+    report = asyncio.run(_read(find_target(ctx, home, url), query))
+    if as_json:
+        print_json(report)
+    elif as_csv:
+        _print_csv(report)
+    else:
+        _print_table(report)
+
+
+async def _read(place: Target, params: dict[str, str]) -> CostReport:
+    async with connect(place) as api:
+        return await api.cost(params)
+
+
+def _day(text: str | None) -> str | None:
+    """Return a day in ISO 8601; raises InvalidRequest."""
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise InvalidRequest(f"{text[:40]!r} is no day; write it as 2026-11-01.") from None
+
+
+def _print_table(report: CostReport) -> None:
+    rows = table(report.by.upper(), "CALLS", "PROMPT", "CACHED", "OUTPUT", "COST")
+    for line in report.lines:
+        rows.add_row(*_cells(line, escape(line.group) or "-"))
+    if len(report.lines) > 1:
+        rows.add_row(*_cells(report.total, "[bold]total[/]"))
+    print_rows(rows, f"There are no model calls from {report.since} to {report.until}.")
+    if report.total.estimated_calls:
+        stderr_console().print(
+            f"The usage of {report.total.estimated_calls:,} calls was lost in a crash; what was reserved for "
+            "them is charged.",
+            markup=False,
+        )
+
+
+def _cells(line: CostLine, name: str) -> tuple[str, ...]:
+    counts = (line.calls, line.prompt_tokens, line.cached_tokens, line.completion_tokens)
+    return (name, *(f"{count:,}" for count in counts), escape(format_cost(line)))
+
+
+def _print_csv(report: CostReport) -> None:
+    names = [name for name in CostLine.model_fields if name != "group"]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([report.by, *names])
+    for line in report.lines:
+        writer.writerow([line.group, *(getattr(line, name) for name in names)])

@@ -1,0 +1,197 @@
+"""Reservation of money at control before every model call, if a budget in money is set.
+
+Control knows the prices and what other lanes and agents have spent. A reservation is settled by the event
+that has the call's usage; one whose call failed without being billed is released here. If a call is
+cancelled, or the agent dies, its reservation is charged by control: the provider may have billed it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import structlog
+
+from choir_agent.budgets.limits import BudgetExceeded, BudgetGrant, is_affirmative, is_command
+from choir_agent.control_client.control_client import ControlClient
+from choir_agent.log.session_state import SessionState, SessionStateSource
+from choir_agent.settings import SettingsSource
+from choir_common.backoff import Backoff
+from choir_common.errors import ChoirError, RateLimited, Unavailable
+from choir_common.ids import new_id
+from choir_common.wire.config import Budgets, ModelConfig
+from choir_common.wire.config_parts import MONEY_BUDGETS
+from choir_common.wire.events import BudgetExhausted
+from choir_common.wire.model import JsonObject
+from choir_common.wire.money import (
+    RELEASE_TOOL,
+    RESERVE_TOOL,
+    MoneyBudget,
+    MoneyReserved,
+    ReleaseMoney,
+    ReserveMoney,
+)
+from choir_common.wire.rpc import HostToolRequest
+from choir_models.model import ModelFailed
+
+log = structlog.get_logger("choir.agent.budget")
+
+TIMEOUT_S = 10.0
+TRANSIENT = frozenset({"unavailable", "outcome_unknown", "deadline_exceeded"})
+"""Codes of errors after which control is asked again."""
+HOLD_MARGIN_S = 60.0
+"""Seconds that a reservation is kept longer than a call may take: its event must become durable."""
+MAX_HOLD_S = 86_400.0
+ATTEMPTS = 6
+"""Attempts of a model call, with its retries, that a reservation covers."""
+
+
+class MoneyBudgetExceeded(BudgetExceeded):
+    """A budget in money does not allow a call; the message asks the user."""
+
+    def __init__(self, refusal: MoneyReserved, budget: MoneyBudget) -> None:
+        super().__init__(budget, refusal.text)
+        self._refusal = refusal
+        self._budget = budget
+
+    def event(self, state: SessionState, budgets: Budgets, dm: str) -> BudgetExhausted | None:
+        """Return the event that records this, or None if the log already has it."""
+        limit, until = self._refusal.limit_micro_usd, self._refusal.until
+        recorded_limit = (state.exhausted, state.exhausted_limit, state.exhausted_until)
+        if recorded_limit == (self._budget, limit, until):
+            return None
+        return BudgetExhausted(budget=self._budget, limit=limit, dm=dm, until=until)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A model call that is about to be made."""
+
+    name: str
+    """The model's name in `models`."""
+    model: ModelConfig
+    job_id: str | None
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class DurableLog(Protocol):
+    """The session's durable log."""
+
+    async def durable(self, rev: int) -> None:
+        """Wait until a revision is durable."""
+        ...
+
+
+class MoneyReserver(Protocol):
+    """Reservation of money for model calls."""
+
+    def reserve(self, call: PlannedCall) -> AbstractAsyncContextManager[str]:
+        """Return the context of a call, which yields the id of its reservation."""
+        ...
+
+
+class MoneyReservations:
+    """Client for control's reservations of money."""
+
+    def __init__(
+        self,
+        *,
+        control: ControlClient,
+        settings: SettingsSource,
+        session: SessionStateSource,
+        replication: DurableLog,
+    ) -> None:
+        self._control = control
+        self._settings = settings
+        self._session = session
+        self._replication = replication
+
+    @asynccontextmanager
+    async def reserve(self, call: PlannedCall) -> AsyncIterator[str]:
+        """Yield the id of a reservation for the call, or an empty text if no budget in money is set.
+
+        Raises MoneyBudgetExceeded if a budget does not allow the call. A ChoirError inside the context
+        releases the reservation.
+        """
+        if not self._settings.current().settings.budgets.money:
+            yield ""
+            return
+        reservation = await self._reserve(call)
+        try:
+            yield reservation
+        except ChoirError:
+            await self._release(reservation)
+            raise
+
+    async def _reserve(self, call: PlannedCall) -> str:
+        # Control knows a grant when its event is durable.
+        await self._replication.durable(self._session.state.money_grant_rev)
+        request = ReserveMoney(
+            name=call.name,
+            job_id=call.job_id,
+            prompt_tokens=call.prompt_tokens,
+            completion_tokens=call.completion_tokens,
+            hold_s=min(ATTEMPTS * call.model.timeout_ms / 1000 + HOLD_MARGIN_S, MAX_HOLD_S),
+        )
+        answer = await self._ask(call, RESERVE_TOOL, request.model_dump(mode="json"))
+        reserved = MoneyReserved.model_validate(answer, strict=False)
+        if reserved.budget is not None:
+            raise MoneyBudgetExceeded(reserved, reserved.budget)
+        return reserved.reservation
+
+    async def _ask(self, call: PlannedCall, tool: str, arguments: JsonObject) -> JsonObject:
+        """Return the tool's output; ask again until control and its database are available.
+
+        Without control's answer no call is made: the limits are hard.
+        """
+        request = HostToolRequest(tool_name=tool, call_id=new_id("call"), input=arguments)
+        backoff = Backoff()
+        while True:
+            pause_s = backoff.pause_s()
+            try:
+                answer = await self._control.use_host_tool(request, TIMEOUT_S)
+            except (Unavailable, RateLimited) as error:
+                log.info("budget not checked; asking again", model=call.name, error=error.message)
+                pause_s = max(pause_s, error.retry_after_s or 0.0)
+            else:
+                if answer.status == "success":
+                    return answer.output
+                text = str(answer.output.get("message") or "control gave no reason")
+                if answer.output.get("code") not in TRANSIENT:
+                    raise ModelFailed(f"its budget could not be checked: {text}", cause="request")
+                log.info("budget not checked; asking again", model=call.name, error=text)
+            await asyncio.sleep(pause_s)
+
+    async def _release(self, reservation: str) -> None:
+        """Give back a reservation; if that fails, control charges it when it expires."""
+        request = HostToolRequest(
+            tool_name=RELEASE_TOOL,
+            call_id=new_id("call"),
+            input=ReleaseMoney(reservation=reservation).model_dump(mode="json"),
+        )
+        try:
+            await self._control.use_host_tool(request, TIMEOUT_S)
+        except ChoirError as error:
+            log.warning("reservation not released", error=error.message)
+
+
+def parse_money_grant(text: str, state: SessionState, now: datetime) -> BudgetGrant | None:
+    """Return the grant in a user's message if a budget in money is exhausted, or None.
+
+    A budget that does not stop the edge lane, or whose period is over, is extended by the command only.
+    """
+    budget = next((name for name in MONEY_BUDGETS if name == state.exhausted), None)
+    if budget is None or _is_over(state.exhausted_until, now):
+        return None
+    needs_command = budget in ("usd_per_call", "usd_per_job")
+    if not (is_command(text) if needs_command else is_affirmative(text)):
+        return None
+    # Control grants the configured limit again.
+    return BudgetGrant(budget, 0)
+
+
+def _is_over(until: str, now: datetime) -> bool:
+    return bool(until) and datetime.fromisoformat(until) <= now

@@ -1,0 +1,29 @@
+"""The tools that reserve and release money for an agent's model calls; not offered to models."""
+
+from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.money import ReleaseMoney, ReserveMoney
+from choir_common.wire.rpc import Ack
+from choir_control.agents.host_tools.request import parse_tool_input
+from choir_control.log.leases.store import Lease
+from choir_control.money.budgets import MoneyBudgetService, Spender
+
+
+class MoneyTools:
+    """Handlers of the tools; agent, session and conversation always come from the lease."""
+
+    def __init__(self, budgets: MoneyBudgetService) -> None:
+        self._budgets = budgets
+
+    async def reserve(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
+        """Reserve the money for one model call, once per `call_id`."""
+        request = parse_tool_input(ReserveMoney, arguments)
+        return await self._budgets.reserve(_spender(lease), call_id, request)
+
+    async def release(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
+        """Give back a reservation of this session."""
+        await self._budgets.release(_spender(lease), parse_tool_input(ReleaseMoney, arguments))
+        return Ack()
+
+
+def _spender(lease: Lease) -> Spender:
+    return Spender(lease.session_id, lease.epoch, lease.agent_id, lease.dm)

@@ -1,0 +1,163 @@
+"""The table `budget_reservations`, and what has been spent of a budget.
+
+One lock orders all reservations, so that concurrent ones cannot exceed a budget together.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+
+from choir_common.postgres.pool import Connection, Database
+from choir_common.wire.money import MoneyBudget
+from choir_control.money.periods import Period
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('choir_control.budgets', 0))"
+# A reservation whose epoch is over belonged to a call in flight when its agent died or was stopped. One that
+# has expired belonged to a cancelled call. In both cases the provider may have billed it.
+_COUNT_LOST = """
+WITH lost AS (
+    DELETE FROM choir_control.budget_reservations AS r
+    WHERE r.expires_at < clock_timestamp() OR NOT EXISTS (
+        SELECT FROM choir_control.sessions AS s WHERE s.session_id = r.session_id AND s.epoch = r.epoch
+          AND s.status IN ('starting', 'active', 'stopping'))
+    RETURNING *
+)
+INSERT INTO choir_control.ledger
+    (entry_id, agent_id, session_id, lane, job_id, kind, name, model, at, day, cost_usd, source)
+SELECT reservation, agent_id, session_id, CASE WHEN job_id IS NULL THEN 'edge' ELSE 'core' END, job_id,
+       'chat', name, model, at, day, amount_usd, 'reserved'
+FROM lost ON CONFLICT (entry_id) DO NOTHING
+"""
+_INSERT = """
+INSERT INTO choir_control.budget_reservations
+    (reservation, session_id, epoch, agent_id, job_id, name, model, day, amount_usd, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp() + $10 * interval '1 second')
+ON CONFLICT (reservation) DO NOTHING
+"""
+_USED = """
+SELECT (SELECT coalesce(sum(cost_usd), 0) FROM choir_control.ledger WHERE {rows}) AS spent,
+       (SELECT coalesce(sum(amount_usd), 0) FROM choir_control.budget_reservations WHERE {rows}) AS reserved,
+       (SELECT coalesce(sum(amount_usd), 0) FROM choir_control.budget_grants
+        WHERE budget = $1 AND {grants}) AS granted
+"""
+_IN_SESSION = "session_id = $2"
+_IN_JOB = "session_id = $2 AND job_id = $3"
+_OF_AGENT = "agent_id = $2 AND at >= $3 AND at < $4"
+_OF_ALL = "at >= $2 AND at < $3"
+
+
+@dataclass(frozen=True, slots=True)
+class NewReservation:
+    """A reservation to store."""
+
+    reservation: str
+    session_id: str
+    epoch: int
+    agent_id: str
+    job_id: str | None
+    name: str
+    model: str
+    day: date
+    amount: Decimal
+    hold_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetScope:
+    """The calls that a budget is for."""
+
+    budget: MoneyBudget
+    session_id: str
+    agent_id: str
+    job_id: str | None
+    period: Period | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """What a budget has been used for, in US dollars."""
+
+    spent: Decimal
+    reserved: Decimal
+    granted: Decimal
+
+
+class ReservationTransaction:
+    """A transaction in which no other reservation is made."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def exists(self, reservation: str) -> bool:
+        """Return whether a reservation is stored, because its request is repeated."""
+        return bool(
+            await self._connection.fetchval(
+                "SELECT EXISTS (SELECT FROM choir_control.budget_reservations WHERE reservation = $1)",
+                reservation,
+            )
+        )
+
+    async def read_use(self, scope: BudgetScope) -> BudgetUse:
+        """Return the use of a budget."""
+        rows, grants, values = _conditions(scope)
+        statement = _USED.format(rows=rows, grants=grants)
+        row = await self._connection.fetchrow(statement, scope.budget, *values)
+        assert row is not None
+        return BudgetUse(row["spent"], row["reserved"], row["granted"])
+
+    async def insert(self, new: NewReservation) -> None:
+        """Store a reservation; one with the same id is stored once."""
+        await self._connection.execute(
+            _INSERT, new.reservation, new.session_id, new.epoch, new.agent_id, new.job_id, new.name,
+            new.model, new.day, new.amount, new.hold_s,
+        )  # fmt: skip
+
+
+class ReservationStore:
+    """Reservations of money, and their conversion into ledger entries if their calls were lost."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[ReservationTransaction]:
+        """Yield a transaction that is alone; lost calls are counted at its begin."""
+        async with self._database.transaction() as connection:
+            await connection.execute(_LOCK)
+            await connection.execute(_COUNT_LOST)
+            yield ReservationTransaction(connection)
+
+    async def count_lost(self) -> None:
+        """Charge the reservations of lost calls."""
+        async with self.transaction():
+            pass
+
+    async def release(self, session_id: str, reservation: str) -> None:
+        """Delete a reservation of a session."""
+        await self._database.execute(
+            "DELETE FROM choir_control.budget_reservations WHERE reservation = $1 AND session_id = $2",
+            reservation,
+            session_id,
+        )
+
+
+def _conditions(scope: BudgetScope) -> tuple[str, str, tuple[datetime | str | None, ...]]:
+    """Return the condition of rows, the condition of grants, and the parameters from $2 on."""
+    match scope.budget:
+        case "usd_per_call":
+            # Nothing is spent before a call; a grant holds for the session.
+            return f"false AND {_IN_SESSION}", _IN_SESSION, (scope.session_id,)
+        case "usd_per_job":
+            # A grant holds for every job of the session.
+            return _IN_JOB, _IN_SESSION, (scope.session_id, scope.job_id)
+        case "usd_per_session":
+            return _IN_SESSION, _IN_SESSION, (scope.session_id,)
+        case "usd_per_day" | "usd_per_month":
+            assert scope.period is not None
+            values = (scope.agent_id, scope.period.start, scope.period.end)
+            return _OF_AGENT, _OF_AGENT, values
+        case "total_usd_per_day" | "total_usd_per_month":
+            assert scope.period is not None
+            return _OF_ALL, _OF_ALL, (scope.period.start, scope.period.end)

@@ -1,0 +1,197 @@
+"""Limits in money hold for all lanes and agents together, across restarts and crashes."""
+
+import asyncio
+import random
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from choir_common.ids import new_id
+from choir_common.wire.events import BudgetGranted
+from choir_common.wire.money import (
+    RELEASE_TOOL,
+    RESERVE_TOOL,
+    MoneyReserved,
+    ReleaseMoney,
+    ReserveMoney,
+)
+from choir_common.wire.rpc import HostToolRequest, HostToolResponse
+from tests.service.control.agent_hand import AgentHand
+from tests.service.control.test_ledger import apply, change_config, costs, hand_of, output
+from tests.service.control.world import World
+
+PRICES = {"input": 1, "output": 1}
+"""A dollar for a million tokens: a token costs a micro-dollar."""
+
+
+@pytest.fixture
+async def limited(stopped: World) -> World:
+    """A ready choird in which an agent may spend a dollar a day."""
+    change_config(stopped, models__default__prices=PRICES, budgets__usd_per_day=1)
+    await stopped.start()
+    return stopped
+
+
+async def use(hand: AgentHand, tool: str, arguments: Any, call_id: str = "") -> HostToolResponse:
+    request = HostToolRequest(
+        tool_name=tool,
+        call_id=call_id or new_id("call"),
+        input=arguments.model_dump(mode="json"),
+    )
+    return HostToolResponse.model_validate_json(await hand.call("EXECUTE_HOST_TOOL", request))
+
+
+async def reserve(
+    hand: AgentHand, dollars: float, job_id: str | None = None, call_id: str = ""
+) -> MoneyReserved:
+    request = ReserveMoney(
+        name="default",
+        job_id=job_id,
+        prompt_tokens=int(dollars * 1_000_000),
+        completion_tokens=0,
+        hold_s=600,
+    )
+    answer = await use(hand, RESERVE_TOOL, request, call_id)
+    assert answer.status == "success", answer.output
+    return MoneyReserved.model_validate(answer.output, strict=False)
+
+
+async def spend(hand: AgentHand, dollars: float, reserved: MoneyReserved, **more: Any) -> None:
+    tokens = int(dollars * 1_000_000)
+    hand.add(output(tokens, 0, reservation=reserved.reservation, **more))
+    await hand.flush()
+
+
+async def begun(world: World) -> AgentHand:
+    hand = await world.agent()
+    await hand.begin()
+    return hand
+
+
+async def test_a_day_is_reserved_settled_refused_granted_and_survives_a_restart(
+    limited: World,
+) -> None:
+    hand = await begun(limited)
+    first = await reserve(hand, 0.6)
+    assert first.reservation and first.budget is None
+    refused = await reserve(hand, 0.5)
+    assert (refused.reservation, refused.budget) == ("", "usd_per_day")
+    assert refused.limit_micro_usd == 1_000_000 and refused.until
+    for words in ("$0.60 of $1.00", "$0.50", "/continue", "budgets.usd_per_day"):
+        assert words in refused.text
+    # the call cost less than was reserved
+    await spend(hand, 0.25, first)
+    second = await reserve(hand, 0.75)
+    assert second.reservation
+    await spend(hand, 0.75, second)
+    assert (await reserve(hand, 0.000001)).budget == "usd_per_day"
+    await limited.stop()
+    await limited.start()
+    hand = await hand_of(limited, "main")
+    await hand.hello()
+    assert (await reserve(hand, 0.000001)).budget == "usd_per_day"
+    hand.add(BudgetGranted(budget="usd_per_day", amount=0, inbox_id="i"))
+    await hand.flush()
+    granted = await reserve(hand, 1)
+    assert granted.reservation
+    assert (await reserve(hand, 0.000001)).limit_micro_usd == 2_000_000
+
+
+async def test_a_repeated_request_reserves_once_and_a_release_gives_back(limited: World) -> None:
+    hand = await begun(limited)
+    once = await reserve(hand, 0.6, call_id="call-1")
+    assert await reserve(hand, 0.6, call_id="call-1") == once
+    await use(hand, RELEASE_TOOL, ReleaseMoney(reservation=once.reservation))
+    assert (await reserve(hand, 1)).reservation
+
+
+async def test_a_job_and_a_call_have_limits_of_their_own(limited: World) -> None:
+    change_config(limited, budgets={"usd_per_job": 0.1, "usd_per_call": 0.08})
+    await apply(limited)
+    hand = await begun(limited)
+    assert (await reserve(hand, 0.09)).budget == "usd_per_call"
+    first = await reserve(hand, 0.07, "job-1")
+    await spend(hand, 0.07, first, job_id="job-1")
+    assert (await reserve(hand, 0.07, "job-1")).budget == "usd_per_job"
+    assert (await reserve(hand, 0.07, "job-2")).reservation
+    assert (await reserve(hand, 0.07)).reservation, "the edge lane is no job"
+
+
+async def test_a_call_whose_agent_dies_is_charged_as_reserved(limited: World) -> None:
+    hand = await begun(limited)
+    lost = await reserve(hand, 0.7)
+    assert lost.reservation
+    limited.runtime.die("main")
+    resumed = await hand_of(limited, "main", 2)
+    await resumed.hello()
+    assert (await reserve(resumed, 0.4)).budget == "usd_per_day"
+    total = (await costs(limited)).total
+    assert (total.cost_usd, total.estimated_calls) == (Decimal("0.7"), 1)
+
+
+async def test_only_an_admin_extends_the_budget_of_all_agents(limited: World) -> None:
+    change_config(
+        limited,
+        budgets={"total_usd_per_month": 1},
+        agents__other__defaults__workspace="spare",
+    )
+    await apply(limited)
+    main = await begun(limited)
+    assert (await limited.post("/v1/agents/other/start", json={})).is_success
+    other = await hand_of(limited, "other")
+    await other.begin()
+    await spend(main, 0.9, await reserve(main, 0.9))
+    refused = await reserve(other, 0.2)
+    assert refused.budget == "total_usd_per_month" and "Only an admin" in refused.text
+    for hand in (other, main):
+        hand.add(BudgetGranted(budget="total_usd_per_month", amount=0, inbox_id="i"))
+        await hand.flush()
+        allowed = bool((await reserve(other, 0.2)).reservation)
+        assert allowed is (hand is main)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_concurrent_lanes_of_several_agents_never_exceed_a_limit(
+    limited: World, seed: int
+) -> None:
+    change_config(
+        limited,
+        budgets={"total_usd_per_day": 1, "usd_per_day": 0.7},
+        agents__other__defaults__workspace="spare",
+    )
+    await apply(limited)
+    generator = random.Random(seed)
+    assert (await limited.post("/v1/agents/other/start", json={})).is_success
+    hands = [await begun_of(limited, name) for name in ("main", "other")]
+    locks = {hand.spec.agent_id: asyncio.Lock() for hand in hands}
+    refused = 0
+
+    async def lane(hand: AgentHand) -> None:
+        nonlocal refused
+        for _ in range(12):
+            dollars = generator.randint(1, 90_000) / 1_000_000
+            reserved = await reserve(hand, dollars)
+            if not reserved.reservation:
+                refused += 1
+                continue
+            await asyncio.sleep(0)
+            if generator.random() < 0.2:
+                await use(hand, RELEASE_TOOL, ReleaseMoney(reservation=reserved.reservation))
+                continue
+            async with locks[hand.spec.agent_id]:
+                await spend(hand, generator.uniform(0, dollars), reserved)
+            assert (await costs(limited)).total.cost_usd <= 1
+
+    await asyncio.gather(*(lane(hand) for hand in hands for _ in range(4)))
+    by_agent = {line.group: line.cost_usd for line in (await costs(limited, by="agent")).lines}
+    assert sum(by_agent.values()) <= 1 and max(by_agent.values()) <= Decimal("0.7")
+    assert refused > 0 and sum(by_agent.values()) > Decimal("0.6")
+    left = await limited.database.fetchval("SELECT count(*) FROM choir_control.budget_reservations")
+    assert left == 0
+
+
+async def begun_of(world: World, agent_id: str) -> AgentHand:
+    hand = await hand_of(world, agent_id)
+    await hand.begin()
+    return hand
