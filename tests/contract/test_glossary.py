@@ -26,6 +26,7 @@ ORDINARY_WORDS = frozenset(
         "failed",
         "find",
         "import",
+        "large",
         "inject",
         "invalid",
         "list",

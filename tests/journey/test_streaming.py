@@ -23,6 +23,7 @@ from tests.support.streaming_model import StreamingModel, run_streaming
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 WITHIN_S = 120
+# Drafts end with punctuation: a last letter that a secret begins with is held back until the next part.
 MESSAGES, EVENTS = "/v1/dms/console/messages", "/v1/dms/console/events"
 
 
@@ -117,25 +118,25 @@ async def test_the_console_streams_a_reply_to_old_and_new_clients(place: Place) 
     async with make_client(place.stack.endpoint) as client, a_screen(client) as screen:
         await client.post(MESSAGES, json={"text": "tell me"})
         call = await place.model.next_call()
-        call.say("Once")
-        await screen.shows("Once")
-        call.say(" upon")
-        await screen.shows("Once upon")
+        call.say("Once,")
+        await screen.shows("Once,")
+        call.say(" upon,")
+        await screen.shows("Once, upon,")
         async with a_screen(client) as late:
-            await late.shows("Once upon")
-            call.say(" a")
+            await late.shows("Once, upon,")
+            call.say(" a;")
             for one in (screen, late):
-                await one.shows("Once upon a")
+                await one.shows("Once, upon, a;")
             # a retry begins again
             call.cut()
             again = await place.model.next_call()
-            again.say("In the")
+            again.say("In the:")
             for one in (screen, late):
-                await one.shows("In the")
+                await one.shows("In the:")
             again.end(" beginning.")
             for one in (screen, late):
-                await one.says("In the beginning.")
-                assert one.messages.count("In the beginning.") == 1
+                await one.says("In the: beginning.")
+                assert one.messages.count("In the: beginning.") == 1
                 assert one.draft == ""
 
 
@@ -143,8 +144,8 @@ async def test_a_chat_shows_tokens_and_prints_the_reply_once(place: Place) -> No
     words = ("chat", "--dm", "console", "-m", "tell me")
     with terminal(place.stack.home, *words, env={"TERM": "xterm"}) as screen:
         call = await place.model.next_call()
-        call.say("Once upon")
-        await screen.shows("Once upon")
+        call.say("Once, upon,")
+        await screen.shows("Once, upon,")
         call.end(" a time, finally.")
         await screen.shows("a time, finally.")
         assert await screen.ends() == 0
@@ -156,8 +157,8 @@ async def test_ctrl_c_in_a_chat_stops_the_model_and_keeps_what_was_seen(place: P
         await screen.shows("Ctrl-D leaves", "›")
         screen.types("tell me\r")
         call = await place.model.next_call()
-        call.say("Half of it")
-        await screen.shows("Half of it")
+        call.say("Half of the tale,")
+        await screen.shows("Half of the tale,")
         screen.types("\x03")
         async with asyncio.timeout(WITHIN_S):
             await call.left.wait()
@@ -165,26 +166,26 @@ async def test_ctrl_c_in_a_chat_stops_the_model_and_keeps_what_was_seen(place: P
         screen.types("\x04")
         assert await screen.ends() == 0
     texts = await outputs_of(place, "second")
-    assert texts[-1] == "Half of it\n\n[I stopped here, as you asked.]"
+    assert texts[-1] == "Half of the tale,\n\n[I stopped here, as you asked.]"
 
 
 async def test_a_new_message_stops_the_reply_before_it(place: Place) -> None:
     async with make_client(place.stack.endpoint) as client, a_screen(client) as screen:
         await client.post(MESSAGES, json={"text": "tell me"})
         first = await place.model.next_call()
-        first.say("A long")
-        await screen.shows("A long")
+        first.say("A long,")
+        await screen.shows("A long,")
         await client.post(MESSAGES, json={"text": "rather something short"})
         second = await place.model.next_call()
         assert first.left.is_set()
         second.end("Short.")
-        await screen.says("A long\n\n[I stopped here because of your next message.]")
+        await screen.says("A long,\n\n[I stopped here because of your next message.]")
         await screen.says("Short.")
 
 
 async def outputs_of(place: Place, agent: str) -> list[str]:
     """Return what an agent's model has written, as its log has it."""
-    session = next(one for one in await sessions_of(place.stack) if one["agent_id"] == agent)
+    session = (await sessions_of(place.stack, agent))[0]
     events = await read_log(place.stack, session["session_id"])
     payloads = [parse_payload(event) for event in events]
     return [payload.text for payload in payloads if isinstance(payload, ModelOutput)]

@@ -43,7 +43,7 @@ COMMANDS = (
     CommandEntry("workspace", "Show workspaces, and empty one."),
     CommandEntry("approval", "Show agents' approval requests, and decide them."),
     CommandEntry("operation", "Show builds, updates and resets, and their progress."),
-    CommandEntry("cost", "Show what model calls have cost."),
+    CommandEntry("cost", "Show what model calls have cost, in US dollars."),
     CommandEntry("logs", "Print a log and follow it until Ctrl-C."),
     CommandEntry("tls", "Show the CA certificate of this Choir's HTTPS endpoint."),
     CommandEntry("db", "Migrate, back up and restore the embedded database."),

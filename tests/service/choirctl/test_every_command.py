@@ -96,6 +96,14 @@ def test_somebody_is_talked_to(shell: ChoirctlRunner) -> None:
     assert shell.succeeds("chat", given="hello again").strip()
 
 
+def test_the_cost_of_calls_is_told(shell: ChoirctlRunner) -> None:
+    shell.succeeds("chat", "-m", "hello")
+    report = shell.data("cost", "--by", "model")
+    assert report["total"]["calls"] > 0 and report["total"]["prompt_tokens"] > 0
+    # the rehearsal model costs nothing
+    assert "$0.00" in shell.succeeds("cost")
+
+
 def test_an_agent_is_listed_shown_told_and_cancelled(shell: ChoirctlRunner) -> None:
     assert {view["agent_id"]: view["state"] for view in shell.data("agent", "list")} == {
         "main": "running",

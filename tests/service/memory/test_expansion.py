@@ -14,6 +14,7 @@ from choir_memory.llm.query_expansion import ModelQueryExpander
 from choir_memory.reminders.service import ReminderService
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import ScriptedModel
+from tests.support.usage_fakes import make_reporter
 
 
 @dataclass
@@ -85,7 +86,7 @@ async def test_only_a_query_that_asks_for_it_calls_the_model(room: Room) -> None
 
 
 async def test_the_configured_model_is_asked_for_single_words() -> None:
-    configured = ConfiguredLanguageModel(None, None)
+    configured = ConfiguredLanguageModel(None, None, make_reporter())
     expander = ModelQueryExpander(configured)
     with pytest.raises(Unavailable, match="No language model"):
         await expander.expand("boat")

@@ -88,17 +88,18 @@ def test_unknown_fields_of_a_message_and_of_its_calls_are_kept_as_they_came() ->
     assert thought.calls[0].fields == beside
 
 
-def test_fields_without_content_and_those_that_only_describe_an_answer_are_left_out() -> None:
+def test_fields_without_content_and_audio_are_left_out() -> None:
     message = {
         "role": "assistant",
         "content": "hi",
         "refusal": None,
-        "annotations": [{"type": "url_citation"}],
         "audio": {"id": "a"},
         "reasoning": None,
         "reasoning_details": [],
     }
     assert read_response(respond(message), "m", 1.0).fields == {}
+    cited = {"annotations": [{"type": "url_citation"}]}
+    assert read_response(respond(message | cited), "m", 1.0).fields == cited
 
 
 def test_content_in_parts_that_are_not_all_text_goes_back_in_parts() -> None:

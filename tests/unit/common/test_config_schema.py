@@ -28,7 +28,8 @@ def test_every_field_says_what_it_is_for() -> None:
 def test_the_table_holds_every_tunable_with_its_default_and_limits() -> None:
     table = config_reference()
     for name in Config.model_fields["budgets"].default.model_dump():
-        assert f"| `budgets.{name}` | integer |" in table
+        kind = "number or null" if "usd_" in name else "integer"
+        assert f"| `budgets.{name}` | {kind} |" in table
     assert "| `heartbeat_interval_ms` | integer | `5000` | 100 or more | apply |" in table
 
 

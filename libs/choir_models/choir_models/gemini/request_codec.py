@@ -26,7 +26,7 @@ CONTINUED = "[Choir] The conversation goes on from here."
 
 def render_request(settings: ModelConfig, prompt: Prompt) -> JsonObject:
     """Return the request body; equal beginnings of two prompts become equal beginnings of two bodies."""
-    history = _History(has_levels=_has_thinking_levels(settings.model))
+    history = _ContentHistory(has_levels=_has_thinking_levels(settings.model))
     for message in prompt.messages:
         history.add(orjson.loads(message))
     body: JsonObject = {}
@@ -96,7 +96,7 @@ def _declarations(tools: bytes) -> JsonValue:
     return declarations
 
 
-class _History:
+class _ContentHistory:
     """Contents in the making."""
 
     def __init__(self, *, has_levels: bool) -> None:

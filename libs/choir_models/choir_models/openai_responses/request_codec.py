@@ -24,7 +24,7 @@ def render_request(
     settings: ModelConfig, prompt: Prompt, *, reasoning: bool = True, stream: bool = False
 ) -> bytes:
     """Return the request body; `reasoning` requests the encrypted thoughts, which some models refuse."""
-    history = _History()
+    history = _InputHistory()
     for message in prompt.messages:
         history.add(orjson.loads(message))
     body: JsonObject = {"model": settings.model, "store": False}
@@ -62,7 +62,7 @@ def _tools(tools: bytes) -> list[JsonValue]:
     return [{"type": "function", **function, "strict": False} for function in functions]
 
 
-class _History:
+class _InputHistory:
     """Items in the making."""
 
     def __init__(self) -> None:

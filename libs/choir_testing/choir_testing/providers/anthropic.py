@@ -48,7 +48,7 @@ _ERRORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class CacheUse:
+class CacheUsage:
     """What a request found in the cache of prompts, in blocks of the prompt."""
 
     read: int
@@ -74,7 +74,7 @@ class AnthropicProvider(FakeProvider):
 
     def __init__(self, **kwargs: str) -> None:
         super().__init__(**kwargs)
-        self.cache_uses: list[CacheUse] = []
+        self.cache_uses: list[CacheUsage] = []
         self._cached: set[str] = set()
         # Signature or data of a thought: its text, and the digest of what preceded it.
         self._thoughts: dict[str, tuple[str, str]] = {}
@@ -223,7 +223,7 @@ class AnthropicProvider(FakeProvider):
                 '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
             )
 
-    def _use_cache(self, body: JsonObject) -> CacheUse:
+    def _use_cache(self, body: JsonObject) -> CacheUsage:
         """Find the longest cached prefix, and store the marked ones."""
         blocks = [*objects(body.get("tools")), *system_blocks(body)]
         for message in objects(body["messages"]):
@@ -242,7 +242,7 @@ class AnthropicProvider(FakeProvider):
             if digests[index] in self._cached
         ]
         self._cached |= {digests[mark] for mark in marks}
-        return CacheUse(max(found, default=0), len(blocks))
+        return CacheUsage(max(found, default=0), len(blocks))
 
 
 def _digest(body: JsonObject) -> str:

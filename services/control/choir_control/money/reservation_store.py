@@ -76,7 +76,7 @@ class BudgetScope:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetUse:
+class BudgetUsage:
     """What a budget has been used for, in US dollars."""
 
     spent: Decimal
@@ -99,13 +99,13 @@ class ReservationTransaction:
             )
         )
 
-    async def read_use(self, scope: BudgetScope) -> BudgetUse:
+    async def read_use(self, scope: BudgetScope) -> BudgetUsage:
         """Return the use of a budget."""
         rows, grants, values = _conditions(scope)
         statement = _USED.format(rows=rows, grants=grants)
         row = await self._connection.fetchrow(statement, scope.budget, *values)
         assert row is not None
-        return BudgetUse(row["spent"], row["reserved"], row["granted"])
+        return BudgetUsage(row["spent"], row["reserved"], row["granted"])
 
     async def insert(self, new: NewReservation) -> None:
         """Store a reservation; one with the same id is stored once."""
