@@ -24,6 +24,7 @@ from tests.support.streaming_model import StreamingModel, run_streaming
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 WITHIN_S = 120
 # Drafts end with punctuation: a last letter that a secret begins with is held back until the next part.
+# On a terminal they have no character of a status line, since what is there already is not written again.
 MESSAGES, EVENTS = "/v1/dms/console/messages", "/v1/dms/console/events"
 
 
@@ -144,8 +145,8 @@ async def test_a_chat_shows_tokens_and_prints_the_reply_once(place: Place) -> No
     words = ("chat", "--dm", "console", "-m", "tell me")
     with terminal(place.stack.home, *words, env={"TERM": "xterm"}) as screen:
         call = await place.model.next_call()
-        call.say("Once, upon,")
-        await screen.shows("Once, upon,")
+        call.say("ONCE-UPON,")
+        await screen.shows("ONCE-UPON,")
         call.end(" a time, finally.")
         await screen.shows("a time, finally.")
         assert await screen.ends() == 0
@@ -157,8 +158,8 @@ async def test_ctrl_c_in_a_chat_stops_the_model_and_keeps_what_was_seen(place: P
         await screen.shows("Ctrl-D leaves", "›")
         screen.types("tell me\r")
         call = await place.model.next_call()
-        call.say("Half of the tale,")
-        await screen.shows("Half of the tale,")
+        call.say("HALF-OF-THE-TALE,")
+        await screen.shows("HALF-OF-THE-TALE,")
         screen.types("\x03")
         async with asyncio.timeout(WITHIN_S):
             await call.left.wait()
@@ -166,7 +167,7 @@ async def test_ctrl_c_in_a_chat_stops_the_model_and_keeps_what_was_seen(place: P
         screen.types("\x04")
         assert await screen.ends() == 0
     texts = await outputs_of(place, "second")
-    assert texts[-1] == "Half of the tale,\n\n[I stopped here, as you asked.]"
+    assert texts[-1] == "HALF-OF-THE-TALE,\n\n[I stopped here, as you asked.]"
 
 
 async def test_a_new_message_stops_the_reply_before_it(place: Place) -> None:
