@@ -1,11 +1,15 @@
 """The user sees an answer while the model writes it, can stop it, and loses nothing of it."""
 
 import asyncio
+from decimal import Decimal
 
 import pytest
 from starlette.responses import Response
 
+from choir_common.wire.config import Budgets
 from choir_common.wire.events import Cancelled, ModelOutput, Reply
+from choir_common.wire.money import MoneyReserved
+from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_common.wire.signals import CancelSignal
 from choir_local.rehearsal.score import Score
 from choir_testing.rehearsal import run_rehearsal
@@ -71,6 +75,47 @@ async def test_a_new_message_stops_the_answer_and_what_was_seen_stays() -> None:
     interrupted = outputs(control)[0]
     assert (interrupted.finish_reason, interrupted.text) == ("interrupted", replies[0].text)
     assert interrupted.prompt_tokens > 0
+
+
+async def test_no_cut_of_a_secret_is_in_what_is_stored_of_a_stopped_answer() -> None:
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        control.secret, control.secrets = "key", {"key": CANARY}
+        async with running_agent(control):
+            await control.say("what is the key?")
+            call = await model.next_call()
+            call.say("It is ", CANARY[:-3])
+            await seen(control, "It is ")
+            await control.tell(CancelSignal())
+            reply = (await control.replied())[0]
+    assert reply.text == "It is\n\n[I stopped here, as you asked.]"
+    assert (
+        "sk-" not in b"".join(event.model_dump_json().encode() for event in control.events).decode()
+    )
+
+
+async def test_a_stopped_answer_settles_its_reservation_of_money() -> None:
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        control.budgets = Budgets(usd_per_day=Decimal(5))
+        control.host_tool = reserve_always
+        async with running_agent(control):
+            await control.say("tell me")
+            call = await model.next_call()
+            call.say("Once upon")
+            await seen(control, "Once upon")
+            await control.tell(CancelSignal())
+            await control.replied()
+    (reserved,) = control.host_calls
+    usage = outputs(control)[0].usage
+    assert usage is not None and not usage.counted
+    assert usage.reservation == f"reserved {reserved.call_id}"
+
+
+def reserve_always(request: HostToolRequest) -> HostToolResponse:
+    """Answer as control, whose limits allow every call."""
+    answer = MoneyReserved(reservation=f"reserved {request.call_id}")
+    return HostToolResponse(
+        call_id=request.call_id, status="success", output=answer.model_dump(mode="json")
+    )
 
 
 async def test_a_message_before_anything_was_seen_waits_for_its_turn() -> None:

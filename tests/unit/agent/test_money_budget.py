@@ -151,3 +151,11 @@ def test_a_message_extends_a_budget_only_if_it_means_that(
     assert (grant is not None) is grants
     if grant is not None:
         assert grant.event("inbox").budget == budget
+
+
+async def test_a_call_that_fails_after_the_limits_were_removed_tells_its_own_failure() -> None:
+    control = ScriptedControl(MoneyReserved())
+    with pytest.raises(ModelFailed, match="no answer"):
+        async with make_money(control, LIMITED).reserve(CALL):
+            raise ModelFailed("no answer")
+    assert control.tools == [RESERVE_TOOL]

@@ -123,7 +123,9 @@ class MoneyReservations:
         try:
             yield reservation
         except ChoirError:
-            await self._release(reservation)
+            # Empty if the limits were removed since: control then reserves nothing.
+            if reservation:
+                await self._release(reservation)
             raise
 
     async def _reserve(self, call: PlannedCall) -> str:

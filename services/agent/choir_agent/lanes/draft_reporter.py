@@ -20,6 +20,7 @@ from choir_common.redactor import Redactor
 from choir_common.wire.activity import MAX_DRAFT
 from choir_common.wire.rpc import ReplyDraft, StatusRequest
 from choir_models.model import NO_LISTENER, OutputListener
+from choir_models.output_limits import MAX_TEXT
 
 log = structlog.get_logger("choir.agent.draft")
 
@@ -73,7 +74,9 @@ class DraftReporter:
     def shown_text(self) -> str:
         """The text of the running model call if a part of it was shown to the user, else empty."""
         draft = self._draft
-        return draft.text if draft is not None and draft.visible_text else ""
+        if draft is None or not draft.visible_text:
+            return ""
+        return self._showable_text(draft.text[:MAX_TEXT])
 
     @contextlib.contextmanager
     def follow(self, lane: str, read_rev: int) -> Iterator[OutputListener]:
@@ -107,9 +110,7 @@ class DraftReporter:
 
     async def _send(self, draft: _CallDraft) -> bool:
         """Send a draft if it has changed; return False if control did not accept it."""
-        # A half of a character is completed by the next part.
-        whole_characters = draft.text[:MAX_DRAFT].encode("utf-8", "ignore").decode()
-        text = self._redactor.redact_unfinished(whole_characters)[:MAX_DRAFT]
+        text = self._showable_text(draft.text[:MAX_DRAFT])[:MAX_DRAFT]
         if text == draft.visible_text:
             return True
         report = ReplyDraft(read_rev=draft.read_rev, text=text)
@@ -122,3 +123,9 @@ class DraftReporter:
             return False
         draft.visible_text = text
         return True
+
+    def _showable_text(self, text: str) -> str:
+        """Return unfinished text without secrets, also without the beginning of one at its end."""
+        # Halves of a character arrive in two parts; one whose other half is missing is left out.
+        characters = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
+        return self._redactor.redact_unfinished(characters)

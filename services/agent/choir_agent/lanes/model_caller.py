@@ -233,7 +233,12 @@ class ModelCaller:
             completion_tokens=completion_tokens,
             duration_ms=round((time.monotonic() - call.began) * 1000, 3),
             read_rev=call.read_rev,
-            usage=ModelUsage(name=call.model.name, counted=False),
+            # With the reservation, which would otherwise be charged as well.
+            usage=ModelUsage(
+                name=call.model.name,
+                counted=False,
+                reservation=self._model.reservation_of(EDGE_LANE),
+            ),
         )
         self._running = None
         self._arbiter.commit(EDGE_LANE, output, more_follows=True)

@@ -3,8 +3,8 @@
 The budget is reserved before a call and settled after it.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
@@ -68,6 +68,8 @@ class MeteredModel:
         self._money = money
         self._estimator = estimator
         self._counter = counter
+        self._reservations: dict[str, str] = {}
+        """The reservation of each lane's running call."""
 
     @asynccontextmanager
     async def complete(
@@ -90,7 +92,10 @@ class MeteredModel:
         planned = PlannedCall(purpose.name, settings, purpose.job_id, estimate, longest)
         with self._budget.reserve(estimate + longest):
             async with self._money.reserve(planned) as reservation:
-                with tracing_spans.chat_span(settings, lane) as span:
+                with (
+                    self._running(lane, reservation),
+                    tracing_spans.chat_span(settings, lane) as span,
+                ):
                     completion = await self._call_model(
                         settings, api_key, prompt, lane=lane, listener=listener
                     )
@@ -109,6 +114,18 @@ class MeteredModel:
     def estimate(self, prompt: Prompt, text: str, lane: str) -> tuple[int, int]:
         """Return upper estimates of the tokens of a prompt and of what the model wrote."""
         return self._estimator.tokens(lane, prompt_size(prompt)), len(text) // BYTES_PER_TOKEN
+
+    def reservation_of(self, lane: str) -> str:
+        """Return the reservation of money of a lane's running call, or an empty text."""
+        return self._reservations.get(lane, "")
+
+    @contextmanager
+    def _running(self, lane: str, reservation: str) -> Iterator[None]:
+        self._reservations[lane] = reservation
+        try:
+            yield
+        finally:
+            self._reservations.pop(lane, None)
 
     async def close(self) -> None:
         """Close the model."""
