@@ -92,6 +92,7 @@ class AdaptingModel:
                 log.info("the model refuses a parameter; sending no more of it",
                          model=settings.model, parameter=name, error=error.message)  # fmt: skip
                 self._refused[origin] = without | {name}
+                listener.restart()
 
     async def close(self) -> None:
         """Close the model."""

@@ -242,6 +242,40 @@ async def test_a_server_that_refuses_to_stream_is_asked_without_it_from_then_on(
     assert {one.text for one in replies} == {f"fine, {refused == 'stream_options'}"}
 
 
+async def test_a_fault_in_the_middle_of_a_stream_does_not_end_streaming_for_good() -> None:
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        control.rate_limit_retry_ms = 1
+        async with running_agent(control):
+            await control.say("tell me")
+            first = await model.next_call()
+            first.say("Once upon")
+            first.write({"error": {"code": 502, "message": "the upstream stream was closed"}})
+            first.end()
+            second = await model.next_call()
+            assert second.body["stream"] is True
+            second.end("In the beginning.")
+            replies = await control.replied()
+    assert [one.text for one in replies] == ["In the beginning."]
+
+
+async def test_a_parameter_refused_in_the_middle_of_a_stream_replaces_the_draft() -> None:
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        async with running_agent(control):
+            await control.say("tell me")
+            first = await model.next_call()
+            first.say("Once upon")
+            await seen(control, "Once upon")
+            message = "temperature is not supported"
+            first.write({"error": {"code": 400, "message": message}})
+            first.end()
+            second = await model.next_call()
+            assert "temperature" not in second.body
+            await seen(control, "")
+            second.end("In the beginning.")
+            replies = await control.replied()
+    assert [one.text for one in replies] == ["In the beginning."]
+
+
 async def test_a_restart_in_the_middle_answers_from_the_beginning() -> None:
     async with run_streaming() as model, run_control(model.endpoint) as control:
         async with running_agent(control):

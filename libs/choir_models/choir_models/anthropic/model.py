@@ -84,6 +84,7 @@ class AnthropicModel:
                 raise
         # Compaction, notes at the end of a prompt and changed tools change what precedes a thought.
         self._binding_models.add(origin)
+        listener.restart()
         return await self._think(settings, api_key, prompt, listener)
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from choir_models.model import (
     NO_LISTENER,
     Completion,
     ModelFailed,
+    NoModelResponse,
     OutputListener,
     Prompt,
     model_id,
@@ -70,6 +71,9 @@ async def post(
 
 
 _ABOUT_STREAMING = re.compile(r"\bstream(ing|ed)?\b|stream_options|include_usage", re.IGNORECASE)
+_NOT_OFFERED = re.compile(
+    r"not (supported|implemented|allowed|available)|unsupported", re.IGNORECASE
+)
 _ABOUT_OPTIONS = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 
 
@@ -88,6 +92,9 @@ class StreamingCache:
         if tried is Streaming.NONE or error.cause not in ("request", "provider"):
             return False
         if not _ABOUT_STREAMING.search(error.message):
+            return False
+        # A fault of the provider's servers passes, although it may have ended a stream.
+        if isinstance(error, NoModelResponse) and not _NOT_OFFERED.search(error.message):
             return False
         is_about_options = tried is Streaming.COUNTED and _ABOUT_OPTIONS.search(error.message)
         self._modes[model_id(model)] = Streaming.UNCOUNTED if is_about_options else Streaming.NONE
@@ -124,6 +131,7 @@ class OpenAiModel:
             except ModelFailed as error:
                 if not self._streaming.learn(settings, streaming, error):
                     raise
+                listener.restart()
 
     async def close(self) -> None:
         """Close the connections to the providers."""

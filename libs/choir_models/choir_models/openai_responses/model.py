@@ -62,6 +62,7 @@ class OpenAiResponsesModel:
                 if not _NO_REASONING.search(error.message):
                     raise
             self._without_reasoning.add(origin)
+            listener.restart()
         return await self._send(settings, api_key, prompt, listener)
 
     async def close(self) -> None:
