@@ -155,6 +155,46 @@ async def test_a_model_taken_for_one_that_sees_is_asked_again_without_pictures_a
     assert "you cannot see pictures" in text_of(provider.requests[1][-1])
 
 
+async def test_a_model_taken_for_one_that_sees_gets_a_description_at_once() -> None:
+    async with (
+        strict_provider(lenient()) as eye,
+        strict_provider(blind()) as provider,
+        run_control(provider.endpoint) as control,
+    ):
+        control.bound = {
+            "model": model(provider, "gpt-4o-mini"),
+            "vision_model": model(eye, "a-model-that-sees"),
+            "vision_model_name": "eye",
+        }
+        draw(control)
+        async with running_agent(control):
+            await control.say("what is this?", attachments=(PHOTO,))
+            await control.replied(1)
+    assert "described by a-model-that-sees" in text_of(provider.requests[1][-1])
+
+
+async def test_one_refused_picture_does_not_blind_a_model_that_sees() -> None:
+    def fault(messages: Sequence[Message], sent: dict[int, Message]) -> str | None:
+        is_large = any("huge.png" in text_of(message) for message in messages)
+        return "image exceeds 5 MB maximum" if is_large and pictures(messages) else None
+
+    huge = PHOTO.model_copy(update={"name": "huge.png", "path": "in/huge.png"})
+    async with (
+        strict_provider(replace(lenient(), fault=fault)) as provider,
+        run_control(provider.endpoint) as control,
+    ):
+        control.bound = {"model": model(provider, "gpt-4o-mini")}
+        draw(control, huge.path)
+        async with running_agent(control):
+            await control.say("what is this?", attachments=(huge,))
+            (answer,) = await control.replied(1)
+            await control.say("and without it?", "inb_2")
+            await control.replied(2)
+    assert answer.kind == "answer"
+    # asked with the picture, and again without it, both times
+    assert [len(pictures(request)) for request in provider.requests] == [1, 0, 1, 0]
+
+
 async def test_a_tool_shows_a_picture_behind_all_results_and_none_that_changed() -> None:
     def look(message: Message, number: int) -> None:
         for call in message.get("tool_calls") or ():

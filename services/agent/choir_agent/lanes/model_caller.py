@@ -38,13 +38,14 @@ from choir_agent.models.retry_policy import (
     is_passing,
     rate_failure,
 )
-from choir_agent.prompt.history_format import HistoryFormat
+from choir_agent.prompt.history_format import HistoryFormat, holds_later
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.registry import ToolRegistry
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import ModelOutput, ProviderFields, ToolCall
+from choir_common.wire.model_config import InputKind
 from choir_common.wire.money import ModelUsage
 from choir_models.abilities import sees_pictures
 from choir_models.model import (
@@ -72,18 +73,19 @@ class HistoryFormatCache:
     """History format by model, as learned from refused requests."""
 
     def __init__(self) -> None:
-        self._formats: dict[str, HistoryFormat] = {}
+        self._formats: dict[tuple[str, tuple[InputKind, ...] | None], HistoryFormat] = {}
+        """By model and its setting `input`: a corrected setting is tried again."""
 
     def of(self, model: ModelConfig) -> HistoryFormat:
         """Return the format for a model: with provider fields unless the model has refused them."""
         origin = model_id(model)
-        return self._formats.get(origin) or HistoryFormat(
+        return self._formats.get((origin, model.input)) or HistoryFormat(
             origin, shows_pictures=sees_pictures(model)
         )
 
-    def learn(self, history: HistoryFormat) -> None:
+    def learn(self, model: ModelConfig, history: HistoryFormat) -> None:
         """Use this format from now on: the model accepted it."""
-        self._formats[history.origin] = history
+        self._formats[history.origin, model.input] = history
 
 
 class PromptSource(Protocol):
@@ -273,6 +275,8 @@ class ModelCaller:
             refusal = error
         attempts = [first_prompt.messages]
         for history in usual.alternatives(refusal.message, self._arbiter.state.rev):
+            if usual.shows_pictures and not history.shows_pictures:
+                await self._describer.describe(work)
             prompt = self._prompts.prompt_for(work, history)
             # This format changes nothing in this history.
             if prompt.messages in attempts:
@@ -285,7 +289,9 @@ class ModelCaller:
             except ModelRequestRejected:
                 attempts.append(prompt.messages)
                 continue
-            return self._histories.learn(history)
+            if holds_later(history, usual, refusal.message):
+                self._histories.learn(model.config, history)
+            return None
         raise refusal
 
     async def _send(

@@ -13,6 +13,11 @@ _MISSES_FIELDS = re.compile(
 _ABOUT_PICTURES = re.compile(
     r"image|vision|multi-?modal|unknown variant `?image_url", re.IGNORECASE
 )
+_ABOUT_ONE_PICTURE = re.compile(
+    r"could not process|corrupt|damaged|exceed|too (large|big|many)|dimension|(invalid|unsupported) image"
+    r"|image (format|type|size)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +52,22 @@ class HistoryFormat:
         another model made the calls), contain fields that the endpoint sends but does not accept, or
         contain fields that are no longer valid. A model without sight may be taken for one that sees.
         """
-        if self.shows_pictures and _ABOUT_PICTURES.search(refusal):
-            return (replace(self, shows_pictures=False),)
+        # The name of a model may be in the refusal, and "vision" in the name.
+        is_about_pictures = self.shows_pictures and _ABOUT_PICTURES.search(refusal)
+        blind = (replace(self, shows_pictures=False),) if is_about_pictures else ()
         plain = replace(self, plain_through=rev)
         without = replace(self, with_fields=False)
         first = plain if _MISSES_FIELDS.search(refusal) else without
-        return (first, replace(plain, fields_after=rev))
+        return (*blind, first, replace(plain, fields_after=rev))
+
+
+def holds_later(history: HistoryFormat, before: HistoryFormat, refusal: str) -> bool:
+    """Return whether later requests should have a format that was accepted after a refusal, too.
+
+    A refusal of one picture does not mean that the model cannot see.
+    """
+    is_without_pictures = before.shows_pictures and not history.shows_pictures
+    return not (is_without_pictures and _ABOUT_ONE_PICTURE.search(refusal))
 
 
 def request_call_id(call_id: str, fields: JsonObject) -> str:
