@@ -96,6 +96,20 @@ async def test_a_core_job_outlives_an_outage_of_ten_minutes_and_says_that_it_wai
     assert core.endpoint in str(waiting.body["focus"])
 
 
+async def test_a_job_that_waits_names_each_model_with_its_own_failure() -> None:
+    edge, spare, core = OpenAi(), OpenAi(model="spare-model"), OpenAi()
+    edge.script(Answer(calls=(SPAWN,)), Answer("Started."))
+    core.outage, spare.outage = ErrorFault("key"), DOWN
+    async with session(edge, spare, core=core) as control:
+        control.bound["core_model"] = core.settings(fallback=("spare0",))
+        async with running_agent(control):
+            await say(control, 1)
+            await control.until(lambda: "waiting for the model" in phases(control))
+    waiting = next(p for p in control.payloads() if isinstance(p, CoreReported))
+    focus = str(waiting.body["focus"])
+    assert "refused the API key" in focus and "its fallback spare0 failed, too" in focus
+
+
 async def test_a_job_that_waits_for_its_provider_survives_a_crash_of_the_agent() -> None:
     edge, core = OpenAi(), OpenAi()
     edge.script(Answer(calls=(SPAWN,)), Answer("Started."))

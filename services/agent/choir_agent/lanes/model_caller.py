@@ -157,7 +157,8 @@ class ModelCaller:
             if pause_s is None:
                 raise _final_failure(failures, schedule) from error
             if schedule.is_outage:
-                self._notices.tell_of_outage(work, self.describe(error, work.lane))
+                outage = _final_failure(failures, schedule)
+                self._notices.tell_of_outage(work, self.describe(outage, work.lane))
             await self._wait(work, error, pause_s)
 
     async def _try_models(
