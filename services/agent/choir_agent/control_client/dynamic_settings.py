@@ -64,6 +64,7 @@ class DynamicSettings:
         self.version = version
         self._current = CurrentSettings(settings)
         self._newer = asyncio.Event()
+        self._swapping = asyncio.Lock()
 
     def current(self) -> CurrentSettings:
         """Return the current settings."""
@@ -82,7 +83,10 @@ class DynamicSettings:
         backoff = Backoff()
         while True:
             try:
-                await self._swap(self._configured)
+                await self._swap(None)
+                if self._has_unknown_window:
+                    # `run` waits without a limit so far.
+                    self._newer.set()
                 return
             except Unavailable as error:
                 log.warning("cannot fetch secrets; retrying", error=error.message)
@@ -92,7 +96,8 @@ class DynamicSettings:
         """Fetch settings after each announced change, until cancelled."""
         while True:
             if not await self._wait_for_news():
-                self._current = await self._with_windows(self._current)
+                async with self._swapping:
+                    self._current = await self._with_windows(self._current)
                 continue
             self._newer.clear()
             try:
@@ -115,14 +120,17 @@ class DynamicSettings:
             ConfigRequest(current_config_version=self.version)
         )
         # Secrets may have changed although the settings did not (`secret apply`).
-        await self._swap(answer.config or self._configured)
+        await self._swap(answer.config)
         self.version = answer.config_version
         log.info("settings updated", version=self.version)
 
-    async def _swap(self, settings: AgentSettings) -> None:
-        self._configured = settings
-        self._current = await self._with_windows(await self._with_secrets(settings))
-        await self._listener.apply_settings(self._current)
+    async def _swap(self, settings: AgentSettings | None) -> None:
+        """Load the secrets and windows of new settings, or again those of the settings of before."""
+        # One at a time: a server may take a minute to tell a window, and older settings must not win.
+        async with self._swapping:
+            self._configured = settings or self._configured
+            self._current = await self._with_windows(await self._with_secrets(self._configured))
+            await self._listener.apply_settings(self._current)
 
     async def _with_windows(self, current: CurrentSettings) -> CurrentSettings:
         configured = self._configured
