@@ -8,6 +8,9 @@ import asyncio
 import base64
 import os
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools.file_lines import scan_file
@@ -24,6 +27,10 @@ LIMITS = ReadLimits(memory_mb=768, cpu_s=20)
 MAX_FILE_BYTES = 50_000_000
 CACHE_BYTES = 24_000_000
 IDLE_S = 30.0
+CANCEL_S = 5.0
+"""Time for a thread to notice that its child was ended; it takes milliseconds."""
+
+Read = TypeVar("Read")
 
 
 class WorkspaceFiles:
@@ -46,7 +53,7 @@ class WorkspaceFiles:
         async with self._lock:
             with self._own.start():
                 try:
-                    return await asyncio.to_thread(self._read_text, path, file_format)
+                    return await self._run(partial(self._read_text, path, file_format))
                 finally:
                     self._register_child()
 
@@ -59,7 +66,7 @@ class WorkspaceFiles:
                 return cached
             with self._own.start():
                 try:
-                    uri = await asyncio.to_thread(self._read_picture, picture)
+                    uri = await self._run(partial(self._read_picture, picture))
                 except UnreadableFile as error:
                     return f"[Choir] The picture {picture.path} is not shown: it {error}."
                 except (ToolFailed, Unavailable) as error:
@@ -74,6 +81,17 @@ class WorkspaceFiles:
         async with self._lock:
             self._cancel_timer()
             await asyncio.to_thread(self._reader.close)
+
+    async def _run(self, read: Callable[[], Read]) -> Read:
+        """Read in a thread; if cancelled, end the child, so that no later file shares it with this one."""
+        thread = asyncio.ensure_future(asyncio.to_thread(read))
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            self._reader.close()
+            await asyncio.wait({thread}, timeout=CANCEL_S)
+            thread.add_done_callback(lambda task: task.cancelled() or task.exception())
+            raise
 
     def _read_text(self, path: str, file_format: FileFormat) -> str:
         with os.fdopen(self._open(path), "rb") as file:
