@@ -331,3 +331,15 @@ async def test_a_user_can_cancel_while_it_listens(room: Room) -> None:
         room.speech.hears.set()
         await room.says("water the fig", "inb_2")
         assert (await room.answer(2)).attachments
+
+
+async def test_a_cancel_while_the_answer_is_spoken_leaves_its_text(room: Room) -> None:
+    room.speech.speaks.clear()
+    async with running_agent(room.control):
+        await room.says("water the fig")
+        await room.control.until(lambda: bool(room.speech.spoken))
+        await room.control.tell(CancelSignal())
+        answer = await room.answer()
+        room.speech.speaks.set()
+    assert (answer.kind, answer.attachments) == ("answer", ())
+    assert answer.text.startswith("**Watered**")

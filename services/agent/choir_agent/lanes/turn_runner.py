@@ -97,10 +97,11 @@ class TurnRunner:
     def cancel(self, turn: TurnState) -> None:
         """Close the turn because the user cancelled it, or sent another message while it was answered.
 
-        What the user has seen of the answer is the reply, so that nothing disappears.
+        What the user has seen of the answer is the reply, so that nothing disappears, and so is an answer
+        that was being spoken.
         """
         self._arbiter.close_open_calls(EDGE_LANE, turn.turn_id)
-        seen = turn.output if turn.output and turn.output.finish_reason == INTERRUPTED else None
+        seen = turn.output if _is_reply(turn) else None
         if seen is None or turn.cancelled:
             self._skills.cancel(EDGE_LANE, turn.turn_id)
         if seen is not None:
@@ -191,3 +192,12 @@ class TurnRunner:
 
     def _budgets(self) -> Budgets:
         return self._settings.current().settings.budgets
+
+
+def _is_reply(turn: TurnState) -> bool:
+    """Return whether the model's last output closes a turn that is cancelled."""
+    output = turn.output
+    if output is None or not output.text.strip():
+        return False
+    is_complete = turn.spoken and not output.tool_calls and not turn.news
+    return is_complete or output.finish_reason == INTERRUPTED
