@@ -6,14 +6,22 @@ from hypothesis import strategies as st
 
 from choir_agent.compaction.event_lines import event_hashes, render_event_lines
 from choir_agent.compaction.session_summary import SessionSummary, parse_summary
-from choir_common.wire.events import SummaryTopic, ToolResultCommitted
+from choir_common.wire.attachments import AttachmentText
+from choir_common.wire.events import (
+    AttachmentsRead,
+    PictureDescribed,
+    SummaryTopic,
+    ToolResultCommitted,
+)
 from tests.unit.agent.told_session import TOOL, ToldSession
 
 
 def material(session: ToldSession, room: int = 100_000, *, with_recalled: bool = True) -> str:
     window = session.memory.window("edge")
     assert window is not None
-    return render_event_lines(window.events(10_000), "edge", room, with_recalled=with_recalled)
+    return render_event_lines(
+        window.events(10_000), "edge", room, notes=window.head_notes, with_recalled=with_recalled
+    )
 
 
 def result(session: ToldSession, tool: str, *, masked: bool = False) -> None:
@@ -49,6 +57,17 @@ def test_a_masked_output_is_not_given_away() -> None:
     session.ask(1)
     result(session, TOOL, masked=True)
     assert "found" not in material(session)
+
+
+def test_what_was_read_in_files_and_pictures_is_summed_up() -> None:
+    session = ToldSession()
+    session.ask(1)
+    text = AttachmentText(path="in/plan.pdf", text="Keep it at 2 bar.")
+    session.append("edge", AttachmentsRead(turn_id="t1", texts=(text,)))
+    session.use("t1", "c1")
+    session.append("edge", PictureDescribed(turn_id="t1", path="screen.png", text="A red fig."))
+    assert "in/plan.pdf: Keep it at 2 bar." in material(session)
+    assert "screen.png: A red fig." in material(session)
 
 
 def test_what_was_recalled_from_memory_is_not_remembered_again() -> None:

@@ -252,7 +252,9 @@ class Compactor:
         room = max_summary_bytes(context)
         instructions = self._instructions.for_lane(job.lane, room)
         # Outputs may be long; do not block the event loop.
-        lines = await asyncio.to_thread(render_event_lines, job.events, job.lane, context)
+        lines = await asyncio.to_thread(
+            render_event_lines, job.events, job.lane, context, notes=job.window.head_notes
+        )
         before = job.before.model_dump_json()
         material = f"The summary so far:\n{before}\n\nThe events:\n{lines}"
         further: tuple[bytes, ...] = ()

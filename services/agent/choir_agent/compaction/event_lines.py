@@ -7,18 +7,22 @@ Without a model, `select_summary` keeps the beginning of each message as one lin
 the agent, and instructions. Tool results stay in the log, where the hash at the start of each line leads.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import orjson
 
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.prompt.event_messages import user_text, visible_result
+from choir_agent.working_memory.lane_window import HeadNotes
 from choir_agent.working_memory.log_search import QUERY_TOOL
 from choir_agent.working_memory.memory_delta import SHORT_HASH_LENGTH
+from choir_common.wire.attachments import AttachmentText
 from choir_common.wire.events import (
     InjectedInstruction,
     ModelOutput,
+    PictureDescribed,
     ReferenceSummary,
     Reply,
     ReportBegun,
@@ -30,18 +34,25 @@ from choir_common.wire.model import JsonObject
 TEXT_LIMITS = (8_000, 4_000, 2_000, 1_000, 400, 150)
 HEADING = "Selected lines of the conversation, shortened, each after the hash of its event:"
 MAX_LINE = 240
+NO_NOTES: Mapping[int, HeadNotes] = MappingProxyType({})
 
 
 def render_event_lines(
-    events: Iterable[CommittedEvent], lane: str, room: int, *, with_recalled: bool = True
+    events: Iterable[CommittedEvent],
+    lane: str,
+    room: int,
+    *,
+    notes: Mapping[int, HeadNotes] = NO_NOTES,
+    with_recalled: bool = True,
 ) -> str:
     """Return the events as lines, shortened as far as needed to fit about `room` bytes.
 
+    `notes` has what was read in the files of messages, by the messages' revisions.
     With `with_recalled=False`, results of memory queries are omitted: a recalled text must not be stored
     again.
     """
     rendered = [
-        (event, _event_texts(event, lane))
+        (event, _event_texts(event, lane) | _file_texts(notes.get(event.rev)))
         for event in events
         if with_recalled or not _is_recalled(event)
     ]
@@ -80,8 +91,18 @@ def _event_texts(event: CommittedEvent, lane: str) -> dict[str, str]:
             return {"to be reported": brief}
         case Reply(text=text):
             return {"assistant": text}
+        case PictureDescribed(text=text) as picture if text:
+            return {"picture": f"{picture.path}: {text}"}
         case _:
             return {}
+
+
+def _file_texts(notes: HeadNotes | None) -> dict[str, str]:
+    if notes is None:
+        return {}
+    files: list[AttachmentText | PictureDescribed] = [*notes.texts, *notes.descriptions]
+    texts = [f"{file.path}: {file.text}" for file in files if file.text]
+    return {"in its files": "\n\n".join(texts)} if texts else {}
 
 
 def _line(event: CommittedEvent, parts: dict[str, str], longest: int) -> str:

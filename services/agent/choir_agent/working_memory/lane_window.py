@@ -230,6 +230,11 @@ class LaneWindow:
                 yield from (event for event in step.events if event.rev <= through_rev)
 
     @property
+    def head_notes(self) -> dict[int, HeadNotes]:
+        """What Choir added to the heads of turns, by their revisions."""
+        return {turn.head.rev: turn.notes for turn in self.turns}
+
+    @property
     def count(self) -> int:
         """Number of events in the window."""
         return sum(turn.count for turn in self.turns)
