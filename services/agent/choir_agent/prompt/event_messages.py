@@ -17,7 +17,7 @@ from choir_agent.prompt.attachment_notes import render_description, render_file_
 from choir_agent.prompt.history_format import HistoryFormat, request_call_id
 from choir_agent.prompt.quotation import quote
 from choir_agent.working_memory.lane_window import HeadNotes
-from choir_common.wire.attachments import PictureRef, ReceivedFile, is_picture
+from choir_common.wire.attachments import ANY_MIME, PictureRef, ReceivedFile, is_picture
 from choir_common.wire.events import (
     CoreStarted,
     InjectedInstruction,
@@ -45,6 +45,7 @@ class ToolNames(Protocol):
         """Return the model's name for a canonical name, or None for an unknown tool."""
 
 
+_MIME = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[a-z]+=[A-Za-z0-9_.+-]+)*")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 MAX_NAME = 64
 MINUTE = "%Y-%m-%d %H:%M"
@@ -133,7 +134,8 @@ def _dated(text: str, sent: str) -> str:
 def _file(file: ReceivedFile) -> str:
     # The sender chose the file name: as JSON it cannot break out of its line.
     name = orjson.dumps(file.name).decode()
-    what = f"[Choir] The user sent a file, {name} ({file.kind}, {file.mime}, {file.size} bytes)"
+    mime = file.mime if _MIME.fullmatch(file.mime) else ANY_MIME
+    what = f"[Choir] The user sent a file, {name} ({file.kind}, {mime}, {file.size} bytes)"
     if not file.path:
         return f"{what}, but it is not available: {file.problem or 'the download failed'}."
     return f"{what}: it is in {file.path}{_transcription(file.transcription)}"
@@ -143,7 +145,8 @@ def _transcription(voice: Transcription | None) -> str:
     if voice is None:
         return ""
     if voice.problem:
-        return f" (not transcribed: {voice.problem.rstrip('.')})"
+        # A provider's words may be in it: they stay in this line.
+        return f" (not transcribed: {' '.join(voice.problem.split()).rstrip('.')})"
     length = f", {voice.seconds:.0f} s" if voice.seconds is not None else ""
     return f" (a transcript of it{length}, is above; words may be wrong)"
 
