@@ -9,15 +9,11 @@ from choir_common.wire.model import JsonObject
 from choir_common.wire.validation_messages import error_message
 from choir_models.model import Completion, ModelFailed, NoModelResponse, ProposedCall
 from choir_models.ollama.codec import FIELDS_KEY
+from choir_models.output_limits import MAX_ARGUMENTS, MAX_CALLS, text_with_notes, token_count
 from choir_models.provider_errors import error_from_body
 from choir_models.provider_fields import call_fields
 
-MAX_TEXT = 200_000
-MAX_ARGUMENTS = 200_000
-MAX_CALLS = 100
-MAX_TOKENS = 10_000_000
 MAX_THINKING = 200_000
-CUT = "[cut off here: the model reached the limit of its output]"
 
 
 class _Lenient(BaseModel):
@@ -74,18 +70,15 @@ class ResponseReader:
             raise NoModelResponse("the response ended before it was complete", cause="connection")
         calls = tuple(map(_proposed, self._calls[:MAX_CALLS]))
         finish = "tool_calls" if calls else self._last.done_reason or "stop"
-        text = "".join(self._text)[:MAX_TEXT]
-        notes = [CUT] if finish == "length" else []
-        if len(self._calls) > MAX_CALLS:
-            dropped = len(self._calls) - MAX_CALLS
-            notes = [f"[{dropped} more tool calls were dropped: at most {MAX_CALLS} at once]"]
         return Completion(
-            text="\n\n".join([text, *notes] if text else notes),
+            text=text_with_notes(
+                "".join(self._text), calls=len(self._calls), is_cut=finish == "length"
+            ),
             calls=calls,
             model=self._model,
             finish_reason=finish,
-            prompt_tokens=_count(self._last.prompt_eval_count),
-            completion_tokens=_count(self._last.eval_count),
+            prompt_tokens=token_count(self._last.prompt_eval_count),
+            completion_tokens=token_count(self._last.eval_count),
             duration_ms=round(duration_ms, 3),
             fields=self._fields(),
         )
@@ -123,9 +116,3 @@ def _proposed(call: JsonValue) -> ProposedCall:
         (text or "{}")[:MAX_ARGUMENTS],
         call_fields({**call, "function": fields}),
     )
-
-
-def _count(tokens: JsonValue) -> int:
-    if isinstance(tokens, bool) or not isinstance(tokens, int | float):
-        return 0
-    return int(min(max(tokens, 0), MAX_TOKENS))
