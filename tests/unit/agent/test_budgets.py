@@ -35,7 +35,7 @@ from choir_agent.models.model_wrappers import (
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.events import EventPayload, ModelOutput
-from choir_common.wire.money import ModelUsage
+from choir_common.wire.money import MAX_MODEL_NAME, ModelUsage
 from choir_models.model import NO_LISTENER, Completion, ModelFailed, OutputListener, Prompt
 from tests.support.agent_fakes import NoMoneyBudget, NoTokenCounter, settings_with
 
@@ -77,6 +77,7 @@ class SlowModel:
         self.calls = 0
         self.may_answer = asyncio.Event()
         self.fails = False
+        self.name = "m"
 
     async def think(
         self,
@@ -89,7 +90,7 @@ class SlowModel:
         await self.may_answer.wait()
         if self.fails:
             raise ModelFailed("no")
-        return Completion("six letters", (), "m", "stop", *self.usage, 1.0)
+        return Completion("six letters", (), self.name, "stop", *self.usage, 1.0)
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -184,6 +185,21 @@ async def test_a_provider_that_sends_no_usage_is_counted_by_estimate() -> None:
     assert DEFAULT_COMPLETION_TOKENS < 10_000
     async with metered.complete(unlimited, None, PROMPT, CallPurpose(name="m")):
         pass
+
+
+async def test_the_name_that_a_provider_gives_its_model_is_limited() -> None:
+    model = SlowModel(prompt_tokens=1, completion_tokens=1)
+    model.may_answer.set()
+    model.name = "m" * 1_000_000
+    metered = MeteredModel(
+        model,
+        budget=TokenBudget(Session(), settings_with(BUDGETS)),
+        money=NoMoneyBudget(),
+        estimator=TokenEstimator(),
+        counter=NoTokenCounter(),
+    )
+    async with metered.complete(MODEL, None, PROMPT, CallPurpose(name="m")) as completion:
+        assert completion.model == "m" * MAX_MODEL_NAME
 
 
 async def test_a_lane_reserves_by_what_the_provider_counted_for_its_last_prompt() -> None:

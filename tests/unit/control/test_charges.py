@@ -5,6 +5,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from choir_common.eventlog.chain import LogHead, link_event
 from choir_common.wire.config import Config
 from choir_common.wire.events import (
@@ -128,3 +130,11 @@ def test_a_grant_is_the_configured_limit_and_only_admins_extend_all_agents_budge
     for dm, expected in (("d", [(1, 2)]), ("admin", [(1, 2), (2, 5)]), ("gone", [(1, 2)])):
         priced = PRICER.price_grants("main", dm, (own, total, unset))
         assert [(it.grant.rev, it.amount) for it in priced] == expected
+
+
+@pytest.mark.parametrize("seconds", [1e20, 1e300])
+def test_a_duration_that_no_price_can_be_computed_for_is_limited(seconds: float) -> None:
+    usage = SpeechUsage(kind="transcription", name="w", model="whisper-1", audio_seconds=seconds)
+    heard = UserMessageStarted(turn_id="t", inbox_id="i", dm="d", text="x", usage=(usage,))
+    (charge,) = charges(heard)
+    assert charge.cost is not None and charge.usage.audio_seconds == 10**9

@@ -36,3 +36,11 @@ async def test_requests_for_vectors_are_summed_and_estimated_without_a_count() -
     await reporter.send()
     sums = {it.model: (it.kind, it.calls, it.prompt_tokens) for it in ledger.reports}
     assert sums == {"vectors": ("embedding", 3, 12), "other": ("embedding", 1, 101)}
+
+
+async def test_a_long_name_of_a_model_is_cut_and_the_call_is_counted() -> None:
+    ledger = RecordingLedger()
+    reporter = make_reporter(ledger)
+    reporter.add_completion(replace(COMPLETION, model="m" * 1_000))
+    await reporter.send()
+    assert [report.model for report in ledger.reports] == ["m" * 200]

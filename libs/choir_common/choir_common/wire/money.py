@@ -14,6 +14,8 @@ from choir_common.wire.model import AgentName, AwareTime, WireModel
 MICRO_USD = Decimal(1_000_000)
 """Micro-dollars in a dollar; events state amounts of money as whole micro-dollars."""
 
+MAX_MODEL_NAME = 200
+
 _DOLLARS = WithJsonSchema({"type": "number", "minimum": 0})
 # Lax, because a validator that runs before the others turns JSON into Python's numbers.
 Price = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6, strict=False), _DOLLARS]
@@ -124,7 +126,7 @@ class UsageReport(WireModel):
     """None: the calls served several agents."""
     name: str = Field(default="", max_length=200)
     """The entry of config.json."""
-    model: str = Field(max_length=200)
+    model: str = Field(max_length=MAX_MODEL_NAME)
     """The provider's name of the model."""
     at: AwareTime
     calls: int = Field(default=1, ge=1)

@@ -16,13 +16,15 @@ from choir_agent.budgets.money import MoneyReserver, PlannedCall
 from choir_agent.working_memory.token_estimator import BYTES_PER_TOKEN, TokenEstimator, prompt_size
 from choir_common.errors import ChoirError
 from choir_common.wire.config import ModelConfig
-from choir_common.wire.money import ModelUsage
+from choir_common.wire.money import MAX_MODEL_NAME, ModelUsage
 from choir_models.model import NO_LISTENER, ChatModel, Completion, OutputListener, Prompt
 
 log = structlog.get_logger("choir.agent.model")
 
 DEFAULT_COMPLETION_TOKENS = 2_000
 """Tokens reserved for a completion without a configured limit."""
+
+MAX_FINISH_REASON = 100
 
 
 class TokenCounter(Protocol):
@@ -169,6 +171,9 @@ class MeteredModel:
 
 def _metered(completion: Completion, purpose: CallPurpose, reservation: str) -> MeteredCompletion:
     values = {item.name: getattr(completion, item.name) for item in fields(Completion)}
+    # Providers choose these texts.
+    values["model"] = completion.model[:MAX_MODEL_NAME]
+    values["finish_reason"] = completion.finish_reason[:MAX_FINISH_REASON]
     usage = ModelUsage(
         name=purpose.name,
         job_id=purpose.job_id,

@@ -25,6 +25,8 @@ from choir_common.wire.speech import SpeechUsage
 CORE_LANE = "core:"
 MAX_NAME = 200
 MAX_TOKENS = 2**40
+MAX_SECONDS = 1e9
+"""A larger number is a mistake; its cost could not be computed, nor the event that states it stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,7 @@ def _speech_usage(event: Event, number: int, speech: SpeechUsage, now: datetime)
         lane=_lane(event.lane),
         prompt_tokens=_count(speech.input_tokens or 0),
         completion_tokens=_count(speech.output_tokens or 0),
-        audio_seconds=None if seconds is None else Decimal(repr(seconds)),
+        audio_seconds=None if seconds is None else Decimal(repr(min(seconds, MAX_SECONDS))),
         characters=None if speech.characters is None else _count(speech.characters),
     )
 

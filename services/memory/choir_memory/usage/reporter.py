@@ -17,7 +17,7 @@ from choir_common.clients.control import UsageClient
 from choir_common.clock import Clock
 from choir_common.errors import ChoirError
 from choir_common.ids import new_id
-from choir_common.wire.money import ModelUsage, UsageReport, UsageReports
+from choir_common.wire.money import MAX_MODEL_NAME, ModelUsage, UsageReport, UsageReports
 from choir_models.model import Completion
 
 log = structlog.get_logger("choir.memory.usage")
@@ -74,7 +74,8 @@ class UsageReporter:
                 report_id=new_id("use"),
                 kind="memory",
                 agent_id=_agent.get(),
-                model=completion.model,
+                # A provider chooses this name.
+                model=completion.model[:MAX_MODEL_NAME],
                 at=self._clock.now(),
                 prompt_tokens=completion.prompt_tokens,
                 completion_tokens=completion.completion_tokens,
