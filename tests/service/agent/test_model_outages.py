@@ -158,6 +158,24 @@ async def test_a_fallback_answers_while_the_first_model_does_not(
     assert models == ["spare-model", "spare-model"]
 
 
+async def test_a_model_whose_key_was_replaced_is_used_again_at_once() -> None:
+    first, spare = OpenAi(), OpenAi(model="spare-model", key="sk-of-the-spare-only")
+    async with session(first, spare) as control:
+        control.secrets = {SECRET: spare.key}
+        async with running_agent(control):
+            await say(control, 1)
+            control.secrets = {SECRET: first.key}
+            control.config_version += 1
+            # the agent fetches it with one of the next heartbeats
+            for number in range(2, 60):
+                spare.key = first.key
+                await say(control, number)
+                if first.answers:
+                    break
+    models = [p.model for p in control.payloads() if isinstance(p, ModelOutput)]
+    assert (models[0], models[-1]) == ("spare-model", "fake-model")
+
+
 async def test_the_first_model_is_used_again_after_its_cool_down_and_the_user_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -142,6 +142,8 @@ class ModelCaller:
         self._notices = ModelNotices(arbiter)
         self._histories = HistoryFormatCache()
         self._running: _RunningCall | None = None
+        self._failed_keys: dict[str, str | None] = {}
+        """The keys with which models failed last, by the models' names."""
 
     async def think(self, work: TurnState | JobState) -> None:
         """Call the lane's model, or the one that it falls back to, and record the output.
@@ -167,6 +169,7 @@ class ModelCaller:
         """Call the lane's models until one answers; return all failures, in the lane's order, if none
         does."""
         models = models_for_lane(self._settings.current().settings, work.lane)
+        self._end_cool_downs_of_new_keys(models)
         failures: dict[str, tuple[NamedModel, ModelFailed]] = {}
         for model in self._cool_downs.order(models):
             try:
@@ -176,14 +179,27 @@ class ModelCaller:
                 if error.cause in ABOUT_THE_PROMPT:
                     raise
                 self._cool_downs.record_failure(model, error)
+                self._failed_keys[model.name] = self._key(model)
                 failures[model.name] = (model, error)
                 continue
             self._outages.record_success(model.name)
             self._cool_downs.record_success(model)
+            self._failed_keys.pop(model.name, None)
             _, failure = failures.get(models[0].name, (None, None))
             self._notices.tell_of_answer(work, first=models[0], used=model, failure=failure)
             return None
         return [failures[model.name] for model in models]
+
+    def _end_cool_downs_of_new_keys(self, models: Sequence[NamedModel]) -> None:
+        """Use the models again at once whose key was replaced since they failed."""
+        for model in models:
+            key = self._key(model)
+            if self._failed_keys.get(model.name, key) != key:
+                self._cool_downs.record_success(model)
+                del self._failed_keys[model.name]
+
+    def _key(self, model: NamedModel) -> str | None:
+        return self._settings.current().secret(model.config.secret)
 
     async def _try_model(
         self, work: TurnState | JobState, model: NamedModel, *, has_others: bool
@@ -301,7 +317,7 @@ class ModelCaller:
         # No await between the prompt and this line: it is the revision that the prompt was made at.
         read_rev = self._arbiter.state.rev
         config = model.config
-        key = self._settings.current().secret(config.secret)
+        key = self._key(model)
         if work.lane == EDGE_LANE:
             began = time.monotonic()
             self._running = _RunningCall(work.turn_id, model, prompt, read_rev, began)
