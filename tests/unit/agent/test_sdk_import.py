@@ -8,6 +8,9 @@ import sys
 from choir_models.openai.sdk_import import import_client_class
 client_class = import_client_class()
 assert not [name for name in sys.modules if name.startswith("openai.types")]
+assert not {"aiohttp", "httpx"} & sys.modules.keys()
+import aiohttp
+assert aiohttp.ClientSession
 client_class("http://127.0.0.1:1/v1", None)
 from openai.types.chat import ChatCompletion
 assert "choices" in ChatCompletion.model_fields
@@ -35,6 +38,7 @@ client_class = import_client_class()
 loaded = [name for name in sys.modules if name.split(".")[0] == "anthropic"]
 assert "anthropic" in loaded and len(loaded) < 200, len(loaded)
 assert not [name for name in loaded if name.startswith(("anthropic.types", "anthropic.resources"))]
+assert not {"aiohttp", "httpx"} & sys.modules.keys()
 client_class("http://127.0.0.1:1", None)
 print("ok")
 """

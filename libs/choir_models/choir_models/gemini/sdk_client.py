@@ -5,7 +5,6 @@ Uses the SDK's inner `BaseApiClient` (keys, addresses, versions, streams, errors
 encodes thought signatures again.
 """
 
-import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
@@ -18,24 +17,12 @@ from choir_common.wire.model import JsonObject
 from choir_models.http_transport import connection_failure, create_http_client
 from choir_models.model import ModelFailed
 from choir_models.provider_errors import error_from_body, error_from_response, shorten
+from choir_models.sdk_import import hidden_http_clients
 
 VERSIONS = ("v1", "v1beta", "v1alpha")
 
 
-@contextmanager
-def _hidden(*names: str) -> Iterator[None]:
-    """Hide optional packages from imports, unless they are imported already."""
-    hidden = [name for name in names if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: "not installed"
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
-
-
-# The SDK uses them where it finds them; they take 18 MB, and Choir gives it an HTTP client of its own.
-with _hidden("aiohttp", "httpx"):
+with hidden_http_clients():
     from google import genai
     from google.genai import errors, types
 
