@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from starlette.responses import Response
 
+from choir_agent.lanes import draft_reporter
 from choir_common.wire.config import Budgets
 from choir_common.wire.events import Cancelled, ModelOutput, Reply
 from choir_common.wire.money import MoneyReserved
@@ -162,6 +163,21 @@ async def test_a_cut_in_the_middle_replaces_the_draft() -> None:
             replies = await control.replied()
     assert [one.text for one in replies] == ["In the beginning."]
     assert len(outputs(control)) == 1
+
+
+async def test_the_first_words_of_an_answer_do_not_wait_for_the_interval_of_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(draft_reporter, "INTERVAL_S", 600.0)
+    async with run_streaming() as model, run_control(model.endpoint) as control:
+        async with running_agent(control):
+            for number in (1, 2):
+                await control.say("tell me", f"inb_{number}")
+                call = await model.next_call()
+                call.say(f"Answer {number}")
+                await seen(control, f"Answer {number}")
+                call.end(".")
+                await control.replied(number)
 
 
 async def test_no_cut_of_a_secret_reaches_a_draft() -> None:

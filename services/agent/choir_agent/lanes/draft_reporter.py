@@ -24,8 +24,6 @@ from choir_models.output_limits import MAX_TEXT
 
 log = structlog.get_logger("choir.agent.draft")
 
-FIRST_DELAY_S = 0.002
-"""A short answer is complete by then, and needs no draft."""
 INTERVAL_S = 0.05
 RETRY_S = 1.0
 
@@ -37,6 +35,7 @@ class _CallDraft:
         self.read_rev = read_rev
         self.visible_text = ""
         """The text that control has received."""
+        self.end = asyncio.Event()
         self._parts: list[str] = []
         self._changed = changed
 
@@ -49,6 +48,12 @@ class _CallDraft:
         """Add the next part of the text."""
         self._parts.append(text)
         self._changed.set()
+
+    async def rest(self, pause_s: float) -> None:
+        """Wait before the next report; at most until the call ends, so that no other call waits."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self.end.wait()
 
     def restart(self) -> None:
         """Discard the text: the call is made again."""
@@ -98,15 +103,17 @@ class DraftReporter:
             raise
         finally:
             self._draft = None
+            draft.end.set()
 
     async def run(self) -> None:
         """Send reports until cancelled."""
         while True:
             await self._changed.wait()
-            await asyncio.sleep(FIRST_DELAY_S)
+            # An answer that arrived as a whole is complete after the call's next step: it needs no draft.
+            await asyncio.sleep(0)
             self._changed.clear()
-            if self._draft is not None:
-                await asyncio.sleep(INTERVAL_S if await self._send(self._draft) else RETRY_S)
+            if (draft := self._draft) is not None:
+                await draft.rest(INTERVAL_S if await self._send(draft) else RETRY_S)
 
     async def _send(self, draft: _CallDraft) -> bool:
         """Send a draft if it has changed; return False if control did not accept it."""
