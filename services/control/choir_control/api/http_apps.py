@@ -102,7 +102,8 @@ def make_host_app(
         return app.openapi()
 
     operators_only = [Depends(authentication), Depends(OPERATOR_TOKEN)]
-    for router in (*routers, console_routes(gateway), own_routes):
+    # The console first: routes are compared in this order, and a message must not wait for a hundred of them.
+    for router in (console_routes(gateway), *routers, own_routes):
         # With a prefix here and no router around them: otherwise FastAPI would prepare the routes of nested
         # routers a second time, to see that each has a path.
         app.include_router(router, prefix="/v1", dependencies=operators_only)
