@@ -17,6 +17,7 @@ import psutil
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import ServerSentEvent, parse_events
 from tests.bench.figures import FirstTokenFigures, first_token_figures
+from tests.bench.prompt_prefix import uncompacted_config
 from tests.support.stack import (
     ConsoleUser,
     EmbeddedStack,
@@ -35,6 +36,8 @@ async def measure_first_token() -> FirstTokenFigures:
     async with run_streaming() as model:
 
         def prepare(home: Path) -> None:
+            # A compaction would be one more call of the model, which nobody answers here.
+            uncompacted_config(home)
             path = home / "config.json"
             config: dict[str, Any] = json.loads(path.read_text())
             config["models"] = {"default": {"model": "m", "endpoint": model.endpoint}}
