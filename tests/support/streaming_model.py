@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from choir_common.http.listen import bind_tcp, serve
@@ -92,8 +94,13 @@ class StreamingModel:
             return await self.calls.get()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request to the test and send what it writes."""
-        if scope["type"] == "http" and scope["method"] == "POST":
+        """Pass a request to the test and send what it writes; there is nothing else here."""
+        if scope["type"] != "http":
+            return
+        if scope["method"] != "POST":
+            # such as the question for the context length
+            await Response(status_code=HTTPStatus.NOT_FOUND)(scope, receive, send)
+        else:
             call = StreamedCall(orjson.loads(await Request(scope, receive).body()))
             self.calls.put_nowait(call)
             await call.send(receive, send)
