@@ -37,12 +37,12 @@ def cache_mark(ttl: Literal["5m", "1h"]) -> JsonObject:
 def cache_points(prompt: Prompt) -> frozenset[int]:
     """Return the indexes of the messages that end a prefix to cache: at most three.
 
-    These are the instructions (with the tools, which precede them), the end of the stable history, and the
-    end of the history in the request before, which is the place where this request finds its entry.
+    These are the instructions (with the tools, which precede them), the end of this request, and the end of
+    the request before, which is the place where this request finds its entry: prompts only grow.
     """
     if prompt.tools == b"[]" or not prompt.messages:
         return frozenset()
-    last = len(prompt.messages) - prompt.notes - 1
+    last = len(prompt.messages) - 1
     candidates = {0, last, _previous_end(prompt, last)}
     sizes = _prefix_sizes(prompt)
     return frozenset(i for i in candidates if 0 <= i <= last and sizes[i] >= MIN_BYTES)

@@ -71,8 +71,6 @@ class Prompt:
     """The tools that the model may propose, as a JSON list."""
     json_only: bool = False
     """Whether to request JSON mode (`response_format`) from the provider."""
-    notes: int = 0
-    """Number of messages at the end that change from call to call; the others stay as they are."""
     without: frozenset[str] = frozenset()
     """Optional parameters that the model refused, by their names in a request; an adapter omits those that it
     adds by itself."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from choir_agent.prompt.prompt_assembler import PromptAssembler
+from choir_agent.prompt.prompt_notes import StepTexts
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_common.wire.events import (
     ContextBundle,
@@ -124,7 +125,7 @@ def fold(session: ToldSession, lane: str) -> None:
 
 
 def edge_before(session: ToldSession) -> Prompt:
-    return session.assembler.edge(session.state, TOOLS, STEP)
+    return session.assembler.edge(session.state, TOOLS, StepTexts(STEP))
 
 
 def edge_after(session: ToldSession) -> Prompt:
@@ -133,7 +134,7 @@ def edge_after(session: ToldSession) -> Prompt:
 
 
 def core_before(session: ToldSession) -> Prompt:
-    return session.assembler.core(session.state, "census", TOOLS, STEP)
+    return session.assembler.core(session.state, "census", TOOLS, StepTexts(STEP))
 
 
 def core_after(session: ToldSession) -> Prompt:
@@ -153,9 +154,10 @@ def test_a_prompt_has_exactly_these_bytes(
     assert lines == place.read_bytes()
 
 
-def test_only_the_end_of_a_prompt_changes_while_a_turn_goes_on(session: ToldSession) -> None:
-    before = edge_before(session).messages
-    session.use("t3", "c4")
+def test_a_prompt_only_grows_while_a_turn_goes_on(session: ToldSession) -> None:
+    before = session.assembler.edge(session.state, TOOLS, StepTexts(STEP))
+    calls = (ToolCall(call_id="c4", tool=TOOL, arguments="{}"),)
+    session.think("t3", "", calls=calls, notes=before.notes)
+    session.result("t3", "c4")
     after = edge_before(session).messages
-    # all but the notes of the moment
-    assert after[: len(before) - 1] == before[:-1]
+    assert after[: len(before.messages)] == before.messages

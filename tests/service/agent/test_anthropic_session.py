@@ -1,5 +1,6 @@
 """A session with a model of Anthropic's own API: tools, thoughts, a crash and a restart."""
 
+import itertools
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,6 +10,7 @@ from choir_common.wire.model import JsonObject
 from choir_common.wire.signals import ShutdownSignal
 from choir_testing.providers.anthropic import AnthropicProvider
 from choir_testing.providers.anthropic_rules import blocks_of, objects
+from choir_testing.providers.openai import OpenAi
 from choir_testing.providers.provider import KEY, SECRET, Answer, Call, RecordedRequest, Usage
 from choir_testing.providers.server import run_provider
 from tests.service.agent.control_stand_in import ControlStandIn, run_control
@@ -101,3 +103,24 @@ async def test_a_session_with_thoughts_that_are_no_longer_valid_goes_on(
     # refused once; from then on it is known
     assert len(provider.refusals) == 1
     assert thoughts(provider.requests[-1]) == []
+
+
+async def test_thoughts_and_the_cached_prefix_survive_a_turn_in_which_a_core_job_begins_and_ends(
+    provider: AnthropicProvider, control: ControlStandIn
+) -> None:
+    spawn = Call("choir_core_spawn", {"job_name": "survey", "task_spec": "Survey the garden."})
+    provider.script(
+        Answer(calls=(spawn,), reasoning="A job."), *[LOOK] * 4, Answer("Done.", reasoning="Fine.")
+    )
+    async with run_provider(OpenAi(key=KEY)) as core:
+        control.bound |= {"core_model_name": "deep", "core_model": core.settings()}
+        async with running_agent(control):
+            await control.say("Survey the garden, and read a.txt.")
+            await control.until(lambda: len(control.replies()) == 2)
+    assert provider.refusals == []
+    assert provider.seen_thoughts[:7] == [0, 1, 2, 3, 4, 5, 6]
+    for before, use in itertools.pairwise(provider.cache_uses[:6]):
+        assert use.read == before.blocks
+    notes = [n.text for p in control.payloads() if isinstance(p, ModelOutput) for n in p.notes]
+    assert "Running core jobs:\n- survey" in notes[0]
+    assert notes[-1] == "No core job is running now."

@@ -15,11 +15,17 @@ import orjson
 import pytest
 
 from choir_agent.log.committed_event import CommittedEvent
-from choir_agent.prompt.event_messages import step_messages
+from choir_agent.prompt.event_messages import note_message, step_messages
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_common.errors import ChoirError, RateLimited
 from choir_common.wire.config import ModelConfig
-from choir_common.wire.events import ModelOutput, ProviderFields, ToolCall, ToolResultCommitted
+from choir_common.wire.events import (
+    ModelOutput,
+    PromptNote,
+    ProviderFields,
+    ToolCall,
+    ToolResultCommitted,
+)
 from choir_models.model import (
     NO_LISTENER,
     Completion,
@@ -105,28 +111,39 @@ class Conversation:
     def __init__(self, registry: ModelRegistry, provider: FakeProvider) -> None:
         self.provider = provider
         self._registry = registry
+        self.changes: dict[str, object] = {}
+        """Settings of the model that differ."""
         self._messages = [orjson.dumps({"role": "system", "content": "You are a gardener."})]
 
     async def ask(
         self, content: object, *, listener: OutputListener = NO_LISTENER, **changes: object
     ) -> Completion:
         """Send a user's message and return the answer."""
-        self._messages.append(orjson.dumps({"role": "user", "content": content}))
+        self.add_user_message(content)
         return await self.think(listener, **changes)
 
+    def add_user_message(self, content: object) -> None:
+        """Add a user's message to the history."""
+        self._messages.append(orjson.dumps({"role": "user", "content": content}))
+
     async def think(
-        self, listener: OutputListener = NO_LISTENER, *, key: str | None = None, **changes: object
+        self,
+        listener: OutputListener = NO_LISTENER,
+        *,
+        key: str | None = None,
+        notes: tuple[PromptNote, ...] = (),
+        **changes: object,
     ) -> Completion:
         """Call the model; add its answer, and a result of each of its calls, to the history."""
-        settings = self.provider.settings(**changes)
+        settings = self.provider.settings(**{**self.changes, **changes})
         completion = await self._registry.think(
             settings,
             self.provider.key if key is None else key,
-            Prompt(tuple(self._messages), TOOLS),
+            Prompt((*self._messages, *map(note_message, notes)), TOOLS),
             listener,
         )
         self._messages += step_messages(
-            _events(completion, settings, len(self._messages)),
+            _events(completion, settings, len(self._messages), notes),
             "edge",
             _OwnNames(),
             HistoryFormat(model_id(settings)),
@@ -134,7 +151,9 @@ class Conversation:
         return completion
 
 
-def _events(completion: Completion, settings: ModelConfig, step: int) -> Sequence[CommittedEvent]:
+def _events(
+    completion: Completion, settings: ModelConfig, step: int, notes: tuple[PromptNote, ...]
+) -> Sequence[CommittedEvent]:
     """Return what the agent's log would contain of a step."""
     fields = tuple(call.fields for call in completion.calls)
     kept = ProviderFields(origin=model_id(settings), message=completion.fields, calls=fields)
@@ -149,6 +168,7 @@ def _events(completion: Completion, settings: ModelConfig, step: int) -> Sequenc
         model=completion.model,
         finish_reason=completion.finish_reason,
         provider_fields=kept if has_fields(completion.fields, fields) else None,
+        notes=notes,
     )
     results = [
         ToolResultCommitted(

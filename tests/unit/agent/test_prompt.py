@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_agent.log.session_state import SkillState
+from choir_agent.prompt.prompt_notes import StepTexts
 from choir_agent.prompt.static_prompts import read_static_prompts
 from choir_agent.skills.current_step import render_step_input, render_step_note
 from choir_agent.skills.skill_spec import SkillSpec, StateSpec, Transition
@@ -20,6 +21,7 @@ from choir_common.wire.events import (
     RemindersAdded,
     Reply,
     ReportBegun,
+    SkillStopped,
     ToolCall,
     ToolResultCommitted,
 )
@@ -82,7 +84,7 @@ def test_the_edge_lane_reads_nothing_of_what_a_core_job_thinks() -> None:
     assert "deep thoughts" not in str(session.edge())
 
 
-def test_running_jobs_and_the_step_of_a_skill_stand_last_and_only_while_they_hold() -> None:
+def test_notes_on_jobs_and_the_step_of_a_skill_stand_last_and_in_messages_of_their_own() -> None:
     session = ToldSession()
     session.ask(1)
     before = session.edge()
@@ -91,13 +93,88 @@ def test_running_jobs_and_the_step_of_a_skill_stand_last_and_only_while_they_hol
         job_id="job_fix", job_name="fix", kind="progress", body={"focus": "tests"}
     )
     session.append("core:fix", report)
-    during = session.assembler.edge(session.state, b"[]", "Step: gather")
-    assert during.messages[:-1] == before.messages
-    note = contents(during)[-1]
-    assert "- fix: 0 steps, has reported" in note and note.endswith("Step: gather")
+    during = session.assembler.edge(session.state, b"[]", StepTexts("Step: gather"))
+    assert during.messages[:-2] == before.messages
+    jobs, step = contents(during)[-2:]
+    assert "- fix, has reported\n" in jobs and step == "Step: gather"
     ended = CoreStopped(job_id="job_fix", job_name="fix", outcome="completed")
     session.append("core:fix", ended)
+    # no output was stored that a note preceded
     assert session.edge().messages == before.messages
+
+
+def test_a_note_is_sent_when_it_changes_and_then_stays_where_it_was() -> None:
+    session = ToldSession()
+    session.ask(1)
+    session.start_job("fix")
+    first = session.edge()
+    assert "- fix\n" in contents(first)[-1]
+    calls = (ToolCall(call_id="c1", tool=TOOL, arguments="{}"),)
+    session.think("t1", "", calls=calls, notes=first.notes)
+    session.result("t1", "c1")
+    second = session.edge()
+    assert second.notes == () and second.messages[: len(first.messages)] == first.messages
+    session.append("core:fix", CoreStopped(job_id="job_fix", job_name="fix", outcome="completed"))
+    third = session.edge()
+    assert contents(third)[-1] == "No core job is running now."
+    session.think("t1", "done", notes=third.notes)
+    fourth = session.edge()
+    assert fourth.notes == () and fourth.messages[: len(third.messages)] == third.messages
+    # the same from the log
+    assert session.again().edge() == fourth
+
+
+def test_a_note_whose_message_was_folded_is_sent_again() -> None:
+    session = ToldSession()
+    session.ask(1)
+    session.start_job("fix")
+    through = session.think("t1", "one", notes=session.edge().notes)
+    session.ask(2)
+    session.think("t2", "two")
+    session.ask(3)
+    assert session.edge().notes == ()
+    session.compact("edge", through, "short")
+    assert "- fix" in contents(session.edge())[-1]
+
+
+def test_the_note_on_a_step_of_a_skill_is_left_out_when_the_step_is_over() -> None:
+    session = ToldSession()
+    session.ask(1)
+    boil, pour = StepTexts("Step: boil", input="{}"), StepTexts("Step: pour", limit="Answers: 2.")
+
+    def think(step: StepTexts) -> str:
+        prompt = session.assembler.edge(session.state, b"[]", step)
+        call = ToolCall(call_id=f"c{session.state.rev}", tool=TOOL, arguments="{}")
+        session.think("t1", "", calls=(call,), notes=prompt.notes)
+        session.result("t1", call.call_id)
+        return str(contents(prompt))
+
+    assert "boil" in think(boil)
+    assert think(boil).count("boil") == 1
+    poured = think(pour)
+    assert "boil" not in poured and "pour" in poured and "Input" not in poured
+    assert "pour" not in think(boil)
+    assert think(boil).count("boil") == 1
+    after = think(StepTexts())
+    assert "Step" not in after and "Answers: 2." in after
+
+
+def test_what_ended_during_a_model_call_follows_the_output_as_news() -> None:
+    session = ToldSession()
+    session.ask(1)
+    session.use("t1", "c1")
+    read_rev = session.state.rev
+    before = session.edge().messages
+    session.append(
+        "edge", SkillStopped(turn_id="t1", skill="tea", outcome="cancelled", reason="Enough.")
+    )
+    output = ModelOutput(
+        turn_id="t1", text="so", model="m", finish_reason="stop", read_rev=read_rev
+    )
+    session.append("edge", output)
+    after = session.edge()
+    assert after.messages[: len(before)] == before
+    assert roles(after)[len(before) :] == ["assistant", "system"]
 
 
 def test_what_rests_on_strangers_words_stands_in_no_system_message() -> None:
@@ -125,8 +202,8 @@ def test_what_rests_on_strangers_words_stands_in_no_system_message() -> None:
         # the quotation holds it: no line of it begins as one of its own
         assert next(line for line in record.splitlines() if "attacker" in line).startswith("> {")
     note = contents(session.edge())[-1]
-    assert "- fix: 2 steps, has reported" in note
-    assert "- ask: 0 steps, waits for information" in note
+    assert "- fix, has reported\n" in note
+    assert "- ask, waits for information\n" in note
 
 
 def test_what_a_step_of_a_skill_was_handed_is_quoted_in_no_system_message() -> None:
@@ -141,9 +218,8 @@ def test_what_a_step_of_a_skill_was_handed_is_quoted_in_no_system_message() -> N
     session.ask(1)
     bare = SkillState("edge", "tea", "pour", {}, {})
     assert render_step_input(bare) == ""
-    prompt = session.assembler.edge(
-        session.state, b"[]", render_step_note(spec, skill), handed_on=render_step_input(skill)
-    )
+    step = StepTexts(render_step_note(spec, skill), input=render_step_input(skill))
+    prompt = session.assembler.edge(session.state, b"[]", step)
     assert roles(prompt) == ["system", "user", "user", "system"]
     assert contents(prompt)[-1].startswith("# Current step: 'pour'")
     assert "attacker" not in contents(prompt)[0] + contents(prompt)[-1]

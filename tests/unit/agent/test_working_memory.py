@@ -94,7 +94,7 @@ def test_one_lanes_compaction_leaves_the_other_as_it_is() -> None:
     before = session.edge()
     through = session.use("job_fix", "c2", "core:fix")
     session.compact("core:fix", through - 2, "short")
-    assert session.edge() == Prompt(before.messages[:-1] + session.edge().messages[-1:], notes=1)
+    assert session.edge() == before
     assert '"c1"' not in words(session.core("fix"))
 
 

@@ -6,6 +6,7 @@ from choir_agent.log.session_log import MAX_DURABLE_BYTES, SessionLog
 from choir_agent.log.session_state import SessionState
 from choir_agent.prompt.event_messages import ToolNames
 from choir_agent.prompt.prompt_assembler import PromptAssembler
+from choir_agent.prompt.prompt_notes import LanePrompt
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.redactor import Redactor
@@ -14,6 +15,7 @@ from choir_common.wire.events import (
     EventPayload,
     MemoryCompacted,
     ModelOutput,
+    PromptNote,
     ReferenceSummary,
     Reply,
     ToolCall,
@@ -21,7 +23,6 @@ from choir_common.wire.events import (
     UserMessageStarted,
 )
 from choir_common.wire.model import JsonObject
-from choir_models.model import Prompt
 from tests.support.agent_fakes import UnderscoreNames
 
 TOOL = "choir.fs.read"
@@ -64,10 +65,10 @@ class ToldSession:
     def append(self, lane: str, payload: EventPayload) -> int:
         return self.log.append(lane, payload)
 
-    def edge(self) -> Prompt:
+    def edge(self) -> LanePrompt:
         return self.assembler.edge(self.state, b"[]")
 
-    def core(self, job_name: str) -> Prompt:
+    def core(self, job_name: str) -> LanePrompt:
         return self.assembler.core(self.state, job_name, b"[]")
 
     def ask(self, number: int, text: str | None = None, sent: str = "") -> int:
@@ -102,6 +103,7 @@ class ToldSession:
         lane: str = "edge",
         calls: tuple[ToolCall, ...] = (),
         tokens: int = 0,
+        notes: tuple[PromptNote, ...] = (),
     ) -> int:
         output = ModelOutput(
             turn_id=turn_id,
@@ -110,6 +112,7 @@ class ToldSession:
             model="m",
             finish_reason="stop",
             prompt_tokens=tokens,
+            notes=notes,
         )
         return self.append(lane, output)
 

@@ -50,9 +50,9 @@ def tool(call_id: str, content: JsonValue = "fine") -> JsonObject:
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
-def request(*messages: JsonObject, settings: ModelConfig = SETTINGS, notes: int = 0) -> JsonObject:
+def request(*messages: JsonObject, settings: ModelConfig = SETTINGS) -> JsonObject:
     """Return the request for a conversation with tools; it obeys the rules of the API."""
-    prompt = Prompt(tuple(map(orjson.dumps, messages)), TOOLS, notes=notes)
+    prompt = Prompt(tuple(map(orjson.dumps, messages)), TOOLS)
     body: JsonObject = orjson.loads(orjson.dumps(render_request(settings, prompt)))
     check_request(body)
     return body
@@ -82,9 +82,10 @@ def test_alternatives_at_the_top_of_a_schema_are_left_out() -> None:
     assert body["tools"] == [{"name": "f", "input_schema": {"type": "object"}}]
 
 
-def test_all_results_of_a_message_come_first_in_one_user_message() -> None:
+def test_a_message_behind_calls_has_results_only_and_remarks_are_in_the_last_one() -> None:
     body = request(
-        user("go"), assistant(None, "c1", "c2"), tool("c1"), tool("c2"), system("Jobs: none.")
+        *(user("go"), assistant(None, "c1", "c2"), tool("c1"), tool("c2")),
+        *(system("Jobs: none."), system("[Choir] No skill.")),
     )
     (_, uses, results) = contents(body)
     assert uses == [
@@ -92,7 +93,22 @@ def test_all_results_of_a_message_come_first_in_one_user_message() -> None:
     ]
     assert results == [
         {"type": "tool_result", "tool_use_id": "c1", "content": "fine"},
-        {"type": "tool_result", "tool_use_id": "c2", "content": "fine"},
+        {
+            "type": "tool_result",
+            "tool_use_id": "c2",
+            "content": [
+                {"type": "text", "text": "fine"},
+                {"type": "text", "text": "[Choir] Jobs: none."},
+                {"type": "text", "text": "[Choir] No skill."},
+            ],
+        },
+    ]
+
+
+def test_a_remark_behind_a_users_message_is_a_text_of_its_own() -> None:
+    (content,) = contents(request(user("go"), system("Jobs: none.")))
+    assert content == [
+        {"type": "text", "text": "go"},
         {"type": "text", "text": "[Choir] Jobs: none."},
     ]
 

@@ -21,7 +21,7 @@ OPENROUTER = ModelConfig(
 DIRECT = ModelConfig(api="anthropic", model="claude")
 
 
-def prompt(*roles: str, tools: bytes = TOOLS, text: str = LONG, notes: int = 0) -> Prompt:
+def prompt(*roles: str, tools: bytes = TOOLS, text: str = LONG) -> Prompt:
     """Return a prompt with messages of these roles; a tool message answers the call before it."""
     messages: list[JsonObject] = []
     for index, role in enumerate(roles):
@@ -32,23 +32,23 @@ def prompt(*roles: str, tools: bytes = TOOLS, text: str = LONG, notes: int = 0) 
         if role == "tool":
             message["tool_call_id"] = f"c{index - 1}"
         messages.append(message)
-    return Prompt(tuple(map(orjson.dumps, messages)), tools, notes=notes)
+    return Prompt(tuple(map(orjson.dumps, messages)), tools)
 
 
 @pytest.mark.parametrize(
-    ("roles", "notes", "points"),
+    ("roles", "points"),
     [
-        (("system", "user"), 0, {0, 1}),
-        (("system", "user", "assistant", "tool"), 0, {0, 1, 3}),
-        (("system", "user", "assistant", "tool", "assistant", "user"), 0, {0, 3, 5}),
-        (("system", "user", "assistant", "assistant", "user"), 0, {0, 1, 4}),
-        (("system", "user", "assistant", "tool", "user", "system"), 2, {0, 1, 3}),
+        (("system", "user"), {0, 1}),
+        (("system", "user", "assistant", "tool"), {0, 1, 3}),
+        (("system", "user", "assistant", "tool", "assistant", "user"), {0, 3, 5}),
+        (("system", "user", "assistant", "assistant", "user"), {0, 1, 4}),
+        (("system", "user", "system", "assistant", "tool", "user", "system"), {0, 2, 6}),
     ],
 )
 def test_the_end_of_this_request_and_of_the_one_before_are_cached(
-    roles: tuple[str, ...], notes: int, points: set[int]
+    roles: tuple[str, ...], points: set[int]
 ) -> None:
-    assert cache_points(prompt(*roles, notes=notes)) == points
+    assert cache_points(prompt(*roles)) == points
 
 
 def test_short_prefixes_and_prompts_without_tools_are_not_cached() -> None:
@@ -81,7 +81,7 @@ def marks(blocks: JsonValue) -> list[JsonValue]:
 
 def test_the_marks_are_on_the_last_blocks_of_their_messages() -> None:
     settings = DIRECT.model_copy(update={"prompt_cache": "1h"})
-    asked = prompt("system", "user", "assistant", "tool", "system", notes=1)
+    asked = prompt("system", "user", "assistant", "tool", "system")
     body = render_request(settings, asked)
     check_request(body)
     hour = {"type": "ephemeral", "ttl": "1h"}
@@ -89,19 +89,19 @@ def test_the_marks_are_on_the_last_blocks_of_their_messages() -> None:
     first, answer, results = body["messages"]  # type: ignore[misc]
     assert marks(first["content"]) == [hour]  # type: ignore[index, call-overload]
     assert marks(answer["content"]) == [None, None]  # type: ignore[index, call-overload]
-    # the note at the end changes from call to call
-    assert marks(results["content"]) == [hour, None]  # type: ignore[index, call-overload]
+    # the note is in the result
+    assert marks(results["content"]) == [hour]  # type: ignore[index, call-overload]
 
 
 def test_for_openrouter_only_marked_messages_are_rewritten() -> None:
-    asked = prompt("system", "user", "assistant", "tool", "system", notes=1)
+    asked = prompt("system", "user", "assistant", "tool", "system")
     body = orjson.loads(render_openai(OPENROUTER, asked))
     own = [orjson.loads(message) for message in asked.messages]
-    for index in (0, 1, 3):
+    for index in (0, 1, 4):
         mark = {"type": "ephemeral"}
         part = {"type": "text", "text": own[index]["content"], "cache_control": mark}
         assert body["messages"][index] == {**own[index], "content": [part]}
-    assert [body["messages"][2], body["messages"][4]] == [own[2], own[4]]
+    assert [body["messages"][2], body["messages"][3]] == [own[2], own[3]]
 
 
 def test_written_tokens_at_openrouter_are_counted() -> None:

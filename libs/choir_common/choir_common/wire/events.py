@@ -89,6 +89,18 @@ class ToolCall(WireModel):
     """The model's own JSON text; it may be malformed, which the arbiter reports."""
 
 
+NoteKind = Literal["jobs", "limit", "input", "skill"]
+"""What a note in a prompt is about: open core jobs, the answers left in a skill, the input of a skill's
+current step, or the step itself."""
+
+
+class PromptNote(WireModel):
+    """A remark that Choir added to a prompt because something had changed; later prompts repeat it there."""
+
+    kind: NoteKind
+    text: str
+
+
 class ModelOutput(WireModel):
     """A completed model call. In a core job `turn_id` is the job's id, here and in the events below."""
 
@@ -109,6 +121,9 @@ class ModelOutput(WireModel):
     """Other fields of the provider's message, for later prompts to the same model."""
     usage: ModelUsage | None = None
     """What the call's price depends on besides the tokens above; None in logs of older versions."""
+    notes: tuple[PromptNote, ...] = ()
+    """The notes that were new at the end of the prompt. Later prompts repeat them before this output, because
+    providers bind their caches, and some models their thoughts, to all that preceded an output."""
 
 
 class ToolCallRequested(WireModel):

@@ -1,8 +1,8 @@
 """Translation of a conversation from Chat Completions to the Messages API. Pure.
 
 The API takes the system prompt apart from the messages, strictly alternating roles, and all results of an
-assistant message's calls at the start of one user message. Text that Choir adds to a user message, such as a
-note at the end of the prompt, carries its mark.
+assistant message's calls at the start of one user message. A remark of Choir's in the conversation, such as
+a note about jobs, carries its mark.
 """
 
 import orjson
@@ -33,7 +33,7 @@ class Conversation:
             case "system" if not self.messages:
                 self.system += content_blocks(content)
             case "system":
-                self._append("user", _marked(content_blocks(content)))
+                self._add_remark(_marked(content_blocks(content)))
             case "assistant":
                 self._append("assistant", _assistant_blocks(message))
             case "tool":
@@ -60,6 +60,19 @@ class Conversation:
         if len(self.messages) < 2 or _blocks(self.messages[-1])[0]["type"] != "tool_result":
             return False
         return _blocks(self.messages[-2])[0]["type"] not in THINKING
+
+    def _add_remark(self, blocks: list[JsonObject]) -> None:
+        """Add a remark of Choir's; one that follows tool results becomes a part of the last result.
+
+        Older models ignore all thoughts before a user message that has more than results.
+        """
+        last = _blocks(self.messages[-1])[-1] if self.messages else {}
+        if last.get("type") != "tool_result":
+            self._append("user", blocks)
+            return
+        earlier = last.get("content")
+        listed = text_blocks(earlier) if isinstance(earlier, str) else earlier or []
+        last["content"] = [*listed, *blocks]  # type: ignore[misc] # a list of blocks
 
     def _append(self, role: str, blocks: list[JsonObject]) -> None:
         if not blocks:

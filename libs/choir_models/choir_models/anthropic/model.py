@@ -82,7 +82,7 @@ class AnthropicModel:
         except ModelRequestRejected as error:
             if UNBOUND_THINKING not in error.message or origin in self._binding_models:
                 raise
-        # Compaction, notes at the end of a prompt and changed tools change what precedes a thought.
+        # Compaction and the tools of a skill's step change what precedes a thought.
         self._binding_models.add(origin)
         listener.restart()
         return await self._think(settings, api_key, prompt, listener)

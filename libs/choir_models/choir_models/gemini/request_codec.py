@@ -114,13 +114,28 @@ class _ContentHistory:
             case "system" if not self._turns:
                 self.instructions += _plain_parts(content)
             case "system":
-                self._append("user", [_remark(part) for part in _plain_parts(content)])
+                self._add_remark([_remark(part) for part in _plain_parts(content)])
             case "assistant":
                 self._append("model", self._model_parts(message))
             case "tool":
                 self._append("user", self._response(str(message.get("tool_call_id")), content))
             case _:
                 self._append("user", _plain_parts(content))
+
+    def _add_remark(self, parts: list[JsonObject]) -> None:
+        """Add a remark of Choir's; one that follows tool results becomes a part of the last response.
+
+        Text of the user begins a new turn, and signatures belong to the current one.
+        """
+        last = self._turns[-1][1][-1] if self._turns else {}
+        function = last.get("functionResponse")
+        response = function.get("response") if isinstance(function, dict) else None
+        if not isinstance(response, dict):
+            self._append("user", parts)
+            return
+        earlier = response.get("remarks")
+        texts = [part["text"] for part in parts if "text" in part]
+        response["remarks"] = [*(earlier if isinstance(earlier, list) else []), *texts]
 
     def contents(self) -> list[JsonValue]:
         """Return the contents; the first one is the user's, as the API requires."""

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from choir_common.wire.model import JsonObject
 from choir_testing.providers.anthropic_rules import (
     THINKING,
+    USER_BLOCKS,
     BrokenRule,
     blocks_of,
     check_request,
@@ -64,6 +65,9 @@ class AnthropicProvider(FakeProvider):
 
     binds_thinking = False
     """Whether a thought is refused after a change of what precedes it (Claude 5.5)."""
+    forgets_earlier_turns = False
+    """Whether thoughts before a user message with more than tool results are ignored (Claude 4.5 and
+    earlier)."""
     redacts_thinking = False
     """Whether thoughts are sent encrypted."""
     stop_reason = ""
@@ -75,6 +79,8 @@ class AnthropicProvider(FakeProvider):
     def __init__(self, **kwargs: str) -> None:
         super().__init__(**kwargs)
         self.cache_uses: list[CacheUsage] = []
+        self.seen_thoughts: list[int] = []
+        """How many of the thoughts in each valid request the model reads."""
         self._cached: set[str] = set()
         # Signature or data of a thought: its text, and the digest of what preceded it.
         self._thoughts: dict[str, tuple[str, str]] = {}
@@ -96,6 +102,7 @@ class AnthropicProvider(FakeProvider):
         except BrokenRule as broken:
             return str(broken)
         self.cache_uses.append(self._use_cache(body))
+        self.seen_thoughts.append(self._count_seen(request.body))
         return None
 
     def wants_stream(self, request: RecordedRequest) -> bool:
@@ -210,6 +217,30 @@ class AnthropicProvider(FakeProvider):
                 raise BrokenRule(
                     f"Expected `thinking` or `redacted_thinking`, but found `{first}`."
                 )
+
+    def _count_seen(self, body: JsonObject) -> int:
+        """Return the number of thoughts that are neither dropped nor ignored."""
+        messages = objects(body.get("messages"))
+        first, seen = 0, 0
+        if self.forgets_earlier_turns:
+            others = [
+                index
+                for index, message in enumerate(messages)
+                if any(b["type"] in USER_BLOCKS - {"tool_result"} for b in blocks_of(message))
+                and message["role"] == "user"
+            ]
+            first = max(others, default=0)
+        for index, message in enumerate(messages):
+            for block in blocks_of(message):
+                if block["type"] not in THINKING:
+                    continue
+                _, digest = self._thoughts[str(block.get("signature") or block.get("data"))]
+                before = _digest({**body, "messages": [*messages[:index]]})
+                # One that does not fit its history is dropped with all later ones.
+                if self.binds_thinking and digest != before:
+                    return seen
+                seen += index >= first
+        return seen
 
     def _check_thought(self, block: JsonObject, where: str, before: str, drops: bool) -> None:
         opaque = str(block.get("signature") or block.get("data"))

@@ -15,15 +15,20 @@ from choir_agent.log.session_state import (
 from choir_agent.models.lane_models import model_for_lane
 from choir_agent.prompt.history_format import HistoryFormat
 from choir_agent.prompt.prompt_assembler import PromptAssembler
+from choir_agent.prompt.prompt_notes import LanePrompt, StepTexts
 from choir_agent.settings import SettingsSource
-from choir_agent.skills.current_step import allowed_tools, render_step_input, render_step_note
+from choir_agent.skills.current_step import (
+    allowed_tools,
+    render_limit,
+    render_step_input,
+    render_step_note,
+)
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.availability import unavailable_tools
 from choir_agent.tools.model_view import model_name
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.short_tools import tools_to_hide
 from choir_common.wire.config import AgentSettings
-from choir_models.model import Prompt
 
 
 class LanePrompts:
@@ -44,16 +49,16 @@ class LanePrompts:
         self._skills = skills
         self._settings = settings
 
-    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> Prompt:
+    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> LanePrompt:
         """Return the prompt of the edge lane's turn, or of an open core job."""
         state, job = self._session.state, work if isinstance(work, JobState) else None
         settings = self._settings.current().settings
         short = model_for_lane(settings, work.lane).has_small_context
         tools = self._tools(work.lane, self._allowed(state, work.lane, job), settings)
-        note, step_input = self._note(state, work.lane)
+        step = self._step_texts(state, work.lane)
         if job is None:
-            return self._assembler.edge(state, tools, note, history, step_input, short=short)
-        return self._assembler.core(state, job.name, tools, note, history, step_input, short=short)
+            return self._assembler.edge(state, tools, step, history, short=short)
+        return self._assembler.core(state, job.name, tools, step, history, short=short)
 
     def _tools(self, lane: str, allowed: frozenset[str] | None, settings: AgentSettings) -> bytes:
         hidden = unavailable_tools(self._registry.manifests(), settings)
@@ -79,10 +84,14 @@ class LanePrompts:
         of_step = allowed_tools(spec, skill)
         return of_step & frozenset(briefed) if briefed else of_step
 
-    def _note(self, state: SessionState, lane: str) -> tuple[str, str]:
-        """Return the note on the current step of the lane's skill, and the step's input as JSON."""
+    def _step_texts(self, state: SessionState, lane: str) -> StepTexts:
+        """Return what the prompt says about the current step of the lane's skill."""
         skill = state.skill_of(lane)
         spec = None if skill is None else self._skills.of(skill)
         if skill is None or spec is None:
-            return "", ""
-        return render_step_note(spec, skill, model_name), render_step_input(skill)
+            return StepTexts()
+        return StepTexts(
+            note=render_step_note(spec, skill, model_name),
+            limit=render_limit(spec, skill),
+            input=render_step_input(skill),
+        )

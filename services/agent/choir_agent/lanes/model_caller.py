@@ -39,12 +39,13 @@ from choir_agent.models.retry_policy import (
     rate_failure,
 )
 from choir_agent.prompt.history_format import HistoryFormat, holds_later
+from choir_agent.prompt.prompt_notes import LanePrompt
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.registry import ToolRegistry
 from choir_common.errors import RateLimited
 from choir_common.ids import new_id
 from choir_common.wire.config import ModelConfig
-from choir_common.wire.events import ModelOutput, ProviderFields, ToolCall
+from choir_common.wire.events import ModelOutput, PromptNote, ProviderFields, ToolCall
 from choir_common.wire.model_config import InputKind
 from choir_common.wire.money import ModelUsage
 from choir_models.abilities import sees_pictures
@@ -53,7 +54,6 @@ from choir_models.model import (
     ContextOverflow,
     ModelFailed,
     ModelRequestRejected,
-    Prompt,
     model_id,
 )
 from choir_models.provider_fields import has_fields
@@ -91,7 +91,7 @@ class HistoryFormatCache:
 class PromptSource(Protocol):
     """Builder of the prompt for a turn or a core job."""
 
-    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> Prompt: ...
+    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> LanePrompt: ...
 
 
 class WindowShrinker(Protocol):
@@ -107,7 +107,7 @@ class _RunningCall:
 
     turn_id: str
     model: NamedModel
-    prompt: Prompt
+    prompt: LanePrompt
     read_rev: int
     began: float
 
@@ -258,6 +258,7 @@ class ModelCaller:
                 counted=False,
                 reservation=self._model.reservation_of(EDGE_LANE),
             ),
+            notes=call.prompt.notes,
         )
         self._running = None
         self._arbiter.commit(EDGE_LANE, output, more_follows=True)
@@ -312,7 +313,7 @@ class ModelCaller:
         raise refusal
 
     async def _send(
-        self, work: TurnState | JobState, model: NamedModel, prompt: Prompt, origin: str
+        self, work: TurnState | JobState, model: NamedModel, prompt: LanePrompt, origin: str
     ) -> None:
         # No await between the prompt and this line: it is the revision that the prompt was made at.
         read_rev = self._arbiter.state.rev
@@ -331,7 +332,7 @@ class ModelCaller:
                 config, key, prompt, purpose, listener=listener
             ) as completion:
                 # Inside the context, so that the reservation ends when the usage is charged.
-                self._record(work, completion, read_rev, origin)
+                self._record(work, completion, read_rev, origin, prompt.notes)
 
     async def _wait(self, work: TurnState | JobState, error: ModelFailed, pause_s: float) -> None:
         log.info("model call failed; waiting", lane=work.lane, wait_s=round(pause_s, 3),
@@ -348,7 +349,12 @@ class ModelCaller:
             self._arbiter.commit(work.lane, event)
 
     def _record(
-        self, work: TurnState | JobState, completion: MeteredCompletion, read_rev: int, origin: str
+        self,
+        work: TurnState | JobState,
+        completion: MeteredCompletion,
+        read_rev: int,
+        origin: str,
+        notes: tuple[PromptNote, ...],
     ) -> None:
         calls = tuple(
             ToolCall(
@@ -372,6 +378,7 @@ class ModelCaller:
             read_rev=read_rev,
             provider_fields=_provider_fields(completion, origin),
             usage=completion.usage,
+            notes=notes,
         )
         # The next event follows at once (a tool request or the reply): send both in one heartbeat.
         self._arbiter.commit(work.lane, output, more_follows=True)

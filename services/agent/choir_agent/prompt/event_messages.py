@@ -22,7 +22,9 @@ from choir_common.wire.events import (
     CoreStarted,
     InjectedInstruction,
     ModelOutput,
+    NoteKind,
     PictureDescribed,
+    PromptNote,
     ProviderFields,
     Reply,
     ReportBegun,
@@ -69,6 +71,10 @@ COLLECTIONS_REMARK = (
 MEMORIES_HEADING = "Earlier notes and messages:"
 
 
+STEP_KINDS: tuple[NoteKind, ...] = ("input", "skill")
+"""Notes on the step of a skill, which are shown only while they hold."""
+
+
 def system_message(text: str) -> bytes:
     """Render a system message."""
     return orjson.dumps({"role": "system", "content": text})
@@ -77,6 +83,11 @@ def system_message(text: str) -> bytes:
 def user_message(text: str) -> bytes:
     """Render a user message; remarks by Choir in it must be marked as such."""
     return orjson.dumps({"role": "user", "content": text})
+
+
+def note_message(note: PromptNote) -> bytes:
+    """Render a note; the input of a skill's step is quoted and no text of Choir's own."""
+    return user_message(note.text) if note.kind == "input" else system_message(note.text)
 
 
 def head_messages(
@@ -163,8 +174,12 @@ def step_messages(
     lane: str,
     tool_names: ToolNames,
     history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
+    step_notes: frozenset[tuple[int, NoteKind]] = frozenset(),
 ) -> list[bytes]:
-    """Render the events of one step; each result directly follows its call, whatever came in between."""
+    """Render the events of one step; each result directly follows its call, whatever came in between.
+
+    Of the notes on steps of a skill, only `step_notes` are shown: revisions of outputs, and kinds of notes.
+    """
     payloads = [event.payload for event in events]
     results = {p.call_id: p for p in payloads if isinstance(p, ToolResultCommitted)}
     descriptions = [p for p in payloads if isinstance(p, PictureDescribed)]
@@ -172,6 +187,11 @@ def step_messages(
     for event in events:
         match event.payload:
             case ModelOutput() as output:
+                messages += [
+                    note_message(note)
+                    for note in output.notes
+                    if note.kind not in STEP_KINDS or (event.rev, note.kind) in step_notes
+                ]
                 fields = history.fields_of(event.rev, output.provider_fields)
                 if output.tool_calls and history.is_text_only(event.rev, output.provider_fields):
                     messages += _plain_messages(output, results, lane, tool_names)

@@ -3,34 +3,45 @@
 Every step is rendered once and cached, so that a call only joins bytes, even with a long history.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from choir_agent.log.session_state import EDGE_LANE, SessionState, core_lane
 from choir_agent.prompt.event_messages import (
     ToolNames,
     head_messages,
+    note_message,
     step_messages,
     system_message,
 )
 from choir_agent.prompt.history_format import HistoryFormat
-from choir_agent.prompt.prompt_notes import end_notes, summary_messages
+from choir_agent.prompt.prompt_notes import (
+    LanePrompt,
+    StepTexts,
+    changed_notes,
+    current_notes,
+    notes_of_step,
+    summary_messages,
+)
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.working_memory.lane_window import LaneWindow, WindowStep
 from choir_agent.working_memory.token_estimator import prompt_size
 from choir_agent.working_memory.working_memory import WorkingMemory
-from choir_common.wire.events import LaneSummary
-from choir_models.model import Prompt
+from choir_common.wire.events import LaneSummary, NoteKind
+
+StepNotes = frozenset[tuple[int, NoteKind]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
     events: int
     history: HistoryFormat
+    step_notes: StepNotes
     messages: list[bytes]
 
 
 class PromptAssembler:
-    """Prompt builder: instructions and identity, reference summary, window, and notes at the end."""
+    """Prompt builder: instructions and identity, reference summary, window, and notes that are new."""
 
     def __init__(self, memory: WorkingMemory, static: StaticPrompts, tool_names: ToolNames) -> None:
         self._memory = memory
@@ -48,17 +59,16 @@ class PromptAssembler:
         self,
         state: SessionState,
         tools: bytes,
-        skill_note: str = "",
+        step: StepTexts = StepTexts(),  # noqa: B008 - frozen
         history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
-        handed_on: str = "",
         *,
         short: bool = False,
-    ) -> Prompt:
+    ) -> LanePrompt:
         """Return the edge lane's prompt; its open turn is the last one of the window.
 
         With `short`, the instructions are those for a small context window.
         """
-        notes = end_notes(state, jobs=True, skill=skill_note, handed_on=handed_on)
+        notes = current_notes(state, step, jobs=True)
         first = self._short_edge if short else self._edge
         return self._assemble(EDGE_LANE, first, state, tools, notes, history)
 
@@ -67,14 +77,13 @@ class PromptAssembler:
         state: SessionState,
         job_name: str,
         tools: bytes,
-        skill_note: str = "",
+        step: StepTexts = StepTexts(),  # noqa: B008 - frozen
         history: HistoryFormat = HistoryFormat(),  # noqa: B008 - frozen
-        handed_on: str = "",
         *,
         short: bool = False,
-    ) -> Prompt:
+    ) -> LanePrompt:
         """Return the prompt of an open core job; its briefing precedes its steps."""
-        notes = end_notes(state, jobs=False, skill=skill_note, handed_on=handed_on)
+        notes = current_notes(state, step, jobs=False)
         first = self._short_core if short else self._core
         return self._assemble(core_lane(job_name), first, state, tools, notes, history)
 
@@ -93,14 +102,16 @@ class PromptAssembler:
         first: bytes,
         state: SessionState,
         tools: bytes,
-        notes: list[bytes],
+        notes: Mapping[NoteKind, str],
         history: HistoryFormat,
-    ) -> Prompt:
+    ) -> LanePrompt:
         messages = [first, *self._summary(state, lane)]
         window = self._memory.window(lane)
+        last = window.last_notes() if window is not None else {}
         if window is not None:
-            messages += self._history(window, history)
-        prompt = Prompt((*messages, *notes), tools, notes=len(notes))
+            messages += self._history(window, history, notes_of_step(notes, last))
+        added = tuple(changed_notes(notes, last))
+        prompt = LanePrompt((*messages, *map(note_message, added)), tools, notes=added)
         self._forget_ended()
         self._tools[lane], self._firsts[lane] = len(tools), len(first)
         self._memory.token_estimator.record_prompt_size(lane, prompt_size(prompt))
@@ -121,7 +132,9 @@ class PromptAssembler:
             self._summaries[lane] = cached
         return cached[1]
 
-    def _history(self, window: LaneWindow, history: HistoryFormat) -> list[bytes]:
+    def _history(
+        self, window: LaneWindow, history: HistoryFormat, step_notes: StepNotes
+    ) -> list[bytes]:
         before = self._rendered.get(window.lane, {})
         rendered_steps: dict[int, _Rendered] = {}
         messages: list[bytes] = []
@@ -129,20 +142,26 @@ class PromptAssembler:
             messages += head_messages(turn.head, turn.notes, shows_pictures=history.shows_pictures)
             for step in turn.steps:
                 cached = before.get(step.events[0].rev)
-                rendered = self._step(window.lane, step, cached, history)
+                rendered = self._step(window.lane, step, cached, history, step_notes)
                 rendered_steps[step.events[0].rev] = rendered
                 messages += rendered.messages
         self._rendered[window.lane] = rendered_steps
         return messages
 
     def _step(
-        self, lane: str, step: WindowStep, cached: _Rendered | None, history: HistoryFormat
+        self,
+        lane: str,
+        step: WindowStep,
+        cached: _Rendered | None,
+        history: HistoryFormat,
+        step_notes: StepNotes,
     ) -> _Rendered:
+        key = (len(step.events), history, step_notes)
         # A step only grows; the bytes that were sent do not change.
-        if cached is not None and (cached.events, cached.history) == (len(step.events), history):
+        if cached is not None and (cached.events, cached.history, cached.step_notes) == key:
             return cached
-        messages = step_messages(step.events, lane, self._tool_names, history)
-        return _Rendered(len(step.events), history, messages)
+        messages = step_messages(step.events, lane, self._tool_names, history, step_notes)
+        return _Rendered(*key, messages)
 
     def _fixed_head(self, window: LaneWindow) -> list[bytes]:
         newest = window.turns[-1] if window.turns else None

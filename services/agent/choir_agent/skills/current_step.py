@@ -73,6 +73,8 @@ def current_state_spec(spec: SkillSpec, skill: SkillState) -> StateSpec:
     return spec.states.get(skill.state, StateSpec())
 
 
+FEW_ANSWERS = 2
+"""Number of answers left in a skill from which their number is said."""
 UNFINISHED = "leaves the skill unfinished; use it if the user no longer wants it"
 
 
@@ -82,7 +84,6 @@ def render_step_note(
     """Return the step's objective, its tools, its transitions and the remaining steps."""
     state = current_state_spec(spec, skill)
     tools = ", ".join(prompt_name(name) for name in state.allowed_tools) or "none"
-    answers_left = spec.max_steps - skill.steps
     lines = [
         f"# Current step: {skill.state!r} of the skill {skill.skill!r}",
         f"Objective: {state.objective}",
@@ -94,9 +95,16 @@ def render_step_note(
         "An answer without tool calls goes to the user, and you stay in this step."
         if skill.lane == EDGE_LANE
         else "An answer without tool calls is the result of the whole job and ends it.",
-        f"Answers left in this skill: {answers_left}.",
+        f"The skill may take {spec.max_steps} answers.",
     ]
     return "\n".join(lines)
+
+
+def render_limit(spec: SkillSpec, skill: SkillState) -> str:
+    """Return how many answers are left in the skill, if they are few."""
+    answers_left = spec.max_steps - skill.steps
+    few = 0 < answers_left <= FEW_ANSWERS
+    return f"Answers left in the skill {skill.skill!r}: {answers_left}." if few else ""
 
 
 def render_step_input(skill: SkillState) -> str:

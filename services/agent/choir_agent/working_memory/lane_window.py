@@ -20,10 +20,12 @@ from choir_common.wire.events import (
     CoreStarted,
     InjectedInstruction,
     ModelOutput,
+    NoteKind,
     PictureDescribed,
     RemindersAdded,
     Reply,
     ReportBegun,
+    SkillStopped,
     ToolResultCommitted,
     UserMessageStarted,
 )
@@ -229,6 +231,17 @@ class LaneWindow:
             for step in turn.steps:
                 yield from (event for event in step.events if event.rev <= through_rev)
 
+    def last_notes(self) -> dict[NoteKind, tuple[int, str]]:
+        """Return the last note of each kind in prompt order: the revision of its output, and its text."""
+        return {
+            note.kind: (event.rev, note.text)
+            for turn in self.turns
+            for step in turn.steps
+            for event in step.events
+            if isinstance(event.payload, ModelOutput)
+            for note in event.payload.notes
+        }
+
     @property
     def head_notes(self) -> dict[int, HeadNotes]:
         """What Choir added to the heads of turns, by their revisions."""
@@ -306,14 +319,14 @@ class LaneWindow:
 
 
 def _take_unread(turn: WindowTurn, read_rev: int) -> list[CommittedEvent]:
-    """Remove injections that arrived during the model call, so that they follow its output as news."""
+    """Remove what was said during the model call, so that it follows the output as news."""
     if not read_rev or not turn.steps:
         return []
     step = turn.steps[-1]
     unread = [
         event
         for event in step.events
-        if event.rev > read_rev and isinstance(event.payload, InjectedInstruction)
+        if event.rev > read_rev and isinstance(event.payload, InjectedInstruction | SkillStopped)
     ]
     if unread:
         step.events = [event for event in step.events if event not in unread]
@@ -348,8 +361,9 @@ def event_size(event: CommittedEvent) -> int:
             size = len(text.encode())
         case ReportBegun(brief=text):
             size = len(text.encode())
-        case ModelOutput(text=text, tool_calls=calls, provider_fields=fields):
+        case ModelOutput(text=text, tool_calls=calls, provider_fields=fields, notes=notes):
             inputs = sum(MESSAGE_OVERHEAD + len(call.arguments.encode()) for call in calls)
+            inputs += sum(MESSAGE_OVERHEAD + len(note.text.encode()) for note in notes)
             fields_size = len(fields.model_dump_json()) if fields is not None else 0
             size = len(text.encode()) + inputs + fields_size
         case ToolResultCommitted(masked=True):
