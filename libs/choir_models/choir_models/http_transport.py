@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx2
 
+from choir_models.call_deadline import silence_failure
 from choir_models.model import ModelFailed, NoModelResponse
 from choir_models.provider_errors import shorten
 
@@ -85,8 +86,7 @@ def connection_failure(error: BaseException, timeout_s: float, api_key: str | No
         message = f"the provider did not accept a connection within {CONNECT_S:g} s"
         return NoModelResponse(message, cause="connection")
     if isinstance(error, httpx2.TimeoutException):
-        message = f"the provider did not answer within {timeout_s:g} s"
-        return ModelFailed(message, cause="timeout")
+        return silence_failure(timeout_s)
     reason = str(error) or type(error).__name__
     message = shorten(f"the connection to the provider failed: {reason}", api_key)
     if isinstance(error, ResponseTooLarge):

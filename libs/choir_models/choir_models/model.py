@@ -99,6 +99,9 @@ class _Silent:
 
 
 NO_LISTENER: OutputListener = _Silent()
+"""Requests a whole response."""
+UNHEARD: OutputListener = _Silent()
+"""Requests a stream whose text nobody needs: a model that writes for long is not taken for a silent one."""
 
 
 @dataclass(frozen=True, slots=True)

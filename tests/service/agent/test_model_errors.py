@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import orjson
+
 from choir_common.wire.rpc import ModelFailure
 from choir_common.wire.signals import CancelSignal
 from choir_models.output_limits import CUT
@@ -103,10 +105,13 @@ async def hang(request: Request) -> None:
 
 
 async def trickle(request: Request) -> None:
-    await request.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-    for _ in range(100):
+    """Answer within 4 s, with a byte every 0.1 s."""
+    body = b" " * 40 + orjson.dumps(completion({"content": "slow but sure"}))
+    await request.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+    for _ in range(40):
         await request.send(b" ")
         await asyncio.sleep(0.1)
+    await request.send(body[40:])
 
 
 async def flood(request: Request) -> None:
@@ -159,8 +164,8 @@ WAYS = {
     "limited once, a date": limited_once(Retry_After=email.utils.formatdate(usegmt=True)),
     "limited once, without a word": limited_once(),
     "limited for an hour": error(429, {}, "requests a wait of 3600 s", Retry_After="3600"),
-    "hangs": Way(hang, "error", "did not answer within 3 s"),
-    "trickles": Way(trickle, "error", "did not answer within 3 s"),
+    "hangs": Way(hang, "error", "sent nothing for 3 s"),
+    "trickles": Way(trickle, "answer", "slow but sure"),
     "floods": Way(flood, "error", "exceeds 16 MB"),
     "closes at once": raw(b"", "connection to the provider failed"),
     "closes in the head": raw(HEAD + b"Content-Le", "connection to the provider failed"),

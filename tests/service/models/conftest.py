@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from choir_common.wire.config import ModelConfig
 from choir_models.model import Completion, Prompt
 from choir_models.registry import ModelRegistry
 from choir_testing.providers.provider import KEY, FakeProvider
@@ -23,7 +24,10 @@ class Caller:
         self, provider: FakeProvider, prompt: Prompt, key: str = KEY, **changes: object
     ) -> Completion:
         """Call a provider's model with changed settings."""
-        settings = provider.settings(**changes)
+        return await self.call(provider.settings(**changes), key, prompt)
+
+    async def call(self, settings: ModelConfig, key: str, prompt: Prompt) -> Completion:
+        """Call a model."""
         if not self.is_heard:
             return await self.models.think(settings, key, prompt)
         return await self.models.think(settings, key, prompt, self.heard)

@@ -141,7 +141,9 @@ class ModelConfig(WireModel):
     """Tokens; determines when working memory is compacted. Default: what your own model server says (Ollama,
     llama.cpp, vLLM, LM Studio), otherwise 128,000. Below 16,000 the agent has fewer tools."""
     timeout_ms: int = Field(default=120_000, ge=1_000)
-    """Maximum duration of one model call; a slow model may take a minute."""
+    """How long a provider may send nothing: until the first byte of an answer, and between two of them. An
+    answer that is not streamed comes at once, at its end. A whole call may take 30 minutes, or this time if
+    it is longer."""
     input: tuple[InputKind, ...] | None = None
     """What the model reads: `text`, `image`, `pdf`. Default: pictures if the model's name is that of one that
     sees; a PDF as text."""

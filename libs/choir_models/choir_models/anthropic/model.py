@@ -20,11 +20,11 @@ from choir_models.anthropic.response import (
 )
 from choir_models.anthropic.sdk_import import import_client_class
 from choir_models.anthropic.stream import StreamedMessage
+from choir_models.call_deadline import call_deadline
 from choir_models.client_pool import ClientPool
 from choir_models.model import (
     NO_LISTENER,
     Completion,
-    ModelFailed,
     ModelRequestRejected,
     OutputListener,
     Prompt,
@@ -105,14 +105,8 @@ class AnthropicModel:
         async with self._clients.borrow(settings.endpoint, api_key) as client:
             began = time.perf_counter()
             call = _Call(client=client, timeout_s=timeout_s, headers=headers, listener=listener)
-            try:
-                # The SDK's timeout applies to each read; this one also ends a response that arrives in
-                # small pieces.
-                async with asyncio.timeout(timeout_s):
-                    message = await _complete(call, request)
-            except TimeoutError as error:
-                text = f"the provider did not answer within {timeout_s:g} s"
-                raise ModelFailed(text, cause="timeout") from error
+            async with call_deadline(timeout_s):
+                message = await _complete(call, request)
             return read_response(message, settings.model, (time.perf_counter() - began) * 1000)
 
 

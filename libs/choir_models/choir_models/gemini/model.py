@@ -8,10 +8,11 @@ from typing import Protocol
 
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model import JsonObject
+from choir_models.call_deadline import call_deadline
 from choir_models.client_pool import ClientPool
 from choir_models.gemini.request_codec import render_request
 from choir_models.gemini.response_codec import GeminiResponse
-from choir_models.model import NO_LISTENER, Completion, ModelFailed, OutputListener, Prompt
+from choir_models.model import NO_LISTENER, Completion, OutputListener, Prompt
 
 
 class ContentClient(Protocol):
@@ -59,17 +60,11 @@ class GeminiModel:
         async with self._clients.borrow(settings.endpoint, api_key) as client:
             began = time.perf_counter()
             response = GeminiResponse()
-            timeout_s = settings.timeout_ms / 1000
-            try:
-                # The SDK's timeout applies to each read; this one applies to the whole call.
-                async with asyncio.timeout(timeout_s):
+            async with call_deadline(settings.timeout_ms / 1000):
+                await self._receive(client, settings, body, listener, response)
+                while token := response.take_continuation():
+                    body["continuationToken"] = token
                     await self._receive(client, settings, body, listener, response)
-                    while token := response.take_continuation():
-                        body["continuationToken"] = token
-                        await self._receive(client, settings, body, listener, response)
-            except TimeoutError as error:
-                message = f"the provider did not answer within {timeout_s:g} s"
-                raise ModelFailed(message, cause="timeout") from error
             return response.completion(settings.model, (time.perf_counter() - began) * 1000)
 
     async def close(self) -> None:

@@ -1,6 +1,5 @@
 """Models of an Ollama server, called over its own API."""
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -8,6 +7,7 @@ from http import HTTPStatus
 import httpx2
 
 from choir_common.wire.config import ModelConfig
+from choir_models.call_deadline import call_deadline, silence_failure
 from choir_models.model import (
     NO_LISTENER,
     Completion,
@@ -47,11 +47,10 @@ class OllamaModel:
         """
         timeout_s = settings.timeout_ms / 1000
         try:
-            async with asyncio.timeout(timeout_s):
+            async with call_deadline(timeout_s):
                 return await self._post(settings, api_key, prompt, listener)
-        except (TimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout) as error:
-            message = f"the provider did not answer within {timeout_s:g} s"
-            raise ModelFailed(message, cause="timeout") from error
+        except (httpx2.ReadTimeout, httpx2.WriteTimeout) as error:
+            raise silence_failure(timeout_s) from error
         except httpx2.ConnectTimeout as error:
             message = f"the provider did not accept a connection within {CONNECT_S:g} s"
             raise NoModelResponse(message, cause="connection") from error

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from choir_common.wire.config import ModelConfig
+from choir_models.call_deadline import call_deadline
 from choir_models.client_pool import ClientPool
 from choir_models.model import (
     NO_LISTENER,
@@ -58,15 +59,9 @@ async def post(
     timeout_s = settings.timeout_ms / 1000
     async with clients.borrow(settings.endpoint, api_key) as client:
         began = time.perf_counter()
-        try:
-            # The SDK's timeout applies to each read; this one also ends a response that arrives in
-            # small pieces.
-            async with asyncio.timeout(timeout_s):
-                headers = settings.request.extra_headers
-                answer = await client.complete(body, timeout_s, headers, listener)
-        except TimeoutError as error:
-            message = f"the provider did not answer within {timeout_s:g} s"
-            raise ModelFailed(message, cause="timeout") from error
+        async with call_deadline(timeout_s):
+            headers = settings.request.extra_headers
+            answer = await client.complete(body, timeout_s, headers, listener)
         return answer, (time.perf_counter() - began) * 1000
 
 

@@ -58,6 +58,8 @@ class Answer:
     """Whether the output ended at the limit of its length."""
     pause_s: float = 0.0
     """Pause before each part of the response."""
+    stall_after: int | None = None
+    """Send nothing more after this number of parts, and leave the connection open."""
     abort_after: int | None = None
     """Close the connection after this number of parts (a whole response has two); 0: after the headers."""
 

@@ -105,6 +105,8 @@ class _ScriptedResponse(Response):
         for number, part in enumerate(self._parts):
             if number == abort_after:
                 break
+            if number == self._answer.stall_after:
+                await asyncio.Event().wait()
             await asyncio.sleep(self._answer.pause_s)
             await send({"type": "http.response.body", "body": part, "more_body": True})
         if abort_after is not None:

@@ -3,6 +3,7 @@
 Sends one request with a tool through the model's own adapter, which may cost a fraction of a cent.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,7 +56,11 @@ async def check_model(model: ModelConfig, key: str | None) -> ModelCheckResult:
     try:
         window = await registry.windows.find(model, key)
         changes = {"context_window": window.tokens, "timeout_ms": TIMEOUT_MS}
-        await registry.think(model.model_copy(update=changes), key, PROMPT)
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            await registry.think(model.model_copy(update=changes), key, PROMPT)
+    except TimeoutError:
+        detail = f"its answer was not complete after {TIMEOUT_MS / 1000:g} s."
+        return ModelCheckResult("fail", f"{label}: {detail}")
     except RateLimited as error:
         detail = f"{error.message}, or the account has no credit."
         return ModelCheckResult("fail", f"{label}: {detail}")

@@ -19,7 +19,7 @@ from choir_common.errors import ChoirError
 from choir_common.redactor import Redactor
 from choir_common.wire.activity import MAX_DRAFT
 from choir_common.wire.rpc import ReplyDraft, StatusRequest
-from choir_models.model import NO_LISTENER, OutputListener
+from choir_models.model import NO_LISTENER, UNHEARD, OutputListener
 from choir_models.output_limits import MAX_TEXT
 
 log = structlog.get_logger("choir.agent.draft")
@@ -87,10 +87,13 @@ class DraftReporter:
     def follow(self, lane: str, read_rev: int) -> Iterator[OutputListener]:
         """Yield the listener of a model call; report what it receives while the context is open.
 
-        A lane other than the edge lane, and an agent without streaming, get `NO_LISTENER`.
+        The calls of core jobs are streamed, too, so that a long answer is no silence, but nobody sees them.
         """
-        if lane != EDGE_LANE or not self._settings.current().settings.streaming:
+        if not self._settings.current().settings.streaming:
             yield NO_LISTENER
+            return
+        if lane != EDGE_LANE:
+            yield UNHEARD
             return
         draft = self._draft = _CallDraft(read_rev, self._changed)
         if self._text_of_failed_call:

@@ -35,7 +35,7 @@ def _advice(error: ModelFailed, name: str, model: ModelConfig) -> str:
             )
         case "timeout":
             return (
-                "Please try again; for a slow model, raise the limit with "
+                "Please try again; for a model that thinks for long, raise the limit with "
                 f"{_correct(name, 'timeout_ms', '300000')}."
             )
         case "key" if model.secret is None:

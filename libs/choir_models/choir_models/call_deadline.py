@@ -1,0 +1,33 @@
+"""Time limits of a model call: `timeout_ms` bounds each silence, and this module the whole call.
+
+A slow model that still writes is not interrupted; a provider that sends nothing is left. Clients apply the
+first limit to each read, also to the wait for the first byte.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from choir_models.model import ModelFailed
+
+MAX_CALL_S = 1_800.0
+"""Longest duration of a call, unless `timeout_ms` is longer: a response may trickle without limit."""
+
+
+@asynccontextmanager
+async def call_deadline(timeout_s: float) -> AsyncGenerator[None]:
+    """End the block after the longest duration of a call; raises ModelFailed."""
+    limit_s = max(MAX_CALL_S, timeout_s)
+    try:
+        async with asyncio.timeout(limit_s) as deadline:
+            yield
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        message = f"the provider's answer was not complete after {limit_s:g} s"
+        raise ModelFailed(message, cause="timeout") from error
+
+
+def silence_failure(timeout_s: float) -> ModelFailed:
+    """Return the failure of a call whose provider sent nothing for `timeout_s`."""
+    return ModelFailed(f"the provider sent nothing for {timeout_s:g} s", cause="timeout")
