@@ -36,12 +36,16 @@ def embedding_settings(config_file: Path, secret_values: Mapping[str, str]) -> J
 
 
 def memory_settings(config_file: Path, secret_values: Mapping[str, str]) -> JsonObject:
-    """Return memory's other settings: its language model, that model's key and the agents' retention."""
+    """Return memory's other settings: its model, the keys of it and its fallbacks, and the agents' retention."""
     config = read_config(config_file)
     if config is None:
         return {}
     model = config.models.get(config.memory.model or "")
     key = secret_values.get((model and model.secret) or "")
+    names = [config.models[name].secret for name in model.fallback] if model else []
+    fallback_keys: JsonObject = {
+        name: secret_values[name] for name in names if name and name in secret_values
+    }
     settings: JsonObject = {
         agent_id: agent.retention.model_dump(mode="json")
         for agent_id, agent in config.agents.items()
@@ -50,6 +54,7 @@ def memory_settings(config_file: Path, secret_values: Mapping[str, str]) -> Json
     return {
         **({"model": model.model_dump(mode="json")} if model else {}),
         **({"model_key": key} if key else {}),
+        **({"fallback_keys": fallback_keys} if fallback_keys else {}),
         **({"retention": settings} if settings else {}),
     }
 

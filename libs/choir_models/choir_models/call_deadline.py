@@ -14,10 +14,15 @@ MAX_CALL_S = 1_800.0
 """Longest duration of a call, unless `timeout_ms` is longer: a response may trickle without limit."""
 
 
+def longest_call_s(timeout_s: float) -> float:
+    """Return the longest duration of a call whose provider may be silent for `timeout_s`."""
+    return max(MAX_CALL_S, timeout_s)
+
+
 @asynccontextmanager
 async def call_deadline(timeout_s: float) -> AsyncGenerator[None]:
     """End the block after the longest duration of a call; raises ModelFailed."""
-    limit_s = max(MAX_CALL_S, timeout_s)
+    limit_s = longest_call_s(timeout_s)
     try:
         async with asyncio.timeout(limit_s) as deadline:
             yield

@@ -51,7 +51,6 @@ from choir_agent.log.session_state import EDGE_LANE
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
 from choir_agent.models.picture_model import PictureModel
-from choir_agent.models.retry_policy import CoolDowns
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import read_static_prompts
@@ -78,6 +77,7 @@ from choir_common.wire.rpc import (
     TerminateRequest,
 )
 from choir_models.context_windows import ContextWindows
+from choir_models.fallback import CoolDowns
 from choir_models.registry import ModelRegistry
 
 log = structlog.get_logger("choir.agent")
@@ -180,6 +180,7 @@ class Agent:
         self._toolset, self._clock = toolset, SystemClock()
         self._session_log, self._memory = session_log, memory
         self._outages = OutageTracker(self._clock, redactor)
+        self._cool_downs = CoolDowns(self._clock)
         self._dynamic = self._build_settings(redactor, git)
         self._replication = LogReplicator(
             control=control,
@@ -268,7 +269,12 @@ class Agent:
         assembler = self._build_assembler()
         metered = self._build_metered(model, git)
         # Compaction repeats no call: it has its own backoff, and shutdown must not wait for a model.
-        compaction_model = CompactionModel(metered, self._dynamic, self._session_log)
+        compaction_model = CompactionModel(
+            model=metered,
+            settings=self._dynamic,
+            session=self._session_log,
+            cool_downs=self._cool_downs,
+        )
         self._compactor = Compactor(
             committer=self._arbiter,
             memory=self._memory,
@@ -314,10 +320,14 @@ class Agent:
             shrinker=self._compactor,
             outages=self._outages,
             describer=PictureDescriber(
-                arbiter=self._arbiter, memory=self._memory, model=model, settings=self._dynamic
+                arbiter=self._arbiter,
+                memory=self._memory,
+                model=model,
+                settings=self._dynamic,
+                cool_downs=self._cool_downs,
             ),
             drafts=self._drafts,
-            cool_downs=CoolDowns(self._clock),
+            cool_downs=self._cool_downs,
         )
 
     def _build_assembler(self) -> PromptAssembler:

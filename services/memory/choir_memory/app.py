@@ -62,6 +62,7 @@ from choir_memory.settings import MemorySecrets, MemorySettings
 from choir_memory.summaries.episodes import EpisodeWriter
 from choir_memory.tool_errors.service import ToolErrorService
 from choir_memory.usage.reporter import UsageReporter
+from choir_models.fallback import CoolDowns
 
 log = structlog.get_logger("choir.memory")
 
@@ -105,7 +106,7 @@ class MemoryService:
             grace_s=settings.embedding_grace_s,
         )
         self._tool_errors = ToolErrorService(self._database, self._spaces, clock)
-        self._language_model = self._build_language_model(secrets)
+        self._language_model = self._build_language_model(secrets, clock)
         tasks = self._build_tasks(secrets, clock)
         self._scheduler = MaintenanceScheduler(self._space_store, tasks, settings.round_s)
         self._learning = self._build_learning(tasks, settings.extraction_poll_s)
@@ -121,12 +122,10 @@ class MemoryService:
             *self._build_session_endpoints().table(),
         )
 
-    def _build_language_model(self, secrets: MemorySecrets) -> ConfiguredLanguageModel:
-        return ConfiguredLanguageModel(
-            _reveal(secrets.model_key),
-            secrets.model.secret if secrets.model else None,
-            self._usage,
-        )
+    def _build_language_model(
+        self, secrets: MemorySecrets, clock: Clock
+    ) -> ConfiguredLanguageModel:
+        return ConfiguredLanguageModel(secrets.model_keys(), self._usage, CoolDowns(clock))
 
     def _build_agent_and_admin_endpoints(
         self, settings: MemorySettings, clock: Clock

@@ -33,13 +33,23 @@ class MemorySecrets(ServiceSecrets):
     """The language model that `memory.model` of config.json names. None: no model is called."""
     model_key: SecretStr | None = None
     """API key of that model. It is not sent to any agent."""
+    fallback_keys: dict[str, SecretStr] = Field(default_factory=dict)
+    """API keys of the models that it falls back to, by the names of their secrets."""
     retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
     """Agents with limited retention; all others keep everything."""
 
     def values(self) -> list[str]:
         """Return every secret value, for the redactor."""
         own = (self.postgres_password, self.nats_token, self.embedding_key, self.model_key)
-        return [secret.get_secret_value() for secret in own if secret is not None]
+        secrets = (*own, *self.fallback_keys.values())
+        return [secret.get_secret_value() for secret in secrets if secret is not None]
+
+    def model_keys(self) -> dict[str, str]:
+        """Return the keys of the language model and its fallbacks, by the names of their secrets."""
+        keys = {name: key.get_secret_value() for name, key in self.fallback_keys.items()}
+        if self.model is not None and self.model.secret and self.model_key is not None:
+            keys[self.model.secret] = self.model_key.get_secret_value()
+        return keys
 
 
 class MemorySettings(ServiceSettings):

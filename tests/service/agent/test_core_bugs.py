@@ -24,8 +24,8 @@ from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import JobState, TurnState, core_lane
 from choir_agent.models.failure_messages import OutageTracker
 from choir_agent.models.model_wrappers import MeteredModel
-from choir_agent.models.retry_policy import CoolDowns
 from choir_agent.prompt.history_format import HistoryFormat
+from choir_agent.prompt.prompt_notes import LanePrompt
 from choir_agent.skills.skill_registry import SkillRegistry
 from choir_agent.tools.registry import ToolRegistry
 from choir_agent.tools.workspace import Workspace
@@ -35,7 +35,7 @@ from choir_common.clock import SystemClock
 from choir_common.redactor import Redactor
 from choir_common.wire.events import CoreOutcome, CoreStarted
 from choir_local.rehearsal.score import Score
-from choir_models.model import Prompt
+from choir_models.fallback import CoolDowns
 from choir_models.openai.model import OpenAiModel
 from choir_testing.rehearsal import run_rehearsal
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, run_control
@@ -78,11 +78,11 @@ class Office:
 class BuggyPrompts:
     """Prompts of core jobs, with a bug for one job."""
 
-    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> Prompt:
+    def prompt_for(self, work: TurnState | JobState, history: HistoryFormat) -> LanePrompt:
         assert isinstance(work, JobState)
         if work.name == "broken":
             raise RuntimeError("a bug")
-        return Prompt((b'{"role":"user","content":"%b"}' % work.name.encode(),))
+        return LanePrompt((b'{"role":"user","content":"%b"}' % work.name.encode(),))
 
 
 class NoShrinker:
@@ -139,7 +139,11 @@ async def open_office() -> AsyncIterator[Office]:
             shrinker=NoShrinker(),
             outages=OutageTracker(SystemClock(), Redactor()),
             describer=PictureDescriber(
-                arbiter=arbiter, memory=WorkingMemory(), model=metered, settings=settings
+                arbiter=arbiter,
+                memory=WorkingMemory(),
+                model=metered,
+                settings=settings,
+                cool_downs=CoolDowns(SystemClock()),
             ),
             drafts=DraftReporter(control, Redactor(), settings),
             cool_downs=CoolDowns(SystemClock()),

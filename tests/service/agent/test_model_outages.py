@@ -9,6 +9,7 @@ import pytest
 from choir_agent.models import retry_policy
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import CoreReported, CoreStopped, ModelOutput
+from choir_models import fallback
 from choir_testing.providers.openai import DeepSeek, GeminiChat, OpenAi, OpenRouter
 from choir_testing.providers.provider import (
     SECRET,
@@ -143,7 +144,7 @@ async def test_a_job_whose_time_ends_in_an_outage_says_what_it_waited_for() -> N
 async def test_a_fallback_answers_while_the_first_model_does_not(
     fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry_policy, "COOL_DOWN_S", 3600.0)
+    monkeypatch.setattr(fallback, "COOL_DOWN_S", 3600.0)
     first, spare = DeepSeek(), OpenAi(model="spare-model")
     first.outage = fault
     async with session(first, spare) as control, running_agent(control):
@@ -179,7 +180,7 @@ async def test_a_model_whose_key_was_replaced_is_used_again_at_once() -> None:
 async def test_the_first_model_is_used_again_after_its_cool_down_and_the_user_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retry_policy, "COOL_DOWN_S", 0.0)
+    monkeypatch.setattr(fallback, "COOL_DOWN_S", 0.0)
     first, spare = GeminiChat(), OpenRouter(model="spare-model")
     read = Answer(calls=(Call("choir_fs_read", {"path": "a.txt"}),), reasoning="I read.")
     async with session(first, spare) as control, running_agent(control):

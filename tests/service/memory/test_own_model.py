@@ -6,26 +6,42 @@ from datetime import UTC, datetime
 import pytest
 
 from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
+from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.postgres.pool import Database
+from choir_common.wire.config import MemoryServiceConfig, ModelConfig
 from choir_common.wire.memory_search import EnsureSpace, MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_common.wire.model_config import RequestTemplate
-from choir_memory.llm.model import ProviderLanguageModel
+from choir_memory.llm.model import ConfiguredLanguageModel, ProviderLanguageModel
+from choir_models.fallback import CoolDowns, NamedModel
 from choir_testing.providers.anthropic import AnthropicProvider
+from choir_testing.providers.openai import OpenAi
+from choir_testing.providers.provider import SECRET, ErrorFault
 from choir_testing.providers.provider import Answer as ProviderAnswer
-from choir_testing.providers.provider import ErrorFault
 from choir_testing.providers.server import run_provider
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.derived import answer, propose
 from tests.service.memory.servers import MakeMemory, until
 from tests.support.postgres import PASSWORD
 from tests.support.sessions import LogBuilder
-from tests.support.usage_fakes import make_reporter
+from tests.support.usage_fakes import RecordingLedger, make_reporter
+
+
+def language_model(
+    settings: ModelConfig, key: str, *fallbacks: NamedModel, **keys: str
+) -> ProviderLanguageModel:
+    """Return a model with its fallbacks and their keys."""
+    return ProviderLanguageModel(
+        [NamedModel("", settings), *fallbacks],
+        keys={str(settings.secret): key, **keys},
+        usage=make_reporter(),
+        cool_downs=CoolDowns(SystemClock()),
+    )
 
 
 async def ask(provider: ChatProvider) -> str:
-    model = ProviderLanguageModel(provider.settings, "model-key", make_reporter())
+    model = language_model(provider.settings, "model-key")
     try:
         return await model.answer("Sum up.", "> Ana: hello")
     finally:
@@ -50,7 +66,7 @@ async def test_its_requests_have_what_their_template_adds() -> None:
             top_p=0.5, extra_body={"seed": 7}, extra_headers={"X-Title": "Choir"}
         )
         settings = provider.settings.model_copy(update={"request": template})
-        model = ProviderLanguageModel(settings, "model-key", make_reporter())
+        model = language_model(settings, "model-key")
         await model.answer("Sum up.", "> Ana: hello")
         await model.close()
     (body,) = provider.asked
@@ -148,7 +164,7 @@ async def test_the_service_learns_a_fact_between_two_passes(make_memory: MakeMem
 async def test_a_model_of_another_api_answers_as_well() -> None:
     async with run_provider(AnthropicProvider()) as provider:
         provider.script(ProviderAnswer(" Ana said hello. ", reasoning="Easy."), ErrorFault("key"))
-        model = ProviderLanguageModel(provider.settings(), provider.key, make_reporter())
+        model = language_model(provider.settings(), provider.key)
         assert await model.answer("Sum up.", "> Ana: hello") == "Ana said hello."
         with pytest.raises(Unavailable, match=r"memory\.model"):
             await model.answer("Sum up.", "> Ana: hello")
@@ -160,7 +176,54 @@ async def test_a_model_of_another_api_answers_as_well() -> None:
 async def test_a_completion_that_was_cut_is_not_used() -> None:
     async with run_provider(AnthropicProvider()) as provider:
         provider.script(ProviderAnswer("Ana said", is_cut=True))
-        model = ProviderLanguageModel(provider.settings(), provider.key, make_reporter())
+        model = language_model(provider.settings(), provider.key)
         with pytest.raises(Unavailable, match="incomplete"):
             await model.answer("Sum up.", "> Ana: hello")
         await model.close()
+
+
+async def test_its_fallback_answers_while_it_does_not_with_its_own_key_and_price() -> None:
+    async with run_provider(OpenAi(key="own")) as first, run_provider(OpenAi(key="spare")) as spare:
+        first.outage = ErrorFault("overloaded")
+        spare.default = ProviderAnswer("Ana said hello.")
+        other = NamedModel("spare", spare.settings(secret="spare_key"))
+        ledger = RecordingLedger()
+        usage = make_reporter(ledger)
+        model = ProviderLanguageModel(
+            [NamedModel("", first.settings()), other],
+            keys={SECRET: "own", "spare_key": "spare"},
+            usage=usage,
+            cool_downs=CoolDowns(SystemClock()),
+        )
+        for _ in range(2):
+            assert await model.answer("Sum up.", "> Ana: hello") == "Ana said hello."
+        # it cools down
+        assert len(first.requests) == 1
+        spare.outage = ErrorFault("key")
+        with pytest.raises(Unavailable, match="provider failed"):
+            await model.answer("Sum up.", "> Ana: hello")
+        await model.close()
+        await usage.send()
+    names = [report.usage.name for report in ledger.reports if report.usage]
+    assert names == ["spare", "spare"]
+
+
+async def test_a_fallback_without_its_key_is_left_out_until_a_restart() -> None:
+    async with run_provider(OpenAi(key="own")) as first, run_provider(OpenAi(key="spare")) as spare:
+        first.outage = ErrorFault("overloaded")
+        config = MemoryServiceConfig(
+            model=first.settings(fallback=("spare",)),
+            fallback_models={"spare": spare.settings(secret="spare_key")},
+        )
+        for keys, error in (({}, Unavailable), ({"spare_key": "spare"}, None)):
+            configured = ConfiguredLanguageModel(
+                {SECRET: "own", **keys}, make_reporter(), CoolDowns(SystemClock())
+            )
+            await configured.configure(config)
+            assert configured.model is not None
+            if error:
+                with pytest.raises(error):
+                    await configured.model.answer("Sum up.", "> Ana: hello")
+            else:
+                assert await configured.model.answer("Sum up.", "> Ana: hello") == "All is well."
+            await configured.close()

@@ -20,6 +20,7 @@ from choir_agent.prompt.prompt_assembler import PromptAssembler
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.settings import CurrentSettings
 from choir_agent.working_memory.working_memory import WorkingMemory
+from choir_common.clock import SystemClock
 from choir_common.redactor import Redactor
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.config_parts import FeatureFlags
@@ -29,6 +30,7 @@ from choir_common.wire.events import (
     MemoryCompacted,
     parse_payload,
 )
+from choir_models.fallback import CoolDowns
 from choir_models.model import (
     NO_LISTENER,
     Completion,
@@ -94,15 +96,16 @@ class World(ToldSession):
         )
         purse = TokenBudget(self, self)
         asker = CompactionModel(
-            MeteredModel(
+            model=MeteredModel(
                 self.model,
                 budget=purse,
                 money=NoMoneyBudget(),
                 estimator=self.memory.token_estimator,
                 counter=NoTokenCounter(),
             ),
-            self,
-            self,
+            settings=self,
+            session=self,
+            cool_downs=CoolDowns(SystemClock()),
         )
         self.compactor = Compactor(
             committer=self,

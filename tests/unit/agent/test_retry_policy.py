@@ -5,17 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from choir_agent.models.lane_models import NamedModel, models_for_lane
-from choir_agent.models.retry_policy import (
-    COOL_DOWN_S,
-    MAX_COOL_DOWN_S,
-    MAX_WAIT_S,
-    RETRIES,
-    CoolDowns,
-    RetrySchedule,
-)
+from choir_agent.models.lane_models import models_for_lane
+from choir_agent.models.retry_policy import MAX_WAIT_S, RETRIES, RetrySchedule
 from choir_common.wire.config import AgentSettings, Budgets, ModelConfig
 from choir_common.wire.config_parts import FeatureFlags
+from choir_models.fallback import COOL_DOWN_S, MAX_COOL_DOWN_S, CoolDowns, NamedModel
 from choir_models.model import ModelFailed, NoModelResponse
 from choir_models.openai.sdk_client import OpenAiClient
 from tests.support.ports import free_port

@@ -129,12 +129,16 @@ def test_a_session_gets_the_models_that_its_models_fall_back_to_and_their_secret
         "deep": {**MODEL, "fallback": ["other"]},
         "spare": {**MODEL, "secret": "spare-key", "fallback": ["unused"]},
         "other": MODEL,
+        "far": MODEL,
+        "eye": {**MODEL, "fallback": ["far"]},
         "unused": {**MODEL, "secret": "unused-key"},
     }
-    agents = {"main": {"defaults": {**DEFAULTS, "core_llm": "deep"}}}
-    snapshot = ConfigSnapshot(1, config(models=models, agents=agents))
+    agents = {"main": {"defaults": {**DEFAULTS, "core_llm": "deep", "vision_llm": "eye"}}}
+    memory = {"model": "default"}
+    snapshot = ConfigSnapshot(1, config(models=models, agents=agents, memory=memory))
+    assert set(snapshot.memory_orders().fallback_models) == {"spare"}
     settings = snapshot.settings_for("main", choose_bindings(snapshot, "main", StartAgent()))
-    assert set(settings.fallback_models) == {"spare", "other"}
+    assert set(settings.fallback_models) == {"spare", "other", "far"}
     assert settings.secret_names() == {"k", "spare-key"}
 
 

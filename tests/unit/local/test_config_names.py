@@ -50,7 +50,12 @@ def test_a_file_that_does_not_fit_names_nothing(tmp_path: Path) -> None:
 
 def test_memory_is_told_its_own_model_with_its_key_and_who_forgets_what(tmp_path: Path) -> None:
     models = {
-        "small": {"model": "s-1", "endpoint": "http://m/v1", "secret": "other"},
+        "small": {
+            "model": "s-1",
+            "endpoint": "http://m/v1",
+            "secret": "other",
+            "fallback": ["large"],
+        },
         "large": {"model": "l-1", "endpoint": "http://m/v1", "secret": "their-key"},
     }
     defaults = {"workspace": "w", "llm": "large", "dm": "d"}
@@ -62,6 +67,10 @@ def test_memory_is_told_its_own_model_with_its_key_and_who_forgets_what(tmp_path
     secrets = MemorySecrets.model_validate_json(json.dumps(memory_settings(path, KEYS)))
     assert secrets.model is not None and secrets.model.model == "s-1"
     assert secrets.model_key is not None and secrets.model_key.get_secret_value() == "k-3"
+    assert {name: key.get_secret_value() for name, key in secrets.fallback_keys.items()} == {
+        "their-key": KEYS["their-key"]
+    }
+    assert secrets.model_keys() == {"other": "k-3", "their-key": KEYS["their-key"]}
     assert {name: kept.turns for name, kept in secrets.retention.items()} == {"brief": 30}
     assert memory_settings(write(tmp_path, models=models), KEYS) == {}
     assert memory_settings(tmp_path / "absent.json", KEYS) == {}

@@ -394,7 +394,7 @@ class AgentSettings(WireModel):
     vision_model: ModelConfig | None = None
     """None: pictures are not described."""
     fallback_models: dict[Name, ModelConfig] = Field(default_factory=dict)
-    """The models that `fallback` of `model` or `core_model` names."""
+    """The models that `fallback` of `model`, `core_model` or `vision_model` names."""
     compaction_threshold: float = 0.8
     summary_timeout_ms: int = 30_000
     voice: VoiceBinding | None = None
@@ -445,6 +445,8 @@ class MemoryServiceConfig(WireModel):
 
     model: ModelConfig | None = None
     """The language model that `memory.model` names; memory gets its key at startup."""
+    fallback_models: dict[Name, ModelConfig] = Field(default_factory=dict)
+    """The models that `fallback` of `model` names, with keys in the same way."""
     retention: dict[AgentName, RetentionConfig] = Field(default_factory=dict)
     """Retention of the agents that do not keep everything."""
     prompts: dict[AgentName, MemoryPrompts] = Field(default_factory=dict)

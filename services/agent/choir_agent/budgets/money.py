@@ -34,6 +34,7 @@ from choir_common.wire.money import (
     ReserveMoney,
 )
 from choir_common.wire.rpc import HostToolRequest
+from choir_models.call_deadline import longest_call_s
 from choir_models.model import ModelFailed
 
 log = structlog.get_logger("choir.agent.budget")
@@ -44,8 +45,8 @@ TRANSIENT = frozenset({"unavailable", "outcome_unknown", "deadline_exceeded"})
 HOLD_MARGIN_S = 60.0
 """Seconds that a reservation is kept longer than a call may take: its event must become durable."""
 MAX_HOLD_S = 86_400.0
-ATTEMPTS = 6
-"""Attempts of a model call, with its retries, that a reservation covers."""
+REFUSALS = 5
+"""Refused attempts of a model call that a reservation covers, besides the one that is answered."""
 
 
 class MoneyBudgetExceeded(BudgetExceeded):
@@ -93,6 +94,12 @@ class MoneyReserver(Protocol):
         ...
 
 
+def _longest_s(model: ModelConfig) -> float:
+    """Return the longest duration of a call with its refused attempts, which are answered at once."""
+    silence_s = model.timeout_ms / 1000
+    return longest_call_s(silence_s) + REFUSALS * silence_s
+
+
 class MoneyReservations:
     """Client for control's reservations of money."""
 
@@ -136,7 +143,7 @@ class MoneyReservations:
             job_id=call.job_id,
             prompt_tokens=call.prompt_tokens,
             completion_tokens=call.completion_tokens,
-            hold_s=min(ATTEMPTS * call.model.timeout_ms / 1000 + HOLD_MARGIN_S, MAX_HOLD_S),
+            hold_s=min(_longest_s(call.model) + HOLD_MARGIN_S, MAX_HOLD_S),
         )
         answer = await self._ask(call, RESERVE_TOOL, request.model_dump(mode="json"))
         reserved = MoneyReserved.model_validate(answer, strict=False)

@@ -7,16 +7,18 @@ compactions, which select lines instead.
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 import structlog
 
 from choir_agent import tracing_spans
 from choir_agent.log.session_state import SessionStateSource
-from choir_agent.models.lane_models import model_for_lane, model_name_for_lane
+from choir_agent.models.lane_models import model_for_lane, models_for_lane
 from choir_agent.models.model_wrappers import CallPurpose, MeteredCompletion, MeteredModel
 from choir_agent.prompt.event_messages import system_message
 from choir_agent.settings import SettingsSource
+from choir_models.fallback import CoolDowns, NamedModel, call_first
 from choir_models.model import ModelRequestRejected, Prompt, model_id
 
 log = structlog.get_logger("choir.agent.compaction")
@@ -32,9 +34,15 @@ class CompactionModel:
     """Client for the model calls of compaction, within the session's budget."""
 
     def __init__(
-        self, model: MeteredModel, settings: SettingsSource, session: SessionStateSource
+        self,
+        *,
+        model: MeteredModel,
+        settings: SettingsSource,
+        session: SessionStateSource,
+        cool_downs: CoolDowns,
     ) -> None:
         self._model = model
+        self._cool_downs = cool_downs
         self._session = session
         self._settings = settings
         self._without_json_mode: set[str] = set()
@@ -57,9 +65,9 @@ class CompactionModel:
     async def ask(
         self, lane: str, instructions: str, material: str, *further: bytes
     ) -> AsyncIterator[MeteredCompletion]:
-        """Yield the model's answer; commit the event with its usage inside the context.
+        """Yield the answer of the lane's model, or of one that it falls back to.
 
-        Raises BudgetExceeded, RateLimited or ModelFailed.
+        Commit the event with its usage inside the context. Raises BudgetExceeded, RateLimited or ModelFailed.
         """
         messages = (system_message(instructions), user_message(material), *further)
         # Adds `lane` to the log lines of the call.
@@ -68,18 +76,17 @@ class CompactionModel:
             structlog.contextvars.bound_contextvars(lane=lane),
         ):
             async with AsyncExitStack() as stack:
-                yield await self._complete(stack, lane, messages)
+                models = models_for_lane(self._settings.current().settings, lane)
+                complete = partial(self._complete, stack, lane, messages)
+                yield await call_first(models, self._cool_downs, complete)
 
     async def _complete(
-        self, stack: AsyncExitStack, lane: str, messages: tuple[bytes, ...]
+        self, stack: AsyncExitStack, lane: str, messages: tuple[bytes, ...], choice: NamedModel
     ) -> MeteredCompletion:
-        now = self._settings.current()
-        model = model_for_lane(now.settings, lane)
+        now, model = self._settings.current(), choice.config
         key, origin = now.secret(model.secret), model_id(model)
         job = next((job for job in self._session.state.jobs if job.lane == lane), None)
-        purpose = CallPurpose(
-            name=model_name_for_lane(now.settings, lane), job_id=job.turn_id if job else None
-        )
+        purpose = CallPurpose(name=choice.name, job_id=job.turn_id if job else None)
         json_mode = now.settings.features.json_mode
         if json_mode and origin not in self._without_json_mode:
             prompt = Prompt(messages, json_only=True)

@@ -19,13 +19,11 @@ from choir_agent.lanes.model_notices import ModelNotices
 from choir_agent.lanes.picture_describer import PictureDescriber
 from choir_agent.log.session_state import EDGE_LANE, JobState, TurnState
 from choir_agent.models.failure_messages import (
-    ABOUT_THE_PROMPT,
     OutageTracker,
     describe_failure,
     failure_reply,
 )
 from choir_agent.models.lane_models import (
-    NamedModel,
     model_for_lane,
     model_name_for_lane,
     models_for_lane,
@@ -33,10 +31,8 @@ from choir_agent.models.lane_models import (
 from choir_agent.models.model_wrappers import CallPurpose, MeteredCompletion, MeteredModel
 from choir_agent.models.retry_policy import (
     QUICK_RETRY_WAIT_S,
-    CoolDowns,
     RetrySchedule,
     is_passing,
-    rate_failure,
 )
 from choir_agent.prompt.history_format import HistoryFormat, holds_later
 from choir_agent.prompt.prompt_notes import LanePrompt
@@ -49,6 +45,7 @@ from choir_common.wire.events import ModelOutput, PromptNote, ProviderFields, To
 from choir_common.wire.model_config import InputKind
 from choir_common.wire.money import ModelUsage
 from choir_models.abilities import sees_pictures
+from choir_models.fallback import ABOUT_THE_PROMPT, CoolDowns, NamedModel, rate_failure
 from choir_models.model import (
     Completion,
     ContextOverflow,

@@ -2,8 +2,8 @@
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.log.session_state import JobState, TurnState
-from choir_agent.models.lane_models import NamedModel
 from choir_common.wire.events import CoreReported, FallbackChanged, Reply
+from choir_models.fallback import NamedModel
 from choir_models.model import ModelFailed
 
 

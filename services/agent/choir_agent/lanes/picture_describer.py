@@ -1,32 +1,34 @@
-"""Descriptions of pictures for a model that cannot see, by the model `vision_llm`.
+"""Descriptions of pictures for a model that cannot see, by the model `vision_llm` or one of its fallbacks.
 
 Each picture is described once, and the description is part of the log. A failed call is recorded, too: the
 model is told, and the picture is not tried again in this turn.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.log.session_state import EDGE_LANE, JobState, TurnState
-from choir_agent.models.model_wrappers import CallPurpose, MeteredModel
-from choir_agent.models.retry_policy import RetrySchedule, rate_failure
+from choir_agent.models.lane_models import vision_models
+from choir_agent.models.model_wrappers import CallPurpose, MeteredCompletion, MeteredModel
+from choir_agent.models.retry_policy import RetrySchedule
 from choir_agent.prompt.event_messages import system_message
 from choir_agent.settings import SettingsSource
 from choir_agent.working_memory.lane_window import WindowTurn
 from choir_agent.working_memory.working_memory import WorkingMemory
-from choir_common.errors import ChoirError, RateLimited
+from choir_common.errors import ChoirError
 from choir_common.wire.attachments import PictureRef, is_picture
-from choir_common.wire.config import ModelConfig
 from choir_common.wire.events import (
     PictureDescribed,
     ToolResultCommitted,
     UserMessageStarted,
 )
-from choir_models.model import Completion, ModelFailed, Prompt
+from choir_models.fallback import CoolDowns, NamedModel, call_first
+from choir_models.model import ModelFailed, Prompt
 from choir_models.pictures import picture_message
 
 log = structlog.get_logger("choir.agent.attachments")
@@ -49,8 +51,10 @@ class PictureDescriber:
         memory: WorkingMemory,
         model: MeteredModel,
         settings: SettingsSource,
+        cool_downs: CoolDowns,
     ) -> None:
         self._arbiter = arbiter
+        self._cool_downs = cool_downs
         self._memory = memory
         self._model = model
         self._settings = settings
@@ -61,48 +65,53 @@ class PictureDescriber:
         Raises BudgetExceeded.
         """
         now = self._settings.current()
-        vision = now.settings.vision_model
+        models = vision_models(now.settings)
         window = self._memory.window(work.lane)
         turn = window.find_turn(work.turn_id) if window is not None else None
-        if vision is None or turn is None:
+        if not models or turn is None:
             return
         for path in list(dict.fromkeys(_undescribed(turn))):
-            await self._describe(work, path, vision, now.secret(vision.secret))
+            await self._describe(work, path, models)
 
     async def _describe(
-        self, work: TurnState | JobState, path: str, vision: ModelConfig, key: str | None
+        self, work: TurnState | JobState, path: str, models: Sequence[NamedModel]
     ) -> None:
-        request = picture_message({"role": "user"}, INSTRUCTIONS, [PictureRef(path=path)])
-        prompt = Prompt((system_message("You describe pictures."), request))
-        purpose = CallPurpose(
-            name=self._settings.current().settings.vision_model_name or "",
-            job_id=work.turn_id if isinstance(work, JobState) else None,
-        )
-        event = PictureDescribed(turn_id=work.turn_id, path=path, model=vision.model)
         schedule = RetrySchedule(self._settings.current().settings, EDGE_LANE)
         while True:
             try:
-                async with self._model.complete(vision, key, prompt, purpose) as completion:
-                    # Inside the context, so that the reservation ends when the usage is charged.
-                    return self._commit(work, _described(event, completion))
+                return await call_first(models, self._cool_downs, partial(self._ask, work, path))
             except BudgetExceeded:
                 raise
             except ChoirError as error:
-                failure = rate_failure(error) if isinstance(error, RateLimited) else error
-                pause_s = (
-                    schedule.next_pause_s(failure) if isinstance(failure, ModelFailed) else None
-                )
+                pause_s = schedule.next_pause_s(error) if isinstance(error, ModelFailed) else None
                 if pause_s is None:
+                    name = models[0].config.model
                     log.warning("picture not described", path=path, error=error.message)
-                    problem = f"could not be described: {vision.model} failed ({error.message})"
-                    return self._commit(work, event.model_copy(update={"problem": problem}))
+                    problem = f"could not be described: {name} failed ({error.message})"
+                    event = PictureDescribed(
+                        turn_id=work.turn_id, path=path, model=name, problem=problem
+                    )
+                    return self._commit(work, event)
             await asyncio.sleep(pause_s)
+
+    async def _ask(self, work: TurnState | JobState, path: str, model: NamedModel) -> None:
+        """Commit a model's description of a picture."""
+        request = picture_message({"role": "user"}, INSTRUCTIONS, [PictureRef(path=path)])
+        prompt = Prompt((system_message("You describe pictures."), request))
+        purpose = CallPurpose(
+            name=model.name, job_id=work.turn_id if isinstance(work, JobState) else None
+        )
+        event = PictureDescribed(turn_id=work.turn_id, path=path, model=model.config.model)
+        key = self._settings.current().secret(model.config.secret)
+        async with self._model.complete(model.config, key, prompt, purpose) as completion:
+            # Inside the context, so that the reservation ends when the usage is charged.
+            self._commit(work, _described(event, completion))
 
     def _commit(self, work: TurnState | JobState, event: PictureDescribed) -> None:
         self._arbiter.commit(work.lane, event, more_follows=True)
 
 
-def _described(event: PictureDescribed, completion: Completion) -> PictureDescribed:
+def _described(event: PictureDescribed, completion: MeteredCompletion) -> PictureDescribed:
     """Return the event with the model's description and its usage."""
     text = completion.text.strip()[:MAX_CHARS]
     return event.model_copy(
@@ -112,6 +121,7 @@ def _described(event: PictureDescribed, completion: Completion) -> PictureDescri
             "prompt_tokens": completion.prompt_tokens,
             "completion_tokens": completion.completion_tokens,
             "cached_tokens": completion.cached_tokens,
+            "usage": completion.usage,
         }
     )
 

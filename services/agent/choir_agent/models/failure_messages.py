@@ -10,7 +10,8 @@ from choir_common.clock import Clock
 from choir_common.redactor import Redactor
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.rpc import ModelFailure
-from choir_models.model import FailureCause, ModelFailed
+from choir_models.fallback import ABOUT_THE_PROMPT
+from choir_models.model import ModelFailed
 
 
 def failure_reply(error: ModelFailed, name: str, model: ModelConfig) -> str:
@@ -85,10 +86,6 @@ def _correct(name: str, field: str, value: str) -> str:
 
 def _endpoint_hint(model: ModelConfig) -> str:
     return "; it usually ends with `/v1`" if model.api.startswith("openai") else ""
-
-
-ABOUT_THE_PROMPT: tuple[FailureCause, ...] = ("filter", "too_long")
-"""Causes that concern one prompt and do not mean that the model is unavailable."""
 
 
 class OutageTracker:

@@ -1,17 +1,9 @@
-"""The models of a lane: its own, and those that it falls back to."""
-
-from dataclasses import dataclass
+"""The models of a lane, and those that they fall back to."""
 
 from choir_agent.log.session_state import EDGE_LANE
 from choir_common.wire.config import AgentSettings, ModelConfig
-
-
-@dataclass(frozen=True, slots=True)
-class NamedModel:
-    """A model and its name in config.json."""
-
-    name: str
-    config: ModelConfig
+from choir_models.abilities import sees_pictures
+from choir_models.fallback import NamedModel
 
 
 def model_for_lane(settings: AgentSettings, lane: str) -> ModelConfig:
@@ -27,9 +19,19 @@ def model_name_for_lane(settings: AgentSettings, lane: str) -> str:
 
 def models_for_lane(settings: AgentSettings, lane: str) -> tuple[NamedModel, ...]:
     """Return a lane's model, followed by the models that it falls back to."""
-    first = model_for_lane(settings, lane)
-    names = [name for name in first.fallback if name in settings.fallback_models]
-    return (
-        NamedModel(model_name_for_lane(settings, lane), first),
-        *(NamedModel(name, settings.fallback_models[name]) for name in names),
-    )
+    first = NamedModel(model_name_for_lane(settings, lane), model_for_lane(settings, lane))
+    return _with_fallbacks(settings, first)
+
+
+def vision_models(settings: AgentSettings) -> tuple[NamedModel, ...]:
+    """Return the model that describes pictures, followed by its fallbacks that see; none if none is set."""
+    if settings.vision_model is None:
+        return ()
+    first = NamedModel(settings.vision_model_name or "", settings.vision_model)
+    _, *others = _with_fallbacks(settings, first)
+    return (first, *(model for model in others if sees_pictures(model.config)))
+
+
+def _with_fallbacks(settings: AgentSettings, first: NamedModel) -> tuple[NamedModel, ...]:
+    names = [name for name in first.config.fallback if name in settings.fallback_models]
+    return (first, *(NamedModel(name, settings.fallback_models[name]) for name in names))

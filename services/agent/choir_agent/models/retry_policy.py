@@ -1,21 +1,16 @@
-"""When a failed model call is repeated, and which model gets it: the one policy of all lanes.
+"""When a failed model call is repeated: the one policy of all lanes.
 
 A failure that may pass (no connection, 408, 409, 429, 5xx, 529) is repeated with growing pauses. The edge
 lane gives up after a few, because a user waits. A core job goes on until its time limit, also after timeouts.
-A model that failed is left out for a while if its lane has another one.
+`choir_models.fallback` says which model gets a call.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from choir_agent.log.session_state import EDGE_LANE
-from choir_agent.models.lane_models import NamedModel
 from choir_common.backoff import Backoff
-from choir_common.clock import Clock
-from choir_common.errors import RateLimited
-from choir_common.wire.config import AgentSettings, ModelConfig
-from choir_models.model import FailureCause, ModelFailed, NoModelResponse
+from choir_common.wire.config import AgentSettings
+from choir_models.model import ModelFailed, NoModelResponse
 
 RETRIES = 4
 """Retries of the edge lane. With a first pause of 1 s the last one is made after about 15 s."""
@@ -26,19 +21,11 @@ QUICK_RETRY_WAIT_S = 3.0
 MAX_PAUSE_S = 60.0
 MAX_JOB_PAUSE_S = 900.0
 """Longest pause of a core job that a provider asked for; afterwards it tries again."""
-COOL_DOWN_S, MAX_COOL_DOWN_S = 30.0, 600.0
-_LASTING: tuple[FailureCause, ...] = ("key", "credit", "not_found", "timeout")
-"""Causes that need a human, or cost minutes to find out again: the longest cool-down at once."""
 
 
 def is_passing(error: ModelFailed) -> bool:
     """Return whether the same call may succeed soon."""
     return isinstance(error, NoModelResponse) or error.cause == "rate"
-
-
-def rate_failure(error: RateLimited) -> ModelFailed:
-    """Return a rate limit as a failure of the model."""
-    return ModelFailed(error.message, cause="rate", retry_after_s=error.retry_after_s)
 
 
 class RetrySchedule:
@@ -75,46 +62,3 @@ class RetrySchedule:
         self.pauses += 1
         self.waited_s += pause_s
         return pause_s
-
-
-@dataclass(slots=True)
-class _CoolDown:
-    config: ModelConfig
-    backoff: Backoff
-    until: float = 0.0
-    """Monotonic seconds."""
-
-
-class CoolDowns:
-    """The models that failed, each left out for a while where a lane has another one.
-
-    In memory only: after a restart each model is tried again.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._models: dict[str, _CoolDown] = {}
-
-    def order(self, models: Sequence[NamedModel]) -> tuple[NamedModel, ...]:
-        """Return the models in the order to try: those that failed lately at the end."""
-        now = self._clock.monotonic()
-        return tuple(sorted(models, key=lambda model: max(now, self._until(model))))
-
-    def record_failure(self, model: NamedModel, error: ModelFailed) -> None:
-        """Leave a model out, for longer with each failure in a row."""
-        cooling = self._models.get(model.name)
-        if cooling is None or cooling.config != model.config:
-            cooling = _CoolDown(model.config, Backoff(COOL_DOWN_S, MAX_COOL_DOWN_S))
-            self._models[model.name] = cooling
-        pause_s = MAX_COOL_DOWN_S if error.cause in _LASTING else cooling.backoff.pause_s()
-        asked_s = min(error.retry_after_s or 0.0, MAX_JOB_PAUSE_S)
-        cooling.until = self._clock.monotonic() + max(pause_s, asked_s)
-
-    def record_success(self, model: NamedModel) -> None:
-        """Use a model again at once."""
-        self._models.pop(model.name, None)
-
-    def _until(self, model: NamedModel) -> float:
-        cooling = self._models.get(model.name)
-        # A changed configuration may have repaired the model.
-        return cooling.until if cooling and cooling.config == model.config else 0.0

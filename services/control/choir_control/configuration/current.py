@@ -123,7 +123,10 @@ class ConfigSnapshot:
             vision_model_name=self._vision_model_name(agent_id),
             vision_model=_named(config.models, self._vision_model_name(agent_id)),
             fallback_models=_fallback_models(
-                config, session_bindings.llm, session_bindings.core_llm
+                config,
+                session_bindings.llm,
+                session_bindings.core_llm,
+                self._vision_model_name(agent_id),
             ),
             budgets=self.budgets_for(agent_id),
             heartbeat_interval_ms=config.heartbeat_interval_ms,
@@ -209,6 +212,7 @@ class ConfigSnapshot:
         retention = {name: agent.retention for name, agent in config.agents.items()}
         return MemoryServiceConfig(
             model=_named(config.models, config.memory.model),
+            fallback_models=_fallback_models(config, config.memory.model),
             retention={
                 name: policy for name, policy in retention.items() if policy != RetentionConfig()
             },

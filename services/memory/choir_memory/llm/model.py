@@ -4,14 +4,17 @@ Used for summaries and extraction, never in the reply path.
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import orjson
 import structlog
 
 from choir_common.errors import ChoirError, DeadlineExceeded, RateLimited, Unavailable
-from choir_common.wire.config import ModelConfig
+from choir_common.wire.config import MemoryServiceConfig, ModelConfig
 from choir_memory.usage.reporter import UsageReporter
+from choir_models.fallback import CoolDowns, NamedModel, call_first
 from choir_models.model import Completion, FailureCause, ModelFailed, Prompt
 from choir_models.registry import ModelRegistry
 
@@ -48,13 +51,22 @@ class LanguageModel(Protocol):
 
 
 class ProviderLanguageModel:
-    """One model with one request at a time, so that it does not compete with the agents."""
+    """A model and its fallbacks, with one request at a time, so that it does not compete with the agents."""
 
-    def __init__(self, settings: ModelConfig, key: str | None, usage: UsageReporter) -> None:
+    def __init__(
+        self,
+        models: Sequence[NamedModel],
+        *,
+        keys: Mapping[str, str],
+        usage: UsageReporter,
+        cool_downs: CoolDowns,
+    ) -> None:
+        """`keys` has the API keys by the names of their secrets."""
         self._usage = usage
-        self.name = settings.model
-        self._settings = settings
-        self._key = key
+        self._chain = models
+        self.name = models[0].config.model
+        self._keys = keys
+        self._cool_downs = cool_downs
         self._models = ModelRegistry()
         self._request_lock = asyncio.Lock()
 
@@ -64,7 +76,6 @@ class ProviderLanguageModel:
         messages = tuple(orjson.dumps({"role": role, "content": text}) for role, text in texts)
         async with self._request_lock:
             completion = await self._think(Prompt(messages))
-        self._usage.add_completion(completion)
         text = completion.text.strip()
         if not text or len(text) > MAX_COMPLETION_CHARS or completion.finish_reason == "length":
             raise Unavailable(
@@ -78,12 +89,16 @@ class ProviderLanguageModel:
 
     async def _think(self, prompt: Prompt) -> Completion:
         try:
-            return await self._models.think(self._settings, self._key, prompt)
-        except RateLimited as error:
-            message = "The model's provider rate limit is exceeded."
-            raise RateLimited(message, retry_after_s=error.retry_after_s) from error
+            return await call_first(self._chain, self._cool_downs, partial(self._ask, prompt))
         except ModelFailed as error:
             raise _as_choir(error) from error
+
+    async def _ask(self, prompt: Prompt, model: NamedModel) -> Completion:
+        key = self._keys.get(model.config.secret or "")
+        completion = await self._models.think(model.config, key, prompt)
+        is_fallback = model is not self._chain[0]
+        self._usage.add_completion(completion, model.name if is_fallback else "")
+        return completion
 
 
 class ConfiguredLanguageModel:
@@ -93,31 +108,39 @@ class ConfiguredLanguageModel:
     restart of the service.
     """
 
-    def __init__(self, key: str | None, secret_name: str | None, usage: UsageReporter) -> None:
-        """`secret_name` names the secret that `key` is the value of."""
+    def __init__(
+        self, keys: Mapping[str, str], usage: UsageReporter, cool_downs: CoolDowns
+    ) -> None:
+        """`keys` has the API keys of the models at startup, by the names of their secrets."""
         self._usage = usage
-        self._key = key
-        self._secret_name = secret_name
-        self._settings: ModelConfig | None = None
+        self._keys = keys
+        self._cool_downs = cool_downs
+        self._chain: Sequence[NamedModel] = ()
         self.model: LanguageModel | None = None
         """None: no model is configured."""
 
-    async def configure(self, settings: ModelConfig | None) -> None:
-        """Switch to this model if this process has its key, otherwise keep the current one."""
-        if settings == self._settings:
-            return
-        if settings is not None and settings.secret not in (None, self._secret_name):
+    async def configure(self, config: MemoryServiceConfig) -> None:
+        """Switch to the configured model if this process has its key, otherwise keep the current one.
+
+        A fallback without its key is left out.
+        """
+        chain = [model for model in _chain(config) if self._has_key(model.config)]
+        if config.model is not None and not self._has_key(config.model):
             log.warning(
-                "the model needs another secret; it is used after a restart", model=settings.model
+                "the model needs another secret; it is used after a restart",
+                model=config.model.model,
             )
+            return
+        if chain == self._chain:
             return
         await self.close()
-        self._settings = settings
-        if settings is not None:
+        self._chain = chain
+        if chain:
             self.model = ProviderLanguageModel(
-                settings, self._key if settings.secret else None, self._usage
+                chain, keys=self._keys, usage=self._usage, cool_downs=self._cool_downs
             )
-        log.info("language model configured", model=settings.model if settings else None)
+        names = [model.config.model for model in chain]
+        log.info("language model configured", model=names[0] if names else None, fallback=names[1:])
 
     async def close(self) -> None:
         """Close the model."""
@@ -125,8 +148,23 @@ class ConfiguredLanguageModel:
             await self.model.close()
         self.model = None
 
+    def _has_key(self, model: ModelConfig) -> bool:
+        return model.secret is None or model.secret in self._keys
+
+
+def _chain(config: MemoryServiceConfig) -> list[NamedModel]:
+    """Return the configured model and its fallbacks; the name of the first is not known here."""
+    if config.model is None:
+        return []
+    others = config.fallback_models
+    names = [name for name in config.model.fallback if name in others]
+    return [NamedModel("", config.model), *(NamedModel(name, others[name]) for name in names)]
+
 
 def _as_choir(error: ModelFailed) -> ChoirError:
+    if error.cause == "rate":
+        message = "The model's provider rate limit is exceeded."
+        return RateLimited(message, retry_after_s=error.retry_after_s)
     if error.cause == "timeout":
         return DeadlineExceeded("The model did not answer in time.")
     return Unavailable(FAILURES.get(error.cause, "The model's provider failed."))

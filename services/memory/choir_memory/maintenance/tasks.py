@@ -99,7 +99,7 @@ class MaintenanceTasks:
             self.config = await self.settings.read()
         except ChoirError as error:
             log.info("maintenance uses the last known configuration", error=error.message)
-        await self.language_model.configure(self.config.model)
+        await self.language_model.configure(self.config)
         model = self.language_model.model
         if model is None:
             return None

@@ -61,9 +61,13 @@ class UsageReporter:
         self._reports: deque[UsageReport] = deque()
         self._embeddings: dict[str, _EmbeddingUse] = {}
 
-    def add_completion(self, completion: Completion) -> None:
-        """Report a call of memory's language model, for the agent of `work_for`."""
+    def add_completion(self, completion: Completion, name: str = "") -> None:
+        """Report a call of memory's language model, for the agent of `work_for`.
+
+        `name` is the model's name in config.json if it is not `memory.model`.
+        """
         usage = ModelUsage(
+            name=name,
             cache_write_tokens=completion.cache_write_tokens,
             reasoning_tokens=completion.reasoning_tokens,
             billed_usd=completion.billed_usd,

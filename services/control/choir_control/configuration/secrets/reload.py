@@ -109,5 +109,7 @@ class SecretReloader:
         """Return the names of the secrets that services read only at their startup."""
         config = self._configuration.current.config
         model = config.models.get(config.memory.model or "")
-        names = (config.embedding and config.embedding.secret, model and model.secret)
+        fallbacks = [config.models.get(name) for name in (model.fallback if model else ())]
+        secrets = [it.secret for it in (model, *fallbacks) if it is not None]
+        names = (config.embedding and config.embedding.secret, *secrets)
         return {*RESERVED_SECRETS, "embedding-key", *(name for name in names if name)}
