@@ -36,7 +36,7 @@ def embedding_settings(config_file: Path, secret_values: Mapping[str, str]) -> J
 
 
 def memory_settings(config_file: Path, secret_values: Mapping[str, str]) -> JsonObject:
-    """Return memory's other settings: its model, the keys of it and its fallbacks, and the agents' retention."""
+    """Return memory's other settings: its model and keys, and the agents' retention."""
     config = read_config(config_file)
     if config is None:
         return {}
