@@ -52,7 +52,7 @@ from choir_testing.providers.provider import (
 )
 from choir_testing.providers.server import run_provider
 
-YES, NO_IMAGES, WHOLE = "yes", "text only", "whole answers"
+YES, NO_IMAGES, WHOLE, NO_FILTER = "yes", "text only", "whole answers", "no filter"
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 40).decode()
 WEATHER = "It rains in the morning, and the sun shines after noon."
 TOOLS = orjson.dumps(
@@ -80,7 +80,7 @@ def every_provider() -> dict[str, type[FakeProvider]]:
     for module_info in pkgutil.iter_modules(providers.__path__, f"{providers.__name__}."):
         module = importlib.import_module(module_info.name)
         for _, kind in inspect.getmembers(module, inspect.isclass):
-            if issubclass(kind, FakeProvider) and not inspect.isabstract(kind):
+            if issubclass(kind, FakeProvider) and "name" in vars(kind):
                 found[kind.name] = kind
     return found
 
@@ -323,6 +323,9 @@ async def context_overflow(talk: Conversation) -> str:
 
 
 async def content_filter(talk: Conversation) -> str:
+    if not talk.provider.filters_content:
+        await _answers_again(talk)
+        return NO_FILTER
     return await _fails(talk, ModelFailed, "filter", fault="filter")
 
 

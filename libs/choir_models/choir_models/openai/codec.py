@@ -24,6 +24,8 @@ from choir_models.output_limits import MAX_ARGUMENTS, MAX_CALLS, text_with_notes
 from choir_models.provider_errors import error_from_body
 from choir_models.provider_fields import call_fields, message_fields
 
+SYSTEM = b'{"role":"system"'
+MARK = "[Choir] "
 MAX_BILLED_USD = 1_000_000
 """Upper bound on a reported cost; a larger number is a provider's mistake."""
 
@@ -38,9 +40,16 @@ class Streaming(StrEnum):
 
 
 def render_request(
-    settings: ModelConfig, prompt: Prompt, streaming: Streaming = Streaming.NONE
+    settings: ModelConfig,
+    prompt: Prompt,
+    streaming: Streaming = Streaming.NONE,
+    *,
+    system_is_first: bool = False,
 ) -> bytes:
-    """Return the request body; messages and tools are already JSON."""
+    """Return the request body; messages and tools are already JSON.
+
+    With `system_is_first`, remarks of Choir's inside the conversation are messages of the user.
+    """
     head: dict[str, JsonValue] = {"model": settings.model}
     if settings.temperature is not None:
         head["temperature"] = settings.temperature
@@ -57,7 +66,8 @@ def render_request(
         head["stream"] = True
     if streaming is Streaming.COUNTED:
         head["stream_options"] = {"include_usage": True}
-    sent = replace(prompt, messages=tuple(move_tool_pictures(prompt.messages)))
+    messages = remarks_by_user(prompt.messages) if system_is_first else prompt.messages
+    sent = replace(prompt, messages=tuple(move_tool_pictures(messages)))
     body = [
         orjson.dumps(head)[:-1],
         b',"messages":[',
@@ -92,6 +102,22 @@ def move_tool_pictures(messages: Sequence[bytes]) -> list[bytes]:
             pictures += [part for part in parts if part["type"] != "text"]
         rendered.append(orjson.dumps(fields))
     return rendered + _picture_message(pictures)
+
+
+def remarks_by_user(messages: Sequence[bytes]) -> list[bytes]:
+    """Return the messages with system messages after the first other one as marked messages of the user."""
+    rendered: list[bytes] = []
+    is_beginning = True
+    for message in messages:
+        is_system = message.startswith(SYSTEM)
+        is_beginning &= is_system
+        if is_system and not is_beginning:
+            text = str(orjson.loads(message)["content"])
+            marked = text if text.startswith(MARK) else MARK + text
+            rendered.append(orjson.dumps({"role": "user", "content": marked}))
+        else:
+            rendered.append(message)
+    return rendered
 
 
 def _picture_message(pictures: list[JsonValue]) -> list[bytes]:

@@ -69,6 +69,12 @@ _ABOUT_STREAMING = re.compile(r"\bstream(ing|ed)?\b|stream_options|include_usage
 _NOT_OFFERED = re.compile(
     r"not (supported|implemented|allowed|available)|unsupported", re.IGNORECASE
 )
+_SYSTEM_FIRST = re.compile(
+    r"system (message|role|prompt)s?\b.{0,40}\b(beginning|first|start|top)|unexpected role .?system|"
+    r"roles must alternate",
+    re.IGNORECASE,
+)
+"""Errors of chat templates, and of Mistral's API."""
 _ABOUT_OPTIONS = re.compile(r"stream_options|include_usage", re.IGNORECASE)
 
 
@@ -102,6 +108,8 @@ class OpenAiModel:
     def __init__(self) -> None:
         self._clients: ClientPool[CompletionClient] = ClientPool(OpenAiClientFactory())
         self._streaming = StreamingCache()
+        # Models whose chat template refuses system messages inside a conversation.
+        self._system_first: set[str] = set()
 
     async def think(
         self,
@@ -112,19 +120,25 @@ class OpenAiModel:
     ) -> Completion:
         """Post the prompt and parse the response; raises RateLimited or ModelFailed.
 
-        With a listener it asks for a stream; a server that refuses is asked for a whole response.
+        With a listener it asks for a stream; a server that refuses is asked for a whole response. A model
+        whose template refuses system messages inside a conversation gets them as the user's.
         """
         while True:
             is_heard = listener is not NO_LISTENER
             streaming = self._streaming.of(settings) if is_heard else Streaming.NONE
-            body = render_request(settings, prompt, streaming)
+            origin = model_id(settings)
+            body = render_request(
+                settings, prompt, streaming, system_is_first=origin in self._system_first
+            )
             try:
                 answer, duration_ms = await post(
                     self._clients, settings, api_key, body=body, listener=listener
                 )
                 return read_response(answer, settings.model, duration_ms)
             except ModelFailed as error:
-                if not self._streaming.learn(settings, streaming, error):
+                if origin not in self._system_first and _SYSTEM_FIRST.search(error.message):
+                    self._system_first.add(origin)
+                elif not self._streaming.learn(settings, streaming, error):
                     raise
                 listener.restart()
 

@@ -72,6 +72,7 @@ class FakeOllama(FakeProvider):
     name: ClassVar[str] = "ollama"
     paths: ClassVar[tuple[str, ...]] = ("/api/chat",)
     stream_type: ClassVar[str] = "application/x-ndjson"
+    filters_content: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class FakeOllama(FakeProvider):
         self.context_length = 4_096
         """Of a model that is loaded without `num_ctx` (OLLAMA_CONTEXT_LENGTH)."""
         self.max_context_length = 40_960
-        self.capabilities = ["completion", "tools", "thinking"]
+        self.capabilities = ["completion", "tools", "thinking", "vision"]
         self.modelfile_num_ctx: int | None = None
         self.loaded: int | None = None
         """The context length of the loaded model."""
@@ -154,6 +155,8 @@ class FakeOllama(FakeProvider):
             return fault or "messages must be a list"
         if body.get("tools") and "tools" not in self.capabilities:
             return f'"{self.model}" does not support tools'
+        if self.images_of(request) and "vision" not in self.capabilities:
+            return "this model is missing data required for image input"
         self._load(body)
         return _broken_message(messages) or self._overflow(body, messages)
 

@@ -131,6 +131,8 @@ class FakeProvider(ABC):
     paths: ClassVar[tuple[str, ...]]
     """Starlette paths of its POST routes, without `base_path`."""
     stream_type: ClassVar[str] = "text/event-stream"
+    filters_content: ClassVar[bool] = True
+    """Whether it refuses or removes content; a server of one's own does not."""
 
     def __init__(self, *, model: str = MODEL, key: str = KEY) -> None:
         self.model = model
