@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from choir_files.conversion import convert
+from choir_files.conversion import convert, count_pages
 from choir_files.errors import UnreadableFile
 from choir_files.formats import ChildFormat
 from choir_files.pictures import reduce_picture
@@ -77,6 +77,8 @@ def read_file(file_format: ChildFormat, document: int, answer: int, limits: Read
 def _read(file_format: ChildFormat, content: bytes) -> bytes:
     if file_format == "picture":
         return reduce_picture(content)
+    if file_format == "pages":
+        return str(count_pages(content)).encode()
     return convert(file_format, content).encode()
 
 

@@ -49,13 +49,22 @@ def _join(parts: Iterable[str]) -> str:
     return "\n".join(accepted_parts)
 
 
-def _pdf(content: bytes) -> Iterator[str]:
+def count_pages(content: bytes) -> int:
+    """Return the number of pages of a PDF; raises UnreadableFile."""
+    return len(_open_pdf(content))
+
+
+def _open_pdf(content: bytes) -> "pypdfium2.PdfDocument":
     try:
-        document = pypdfium2.PdfDocument(content)
+        return pypdfium2.PdfDocument(content)
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
             raise UnreadableFile("is encrypted with a password") from None
         raise UnreadableFile("is not a PDF that can be read, or it is damaged") from None
+
+
+def _pdf(content: bytes) -> Iterator[str]:
+    document = _open_pdf(content)
     for number in range(len(document)):
         page = document[number]
         text_page = page.get_textpage()

@@ -4,8 +4,8 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 ParsedFormat = Literal["pdf", "word", "slides", "sheet", "html"]
-ChildFormat = ParsedFormat | Literal["picture"]
-"""What the child process reads."""
+ChildFormat = ParsedFormat | Literal["picture", "pages"]
+"""What the child process reads; of `pages` the number of pages of a PDF."""
 PlainFormat = Literal["markdown", "text"]
 FileFormat = ParsedFormat | PlainFormat
 

@@ -63,6 +63,14 @@ class FileReader:
             case _:
                 return self._read_in_child(document, file_format).decode("utf-8", "replace")
 
+    def count_pages(self, document: int) -> int:
+        """Return the number of pages of an open PDF.
+
+        Raises UnreadableFile, and Unavailable if no file can be read now.
+        """
+        os.lseek(document, 0, os.SEEK_SET)
+        return int(self._read_in_child(document, "pages"))
+
     def reduce_picture(self, document: int) -> ReducedPicture:
         """Return an open picture in the size that models read.
 

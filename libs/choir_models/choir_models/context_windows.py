@@ -1,8 +1,8 @@
 """Context windows of models, in tokens: as configured, and not more than the model's own server allows.
 
-Only a server of one's own is asked: one whose provider is the name of such a server, or one without TLS if no
-window is configured. Its answer is stored. Without an answer the configured value counts, or an assumption,
-and the server is asked again after a while.
+A server also tells whether its model reads pictures. Only a server of one's own is asked: one whose provider
+is the name of such a server, or one without TLS if no window is configured. Its answer is stored. Without an
+answer the configured value counts, or an assumption, and the server is asked again after a while.
 """
 
 from dataclasses import dataclass
@@ -31,6 +31,15 @@ class ContextWindow:
     """The kind of its server, if it is one of one's own that answered."""
     is_known: bool = True
     """False if the server should be asked again."""
+    sees: bool | None = None
+    """Whether the model reads pictures; None if its server does not tell."""
+
+    def fill_in(self, model: ModelConfig) -> ModelConfig:
+        """Return the model with its window, and with what it reads unless that is configured."""
+        changes: dict[str, object] = {"context_window": self.tokens}
+        if self.sees is not None and model.input is None:
+            changes["input"] = ("text", "image") if self.sees else ("text",)
+        return model.model_copy(update=changes)
 
 
 def asks_server(model: ModelConfig) -> bool:
@@ -61,14 +70,15 @@ def window_of_served(
     configured = model.context_window
     allowed = served.context_length if served else None
     longest = served.max_context_length if served else None
+    sees = served.sees if served else None
     if model.api == "ollama":
         tokens = configured or max(allowed or 0, MIN_CONTEXT)
         is_known = configured is not None or allowed is not None
-        return ContextWindow(min(tokens, longest or tokens), kind, is_known)
+        return ContextWindow(min(tokens, longest or tokens), kind, is_known, sees)
     if allowed is None:
         assumed = configured or min(MIN_CONTEXT, longest or MIN_CONTEXT)
-        return ContextWindow(assumed, kind, is_known=False)
-    return ContextWindow(min(configured or allowed, allowed), kind)
+        return ContextWindow(assumed, kind, False, sees)
+    return ContextWindow(min(configured or allowed, allowed), kind, sees=sees)
 
 
 class ContextWindows:
@@ -93,9 +103,8 @@ class ContextWindows:
         return window
 
     async def fill_in(self, model: ModelConfig, api_key: str | None) -> ModelConfig:
-        """Return the model with its context window."""
-        window = await self.find(model, api_key)
-        return model.model_copy(update={"context_window": window.tokens})
+        """Return the model with its context window, and whether it reads pictures."""
+        return (await self.find(model, api_key)).fill_in(model)
 
     def _is_due(self, key: str) -> bool:
         return self._clock.monotonic() - self._asked_at[key] >= PAUSE_S

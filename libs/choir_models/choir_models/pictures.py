@@ -1,4 +1,4 @@
-"""Pictures in prompts: references to files, which become data URIs just before a request. Pure.
+"""Pictures and PDFs in prompts: references to files, which become data URIs just before a request. Pure.
 
 A prompt is rendered once and cached, and its size is measured in bytes; the content of pictures would fill
 the cache and distort the size.
@@ -19,10 +19,61 @@ _PART = re.compile(
 # The quotation marks of a text are escaped in JSON, so no text of a message matches.
 
 
-def picture_message(head: JsonObject, text: str, pictures: Sequence[PictureRef]) -> bytes:
-    """Render a message with a text and references to pictures."""
-    parts = [{"type": "text", "text": text}, *map(_reference, pictures)]
+def picture_message(
+    head: JsonObject,
+    text: str,
+    pictures: Sequence[PictureRef],
+    files: Sequence[JsonObject] = (),
+) -> bytes:
+    """Render a message with a text and references to pictures and other files."""
+    parts = [{"type": "text", "text": text}, *map(_reference, pictures), *files]
     return orjson.dumps({**head, "content": parts})
+
+
+_PDF_PART = re.compile(
+    rb'\{"type":"file","file":\{"filename":("(?:[^"\\]|\\.)*"),"file_data":"choir-pdf:([^"#]*)#(\d+)"\}\}'
+)
+
+
+def pdf_part(name: str, path: str, pages: int) -> JsonObject:
+    """Return a reference to a PDF of the workspace as a part of a message."""
+    return {
+        "type": "file",
+        "file": {"filename": name, "file_data": f"choir-pdf:{quote(path)}#{pages}"},
+    }
+
+
+def find_pdfs(messages: Sequence[bytes]) -> list[str]:
+    """Return the paths of the PDFs that messages refer to, in their order."""
+    return [
+        unquote(match[2].decode()) for message in messages for match in _PDF_PART.finditer(message)
+    ]
+
+
+def count_pages(messages: Sequence[bytes]) -> int:
+    """Return how many pages the PDFs that messages refer to have."""
+    return sum(
+        int(match[3])
+        for message in messages
+        if b'"choir-pdf:' in message
+        for match in _PDF_PART.finditer(message)
+    )
+
+
+def fill_pdfs(messages: Sequence[bytes], content: Mapping[str, str | bytes]) -> tuple[bytes, ...]:
+    """Return the messages with a data URI (bytes) for each PDF, or a remark (text) in its place."""
+
+    def fill(match: re.Match[bytes]) -> bytes:
+        value = content[unquote(match[2].decode())]
+        if isinstance(value, str):
+            return orjson.dumps({"type": "text", "text": value})
+        name = match[1]
+        return b'{"type":"file","file":{"filename":' + name + b',"file_data":"' + value + b'"}}'
+
+    return tuple(
+        _PDF_PART.sub(fill, message) if b'"choir-pdf:' in message else message
+        for message in messages
+    )
 
 
 def find_pictures(messages: Sequence[bytes]) -> list[PictureRef]:

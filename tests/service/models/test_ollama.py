@@ -9,6 +9,7 @@ import pytest
 
 from choir_common.errors import RateLimited
 from choir_common.wire.config import ModelConfig
+from choir_models.abilities import sees_pictures
 from choir_models.context_windows import (
     MIN_CONTEXT,
     PAUSE_S,
@@ -188,6 +189,23 @@ async def test_a_configured_length_is_requested_up_to_the_models_own(ollama: Fak
     assert ollama.loads == 0
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "configured", "sees"),
+    [
+        (["tools", "vision"], None, True),
+        # a name that looks like one of a model that sees
+        (["tools"], None, False),
+        (["tools"], ("text", "image"), True),
+    ],
+)
+async def test_the_server_tells_whether_a_model_reads_pictures(
+    ollama: FakeOllama, capabilities: list[str], configured: tuple[str, ...] | None, sees: bool
+) -> None:
+    ollama.capabilities, ollama.model = capabilities, "gemma3:latest"
+    model = settings(ollama, model="gemma3", input=configured)
+    assert sees_pictures(await ContextWindows().fill_in(model, None)) is sees
+
+
 class StoppedClock:
     """Clock that a test sets."""
 
@@ -205,11 +223,13 @@ async def test_a_server_that_did_not_tell_is_asked_again_after_a_pause() -> None
     windows = ContextWindows(clock)
     async with run_local_server(fake_lmstudio("q", loaded=None)) as server:
         model = ModelConfig(provider="lmstudio", model="q", endpoint=f"{server.address}/v1")
-        assert await windows.find(model, None) == ContextWindow(MIN_CONTEXT, "lmstudio", False)
+        assert await windows.find(model, None) == ContextWindow(
+            MIN_CONTEXT, "lmstudio", False, False
+        )
         server.lists = fake_lmstudio("q", loaded=32_768).lists
         assert (await windows.find(model, None)).tokens == MIN_CONTEXT
         clock.seconds += PAUSE_S
-        assert await windows.find(model, None) == ContextWindow(32_768, "lmstudio", True)
+        assert await windows.find(model, None) == ContextWindow(32_768, "lmstudio", True, False)
         count = len(server.paths)
         clock.seconds += PAUSE_S
         await windows.find(model, None)

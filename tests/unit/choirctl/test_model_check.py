@@ -127,7 +127,7 @@ async def test_a_server_that_is_no_model_or_is_away_fails(provider: Provider) ->
         (4_096, "fail", "agents need 8,192. For more: `OLLAMA_CONTEXT_LENGTH=32768 ollama serve`"),
         (8_192, "warn", "short instructions and fewer tools. For more: `OLLAMA_CONTEXT"),
         (20_000, "warn", "its context has only 20,000 tokens. For more: `OLLAMA_CONTEXT"),
-        (65_536, "ok", "context 65,536 tokens"),
+        (65_536, "ok", "context 65,536 tokens, reads pictures"),
     ],
 )
 async def test_an_ollama_with_a_short_context_is_warned_of(

@@ -25,11 +25,11 @@ def test_an_ollama_model_has_the_context_length_that_it_was_loaded_with() -> Non
 def test_what_ollama_shows_about_a_model_completes_it() -> None:
     show = {
         "parameters": 'stop "x"\nnum_ctx                        16384',
-        "capabilities": ["completion", "tools"],
+        "capabilities": ["completion", "tools", "vision"],
         "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40_960},
     }
     described = ollama_details(ServedModel("qwen3:8b"), json.dumps(show).encode())
-    assert described == ServedModel("qwen3:8b", 16_384, 40_960, calls_tools=True)
+    assert described == ServedModel("qwen3:8b", 16_384, 40_960, calls_tools=True, sees=True)
     loaded = ServedModel("qwen3:8b", context_length=8_192, is_loaded=True)
     assert ollama_details(loaded, json.dumps(show).encode()).context_length == 8_192
 
@@ -45,10 +45,11 @@ def test_llamacpp_tells_the_context_of_one_slot() -> None:
         "default_generation_settings": {"n_ctx": 8_192},
         "total_slots": 4,
         "chat_template_caps": {"supports_tools": True},
+        "modalities": {"vision": False, "audio": False},
     }
     listed = {"data": [{"id": "q.gguf", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131_072}}]}
     assert llamacpp_models(json.dumps(properties).encode(), json.dumps(listed).encode()) == (
-        ServedModel("q.gguf", 8_192, 131_072, calls_tools=True, is_loaded=True),
+        ServedModel("q.gguf", 8_192, 131_072, calls_tools=True, is_loaded=True, sees=False),
     )
 
 
@@ -72,7 +73,7 @@ def test_lmstudio_tells_the_loaded_length_and_embedding_models_are_left_out() ->
         ]
     }
     assert lmstudio_models(json.dumps(listed).encode()) == (
-        ServedModel("q", 4_096, 131_072, calls_tools=True, is_loaded=True),
+        ServedModel("q", 4_096, 131_072, calls_tools=True, is_loaded=True, sees=False),
     )
 
 

@@ -61,6 +61,8 @@ class AttachmentText(WireModel):
     """Length of the whole text; `text` is its beginning."""
     problem: str = ""
     """Why there is no text; it follows the file's name in a sentence."""
+    pages: int = Field(default=0, ge=0)
+    """Pages of a PDF that models which read PDFs get as it is; 0: all models get the text."""
 
 
 def is_picture(file: ReceivedFile) -> bool:

@@ -144,12 +144,14 @@ class ModelConfig(WireModel):
     """How long a provider may send nothing: until the first byte of an answer, and between two of them. An
     answer that is not streamed comes at once, at its end. A whole call may take 30 minutes, or this time if
     it is longer."""
-    input: tuple[InputKind, ...] | None = None
-    """What the model reads: `text`, `image`, `pdf`. Default: pictures if the model's name is that of one that
-    sees; a PDF as text."""
+    # Not strict: after `_fill_endpoint` JSON's array is a list.
+    input: tuple[InputKind, ...] | None = Field(default=None, strict=False)
+    """What the model reads: `text`, `image`, `pdf`. Default: pictures if your own model server says so
+    (Ollama, llama.cpp, LM Studio) or the model's name is that of one that sees, and PDFs for Claude, Gemini
+    and GPT with the APIs `anthropic`, `gemini` and `openai-responses`."""
     max_completion_tokens: int | None = Field(default=None, ge=1)
     """Maximum length of a completion, which a call reserves in the budget; default: the provider's limit."""
-    # Not strict: after `_fill_endpoint` JSON's array is a list.
+    # Not strict, as above.
     fallback: tuple[Name, ...] = Field(default=(), strict=False)
     """Other models, used in this order while this one does not answer."""
     request: RequestTemplate = RequestTemplate()

@@ -31,6 +31,8 @@ class ServedModel:
     calls_tools: bool | None = None
     """None if the server does not tell."""
     is_loaded: bool = False
+    sees: bool | None = None
+    """Whether it reads pictures; None if the server does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ class _LlamaSettings(_Response):
 class _LlamaProperties(_Response):
     default_generation_settings: _LlamaSettings
     chat_template_caps: dict[str, JsonValue] = Field(default_factory=dict)
+    modalities: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 AnyResponse = TypeVar("AnyResponse", bound=_Response)
@@ -123,6 +124,7 @@ def ollama_details(model: ServedModel, show: bytes) -> ServedModel:
         max_context_length=_context_length(next(lengths, None)),
         calls_tools=_calls_tools(details.capabilities),
         is_loaded=model.is_loaded,
+        sees=None if details.capabilities is None else "vision" in details.capabilities,
     )
 
 
@@ -138,6 +140,7 @@ def lmstudio_models(body: bytes) -> tuple[ServedModel, ...] | None:
             max_context_length=it.max_context_length,
             calls_tools=_calls_tools(it.capabilities),
             is_loaded=it.state == "loaded",
+            sees=it.type == "vlm",
         )
         for it in listed.data
         if it.type in ("llm", "vlm")
@@ -151,6 +154,7 @@ def llamacpp_models(properties: bytes, models: bytes) -> tuple[ServedModel, ...]
     if server is None or listed is None:
         return None
     supports = server.chat_template_caps.get("supports_tools")
+    sees = server.modalities.get("vision")
     return tuple(
         ServedModel(
             it.id,
@@ -158,6 +162,7 @@ def llamacpp_models(properties: bytes, models: bytes) -> tuple[ServedModel, ...]
             max_context_length=it.meta.n_ctx_train if it.meta else None,
             calls_tools=supports if isinstance(supports, bool) else None,
             is_loaded=True,
+            sees=sees if isinstance(sees, bool) else None,
         )
         for it in listed.data
     )

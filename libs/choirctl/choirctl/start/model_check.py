@@ -85,7 +85,8 @@ def _check_context(model: ModelConfig, window: ContextWindow, label: str) -> Mod
             f"{_unknown_advice(model)}",
         )
     if window.server is None or window.tokens >= ADVISED_CONTEXT:
-        return ModelCheckResult("ok", f"{label} responds and supports tools; context {size}")
+        reads = "" if window.sees is None else f", {'reads' if window.sees else 'no'} pictures"
+        return ModelCheckResult("ok", f"{label} responds and supports tools; context {size}{reads}")
     command = longer_context_command(window.server, model.model, ADVISED_CONTEXT)
     return ModelCheckResult(
         "fail" if window.tokens < MIN_CONTEXT else "warn",

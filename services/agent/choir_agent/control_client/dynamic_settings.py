@@ -134,17 +134,25 @@ class DynamicSettings:
 
     async def _with_windows(self, current: CurrentSettings) -> CurrentSettings:
         configured = self._configured
-        models = {"model": configured.model, "core_model": configured.core_model}
-        changes: dict[str, ModelConfig] = {}
         self._has_unknown_window = False
-        for name, model in models.items():
+        names = ("model", "core_model", "vision_model")
+        changes: dict[str, object] = {}
+        for name in names:
+            model: ModelConfig | None = getattr(configured, name)
             if model is not None:
-                window = await self._windows.find(model, current.secret(model.secret))
-                changes[name] = model.model_copy(update={"context_window": window.tokens})
-                self._has_unknown_window |= not window.is_known
-                note = log.info if window.is_known else log.debug
-                note("context window", model=model.model, tokens=window.tokens)
+                changes[name] = await self._with_window(model, current)
+        changes["fallback_models"] = {
+            name: await self._with_window(model, current)
+            for name, model in configured.fallback_models.items()
+        }
         return CurrentSettings(configured.model_copy(update=changes), current.secrets)
+
+    async def _with_window(self, model: ModelConfig, current: CurrentSettings) -> ModelConfig:
+        window = await self._windows.find(model, current.secret(model.secret))
+        self._has_unknown_window |= not window.is_known
+        note = log.info if window.is_known else log.debug
+        note("context window", model=model.model, tokens=window.tokens, sees=window.sees)
+        return window.fill_in(model)
 
     async def _with_secrets(self, settings: AgentSettings) -> CurrentSettings:
         names = secret_names(settings)

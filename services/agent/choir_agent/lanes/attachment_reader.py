@@ -8,6 +8,7 @@ import structlog
 
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.log.session_state import EDGE_LANE
+from choir_agent.models.picture_model import MAX_PDF_BYTES, MAX_PDF_PAGES
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace_files import WorkspaceFiles
@@ -67,12 +68,23 @@ class AttachmentReader:
         file_format = detect_format(file.name) or detect_format(file.path)
         if not file.path or file_format is None or file.mime.startswith(("image/", "audio/")):
             return None
+        pages = await self._count_pages(file) if file_format == "pdf" else 0
         try:
             text = await self._files.read_text(file.path, file_format)
         except (UnreadableFile, ToolFailed, Unavailable) as error:
             log.info("attachment not read", path=file.path, error=str(error))
-            return AttachmentText(path=file.path, problem=_problem(error))
-        return AttachmentText(path=file.path, text=text[:max_chars], total_chars=len(text))
+            return AttachmentText(path=file.path, problem=_problem(error), pages=pages)
+        return AttachmentText(
+            path=file.path, text=text[:max_chars], total_chars=len(text), pages=pages
+        )
+
+    async def _count_pages(self, file: ReceivedFile) -> int:
+        """Return the pages of a PDF that a model may get as it is, or 0."""
+        try:
+            pages = await self._files.count_pages(file.path, MAX_PDF_BYTES)
+        except (UnreadableFile, ToolFailed, Unavailable):
+            return 0  # reading its text says why
+        return pages if pages <= MAX_PDF_PAGES else 0
 
 
 def _problem(error: UnreadableFile | ToolFailed | Unavailable) -> str:

@@ -29,6 +29,7 @@ from choir_agent.models.lane_models import (
     models_for_lane,
 )
 from choir_agent.models.model_wrappers import CallPurpose, MeteredCompletion, MeteredModel
+from choir_agent.models.picture_model import max_pdf_pages
 from choir_agent.models.retry_policy import (
     QUICK_RETRY_WAIT_S,
     RetrySchedule,
@@ -77,7 +78,7 @@ class HistoryFormatCache:
         """Return the format for a model: with provider fields unless the model has refused them."""
         origin = model_id(model)
         return self._formats.get((origin, model.input)) or HistoryFormat(
-            origin, shows_pictures=sees_pictures(model)
+            origin, shows_pictures=sees_pictures(model), pdf_pages=max_pdf_pages(model)
         )
 
     def learn(self, model: ModelConfig, history: HistoryFormat) -> None:

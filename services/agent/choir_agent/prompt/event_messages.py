@@ -7,6 +7,7 @@ as quotations.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import orjson
@@ -37,7 +38,7 @@ from choir_common.wire.memory_recall import COLLECTIONS_HEADING, REMINDERS_HEADI
 from choir_common.wire.model import JsonObject
 from choir_common.wire.prompt_marks import REPORT_HEADING
 from choir_common.wire.speech import Transcription
-from choir_models.pictures import picture_message
+from choir_models.pictures import pdf_part, picture_message
 
 
 class ToolNames(Protocol):
@@ -95,12 +96,17 @@ def head_messages(
     notes: HeadNotes = HeadNotes(),  # noqa: B008 - frozen
     *,
     shows_pictures: bool = False,
+    pdf_pages: int = 0,
 ) -> list[bytes]:
     """Render the start of a turn: the user's message, a report, a briefing or an instruction."""
     match head.payload:
         case UserMessageStarted() as message:
+            pdfs = {text.path for text in notes.texts if 0 < text.pages <= pdf_pages}
+            text_notes = replace(
+                notes, texts=tuple(text for text in notes.texts if text.path not in pdfs)
+            )
             blocks = [
-                *render_file_notes(message, notes, shows_pictures=shows_pictures),
+                *render_file_notes(message, text_notes, shows_pictures=shows_pictures),
                 *render_reminders(notes.reminders),
                 *render_collections(notes.collections),
             ]
@@ -108,8 +114,15 @@ def head_messages(
             pictures = [
                 PictureRef(path=file.path) for file in message.attachments if is_picture(file)
             ]
-            if shows_pictures and pictures:
-                return [picture_message({"role": "user"}, text, pictures)]
+            files = [
+                pdf_part(file.name, file.path, text.pages)
+                for text in notes.texts
+                for file in message.attachments
+                if text.path in pdfs and file.path == text.path
+            ]
+            if files or (shows_pictures and pictures):
+                seen = pictures if shows_pictures else []
+                return [picture_message({"role": "user"}, text, seen, files)]
             content = text
         case ReportBegun(brief=brief, time=time):
             content = REPORT.format(now=f" It is {time}." if time else "") + quote(brief)

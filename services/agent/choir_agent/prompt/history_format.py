@@ -10,6 +10,9 @@ _MISSES_FIELDS = re.compile(
     r"missing|required|must be (passed|provided|included|sent)", re.IGNORECASE
 )
 
+_ABOUT_PDFS = re.compile(
+    r"\bpdf\b|\bdocuments?\b|input_file|file_data|mime ?type|'file'", re.IGNORECASE
+)
 _ABOUT_PICTURES = re.compile(
     r"image|vision|multi-?modal|unknown variant `?image_url", re.IGNORECASE
 )
@@ -34,6 +37,8 @@ class HistoryFormat:
     """Calls up to this revision are written as text, unless fields of the model are sent with them."""
     shows_pictures: bool = False
     """Whether the model reads pictures."""
+    pdf_pages: int = 0
+    """Pages of the longest PDF that the model gets as it is; longer ones are text."""
 
     def fields_of(self, rev: int, fields: ProviderFields | None) -> ProviderFields | None:
         """Return the fields to send back with a message, or None."""
@@ -52,6 +57,9 @@ class HistoryFormat:
         another model made the calls), contain fields that the endpoint sends but does not accept, or
         contain fields that are no longer valid. A model without sight may be taken for one that sees.
         """
+        if self.pdf_pages and _ABOUT_PDFS.search(refusal):
+            text_only = replace(self, pdf_pages=0)
+            return (text_only, *text_only.alternatives(refusal, rev))
         # The name of a model may be in the refusal, and "vision" in the name.
         is_about_pictures = self.shows_pictures and _ABOUT_PICTURES.search(refusal)
         blind = (replace(self, shows_pictures=False),) if is_about_pictures else ()

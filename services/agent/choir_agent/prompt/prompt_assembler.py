@@ -25,7 +25,7 @@ from choir_agent.prompt.prompt_notes import (
 )
 from choir_agent.prompt.static_prompts import StaticPrompts
 from choir_agent.working_memory.lane_window import LaneWindow, WindowStep
-from choir_agent.working_memory.token_estimator import prompt_size
+from choir_agent.working_memory.token_estimator import file_size, prompt_size
 from choir_agent.working_memory.working_memory import WorkingMemory
 from choir_common.wire.events import LaneSummary, NoteKind
 
@@ -54,6 +54,8 @@ class PromptAssembler:
         self._summaries: dict[str, tuple[LaneSummary, list[bytes]]] = {}
         self._tools: dict[str, int] = {}
         self._firsts: dict[str, int] = {}
+        self._formats: dict[str, HistoryFormat] = {}
+        """The format of each lane's last prompt."""
 
     def edge(
         self,
@@ -92,7 +94,7 @@ class PromptAssembler:
         usual = self._edge if lane == EDGE_LANE else self._core
         first = self._firsts.get(lane, len(usual))
         window = self._memory.window(lane)
-        heads = sum(map(len, self._fixed_head(window))) if window is not None else 0
+        heads = self._head_size(window) if window is not None else 0
         summary = sum(map(len, self._summary(state, lane)))
         return first + summary + self._tools.get(lane, 0) + heads
 
@@ -114,12 +116,14 @@ class PromptAssembler:
         prompt = LanePrompt((*messages, *map(note_message, added)), tools, notes=added)
         self._forget_ended()
         self._tools[lane], self._firsts[lane] = len(tools), len(first)
+        self._formats[lane] = history
         self._memory.token_estimator.record_prompt_size(lane, prompt_size(prompt))
         return prompt
 
     def _forget_ended(self) -> None:
         for lane in [lane for lane in self._rendered if self._memory.window(lane) is None]:
-            for cache in (self._rendered, self._summaries, self._tools, self._firsts):
+            caches = (self._rendered, self._summaries, self._tools, self._firsts, self._formats)
+            for cache in caches:
                 cache.pop(lane, None)
 
     def _summary(self, state: SessionState, lane: str) -> list[bytes]:
@@ -139,7 +143,12 @@ class PromptAssembler:
         rendered_steps: dict[int, _Rendered] = {}
         messages: list[bytes] = []
         for turn in window.turns:
-            messages += head_messages(turn.head, turn.notes, shows_pictures=history.shows_pictures)
+            messages += head_messages(
+                turn.head,
+                turn.notes,
+                shows_pictures=history.shows_pictures,
+                pdf_pages=history.pdf_pages,
+            )
             for step in turn.steps:
                 cached = before.get(step.events[0].rev)
                 rendered = self._step(window.lane, step, cached, history, step_notes)
@@ -163,6 +172,16 @@ class PromptAssembler:
         messages = step_messages(step.events, lane, self._tool_names, history, step_notes)
         return _Rendered(*key, messages)
 
-    def _fixed_head(self, window: LaneWindow) -> list[bytes]:
-        newest = window.turns[-1] if window.turns else None
-        return [] if newest is None else head_messages(newest.head, newest.notes)
+    def _head_size(self, window: LaneWindow) -> int:
+        """Return the bytes of the newest message, with those that its pictures count as."""
+        if not window.turns:
+            return 0
+        newest = window.turns[-1]
+        last = self._formats.get(window.lane, HistoryFormat())
+        messages = head_messages(
+            newest.head,
+            newest.notes,
+            shows_pictures=last.shows_pictures,
+            pdf_pages=last.pdf_pages,
+        )
+        return sum(map(len, messages)) + file_size(messages)

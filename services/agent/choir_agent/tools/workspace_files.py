@@ -57,6 +57,28 @@ class WorkspaceFiles:
                 finally:
                     self._register_child()
 
+    async def count_pages(self, path: str, max_bytes: int) -> int:
+        """Return the number of pages of a PDF; 0 for one with more bytes.
+
+        Raises UnreadableFile, ToolFailed if the file cannot be opened, and Unavailable.
+        """
+        async with self._lock:
+            with self._own.start():
+                try:
+                    return await asyncio.to_thread(self._count_pages, path, max_bytes)
+                finally:
+                    self._register_child()
+
+    async def load_pdf(self, path: str) -> str | bytes:
+        """Return a PDF as a data URI (bytes), or a remark why it is not shown (text)."""
+        try:
+            content = await asyncio.to_thread(self._read_bytes, path)
+        except UnreadableFile as error:
+            return f"[Choir] The PDF {path} is not shown: it {error}."
+        except (ToolFailed, OSError) as error:
+            return f"[Choir] The PDF {path} is not shown: {error}"
+        return b"data:application/pdf;base64," + base64.b64encode(content)
+
     async def load_picture(self, picture: PictureRef) -> str | bytes:
         """Return a picture as a data URI (bytes), or a remark why it is not shown (text)."""
         async with self._lock:
@@ -96,6 +118,16 @@ class WorkspaceFiles:
     def _read_text(self, path: str, file_format: FileFormat) -> str:
         with os.fdopen(self._open(path), "rb") as file:
             return self._reader.read(file.fileno(), file_format)
+
+    def _count_pages(self, path: str, max_bytes: int) -> int:
+        with os.fdopen(self._open(path), "rb") as file:
+            if os.fstat(file.fileno()).st_size > max_bytes:
+                return 0
+            return self._reader.count_pages(file.fileno())
+
+    def _read_bytes(self, path: str) -> bytes:
+        with os.fdopen(self._open(path), "rb") as file:
+            return file.read(MAX_FILE_BYTES)
 
     def _read_picture(self, picture: PictureRef) -> bytes:
         with os.fdopen(self._open(picture.path), "rb") as file:

@@ -3,12 +3,15 @@
 See docs/decisions/0013 for the rules of counting.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from choir_models.pictures import count_pictures
+from choir_models.pictures import count_pages, count_pictures
 
 PICTURE_SIZE = 3_200
 """Bytes that a picture counts as: about 1,600 tokens, the most that providers charge for one of its size."""
+PDF_PAGE_SIZE = 5_000
+"""Bytes that a page of a PDF counts as: about 2,500 tokens, its text and its picture."""
 BYTES_PER_TOKEN = 2
 """A lower bound: in common tokenizers text, code and JSON have more bytes per token; only base64 and hex
 have fewer."""
@@ -25,9 +28,14 @@ class SizedPrompt(Protocol):
 
 
 def prompt_size(prompt: SizedPrompt) -> int:
-    """Return the size of a prompt on the wire, in bytes; a picture counts as many as its tokens."""
-    pictures = PICTURE_SIZE * count_pictures(prompt.messages)
-    return sum(map(len, prompt.messages)) + len(prompt.messages) + len(prompt.tools) + pictures
+    """Return the size of a prompt on the wire, in bytes; pictures and PDFs count as many as their tokens."""
+    files = file_size(prompt.messages)
+    return sum(map(len, prompt.messages)) + len(prompt.messages) + len(prompt.tools) + files
+
+
+def file_size(messages: Sequence[bytes]) -> int:
+    """Return the bytes that the pictures and PDFs in messages count as."""
+    return PICTURE_SIZE * count_pictures(messages) + PDF_PAGE_SIZE * count_pages(messages)
 
 
 class TokenEstimator:
