@@ -80,6 +80,8 @@ class Town:
     voice: FakeWebService
     ears: FakeSpeech
     """What transcribes voice messages."""
+    score: Path
+    """Of the rehearsal model, for a restart."""
 
     @property
     def ada(self) -> Phone:
@@ -149,7 +151,7 @@ async def founding_town(
             score = Path(place) / "score.json"
             score.write_text(SCORE.read_text().replace("EVERYTHING", json.dumps(EVERYTHING)[1:-1]))
             async with running_stack_in_thread(score, env=env, prepare=prepare) as stack:
-                town = Town(stack, telegram, voice, ears)
+                town = Town(stack, telegram, voice, ears, score)
                 for phone in (town.ada, town.ben, town.cleo):
                     assert phone.user.chat.bot_texts() == []
                 yield town

@@ -2,10 +2,8 @@
 
 import asyncio
 import sys
-import types
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, ClassVar
 
 import pytest
 
@@ -18,38 +16,19 @@ from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.config import TranscriptionBinding, TranscriptionConfig
 from choir_local.transcriber.app import make_transcriber_app
 from choir_local.transcriber.recognizer import WhisperRecognizer
-from tests.support.ogg import make_speech, words_of
+from tests.support.faster_whisper_stand_in import faster_whisper
+from tests.support.faster_whisper_stand_in.faster_whisper import WhisperModel
+from tests.support.ogg import make_speech
 
-
-class WhisperModel:
-    """The documented part of faster-whisper's class, which hears the words of `make_speech`."""
-
-    loaded: ClassVar[list[tuple[str, dict[str, Any]]]] = []
-
-    def __init__(self, model_size_or_path: str, **options: Any) -> None:
-        assert options["local_files_only"] is True
-        self.loaded.append((model_size_or_path, options))
-
-    def transcribe(self, audio: Any, *, language: str | None, vad_filter: bool) -> tuple[Any, Any]:
-        words = words_of(audio.read())
-        if not words:
-            raise ValueError("Invalid data found when processing input")
-        assert vad_filter
-
-        def segments() -> Iterator[Any]:
-            for word in words.split():
-                yield types.SimpleNamespace(text=f" {word}")
-
-        return segments(), types.SimpleNamespace(language=language or "en", duration=2.5)
+LONG = " ".join(["slowly"] * 200)
 
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a stand-in for faster-whisper, whose models cannot be downloaded here."""
-    module = types.ModuleType("faster_whisper")
-    module.WhisperModel = WhisperModel  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "faster_whisper", module)
+    monkeypatch.setitem(sys.modules, "faster_whisper", faster_whisper)
     monkeypatch.setattr(WhisperModel, "loaded", [])
+    monkeypatch.setattr(WhisperModel, "parts", [])
 
 
 @pytest.fixture
@@ -71,13 +50,20 @@ def install_model(root: Path) -> None:
 
 
 async def transcribe(
-    endpoint: str, root: Path, content: bytes, language: str | None = None
+    endpoint: str,
+    root: Path,
+    content: bytes,
+    language: str | None = None,
+    timeout_ms: int = 60_000,
 ) -> Transcript:
     """Transcribe a file as an agent does."""
-    (root / "voice.ogg").write_bytes(content)
+    name = f"{len(content)}.ogg"
+    (root / name).write_bytes(content)
     workspace = Workspace(root)
-    config = TranscriptionConfig(model="own", endpoint=endpoint, language=language)
-    file = ReceivedFile(name="voice.ogg", kind="voice", path="voice.ogg")
+    config = TranscriptionConfig(
+        model="own", endpoint=endpoint, language=language, timeout_ms=timeout_ms
+    )
+    file = ReceivedFile(name=name, kind="voice", path=name)
     try:
         return await AudioTranscriber(workspace, ApiClient()).transcribe(
             file, TranscriptionBinding(name="own", config=config), None
@@ -99,6 +85,41 @@ async def test_an_agent_gets_the_words_and_the_model_is_loaded_once(
     assert second.transcription.language == "de"
     assert first.usage[0].audio_seconds == 2.5
     assert [name for name, _ in WhisperModel.loaded] == [str(tmp_path / "model")]
+
+
+@pytest.mark.usefixtures("library")
+async def test_a_short_file_does_not_wait_for_a_long_one(endpoint: str, tmp_path: Path) -> None:
+    install_model(tmp_path)
+    async with asyncio.TaskGroup() as tasks:
+        long = tasks.create_task(transcribe(endpoint, tmp_path, make_speech(LONG)))
+        async with asyncio.timeout(30):
+            while not WhisperModel.parts:
+                await asyncio.sleep(0.001)
+            await transcribe(endpoint, tmp_path, make_speech("a short one"))
+        assert not long.done()
+        heard = WhisperModel.parts[WhisperModel.parts.index("a") :][:5]
+        assert heard == ["a", "slowly", "short", "slowly", "one"]
+    assert long.result().text == LONG
+
+
+@pytest.mark.usefixtures("library")
+async def test_a_file_whose_client_has_gone_is_dropped(endpoint: str, tmp_path: Path) -> None:
+    install_model(tmp_path)
+    with pytest.raises(ToolFailed, match="did not answer within 1 s"):
+        await transcribe(endpoint, tmp_path, make_speech(LONG), timeout_ms=1_000)
+    heard = len(WhisperModel.parts)
+    assert (await transcribe(endpoint, tmp_path, make_speech("and now"))).text == "and now"
+    assert len(WhisperModel.parts) < heard + 5
+
+
+@pytest.mark.usefixtures("library")
+async def test_a_full_transcriber_asks_for_another_try(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_model(tmp_path)
+    monkeypatch.setattr("choir_local.transcriber.app.MAX_REQUESTS", 0)
+    with pytest.raises(ToolFailed, match=r"failed \(503\)"):
+        await transcribe(endpoint, tmp_path, make_speech("x"), timeout_ms=1_000)
 
 
 @pytest.mark.usefixtures("library")

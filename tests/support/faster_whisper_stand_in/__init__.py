@@ -1,0 +1,1 @@
+"""Directory for PYTHONPATH with a stand-in for faster-whisper."""
