@@ -26,7 +26,7 @@ from tests.support.fake_speech import FakeSpeech, fake_speech, openai_error
 from tests.support.fake_web_services import KEY
 from tests.support.ogg import make_speech
 
-PATH = ".choirtmp/recv/1-voice.ogg"
+PATH = ".choirtmp/recv/{}-voice.ogg"
 SCORE = Score.model_validate(
     {
         "rules": [
@@ -83,11 +83,12 @@ class Room:
     ) -> None:
         """Send a voice message, as control hands it over."""
         content = make_speech(words, seconds)
-        path = self.control.workspace / PATH
+        name = PATH.format(inbox_id)
+        path = self.control.workspace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         file = ReceivedFile(
-            name="voice.ogg", kind="voice", mime="audio/ogg", size=len(content), path=PATH
+            name="voice.ogg", kind="voice", mime="audio/ogg", size=len(content), path=name
         )
         message = UserMessageSignal(inbox_id=inbox_id, dm=DM, text=text, attachments=(file,))
         await self.control.tell(message)
@@ -343,3 +344,33 @@ async def test_a_cancel_while_the_answer_is_spoken_leaves_its_text(room: Room) -
         room.speech.speaks.set()
     assert (answer.kind, answer.attachments) == ("answer", ())
     assert answer.text.startswith("**Watered**")
+
+
+async def test_voice_messages_are_transcribed_together_and_answered_in_order(room: Room) -> None:
+    room.configure(speaks=False)
+    room.speech.hears.clear()
+    async with running_agent(room.control):
+        for number in range(1, 6):
+            await room.says(f"note {number}", f"inb_{number}")
+        await room.control.say("and this in writing", "inb_6")
+        await room.control.until(lambda: len(room.speech.heard) == 3)
+        assert room.messages() == []
+        room.speech.hears.set()
+        await room.answer(6)
+    assert [message.text for message in room.messages()] == [
+        *(f"note {number}" for number in range(1, 6)),
+        "and this in writing",
+    ]
+
+
+async def test_a_report_does_not_wait_for_a_transcription(room: Room) -> None:
+    async with running_agent(room.control):
+        await room.control.say("#spawn stuck: this #hang", "inb_1")
+        await room.answer()
+        room.speech.hears.clear()
+        await room.says("water the fig", "inb_2")
+        await room.control.until(lambda: bool(room.speech.heard))
+        await room.control.tell(CancelSignal(job="stuck"))
+        await room.control.until(lambda: room.control.replies()[-1].kind == "report")
+        room.speech.hears.set()
+        assert (await room.answer(2)).text.startswith("**Watered**")

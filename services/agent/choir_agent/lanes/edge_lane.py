@@ -5,7 +5,6 @@ the next message. The core jobs run inside its `run` and end before it does. See
 """
 
 import asyncio
-from collections import deque
 from datetime import datetime
 
 import structlog
@@ -17,14 +16,15 @@ from choir_agent.budgets.money import parse_money_grant
 from choir_agent.control_client.control_client import is_session_over
 from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.core_job_manager import CoreJobManager
-from choir_agent.lanes.edge_states import EdgeStateTracker, EdgeTrigger
+from choir_agent.lanes.edge_states import EdgeState, EdgeStateTracker, EdgeTrigger
 from choir_agent.lanes.lane_status import LaneStateRecorder
+from choir_agent.lanes.message_queue import MessageQueue, ReadyMessage
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_runner import TurnRunner
 from choir_agent.lanes.voice_answers import VoiceAnswers
-from choir_agent.lanes.voice_notes import VoiceNotes, has_voice
+from choir_agent.lanes.voice_notes import VoiceNotes
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE, DueReport, TurnState
 from choir_agent.settings import SettingsSource
@@ -41,17 +41,11 @@ from choir_common.wire.events import (
 )
 from choir_common.wire.prompt_marks import format_sent_line
 from choir_common.wire.signals import InjectSignal, UserMessageSignal
-from choir_common.wire.speech import SpeechUsage
 
 log = structlog.get_logger("choir.agent.edge")
 
-# Control stores messages until they are taken up; a longer queue here would only use memory.
-MAX_QUEUED_MESSAGES = 1_000
 STOPPED_BY_MESSAGE = "[I stopped here because of your next message.]"
 STOPPED_BY_USER = "[I stopped here, as you asked.]"
-
-_Transcribed = tuple[UserMessageSignal, tuple[SpeechUsage, ...]]
-"""A message with the words of its voice messages, and the usage of their transcription."""
 
 
 class EdgeLane:
@@ -75,17 +69,13 @@ class EdgeLane:
         self._arbiter = arbiter
         self._model = model
         self._jobs = jobs
-        self._voice_notes = voice_notes
         self._settings = settings
         self._clock = clock
         self._status = status
         self._state = EdgeStateTracker(status)
-        self._waiting: deque[UserMessageSignal] = deque()
         self._wake = asyncio.Event()
-        self._queue_has_space = asyncio.Event()
-        self._queue_has_space.set()
+        self._queue = MessageQueue(voice_notes, self._wake)
         self._turn_task: asyncio.Task[None] | None = None
-        self._transcription: asyncio.Task[_Transcribed] | None = None
         self._message_traceparent: str | None = None
         self._stopping = False
         self._parked_to_recheck = 0
@@ -108,17 +98,12 @@ class EdgeLane:
 
         If the user sees an answer being written, the message interrupts it.
         """
-        # Back-pressure: while the queue is full, no further signal is read.
-        await self._queue_has_space.wait()
-        is_queued = any(message.inbox_id == other.inbox_id for other in self._waiting)
-        if is_queued or self._arbiter.has_message(message.inbox_id):
+        await self._queue.wait_for_space()
+        if message.inbox_id in self._queue or self._arbiter.has_message(message.inbox_id):
             return
-        self._waiting.append(message)
         if self._model.record_interrupted(STOPPED_BY_MESSAGE):
-            self.interrupt_turn()
-        self._wake.set()
-        if len(self._waiting) >= MAX_QUEUED_MESSAGES:
-            self._queue_has_space.clear()
+            self._interrupt_turn()
+        self._queue.put(message)
 
     def on_event(self, event: CommittedEvent) -> None:
         """Wake the lane after a committed event: a report may be due."""
@@ -133,11 +118,12 @@ class EdgeLane:
         """Finish an interrupted turn, then report and answer until `stop` is called."""
         structlog.contextvars.bind_contextvars(lane=EDGE_LANE)
         self._status.record_state(EDGE_LANE, self._state.state)
-        async with self._jobs:
+        async with self._jobs, self._queue:
             while not self._stopping:
                 if self._arbiter.state.turn is not None:
                     await self._run_turn()
-                elif not await self._begin_next():
+                elif not self._begin_next():
+                    self._show_transcription()
                     self._wake.clear()
                     await self._wake.wait()
         # A suspended session makes its reports after the resume; one that ends must send them now.
@@ -173,40 +159,39 @@ class EdgeLane:
             cancelled = Cancelled(target=EDGE_LANE, turn_id=turn_id, by="user", signal=signal)
             # One write: a signal is not repeated once its first event is durable.
             self._arbiter.commit(EDGE_LANE, cancelled, more_follows=number < len(turn_ids))
-        self.interrupt_turn()
+        if opened is None:
+            self._queue.cancel_transcription()
+        self._interrupt_turn()
         self._wake.set()
-
-    def interrupt_turn(self) -> None:
-        """Cancel the task of the current turn, or the transcription of the next message."""
-        for task in (self._turn_task, self._transcription):
-            if task is not None:
-                task.cancel()
 
     def stop(self) -> None:
         """Take no more messages. The open turn still finishes, and core jobs continue until then."""
         self._stopping = True
+        self._queue.close()
         self._wake.set()
-        if self._transcription is not None:
-            # The message is not consumed yet: the next session gets it.
-            self._transcription.cancel()
 
     def suspend(self) -> None:
         """Interrupt the turn without writing events about it: the next epoch resumes it."""
         self._arbiter.suspend()
-        self.interrupt_turn()
+        self._interrupt_turn()
+
+    def _interrupt_turn(self) -> None:
+        """Cancel the task of the current turn."""
+        if self._turn_task is not None:
+            self._turn_task.cancel()
 
     def _open_turn_id(self) -> str | None:
         turn = self._arbiter.state.turn
         return None if turn is None else turn.turn_id
 
-    async def _begin_next(self) -> bool:
+    def _begin_next(self) -> bool:
         """Begin the next piece of work, reports first; return whether there was any.
 
         Parked turns are resumed when a human has decided, or when nothing else is to be done.
         """
         state = self._arbiter.state
         parked = self._next_parked()
-        is_due = self._parked_to_recheck or not (state.unstarted_reports or self._waiting)
+        is_due = self._parked_to_recheck or not (state.unstarted_reports or self._queue.is_ready)
         if parked is not None and (parked.cancelled or is_due):
             # Each parked turn is tried once, because the decision may concern any of them.
             self._parked_to_recheck = max(0, self._parked_to_recheck - 1)
@@ -215,34 +200,15 @@ class EdgeLane:
         if state.unstarted_reports:
             self._begin_report(state.unstarted_reports[0])
             return True
-        if not self._waiting:
+        if not self._queue.is_ready:
             return False
-        # It stays in the queue until its words are known, so that a repeated signal is recognised.
-        transcript = await self._hear(self._waiting[0])
-        if transcript is not None:
-            self._waiting.popleft()
-            self._begin(*transcript)
-            self._queue_has_space.set()
+        self._begin(self._queue.take())
         return True
 
-    async def _hear(self, message: UserMessageSignal) -> "_Transcribed | None":
-        """Return a message with its voice messages transcribed; None if the agent stops meanwhile."""
-        if not has_voice(message):
-            return message, ()
-        self._state.move(EdgeTrigger.VOICE_MESSAGE)
-        self._transcription = asyncio.create_task(self._voice_notes.transcribe(message))
-        try:
-            await asyncio.wait({self._transcription})
-        except asyncio.CancelledError:
-            # The whole agent ends.
-            self._transcription.cancel()
-            await asyncio.wait({self._transcription})
-            raise
-        task, self._transcription = self._transcription, None
-        if not task.cancelled():
-            return task.result()
-        is_ending = self._stopping or self._arbiter.is_suspending
-        return None if is_ending else (self._voice_notes.cancelled(message), ())
+    def _show_transcription(self) -> None:
+        """Report the state of the lane if the next message waits for its transcript."""
+        if self._queue.is_transcribing and self._state.state is EdgeState.IDLE:
+            self._state.move(EdgeTrigger.VOICE_MESSAGE)
 
     def _next_parked(self) -> TurnState | None:
         """Return the parked turn to resume first, a cancelled one before others.
@@ -256,7 +222,8 @@ class EdgeLane:
             return cancelled
         return next(iter(state.parked), None)
 
-    def _begin(self, message: UserMessageSignal, usage: tuple[SpeechUsage, ...]) -> None:
+    def _begin(self, ready: ReadyMessage) -> None:
+        message = ready.message
         budgets = self._settings.current().settings.budgets
         state = self._arbiter.state
         grant = parse_grant(message.text, state, budgets) or parse_money_grant(
@@ -276,7 +243,7 @@ class EdgeLane:
             corrects=message.corrects,
             reply_to=message.reply_to,
             sent=self._sent(message.sent_at),
-            usage=usage,
+            usage=ready.usage,
         )
         self._arbiter.commit(EDGE_LANE, payload)
         self._message_traceparent = message.traceparent
@@ -363,7 +330,9 @@ class EdgeLane:
         if turn.cancelled or self._stopping or not self._arbiter.is_waiting_for_human(turn.turn_id):
             return False
         return bool(
-            self._waiting or state.unstarted_reports or (self._parked_to_recheck and state.parked)
+            self._queue.is_ready
+            or state.unstarted_reports
+            or (self._parked_to_recheck and state.parked)
         )
 
     async def _run_spanned(self, turn: TurnState | None) -> None:

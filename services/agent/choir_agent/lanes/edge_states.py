@@ -56,8 +56,10 @@ TRANSITIONS: Mapping[tuple[EdgeState, EdgeTrigger], EdgeState] = MappingProxyTyp
         (_S.IDLE, _T.VOICE_MESSAGE): _S.CONTEXT_READY,
         (_S.CONTEXT_READY, _T.USER_MESSAGE): _S.CONTEXT_READY,
         (_S.IDLE, _T.USER_MESSAGE): _S.CONTEXT_READY,
-        # Outcomes of core jobs and human decisions are reported in turns of their own.
+        # Outcomes of core jobs and human decisions are reported in turns of their own, also while a voice
+        # message is transcribed.
         (_S.IDLE, _T.REPORT): _S.CONTEXT_READY,
+        (_S.CONTEXT_READY, _T.REPORT): _S.CONTEXT_READY,
         (_S.CONTEXT_READY, _T.CALL_MODEL): _S.REASONING,
         # A recovered turn may resume with a tool call, or with an answer that the model already gave.
         (_S.CONTEXT_READY, _T.TOOL_PROPOSAL): _S.WAITING_TOOL,

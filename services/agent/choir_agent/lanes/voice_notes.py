@@ -109,8 +109,14 @@ def _explain(error: ToolFailed, binding: TranscriptionBinding) -> str:
             return f"{SERVICE} {binding.config.endpoint} refused its key. {store}"
         case "no_secret":
             return f"{what}. {store}"
-        case "too_large" | "rate_limited":
+        case "too_large" | "empty" | "rate_limited":
             return f"{what}."
+        case "timeout":
+            setting = f"transcription.{binding.name}.timeout_ms"
+            return f"{what}. Please send it again or in parts; `{setting}` allows more time."
+        case "refused":
+            check = f"If that fails, too, check `transcription.{binding.name}` in config.json."
+            return f"{what}. Please record it again. {check}"
         case kind if kind in PASSING:
             return f"{what}. Please send it again in a few minutes."
         case _:

@@ -37,6 +37,7 @@ PASSING = ("unreachable", "timeout", "service_error", "rate_limited")
 """Errors after which a later request may succeed."""
 EXTENSIONS = ("flac", "m4a", "mp3", "mp4", "mpeg", "mpga", "oga", "ogg", "wav", "webm")
 OK = 200
+NO_WORDS = "no words were recognised in it. Please record it again, or write your message."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class AudioTranscriber:
             raise ToolFailed(
                 "too_large",
                 f"it lasts {seconds:.0f} s, and the limit is {config.max_seconds} s "
-                f"(`transcription.{binding.name}.max_seconds`)",
+                f"(`transcription.{binding.name}.max_seconds`). Please send it in parts.",
             )
         fields = {"model": config.model, "response_format": "json"}
         if config.language is not None:
@@ -80,8 +81,14 @@ class AudioTranscriber:
     def _read(self, path: str) -> tuple[bytes, float | None]:
         descriptor = self._workspace.open_file(path)
         with open(descriptor, "rb") as audio:  # noqa: PTH123 - a descriptor
-            if os.fstat(descriptor).st_size > MAX_AUDIO_BYTES:
-                raise ToolFailed("too_large", f"it has more than {MAX_AUDIO_BYTES} bytes")
+            size = os.fstat(descriptor).st_size
+            if size > MAX_AUDIO_BYTES:
+                text = (
+                    f"it has more than {MAX_AUDIO_BYTES // 1_000_000} MB. Please send it in parts."
+                )
+                raise ToolFailed("too_large", text)
+            if size == 0:
+                raise ToolFailed("empty", "the file is empty. Please record it again.")
             return audio.read(), read_opus_seconds(descriptor)
 
     async def _send(self, service: ApiService, call: ApiRequest, timeout_s: float) -> ApiResponse:
@@ -134,7 +141,7 @@ def _transcript(
         model=model,
         seconds=seconds,
         language=language[:40] if isinstance(language, str) else binding.config.language or "",
-        problem="" if text.strip() else "no words were recognised in it.",
+        problem="" if text.strip() else NO_WORDS,
     )
     return Transcript(text.strip(), transcription, (usage,))
 

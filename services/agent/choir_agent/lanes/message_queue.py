@@ -1,0 +1,130 @@
+"""Messages that wait for their turn, in order. Their voice messages are transcribed meanwhile.
+
+A few are transcribed at a time, so that a queue of them does not take the sum of their times. The lane is
+free for reports, decisions and the messages before.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Self
+
+from choir_agent.lanes.voice_notes import VoiceNotes, has_voice
+from choir_common.wire.signals import UserMessageSignal
+from choir_common.wire.speech import SpeechUsage
+
+MAX_QUEUED_MESSAGES = 1_000
+"""Control stores messages until they are taken up; a longer queue here would only use memory."""
+MAX_TRANSCRIPTIONS = 3
+"""Messages of one conversation that are transcribed at a time: their files are in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMessage:
+    """A message with the words of its voice messages, and the usage of their transcription."""
+
+    message: UserMessageSignal
+    usage: tuple[SpeechUsage, ...] = ()
+
+
+@dataclass(slots=True)
+class _Entry:
+    message: UserMessageSignal
+    has_voice: bool
+    transcription: asyncio.Task[ReadyMessage] | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return not self.has_voice or bool(self.transcription and self.transcription.done())
+
+
+class MessageQueue:
+    """Queue of the edge lane; `async with` ends its transcriptions."""
+
+    def __init__(self, notes: VoiceNotes, wake: asyncio.Event) -> None:
+        self._notes = notes
+        self._wake = wake
+        self._entries: deque[_Entry] = deque()
+        self._has_space = asyncio.Event()
+        self._has_space.set()
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+        tasks = [entry.transcription for entry in self._entries if entry.transcription is not None]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def wait_for_space(self) -> None:
+        """Wait while the queue is full. Until then no further signal is read."""
+        await self._has_space.wait()
+
+    def __contains__(self, inbox_id: str) -> bool:
+        return any(entry.message.inbox_id == inbox_id for entry in self._entries)
+
+    def put(self, message: UserMessageSignal) -> None:
+        """Append a message, and wake the lane."""
+        self._entries.append(_Entry(message, has_voice(message)))
+        if len(self._entries) >= MAX_QUEUED_MESSAGES:
+            self._has_space.clear()
+        self._start_transcriptions()
+        self._wake.set()
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether the first message can be taken."""
+        return not self._closed and bool(self._entries) and self._entries[0].is_ready
+
+    @property
+    def is_transcribing(self) -> bool:
+        """Return whether the first message waits for its transcript."""
+        return not self._closed and bool(self._entries) and not self._entries[0].is_ready
+
+    def take(self) -> ReadyMessage:
+        """Remove and return the first message; call it only if that is ready."""
+        entry = self._entries[0]
+        ready = self._result(entry)
+        self._entries.popleft()
+        self._has_space.set()
+        return ready
+
+    def cancel_transcription(self) -> None:
+        """Cancel the transcription for which the lane waits; its message then says so."""
+        if self.is_transcribing and self._entries[0].transcription is not None:
+            self._entries[0].transcription.cancel()
+
+    def close(self) -> None:
+        """End all transcriptions. Their messages are not consumed: the next session gets them."""
+        self._closed = True
+        for entry in self._entries:
+            if entry.transcription is not None:
+                entry.transcription.cancel()
+
+    def _result(self, entry: _Entry) -> ReadyMessage:
+        if entry.transcription is None:
+            return ReadyMessage(entry.message)
+        if entry.transcription.cancelled():
+            return ReadyMessage(self._notes.cancelled(entry.message))
+        return entry.transcription.result()
+
+    def _start_transcriptions(self) -> None:
+        running = sum(
+            entry.transcription is not None and not entry.is_ready for entry in self._entries
+        )
+        for entry in self._entries:
+            if self._closed or running >= MAX_TRANSCRIPTIONS:
+                return
+            if entry.has_voice and entry.transcription is None:
+                entry.transcription = asyncio.create_task(self._transcribe(entry.message))
+                entry.transcription.add_done_callback(self._transcription_ended)
+                running += 1
+
+    async def _transcribe(self, message: UserMessageSignal) -> ReadyMessage:
+        return ReadyMessage(*await self._notes.transcribe(message))
+
+    def _transcription_ended(self, _: asyncio.Task[ReadyMessage]) -> None:
+        self._start_transcriptions()
+        self._wake.set()
