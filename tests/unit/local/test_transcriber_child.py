@@ -1,16 +1,19 @@
 """The transcriber as a child of the stack: from config.json to the command that serves the model."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from choir_common.wire.config import TranscriptionConfig
 from choir_local.config_values import own_transcription
 from choir_local.services import TranscriberProgram
 
+REPOSITORY = Path(__file__).parents[3]
 EARS = {"model": "small", "endpoint": "http://127.0.0.1:9405/v1"}
 
 
@@ -42,3 +45,22 @@ async def test_it_listens_where_agents_look_for_it(endpoint: str, host: str, por
     rest = list(command.argv)[4:]
     assert rest == ["--model-dir", "~/whisper", "--host", host, "--port", port]
     assert program.endpoint == endpoint.partition("/v1")[0]
+
+
+def test_the_container_serves_what_its_file_tells_to_configure() -> None:
+    path = REPOSITORY / "deploy" / "docker" / "transcriber.yml"
+    service = yaml.safe_load(path.read_text())["services"]["transcriber"]
+    example = re.search(r'"own": (\{.*?\})', path.read_text())
+    assert example is not None
+    entry = TranscriptionConfig.model_validate_json(example[1])
+    stages = (REPOSITORY / "deploy" / "docker" / "Dockerfile").read_text().split("\nFROM ")
+    (stage,) = (it for it in stages if it.startswith(f"runtime AS {service['build']['target']}\n"))
+    command = json.loads(stage.partition("\nCMD ")[2])
+    options = dict(zip(command[4::2], command[5::2], strict=True))
+    (mount,) = service["volumes"]
+    assert entry.endpoint == f"http://transcriber:{options['--port']}/v1"
+    assert entry.model_dir is None
+    assert (options["--model-dir"], options["--host"]) == (mount["target"], "0.0.0.0")
+    assert mount["read_only"] is True and service["networks"] == ["agents"]
+    assert options["--port"] in service["healthcheck"]["test"]
+    assert command[0] == service["healthcheck"]["test"][1]
