@@ -1,8 +1,11 @@
 """The model is told when each message of the user was sent, and what was told once stays as it was."""
 
+import itertools
 import re
 from datetime import UTC, datetime, timedelta
 
+import orjson
+from pydantic import JsonValue
 from starlette.responses import Response
 
 from choir_common.wire.config_parts import FeatureFlags
@@ -79,6 +82,44 @@ async def briefing(**bound: object) -> str:
 async def test_a_core_job_is_told_when_it_began() -> None:
     told = await briefing(timezone="Asia/Tokyo")
     assert re.search(r"^Begun: \w{3} \d{4}-\d\d-\d\d \d\d:\d\d Asia/Tokyo$", told, re.MULTILINE)
+
+
+async def test_a_turn_that_reports_is_told_its_time_and_repeats_the_prompt_before_it() -> None:
+    prompts: list[Asked] = []
+
+    def script(asked: Asked) -> Response:
+        if asked.lane == "core":
+            return says("done")
+        prompts.append(asked)
+        if asked.lane == "edge" and asked.number == 1:
+            return calls(("choir_core_spawn", {"job_name": "look", "task_spec": "Look it up."}))
+        return says("fine")
+
+    async with run_scripted(script) as endpoint, run_control(endpoint) as control:
+        control.bound = {"timezone": "Asia/Tokyo"}
+        async with running_agent(control):
+            await control.say("look it up", "inb_1", datetime.now(UTC))
+            await control.until(lambda: any(r.kind == "report" for r in control.replies()))
+            later = datetime.now(UTC) + timedelta(hours=3, minutes=1)
+            await control.say("and now?", "inb_2", later)
+            await control.replied(2)
+    (report,) = (str(asked.body["messages"]) for asked in prompts if asked.lane == "report")
+    assert re.search(
+        r"to be reported\. It is \w{3} \d{4}-\d\d-\d\d \d\d:\d\d Asia/Tokyo\. Report ", report
+    )
+    last = str(prompts[-1].body["messages"])
+    assert "Asia/Tokyo, 3 hours after the last message]" in last
+    for before, after in itertools.pairwise(prompts):
+        assert orjson.dumps(before.body["tools"]) == orjson.dumps(after.body["tools"])
+        # byte for byte, without the closing bracket of the list
+        assert orjson.dumps(history(after)).startswith(orjson.dumps(history(before))[:-1])
+
+
+def history(asked: Asked) -> list[JsonValue]:
+    """Return the messages of a prompt without its last one if that lists the core jobs of the moment."""
+    messages = asked.body["messages"]
+    assert isinstance(messages, list)
+    return messages[:-1] if "Running core jobs" in str(messages[-1]) else messages
 
 
 async def test_a_core_job_is_told_no_time_where_that_is_switched_off() -> None:

@@ -28,6 +28,29 @@ def test_a_message_says_day_date_time_and_zone(sent: datetime, zone: str, line: 
     assert SENT_LINE.sub("", f"[{line}]\nhello") == "hello"
 
 
+@pytest.mark.parametrize(
+    ("sent", "line"),
+    [
+        ("2026-03-29T00:59", "Sun 2026-03-29 01:59 Europe/Berlin"),
+        ("2026-03-29T01:00", "Sun 2026-03-29 03:00 Europe/Berlin"),
+        ("2026-10-24T23:59", "Sun 2026-10-25 01:59 Europe/Berlin"),
+        ("2026-10-25T00:30", "Sun 2026-10-25 02:30+02:00 Europe/Berlin"),
+        ("2026-10-25T01:30", "Sun 2026-10-25 02:30+01:00 Europe/Berlin"),
+        ("2026-10-25T02:00", "Sun 2026-10-25 03:00 Europe/Berlin"),
+    ],
+)
+def test_the_hour_that_clocks_repeat_has_its_offset(sent: str, line: str) -> None:
+    moment = datetime.fromisoformat(f"{sent}+00:00")
+    assert format_sent_line(moment, moment, "Europe/Berlin") == line
+    assert SENT_LINE.sub("", f"[{line}]\nhello") == "hello"
+
+
+def test_a_pause_over_a_change_of_clocks_has_its_real_length() -> None:
+    before, after = datetime(2026, 3, 28, 22, tzinfo=UTC), datetime(2026, 3, 29, 6, tzinfo=UTC)
+    line = format_sent_line(after, after, "Europe/Berlin", previous=before)
+    assert line == "Sun 2026-03-29 08:00 Europe/Berlin, 8 hours after the last message"
+
+
 def test_a_message_that_waited_says_when_it_was_read() -> None:
     read = WINTER + timedelta(seconds=LATE_AFTER_S + 60)
     line = format_sent_line(WINTER, read, "Europe/Berlin")

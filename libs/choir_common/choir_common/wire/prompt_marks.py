@@ -19,7 +19,8 @@ TOOL_PICTURES_HEADING = (
 )
 """A user message with pictures that an API does not take in tool results."""
 SENT_LINE = re.compile(
-    r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d [A-Za-z0-9_+/-]+[^\]\n]{0,100}\]\n"
+    r"^\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d"
+    r"(?:[+-]\d\d:\d\d)? [A-Za-z0-9_+/-]+[^\]\n]{0,100}\]\n"
 )
 """The line before a user's text, as `format_sent_line` formats it."""
 LATE_AFTER_S = 600
@@ -56,4 +57,7 @@ def _duration(seconds: float) -> str:
 def _minute(moment: datetime) -> str:
     # not strftime("%a"), which follows the locale
     day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[moment.weekday()]
-    return f"{day} {moment:%Y-%m-%d %H:%M}"
+    # clocks show one hour twice when summer time ends; only the offset tells which
+    is_repeated = moment.utcoffset() != moment.replace(fold=not moment.fold).utcoffset()
+    offset = moment.isoformat()[-6:] if is_repeated else ""
+    return f"{day} {moment:%Y-%m-%d %H:%M}{offset}"
