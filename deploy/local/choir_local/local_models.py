@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.model_config import SMALL_CONTEXT
 from choir_local.settings import LocalSettings, ModelSource
+from choir_models.context_windows import MIN_CONTEXT
 from choir_models.servers.discovery import ServerProbe, describe_models
 from choir_models.servers.model_server import (
     SERVER_NAMES,
@@ -34,6 +35,12 @@ class LocalModelChoice:
     def description(self) -> str:
         """Return which model it is, for users."""
         return f"{self.model.name} at the local {SERVER_NAMES[self.server.kind]}"
+
+    @property
+    def is_too_short(self) -> bool:
+        """Return whether its context does not suffice; Ollama gets a longer one with each request."""
+        length = self.model.context_length
+        return self.server.kind != "ollama" and length is not None and length < MIN_CONTEXT
 
     @property
     def config(self) -> ModelConfig:
@@ -79,7 +86,8 @@ def choose_local_model(
 ) -> LocalModelChoice | None:
     """Return the preferred model, or the best one: it can call tools, and is loaded if possible.
 
-    A model of a server that does not tell whether it can call tools is the last choice.
+    A model of a server that does not tell whether it can call tools is the last choice but for one whose
+    context is too short for an agent.
     """
     choices = [LocalModelChoice(server, model) for server in servers for model in server.models]
     if preferred_model:
@@ -87,7 +95,9 @@ def choose_local_model(
         return next(matches, None)
     able = [it for it in choices if it.model.calls_tools is not False]
     return min(
-        able, key=lambda it: (it.model.calls_tools is None, not it.model.is_loaded), default=None
+        able,
+        key=lambda it: (it.is_too_short, it.model.calls_tools is None, not it.model.is_loaded),
+        default=None,
     )
 
 
@@ -98,13 +108,27 @@ def describe_servers(servers: tuple[ModelServer, ...], choice: LocalModelChoice)
         lines.append("for another one set CHOIR_MODEL (and CHOIR_MODEL_SOURCE for its server)")
     length = choice.model.context_length
     if length is not None and length < SMALL_CONTEXT:
-        kind, name = choice.server.kind, choice.model.name
-        command = longer_context_command(kind, name, ADVISED_CONTEXT)
-        lines.append(
-            f"its context has only {length:,} tokens, so the agent has short instructions and fewer tools; "
-            f"for more: {command}"
-        )
+        command = longer_context_command(choice.server.kind, choice.model.name, ADVISED_CONTEXT)
+        effect = "so the agent has short instructions and fewer tools; for more"
+        if choice.is_too_short:
+            effect = f"which is too short: agents need {MIN_CONTEXT:,}. Run"
+        lines.append(f"its context has only {length:,} tokens, {effect}: {command}")
     return tuple(lines)
+
+
+def describe_unusable_servers(servers: tuple[ModelServer, ...]) -> tuple[str, ...]:
+    """Return lines for users: why none of the servers that were found is used, and what to do."""
+    return tuple(f"found {server.label}, but {_why_unusable(server)}" for server in servers)
+
+
+def _why_unusable(server: ModelServer) -> str:
+    if not server.models:
+        get = "run `ollama pull qwen3:8b`" if server.kind == "ollama" else "load one"
+        return f"it has no model: {get}, and start Choir again"
+    if all(model.calls_tools is False for model in server.models):
+        models = _list_models(server)
+        return f"no model of it can call tools, which agents need ({models}): add one that can"
+    return f"it has no model of the name in CHOIR_MODEL: it has {_list_models(server)}"
 
 
 def _list_models(server: ModelServer) -> str:

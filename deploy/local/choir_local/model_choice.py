@@ -12,7 +12,12 @@ from pydantic import SecretStr
 
 from choir_common.errors import StartupError
 from choir_common.wire.config import ModelConfig
-from choir_local.local_models import choose_local_model, describe_servers, find_servers
+from choir_local.local_models import (
+    choose_local_model,
+    describe_servers,
+    describe_unusable_servers,
+    find_servers,
+)
 from choir_local.settings import LocalSettings, ModelSource
 
 OPENROUTER_SECRET = "openrouter-key"  # noqa: S105 - a secret's name
@@ -66,14 +71,19 @@ async def choose_model(
         choice = _gemini(settings, known_secrets)
         if choice is not None:
             return choice
+    unusable: tuple[str, ...] = ()
     if source in ("auto", *LOCAL_SOURCES):
-        choice = await _local(settings, source)
-        if choice is not None:
-            return choice
+        servers = await find_servers(settings, source)
+        local = choose_local_model(servers, settings.model)
+        if local is not None:
+            notes = describe_servers(servers, local)
+            return ModelChoice(local.config, local.description, notes=notes)
+        unusable = describe_unusable_servers(servers)
     if source in ("auto", "rehearsal"):
-        return _rehearsal(settings, rehearsal_url)
+        return _rehearsal(settings, rehearsal_url, unusable)
+    what = "".join(f" ({line})" for line in unusable)
     raise StartupError(
-        f"CHOIR_MODEL_SOURCE is {source}, but there is no such model: openrouter needs "
+        f"CHOIR_MODEL_SOURCE is {source}, but there is no such model{what}: openrouter needs "
         "OPENROUTER_API_KEY, openai needs OPENAI_API_KEY, anthropic needs ANTHROPIC_API_KEY, gemini needs "
         "GEMINI_API_KEY, and ollama, lmstudio, llamacpp and vllm need the running server with a model that "
         "can call tools (CHOIR_MODEL, if it is set). Provide it, or unset CHOIR_MODEL_SOURCE."
@@ -92,14 +102,14 @@ def environment_keys(settings: LocalSettings) -> dict[str, str]:
     return {name: value for name, value in values.items() if value}
 
 
-def _rehearsal(settings: LocalSettings, url: str) -> ModelChoice:
+def _rehearsal(settings: LocalSettings, url: str, notes: tuple[str, ...]) -> ModelChoice:
     description = (
         f"the rehearsal model, following {settings.score}"
         if settings.score
         else "the rehearsal model (scripted, no real intelligence)"
     )
     config = ModelConfig(provider="rehearsal", model="rehearsal", endpoint=url, temperature=None)
-    return ModelChoice(config, description, rehearsal=True)
+    return ModelChoice(config, description, rehearsal=True, notes=notes)
 
 
 def _openrouter(settings: LocalSettings, known_secrets: Mapping[str, str]) -> ModelChoice | None:
@@ -169,12 +179,3 @@ def _secret(
 ) -> dict[str, str] | None:
     value = from_environment.get_secret_value() if from_environment else known_secrets.get(name)
     return {name: value} if value else None
-
-
-async def _local(settings: LocalSettings, source: ModelSource) -> ModelChoice | None:
-    servers = await find_servers(settings, source)
-    choice = choose_local_model(servers, settings.model)
-    if choice is None:
-        return None
-    notes = describe_servers(servers, choice)
-    return ModelChoice(choice.config, choice.description, notes=notes)

@@ -74,7 +74,7 @@ async def test_each_server_is_found_and_its_context_length_obeyed(
 async def test_a_short_context_is_told_with_the_command_that_lengthens_it() -> None:
     async with run_local_server(fake_lmstudio("q", loaded=4_096)) as server:
         choice = await chosen(lmstudio_url=server.address)
-    assert "only 4,096 tokens" in choice.notes[-1]
+    assert "only 4,096 tokens, which is too short: agents need 8,192" in choice.notes[-1]
     assert "lms load q --context-length 32768" in choice.notes[-1]
 
 
@@ -115,7 +115,34 @@ async def test_a_model_without_tools_is_not_chosen_and_another_program_is_no_ser
     other = FakeLocalServer({"/": {}, "/v1/models": {"data": [{"id": "x"}]}})
     async with run_provider(ollama), run_local_server(other):
         choice = await chosen(ollama_host=ollama.endpoint, vllm_url=other.address)
+        with pytest.raises(StartupError, match="no model of it can call tools"):
+            await chosen("ollama", ollama_host=ollama.endpoint)
     assert choice.rehearsal
+    assert choice.notes == (
+        f"found Ollama at {ollama.endpoint}, but no model of it can call tools, which agents need "
+        f"({ollama.model}): add one that can",
+    )
+
+
+async def test_a_server_without_a_model_or_without_the_named_one_is_said() -> None:
+    empty = FakeLocalServer({"/api/version": {"version": "0.9"}, "/api/tags": {"models": []}})
+    async with (
+        run_local_server(empty),
+        run_local_server(fake_lmstudio("q", loaded=32_768)) as studio,
+    ):
+        choice = await chosen(ollama_host=empty.address)
+        named = await chosen(model="r", lmstudio_url=studio.address)
+    assert choice.rehearsal and "it has no model: run `ollama pull qwen3:8b`" in choice.notes[0]
+    assert "no model of the name in CHOIR_MODEL: it has q" in named.notes[0]
+
+
+async def test_a_model_whose_context_suffices_is_preferred() -> None:
+    async with (
+        run_local_server(fake_lmstudio("short", loaded=4_096)) as studio,
+        run_local_server(fake_vllm("long", longest=32_768)) as vllm,
+    ):
+        choice = await chosen(lmstudio_url=studio.address, vllm_url=vllm.address)
+    assert choice.config.model == "long"
 
 
 async def test_a_model_that_lmstudio_has_not_loaded_gets_the_least_that_works() -> None:

@@ -11,6 +11,8 @@ SERVER_NAMES: dict[ServerKind, str] = {
     "vllm": "vLLM",
     "lmstudio": "LM Studio",
 }
+VLLM_TOOLS = "--enable-auto-tool-choice --tool-call-parser PARSER"
+"""Without a parser vLLM does not start with the first option; its documentation lists them by model."""
 USUAL_PORTS: dict[ServerKind, int] = {
     "ollama": 11434,
     "llamacpp": 8080,
@@ -68,8 +70,9 @@ def longer_context_command(kind: ServerKind, model: str, tokens: int) -> str:
         case "llamacpp":
             return f"llama-server --ctx-size {tokens} --parallel 1 --jinja --model FILE"
         case "vllm":
-            return f"vllm serve {model} --max-model-len {tokens} --enable-auto-tool-choice"
+            return f"vllm serve {model} --max-model-len {tokens} {VLLM_TOOLS}"
         case "lmstudio":
-            return f"lms load {model} --context-length {tokens}"
+            # without the first, another instance of the model is loaded beside it
+            return f"lms unload {model}; lms load {model} --context-length {tokens}"
         case _:
             assert_never(kind)
