@@ -127,3 +127,19 @@ async def test_a_long_conversation_with_tools_never_exceeds_the_window(
     results = [it for it in payloads if isinstance(it, ToolResultCommitted)]
     assert len(results) == 36 and all(it.status == "success" for it in results)
     assert [it for it in payloads if isinstance(it, Reply)][-1].text == "Turn 11."
+
+
+async def test_a_turn_of_ten_steps_with_long_results_is_completed(
+    ollama: CountingOllama, control: ControlStandIn
+) -> None:
+    text = "\n".join(f"line {n}: the quick brown fox jumps over a lazy dog" for n in range(LINES))
+    (control.workspace / "book.txt").write_text(text)
+    read = Call("choir_fs_read", {"path": "book.txt"})
+    async with running_agent(control):
+        ollama.script(*(Answer(calls=(read,)) for _ in range(10)), Answer("Read ten times."))
+        await control.say("Read book.txt ten times.", sent_at=datetime.now(UTC))
+        (answer,) = [reply for reply in await control.replied() if reply.answers is not None]
+    assert (answer.kind, answer.text) == ("answer", "Read ten times.")
+    assert not ollama.refusals, "a prompt did not fit"
+    assert max(ollama.prompt_tokens) <= WINDOW
+    assert "Read book.txt ten times." in str(ollama.requests[-1].body["messages"])
