@@ -129,6 +129,8 @@ class Completion:
     """Prompt tokens that were in the provider's prefix cache; part of `prompt_tokens`."""
     cache_write_tokens: int = 0
     """Prompt tokens that the provider wrote to its cache at a price; part of `prompt_tokens`."""
+    cache_write_1h_tokens: int = 0
+    """Those of `cache_write_tokens` that the provider keeps for an hour."""
     reasoning_tokens: int = 0
     """Completion tokens of the model's reasoning; part of `completion_tokens`."""
     audio_input_tokens: int = 0

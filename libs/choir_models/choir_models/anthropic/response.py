@@ -57,12 +57,20 @@ def read_message_body(body: bytes) -> ReceivedMessage:
 
 def join_messages(first: ReceivedMessage, then: ReceivedMessage) -> ReceivedMessage:
     """Return a paused message and its continuation as one, with the tokens of both."""
-    counts = {**first.usage, **then.usage}
-    for name, value in first.usage.items():
-        more = then.usage.get(name)
-        if isinstance(value, int) and isinstance(more, int):
-            counts[name] = value + more
+    counts = _sum_counts(first.usage, then.usage)
     return then.model_copy(update={"content": [*first.content, *then.content], "usage": counts})
+
+
+def _sum_counts(first: JsonObject, then: JsonObject) -> JsonObject:
+    """Return the sums of the numbers in two usages, also of the nested ones."""
+    counts = {**first, **then}
+    for name, value in first.items():
+        match (value, then.get(name)):
+            case (dict(part), dict(more)):
+                counts[name] = _sum_counts(part, more)
+            case (int(part), int(more)):
+                counts[name] = part + more
+    return counts
 
 
 def read_response(message: ReceivedMessage, asked_model: str, duration_ms: float) -> Completion:
@@ -73,8 +81,8 @@ def read_response(message: ReceivedMessage, asked_model: str, duration_ms: float
     usage = message.usage
     cached = token_count(usage.get("cache_read_input_tokens"))
     writes = token_count(usage.get("cache_creation_input_tokens"))
-    details = usage.get("output_tokens_details")
-    reasoning = details.get("thinking_tokens") if isinstance(details, dict) else 0
+    lifetimes = _details(usage, "cache_creation")
+    reasoning = _details(usage, "output_tokens_details").get("thinking_tokens")
     return Completion(
         text=text_with_notes(
             message_text(message.content), calls=len(uses), is_cut=finish == "max_tokens"
@@ -88,9 +96,15 @@ def read_response(message: ReceivedMessage, asked_model: str, duration_ms: float
         duration_ms=round(duration_ms, 3),
         cached_tokens=cached,
         cache_write_tokens=writes,
+        cache_write_1h_tokens=token_count(lifetimes.get("ephemeral_1h_input_tokens")),
         reasoning_tokens=token_count(reasoning),
         fields=_native_fields(message.content),
     )
+
+
+def _details(usage: JsonObject, name: str) -> JsonObject:
+    details = usage.get(name)
+    return details if isinstance(details, dict) else {}
 
 
 def message_text(content: list[JsonObject]) -> str:

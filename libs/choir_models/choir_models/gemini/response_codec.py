@@ -99,12 +99,31 @@ class GeminiResponse:
             duration_ms=round(duration_ms, 3),
             cached_tokens=self._tokens("cachedContentTokenCount"),
             reasoning_tokens=thoughts,
+            audio_input_tokens=self._fresh_tokens("AUDIO"),
+            audio_output_tokens=self._tokens_of("candidatesTokensDetails", "AUDIO"),
+            image_tokens=self._fresh_tokens("IMAGE"),
             fields=fields,
         )
 
     def _tokens(self, name: str) -> int:
         """Return a count of the usage; each request of a continued response is charged."""
         return sum(token_count(usage.get(name)) for usage in (*self._earlier_usage, self._usage))
+
+    def _fresh_tokens(self, modality: str) -> int:
+        """Return a modality's tokens of the prompt that did not come from the cache."""
+        names = ("promptTokensDetails", "toolUsePromptTokensDetails")
+        sent = sum(self._tokens_of(name, modality) for name in names)
+        return max(0, sent - self._tokens_of("cacheTokensDetails", modality))
+
+    def _tokens_of(self, name: str, modality: str) -> int:
+        """Return a modality's count in a list of the usage."""
+        lists = (usage.get(name) for usage in (*self._earlier_usage, self._usage))
+        counts = (count for counted in lists if isinstance(counted, list) for count in counted)
+        return sum(
+            token_count(count.get("tokenCount"))
+            for count in counts
+            if isinstance(count, dict) and count.get("modality") == modality
+        )
 
     def _append(self, part: JsonObject) -> None:
         """Append a part; the pieces of one text in a stream become one part."""

@@ -8,7 +8,6 @@ the error, so it cannot break a session.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from enum import StrEnum
 
 import orjson
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.prompt_marks import TOOL_PICTURES_HEADING
 from choir_common.wire.validation_messages import error_message
+from choir_models.billing import billed_usd
 from choir_models.cache_points import marked_messages
 from choir_models.model import Completion, ModelFailed, Prompt, ProposedCall
 from choir_models.openai.stream import content_text
@@ -26,9 +26,6 @@ from choir_models.provider_fields import call_fields, message_fields
 
 SYSTEM = b'{"role":"system"'
 MARK = "[Choir] "
-MAX_BILLED_USD = 1_000_000
-"""Upper bound on a reported cost; a larger number is a provider's mistake."""
-
 
 class Streaming(StrEnum):
     """How a request asks for the response."""
@@ -199,7 +196,7 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
         audio_input_tokens=token_count(prompt.get("audio_tokens")),
         audio_output_tokens=token_count(output.get("audio_tokens")),
         image_tokens=token_count(prompt.get("image_tokens")),
-        billed_usd=_billed(usage),
+        billed_usd=billed_usd(usage),
         fields=message_fields(choice.message.model_extra or {}, choice.message.content),
     )
 
@@ -233,19 +230,3 @@ def _proposed(call: JsonValue) -> ProposedCall:
 def _details(usage: dict[str, JsonValue], name: str) -> dict[str, JsonValue]:
     details = usage.get(name)
     return details if isinstance(details, dict) else {}
-
-
-def _billed(usage: dict[str, JsonValue]) -> Decimal | None:
-    """Return what OpenRouter bills, in US dollars: `cost`, and what a key of one's own is billed upstream."""
-    cost = _dollars(usage.get("cost"))
-    if cost is None or usage.get("is_byok") is not True:
-        return cost
-    upstream = _dollars(_details(usage, "cost_details").get("upstream_inference_cost"))
-    return None if upstream is None else cost + upstream
-
-
-def _dollars(amount: JsonValue) -> Decimal | None:
-    if isinstance(amount, bool) or not isinstance(amount, int | float):
-        return None
-    # `repr` is the shortest text of a float: what the provider wrote.
-    return Decimal(repr(amount)) if 0 <= amount <= MAX_BILLED_USD else None

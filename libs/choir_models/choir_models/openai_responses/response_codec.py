@@ -10,6 +10,7 @@ import orjson
 from pydantic import JsonValue
 
 from choir_common.wire.model import JsonObject
+from choir_models.billing import billed_usd
 from choir_models.model import Completion, ModelFailed, ProposedCall
 from choir_models.openai_responses.request_codec import API
 from choir_models.output_limits import MAX_ARGUMENTS, MAX_CALLS, text_with_notes, token_count
@@ -70,6 +71,7 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     is_cut = response.get("status") == "incomplete"
     calls = [item for item in items if item.get("type") == "function_call"]
     usage = _object(response, "usage")
+    details = _object(usage, "input_tokens_details")
     model = response.get("model")
     return Completion(
         text=text_with_notes(_text(items), calls=len(calls), is_cut=is_cut),
@@ -79,10 +81,12 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
         prompt_tokens=token_count(usage.get("input_tokens")),
         completion_tokens=token_count(usage.get("output_tokens")),
         duration_ms=round(duration_ms, 3),
-        cached_tokens=token_count(_object(usage, "input_tokens_details").get("cached_tokens")),
+        cached_tokens=token_count(details.get("cached_tokens")),
+        cache_write_tokens=token_count(details.get("cache_write_tokens")),
         reasoning_tokens=token_count(
             _object(usage, "output_tokens_details").get("reasoning_tokens")
         ),
+        billed_usd=billed_usd(usage),
         fields={} if is_cut else _fields(items),
     )
 

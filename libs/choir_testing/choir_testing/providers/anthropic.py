@@ -119,6 +119,10 @@ class AnthropicProvider(FakeProvider):
             "cache_creation_input_tokens": usage.cache_write_tokens,
             "output_tokens": usage.completion_tokens,
             "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+            "cache_creation": {
+                "ephemeral_5m_input_tokens": usage.cache_write_tokens - usage.cache_write_1h_tokens,
+                "ephemeral_1h_input_tokens": usage.cache_write_1h_tokens,
+            },
             "service_tier": "standard",
         }
         usual = "tool_use" if answer.calls else "end_turn"

@@ -210,8 +210,13 @@ class Gemini(FakeProvider):
             "candidates": [candidate],
             "usageMetadata": {
                 "promptTokenCount": usage.prompt_tokens,
+                "promptTokensDetails": _modalities(
+                    usage.prompt_tokens, usage.audio_input_tokens, usage.image_tokens
+                ),
                 "cachedContentTokenCount": usage.cached_tokens,
+                "cacheTokensDetails": _modalities(usage.cached_tokens),
                 "candidatesTokenCount": output,
+                "candidatesTokensDetails": _modalities(output, usage.audio_output_tokens),
                 "thoughtsTokenCount": usage.reasoning_tokens,
                 "totalTokenCount": usage.prompt_tokens + usage.completion_tokens,
             },
@@ -385,3 +390,9 @@ def _inline_data(value: Any) -> Iterator[Any]:
                 yield item
             else:
                 yield from _inline_data(item)
+
+
+def _modalities(tokens: int, audio: int = 0, image: int = 0) -> list[JsonValue]:
+    """Return tokens by modality; text is the rest."""
+    counts = {"TEXT": tokens - audio - image, "AUDIO": audio, "IMAGE": image}
+    return [{"modality": name, "tokenCount": count} for name, count in counts.items() if count]

@@ -189,7 +189,7 @@ class OpenRouter(ChatCompletionsProvider):
         ]
 
     def usage_of(self, answer: Answer) -> JsonObject:
-        return {**usage_with_details(answer), "cost": 0.001}
+        return {**usage_with_details(answer), "cost": answer.usage.billed_usd or 0.001}
 
     def render(self, answer: Answer, request: RecordedRequest) -> JsonObject:
         body = super().render(answer, request)

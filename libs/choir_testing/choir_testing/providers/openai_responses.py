@@ -215,10 +215,15 @@ class OpenAiResponses(FakeProvider):
         reason = self.incomplete_reason or "max_output_tokens"
         counts: JsonObject = {
             "input_tokens": usage.prompt_tokens,
-            "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "input_tokens_details": {
+                "cached_tokens": usage.cached_tokens,
+                "cache_write_tokens": usage.cache_write_tokens,
+            },
             "output_tokens": usage.completion_tokens,
             "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+            # OpenRouter's Responses API
+            **({} if usage.billed_usd is None else {"cost": usage.billed_usd}),
         }
         return {
             "id": f"resp_{len(self.sent)}",

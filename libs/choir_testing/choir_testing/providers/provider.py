@@ -33,6 +33,13 @@ class Usage:
     cached_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    """Those of `cache_write_tokens` with the longer of two lifetimes, where the provider has two."""
+    audio_input_tokens: int = 0
+    image_tokens: int = 0
+    audio_output_tokens: int = 0
+    billed_usd: float | None = None
+    """What the provider says that it bills; only providers that say it send it."""
 
 
 @dataclass(frozen=True, slots=True)
