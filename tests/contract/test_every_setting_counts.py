@@ -17,6 +17,7 @@ from choir_common.wire.money import (
     LongPromptPrices,
     ModelPrices,
     SpeechPrices,
+    TranscriptionPrices,
 )
 from choir_control.settings import ControlSettings
 from choir_gateway.settings import GatewaySettings
@@ -170,6 +171,7 @@ READ = {
             ("models.*", ModelPrices),
             ("embedding", EmbeddingPrices),
             ("tts.*", SpeechPrices),
+            ("transcription.*", TranscriptionPrices),
         )
         for name in prices.model_fields
         if name != "long_prompt"

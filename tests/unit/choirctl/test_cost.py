@@ -8,7 +8,7 @@ import pytest
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.money import CostLine, CostReport
-from choirctl.commands.cost import _day, _print_csv, _print_table
+from choirctl.commands.cost import _day, _print_csv, _print_table, _print_unpriced
 
 LINES = (
     CostLine(group="gpt-4o", calls=2, cost_usd=Decimal("1.234500000000"), prompt_tokens=1_000),
@@ -39,6 +39,13 @@ def test_the_table_names_unknown_prices_beside_the_sum(capsys: pytest.CaptureFix
     assert gpt.split()[0] == "gpt-4o" and gpt.rstrip().endswith("$1.23")
     assert "3 calls of unknown price (70 tokens)" in own and "$" not in own
     assert total.startswith("total") and "$1.23 and 3 calls of unknown price" in total
+
+
+def test_entries_without_a_price_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_unpriced(REPORT)
+    assert capsys.readouterr().err == ""
+    _print_unpriced(REPORT.model_copy(update={"unpriced": ("models.own", "transcription.ears")}))
+    assert "models.own, transcription.ears" in " ".join(capsys.readouterr().err.split())
 
 
 def test_csv_has_exact_amounts(capsys: pytest.CaptureFixture[str]) -> None:

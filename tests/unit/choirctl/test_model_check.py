@@ -234,3 +234,14 @@ async def test_a_part_that_is_down_is_a_failure(provider: Provider, tmp_path: Pa
     part = ComponentStatus(name="memory", ok=False, detail="no response within 5 s")
     found = await findings(tmp_path, running_with(provider.model(), part))
     assert found["running"].outcome == "fail" and "memory" in found["running"].detail
+
+
+async def test_entries_without_a_price_are_named(provider: Provider, tmp_path: Path) -> None:
+    running = running_with(provider.model(secret="k"))
+    assert (await findings(tmp_path, running))["prices"].outcome == "ok"
+    assert (await findings(tmp_path, None))["prices"].outcome == "ok"
+    unpriced = ("models.own", "transcription.ears", "tts.loud")
+    status = running.status.model_copy(update={"unpriced": unpriced})
+    found = (await findings(tmp_path, RunningChoir(status, running.config)))["prices"]
+    assert found.outcome == "warn"
+    assert ", ".join(unpriced) in found.detail and "`models.own.prices`" in found.detail

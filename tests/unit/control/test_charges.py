@@ -16,6 +16,7 @@ from choir_common.wire.events import (
     PictureDescribed,
     ReferenceSummary,
     Reply,
+    ToolResultCommitted,
     UserMessageStarted,
 )
 from choir_common.wire.money import ModelUsage
@@ -34,6 +35,7 @@ CONFIG = Config.model_validate_json(
                "own": {"model": "own"}},
     "tts": {"voice": {"model_id": "speaker", "endpoint": "http://x", "secret": "s",
                       "prices": {"million_characters": 100}}},
+    "transcription": {"ears": {"model": "own", "endpoint": "http://x", "prices": {"audio_minute": 0.1}}},
     "dms": {"d": {"gateway": "g", "user_id": "1"}, "admin": {"gateway": "g", "user_id": "2", "admin": true}},
     "budgets": {"usd_per_day": 1, "total_usd_per_day": 5}
 }"""
@@ -110,6 +112,13 @@ def test_compactions_pictures_and_speech_are_charged_and_failures_are_not() -> N
     heard = SpeechUsage(kind="transcription", name="x", model="whisper-1", audio_seconds=90.5)
     message = UserMessageStarted(turn_id="t", inbox_id="i", dm="d", text="", usage=(heard,))
     assert charges(message)[0].cost == Decimal("0.00905")
+    # the entry that heard it has prices of its own
+    configured = heard.model_copy(update={"name": "ears", "model": "own"})
+    own = message.model_copy(update={"usage": (configured,)})
+    assert (charges(own)[0].cost, charges(own)[0].source) == (
+        Decimal("0.150833333333"),
+        "config",
+    )
     unknown = heard.model_copy(update={"audio_seconds": None})
     message = message.model_copy(update={"usage": (unknown,)})
     assert charges(message)[0].cost is None, "its length is unknown"
@@ -119,6 +128,18 @@ def test_a_core_jobs_charge_has_its_id_and_not_its_name() -> None:
     (charge,) = charges(output(name="a", job_id="job_1"), "core:secret-plan")
     assert (charge.usage.lane, charge.usage.job_id) == ("core", "job_1")
     assert "secret-plan" not in repr(charge)
+    spoken = SpeechUsage(kind="speech", name="voice", model="speaker", characters=10)
+    result = ToolResultCommitted(
+        turn_id="job_1",
+        call_id="c",
+        tool="choir.tts.speak",
+        status="success",
+        output={},
+        usage=(spoken,),
+    )
+    (charge,) = charges(result, "core:secret-plan")
+    assert (charge.usage.lane, charge.usage.job_id) == ("core", "job_1")
+    assert charges(result)[0].usage.job_id is None, "a turn is no job"
 
 
 def test_a_grant_is_the_configured_limit_and_only_admins_extend_all_agents_budget() -> None:

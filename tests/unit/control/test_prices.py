@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from choir_common.wire.config import Config, EmbeddingConfig, ModelConfig
+from choir_common.wire.config import (
+    Config,
+    EmbeddingConfig,
+    ModelConfig,
+    TranscriptionConfig,
+    TtsConfig,
+)
 from choir_common.wire.config_parts import Budgets
 from choir_common.wire.money import ModelPrices
 from choir_common.wire.money_text import format_usd
@@ -21,7 +27,7 @@ from choir_control.configuration.prices import (
 )
 from choir_control.configuration.validation import find_faults
 from choir_control.money.periods import period_of
-from choir_control.money.pricing import cost_of, highest_cost
+from choir_control.money.pricing import cost_of, highest_cost, highest_speech_cost
 from choir_control.money.usage import ProviderUsage
 
 USAGE = ProviderUsage(
@@ -65,6 +71,33 @@ def test_audio_and_characters_have_prices_of_their_own() -> None:
     assert cost_of(transcription, prices) == Decimal("0.009")
     assert cost_of(speech, prices) == Decimal("0.03")
     assert cost_of(transcription, PRICES) is None and cost_of(speech, PRICES) is None
+
+
+def test_a_transcription_costs_what_its_tokens_or_its_minutes_cost() -> None:
+    heard = replace(USAGE, kind="transcription", audio_seconds=Decimal(30))
+    both = load_price_table().find("gpt-4o-transcribe")
+    assert both is not None
+    assert cost_of(heard, both) == Decimal("0.003"), "without tokens, by the minute"
+    counted = replace(heard, prompt_tokens=300, audio_input_tokens=280, completion_tokens=100)
+    assert cost_of(counted, both) == Decimal(300) * Decimal("2.5") / 10**6 + Decimal("0.001")
+    own = AllPrices.model_validate_json('{"input": 1, "audio_input": 6, "output": 10}')
+    assert cost_of(counted, own) == Decimal(20 * 1 + 280 * 6 + 100 * 10) / 10**6
+    assert cost_of(heard, own) is None, "no minutes and no tokens"
+    whisper = load_price_table().find("whisper-1")
+    assert whisper is not None and cost_of(counted, whisper) == Decimal("0.003")
+    # what is reserved is at least what it costs
+    for prices in (both, own, whisper):
+        highest = highest_speech_cost(prices, Decimal(30), None)
+        assert highest is not None and highest >= (cost_of(counted, prices) or 0)
+
+
+def test_a_cache_of_an_hour_costs_twice_the_input() -> None:
+    usage = replace(USAGE, prompt_tokens=1_000, cache_write_tokens=600, cache_write_1h_tokens=400)
+    expected = Decimal(400 * 3 + 400 * 6) + 200 * Decimal("3.75")
+    assert cost_of(usage, PRICES) == expected / 10**6
+    own = PRICES.model_copy(update={"cache_write_1h": Decimal(5)})
+    assert cost_of(usage, own) == (expected - 400) / 10**6
+    assert highest_cost(PRICES, 1_000, 0, has_long_cache=True) == Decimal("0.006")
 
 
 def test_a_missing_price_makes_the_cost_unknown_and_never_zero() -> None:
@@ -130,13 +163,30 @@ def test_configured_prices_win_and_a_local_model_is_free() -> None:
 
 def test_a_limit_in_money_needs_the_price_of_every_model() -> None:
     models = {"a": ModelConfig(model="gpt-4o"), "b": ModelConfig(model="own")}
+    ears = {
+        "known": TranscriptionConfig(model="gpt-4o-transcribe", endpoint="http://x"),
+        "own": TranscriptionConfig(model="large-v3", endpoint="http://x", model_dir="/models"),
+        "other": TranscriptionConfig(model="large-v3", endpoint="http://x"),
+    }
+    voices = {
+        "known": TtsConfig(model_id="eleven_flash_v2_5", endpoint="http://x", secret="s"),
+        "other": TtsConfig(model_id="own", endpoint="http://x", secret="s"),
+    }
     embedding = EmbeddingConfig(model="own", dimensions=3, endpoint="http://x")
-    config = Config(agents={}, workspaces={}, models=models, embedding=embedding)
-    assert list(unpriced_entries(config)) == ["models.b", "embedding"]
+    config = Config(
+        agents={},
+        workspaces={},
+        models=models,
+        embedding=embedding,
+        transcription=ears,
+        tts=voices,
+    )
+    unknown = ["models.b", "embedding", "tts.other", "transcription.other"]
+    assert list(unpriced_entries(config)) == unknown
     assert not find_faults(config)
     limited = config.model_copy(update={"budgets": Budgets(usd_per_day=Decimal(5))})
     faults = find_faults(limited)
-    assert len(faults) == 2 and "budgets.usd_per_day" in faults[0] and "models.b" in faults[0]
+    assert len(faults) == 4 and "budgets.usd_per_day" in faults[0] and "models.b" in faults[0]
 
 
 def test_days_and_months_are_those_of_the_time_zone() -> None:

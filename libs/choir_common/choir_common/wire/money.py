@@ -55,6 +55,8 @@ class ModelPrices(WireModel):
     """Per million prompt tokens from the provider's cache; default: `input`."""
     cache_write: Price | None = None
     """Per million prompt tokens written to the provider's cache; default: `input`."""
+    cache_write_1h: Price | None = None
+    """Per million prompt tokens written to a cache that lasts an hour; default: twice `input`."""
     output: Price | None = None
     """Per million completion tokens."""
     reasoning: Price | None = None
@@ -77,14 +79,32 @@ class EmbeddingPrices(WireModel):
 
 
 class SpeechPrices(WireModel):
-    """Prices of a text-to-speech model in US dollars: by characters, or by tokens."""
+    """Prices of a text-to-speech model in US dollars: by characters, minutes or tokens."""
 
     million_characters: Price | None = None
     """Per million characters of spoken text."""
+    audio_minute: Price | None = None
+    """Per minute of audio; only for audio whose length Choir can read (Ogg Opus)."""
     input: Price | None = None
     """Per million tokens of the text."""
     output: Price | None = None
     """Per million tokens of the audio."""
+
+
+class TranscriptionPrices(WireModel):
+    """Prices of a transcription model in US dollars: by tokens, or by minutes.
+
+    With both, tokens count if the endpoint reports them.
+    """
+
+    audio_minute: Price | None = None
+    """Per minute of audio."""
+    input: Price | None = None
+    """Per million tokens of audio and prompt."""
+    audio_input: Price | None = None
+    """Per million tokens of audio; default: `input`."""
+    output: Price | None = None
+    """Per million tokens of the transcript."""
 
 
 class ModelUsage(WireModel):
@@ -96,6 +116,8 @@ class ModelUsage(WireModel):
     """The core job that made the call."""
     cache_write_tokens: int = Field(default=0, ge=0)
     """Prompt tokens that the provider wrote to its cache; part of the prompt tokens."""
+    cache_write_1h_tokens: int = Field(default=0, ge=0)
+    """Those of the tokens written to the cache that it keeps for an hour."""
     reasoning_tokens: int = Field(default=0, ge=0)
     """Completion tokens of the model's reasoning; part of the completion tokens."""
     audio_input_tokens: int = Field(default=0, ge=0)
@@ -155,16 +177,21 @@ MoneyBudget = Literal[
 
 
 class ReserveMoney(WireModel):
-    """Host tool `choir.budget.reserve`: reserve the money for one model call before it is made."""
+    """Host tool `choir.budget.reserve`: reserve the money for one provider call before it is made."""
 
+    kind: UsageKind = "chat"
     name: str = Field(min_length=1, max_length=64)
-    """The model's name in `models`."""
+    """The entry in `models`, `transcription` or `tts`."""
     job_id: str | None = Field(default=None, max_length=100)
     """The core job that makes the call."""
-    prompt_tokens: int = Field(ge=0)
+    prompt_tokens: int = Field(default=0, ge=0)
     """Estimate of the prompt."""
-    completion_tokens: int = Field(ge=0)
+    completion_tokens: int = Field(default=0, ge=0)
     """Limit or estimate of the completion."""
+    audio_seconds: float | None = Field(default=None, ge=0)
+    """Duration, or the longest possible one, of the audio to transcribe."""
+    characters: int | None = Field(default=None, ge=0)
+    """Characters to speak."""
     hold_s: float = Field(gt=0, le=86_400)
     """How long the call may take, in seconds."""
 
@@ -186,6 +213,21 @@ class MoneyReserved(WireModel):
 
 class ReleaseMoney(WireModel):
     """Host tool `choir.budget.release`: give back the reservation of a call that was not billed."""
+
+    reservation: str = Field(min_length=1, max_length=100)
+
+
+class ReserveForMemory(WireModel):
+    """memory → control: reserve the money for one call of memory's model. Safe to repeat."""
+
+    reservation: str = Field(min_length=1, max_length=100)
+    """Its idempotency key; the call's report names it."""
+    agent_id: AgentName | None = None
+    call: ReserveMoney
+
+
+class ReleaseForMemory(WireModel):
+    """memory → control: give back the reservation of a call that was not billed."""
 
     reservation: str = Field(min_length=1, max_length=100)
 
@@ -229,3 +271,5 @@ class CostReport(WireModel):
     lines: tuple[CostLine, ...]
     prices_date: str
     """Date of the shipped price table."""
+    unpriced: tuple[str, ...] = ()
+    """Paths in config.json of the models, voices and other entries whose price is unknown."""

@@ -230,3 +230,5 @@ class SystemStatus(WireModel):
     agents: tuple[AgentView, ...] = Field(default=())
     spent_today: CostLine | None = None
     """What all agents and memory have spent today; None without a database."""
+    unpriced: tuple[str, ...] = ()
+    """Paths in config.json of the models, voices and other entries whose price is unknown."""

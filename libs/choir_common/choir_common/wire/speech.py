@@ -27,8 +27,12 @@ class SpeechUsage(WireModel):
     """Characters of the spoken text; None for a transcription."""
     input_tokens: int | None = Field(default=None, ge=0)
     """As the provider reported."""
+    audio_input_tokens: int | None = Field(default=None, ge=0)
+    """Those of the input tokens that are audio, as the provider reported."""
     output_tokens: int | None = Field(default=None, ge=0)
     """As the provider reported."""
+    reservation: str = ""
+    """The reservation of money that this call settles."""
 
 
 class Transcription(WireModel):

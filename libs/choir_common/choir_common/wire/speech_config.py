@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from choir_common.wire.model import Name, WireModel
-from choir_common.wire.money import SpeechPrices
+from choir_common.wire.money import SpeechPrices, TranscriptionPrices
 
 LANGUAGE_PATTERN = r"^[a-z]{2,3}$"
 DIRECTORY_PATTERN = r"^[/~]"
@@ -86,6 +86,8 @@ class TranscriptionConfig(WireModel):
     """Time for a transcription with all its retries; the user waits meanwhile."""
     model_dir: str | None = Field(default=None, pattern=DIRECTORY_PATTERN)
     """Directory of a faster-whisper model: `choirctl up` then serves it at `endpoint`, without internet."""
+    prices: TranscriptionPrices | None = None
+    """Its prices; null: those of Choir's price table, if it lists the model. A model of one's own is free."""
 
 
 class TranscriptionBinding(WireModel):

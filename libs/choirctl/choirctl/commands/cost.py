@@ -70,6 +70,7 @@ def cost(
         _print_csv(report)
     else:
         _print_table(report)
+        _print_unpriced(report)
 
 
 async def _read(place: Target, params: dict[str, str]) -> CostReport:
@@ -98,6 +99,16 @@ def _print_table(report: CostReport) -> None:
         stderr_console().print(
             f"The usage of {report.total.estimated_calls:,} calls was lost in a crash; what was reserved for "
             "them is charged.",
+            markup=False,
+        )
+
+
+def _print_unpriced(report: CostReport) -> None:
+    """Name what has no price, so that nobody takes its calls for free."""
+    if report.unpriced:
+        stderr_console().print(
+            f"The prices of {', '.join(report.unpriced)} are unknown: set `prices` there in config.json "
+            "(0 for what is free).",
             markup=False,
         )
 

@@ -346,6 +346,18 @@ async def _model(installation: Installation) -> CheckResult:
     return result.outcome, result.detail
 
 
+async def _prices(installation: Installation) -> CheckResult:
+    if installation.running is None:
+        return "ok", "known while Choir runs"
+    unpriced = installation.running.status.unpriced
+    if unpriced:
+        return "warn", (
+            f"unknown for {', '.join(unpriced)}: their calls have no cost in `choirctl cost`. Set "
+            f"`{unpriced[0]}.prices` in config.json (0 for what is free), and apply it."
+        )
+    return "ok", "known for each model, voice and transcription"
+
+
 async def _disk(installation: Installation) -> CheckResult:
     place = installation.home.root
     # the state directory may not exist yet: measure the file system of its nearest parent
@@ -395,4 +407,5 @@ CHECKS: dict[str, HealthCheck] = {
     "chromium": _chromium,
     "docker": _docker,
     "model": _model,
+    "prices": _prices,
 }

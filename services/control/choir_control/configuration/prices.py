@@ -14,12 +14,18 @@ from importlib.resources import files
 from typing import Literal
 from urllib.parse import urlsplit
 
-from choir_common.wire.config import Config, EmbeddingConfig, ModelConfig, TtsConfig
+from choir_common.wire.config import (
+    Config,
+    EmbeddingConfig,
+    ModelConfig,
+    TranscriptionConfig,
+    TtsConfig,
+)
 from choir_common.wire.model import WireModel
 from choir_common.wire.money import ModelPrices, Price
 
 PriceSource = Literal["config", "table", "free"]
-PricedEntry = ModelConfig | EmbeddingConfig | TtsConfig
+PricedEntry = ModelConfig | EmbeddingConfig | TtsConfig | TranscriptionConfig
 """An entry of config.json that has prices."""
 
 _SUFFIX = re.compile(
@@ -32,12 +38,12 @@ class AllPrices(ModelPrices):
     """Prices of any model: of tokens, audio and characters."""
 
     audio_minute: Price | None = None
-    """Per minute of transcribed audio."""
+    """Per minute of audio."""
     million_characters: Price | None = None
     """Per million characters of spoken text."""
 
 
-FREE = AllPrices(input=Decimal(0), output=Decimal(0))
+FREE = AllPrices(input=Decimal(0), output=Decimal(0), audio_minute=Decimal(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +97,16 @@ def prices_of(entry: PricedEntry) -> KnownPrices | None:
     if entry.prices is not None:
         own = AllPrices.model_validate(entry.prices.model_dump())
         return KnownPrices(own, "config")
+    if isinstance(entry, TranscriptionConfig) and entry.model_dir is not None:
+        return KnownPrices(FREE, "free")
     if isinstance(entry, ModelConfig) and _is_free(entry):
         return KnownPrices(FREE, "free")
-    model = entry.model_id if isinstance(entry, TtsConfig) else entry.model
-    return prices_in_table(model)
+    return prices_in_table(provider_model(entry))
+
+
+def provider_model(entry: PricedEntry) -> str:
+    """Return the provider's name of an entry's model."""
+    return entry.model_id if isinstance(entry, TtsConfig) else entry.model
 
 
 def prices_in_table(model: str) -> KnownPrices | None:
@@ -113,6 +125,9 @@ def unpriced_entries(config: Config) -> Iterator[str]:
     for name, tts in config.tts.items():
         if prices_of(tts) is None:
             yield f"tts.{name}"
+    for name, transcription in config.transcription.items():
+        if prices_of(transcription) is None:
+            yield f"transcription.{name}"
 
 
 def _is_free(model: ModelConfig) -> bool:

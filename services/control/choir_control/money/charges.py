@@ -123,7 +123,7 @@ def _entry(config: Config, usage: ProviderUsage) -> PricedEntry | None:
         case "speech":
             return config.tts.get(usage.name)
         case "transcription":
-            return None
+            return config.transcription.get(usage.name)
         case "memory":
             return config.models.get(usage.name or config.memory.model or "")
         case "chat":

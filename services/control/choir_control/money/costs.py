@@ -8,7 +8,7 @@ from choir_common.clock import Clock
 from choir_common.wire.messages import Empty
 from choir_common.wire.money import CostGroup, CostLine, CostReport, UsageReport, UsageReports
 from choir_control.configuration.current import ConfigService
-from choir_control.configuration.prices import load_price_table
+from choir_control.configuration.prices import load_price_table, unpriced_entries
 from choir_control.money.charges import ChargePricer, zone_of
 from choir_control.money.cost_metrics import CostMetrics
 from choir_control.money.cost_store import CostQuery, CostStore, total_of
@@ -51,7 +51,12 @@ class CostService:
             total=total_of(lines),
             lines=tuple(lines),
             prices_date=load_price_table().date.isoformat(),
+            unpriced=self.unpriced(),
         )
+
+    def unpriced(self) -> tuple[str, ...]:
+        """Return the paths of the configured entries whose price is unknown."""
+        return tuple(unpriced_entries(self._configuration.current.config))
 
     async def spent_today(self, agent_id: str | None = None) -> CostLine:
         """Return what was spent today, by one agent or altogether."""

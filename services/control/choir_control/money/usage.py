@@ -48,6 +48,7 @@ class ProviderUsage:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
     audio_input_tokens: int = 0
@@ -105,6 +106,8 @@ def _model_usage(
 
 
 def _speech_usage(event: Event, number: int, speech: SpeechUsage, now: datetime) -> ProviderUsage:
+    # The turn of a core lane is its job.
+    job_id = event.payload.get("turn_id") if event.lane.startswith(CORE_LANE) else None
     seconds = speech.audio_seconds
     return ProviderUsage(
         # An event may have several.
@@ -114,10 +117,13 @@ def _speech_usage(event: Event, number: int, speech: SpeechUsage, now: datetime)
         name=_clean(speech.name),
         model=_clean(speech.model),
         lane=_lane(event.lane),
+        job_id=_clean(job_id) if isinstance(job_id, str) else None,
         prompt_tokens=_count(speech.input_tokens or 0),
         completion_tokens=_count(speech.output_tokens or 0),
+        audio_input_tokens=_count(speech.audio_input_tokens or 0),
         audio_seconds=None if seconds is None else Decimal(repr(min(seconds, MAX_SECONDS))),
         characters=None if speech.characters is None else _count(speech.characters),
+        reservation=_clean(speech.reservation),
     )
 
 
@@ -143,6 +149,7 @@ def _with_details(usage: ProviderUsage, details: ModelUsage) -> ProviderUsage:
         name=_clean(details.name) or usage.name,
         job_id=_clean(details.job_id) if details.job_id else None,
         cache_write_tokens=_count(details.cache_write_tokens),
+        cache_write_1h_tokens=_count(details.cache_write_1h_tokens),
         reasoning_tokens=_count(details.reasoning_tokens),
         audio_input_tokens=_count(details.audio_input_tokens),
         audio_output_tokens=_count(details.audio_output_tokens),

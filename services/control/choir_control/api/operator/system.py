@@ -56,6 +56,7 @@ def status_routes(
             parts=tuple(parts),
             agents=tuple(await overview.all()) if has_database else (),
             spent_today=await costs.spent_today() if has_database else None,
+            unpriced=costs.unpriced(),
         )
 
     return router

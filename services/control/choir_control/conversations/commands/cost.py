@@ -28,6 +28,8 @@ async def show_cost(context: CommandContext, call: CommandCall) -> str:
     if limits:
         texts = (f"{name} {format_usd(limit)}" for name, limit in limits.items())
         lines.append(f"Limits: {', '.join(texts)}.")
+    if unpriced := costs.unpriced():
+        lines.append(f"Prices are unknown for {', '.join(unpriced)}.")
     return "\n".join(lines)
 
 
