@@ -56,6 +56,7 @@ READ = {
     "retention.approvals": f"{CONTROL}/log/retention/job.py",
     "retention.config_versions": f"{CONTROL}/log/retention/job.py",
     "retention.sessions": f"{CONTROL}/log/retention/job.py",
+    "retention.ledger": f"{CONTROL}/log/retention/job.py",
     "retention.deleted_agents": f"{CONTROL}/log/retention/job.py",
     "agents.*.settle_after_ms": f"{CONTROL}/log/archiving/archiver.py",
     "agents.*.idle_end.after_ms": f"{CONTROL}/agents/sessions/idle_end.py",

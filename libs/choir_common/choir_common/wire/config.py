@@ -154,6 +154,9 @@ class RecordRetention(WireModel):
     sessions: int | None = Field(default=365, ge=1)
     """Ended sessions and their hashes, counted from the erasure of the log; an agent's newest one always
     stays."""
+    ledger: int | None = Field(default=400, ge=62)
+    """The cost of each single call. Afterwards the ledger has sums of a day by agent and model, without
+    sessions and jobs; the sums stay."""
     deleted_agents: int | None = Field(default=None, ge=1)
     """Logs of ended sessions of agents that are no longer in config.json."""
 

@@ -18,6 +18,7 @@ from choir_control.log.retention.log_eraser import BATCH_ROWS, PAUSE_S, LogErase
 from choir_control.log.retention.log_store import ErasedLogStore
 from choir_control.log.retention.row_store import ExpiredRowStore
 from choir_control.log.signals.store import SignalStore
+from choir_control.money.old_ledger_store import OldLedgerStore
 
 log = structlog.get_logger("choir.retention")
 
@@ -44,6 +45,7 @@ class RetentionJob:
         self._rows = ExpiredRowStore(database)
         self._logs = ErasedLogStore(database)
         self._signals = SignalStore(database)
+        self._ledger = OldLedgerStore(database)
         self._eraser = LogEraser(events, self._logs, pause_s=pause_s)
         self._configuration = configuration
         self._pause_s = pause_s
@@ -73,6 +75,10 @@ class RetentionJob:
         if config.retention.sessions is not None:
             keep = timedelta(days=config.retention.sessions)
             await self._prune("sessions", keep, self._rows.prune_sessions)
+        if config.retention.ledger is not None:
+            keep = timedelta(days=config.retention.ledger)
+            await self._prune("ledger", keep, self._ledger.sum_up)
+            await self._prune("budget_grants", keep, self._ledger.prune_grants)
 
     async def _prune(self, table: str, keep: timedelta, prune_batch: PruneBatch) -> None:
         count = 0
