@@ -190,6 +190,12 @@ class Agent:
             agent_id=boot.agent_id,
             epoch=boot.epoch,
         )
+        self._money = MoneyReservations(
+            control=control,
+            settings=self._dynamic,
+            session=session_log,
+            replication=self._replication,
+        )
         self._drafts = DraftReporter(control, redactor, self._dynamic)
         self._approvals = ApprovalClient(control)
         self._arbiter, self._status = self._build_arbiter(workspace), self._build_status_reporter()
@@ -230,6 +236,7 @@ class Agent:
             settings=self._dynamic,
             snapshots=SnapshotWriter(self._memory),
             failure_hints=FailureHints(self._control),
+            money=self._money,
         )
 
     def _build_status_reporter(self) -> StatusReporter:
@@ -255,12 +262,7 @@ class Agent:
         return MeteredModel(
             model,
             budget=TokenBudget(self._session_log, self._dynamic),
-            money=MoneyReservations(
-                control=self._control,
-                settings=self._dynamic,
-                session=self._session_log,
-                replication=self._replication,
-            ),
+            money=self._money,
             estimator=self._memory.token_estimator,
             counter=Tokenizer(git.own_children),
         )
@@ -303,8 +305,12 @@ class Agent:
                 settings=self._dynamic,
             ),
             reminders=self._build_reminder_lookup(),
-            voice_notes=VoiceNotes(AudioTranscriber(workspace, ApiClient()), self._dynamic),
-            voice_answers=VoiceAnswers(SpeechSynthesizer(workspace, ApiClient()), self._dynamic),
+            voice_notes=VoiceNotes(
+                AudioTranscriber(workspace, ApiClient(), self._money), self._dynamic
+            ),
+            voice_answers=VoiceAnswers(
+                SpeechSynthesizer(workspace, ApiClient()), self._money, self._dynamic
+            ),
             settings=self._dynamic,
             clock=self._clock,
             status=self._status,

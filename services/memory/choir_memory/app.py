@@ -61,6 +61,7 @@ from choir_memory.sessions.recorder import UnitRecorder
 from choir_memory.settings import MemorySecrets, MemorySettings
 from choir_memory.summaries.episodes import EpisodeWriter
 from choir_memory.tool_errors.service import ToolErrorService
+from choir_memory.usage.budget import ModelBudget
 from choir_memory.usage.reporter import UsageReporter
 from choir_models.fallback import CoolDowns
 
@@ -82,7 +83,8 @@ class MemoryService:
             setup=VectorTypes(),
         )
         self._bus = Bus(settings.nats_url, _reveal(secrets.nats_token), SERVICE)
-        self._usage = UsageReporter(NatsUsageClient(self._bus), clock)
+        usage_client = NatsUsageClient(self._bus)
+        self._usage, self._budget = UsageReporter(usage_client, clock), ModelBudget(usage_client)
         self._space_store = SpaceStore(self._database)
         self._spaces = SpaceRegistry(self._space_store)
         self._embedders = EmbedderRegistry(
@@ -125,7 +127,12 @@ class MemoryService:
     def _build_language_model(
         self, secrets: MemorySecrets, clock: Clock
     ) -> ConfiguredLanguageModel:
-        return ConfiguredLanguageModel(secrets.model_keys(), self._usage, CoolDowns(clock))
+        return ConfiguredLanguageModel(
+            secrets.model_keys(),
+            usage=self._usage,
+            budget=self._budget,
+            cool_downs=CoolDowns(clock),
+        )
 
     def _build_agent_and_admin_endpoints(
         self, settings: MemorySettings, clock: Clock

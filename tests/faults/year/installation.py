@@ -31,6 +31,7 @@ from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.provider import ScriptedProvider
 from tests.service.memory.servers import NATS_TOKEN, MemoryProcess, make_directory, running_nats
 from tests.support.postgres import PASSWORD, running_postgres
+from tests.support.usage_fakes import RecordingLedger, control_endpoints
 
 ACTION_TIMEOUT_S = 120.0
 KILLED = -9
@@ -229,5 +230,6 @@ async def open_installation() -> AsyncIterator[Installation]:
             settings=MemoryServiceConfig(model=model),
         )
         endpoint = Endpoint(subjects.read_memory_settings(), Empty, installation.read_settings)
-        await stack.enter_async_context(bus.serve("choir-control", "1.0.0", endpoint))
+        endpoints = (endpoint, *control_endpoints(RecordingLedger()))
+        await stack.enter_async_context(bus.serve("choir-control", "1.0.0", *endpoints))
         yield installation

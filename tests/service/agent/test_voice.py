@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 from choir_common.eventlog.chain import find_break
 from choir_common.wire.attachments import ReceivedFile
 from choir_common.wire.config import (
+    Budgets,
     FileLimits,
     TranscriptionBinding,
     TranscriptionConfig,
@@ -16,7 +17,10 @@ from choir_common.wire.config import (
     VoiceBinding,
     VoiceProfileConfig,
 )
-from choir_common.wire.events import Reply, UserMessageStarted
+from choir_common.wire.events import Reply, ToolResultCommitted, UserMessageStarted
+from choir_common.wire.model import JsonObject
+from choir_common.wire.money import RELEASE_TOOL, MoneyReserved
+from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_common.wire.signals import CancelSignal, ShutdownSignal, UserMessageSignal
 from choir_local.rehearsal.score import Score
 from choir_testing.rehearsal import run_rehearsal
@@ -36,6 +40,9 @@ SCORE = Score.model_validate(
             },
             {"when": {"contains": "no transcription model is configured"},
              "then": [{"say": "I cannot hear you."}]},
+            {"when": {"contains": "say it aloud", "last_role": "user"},
+             "then": [{"call": {"name": "choir.tts.speak", "arguments": {"text": "Aloud."}}},
+                      {"say": "Done."}]},
             {"when": {"regex": "(?s)And this.*not transcribed"}, "then": [{"say": "Only that."}]},
         ],
         "otherwise": [{"say": "Heard."}],
@@ -132,7 +139,7 @@ async def test_what_is_said_reaches_the_model_and_the_answer_is_spoken(room: Roo
     (file,) = message.attachments
     assert file.transcription is not None
     assert (file.transcription.model, file.transcription.seconds) == ("whisper-1", 2.4)
-    assert [usage.model_dump(exclude_none=True) for usage in message.usage] == [
+    assert [usage.model_dump(exclude_defaults=True) for usage in message.usage] == [
         {"kind": "transcription", "name": "ears", "model": "whisper-1", "audio_seconds": 3.0}
     ]
     (heard,) = room.speech.heard
@@ -148,7 +155,7 @@ async def test_what_is_said_reaches_the_model_and_the_answer_is_spoken(room: Roo
         "response_format": "opus",
         "input": "Watered, see fig.md:\nThe code is in the text.\ndone",
     }
-    assert [usage.model_dump(exclude_none=True) for usage in answer.usage] == [
+    assert [usage.model_dump(exclude_defaults=True) for usage in answer.usage] == [
         {
             "kind": "speech",
             "name": "loud",
@@ -374,3 +381,119 @@ async def test_a_report_does_not_wait_for_a_transcription(room: Room) -> None:
         await room.control.until(lambda: room.control.replies()[-1].kind == "report")
         room.speech.hears.set()
         assert (await room.answer(2)).text.startswith("**Watered**")
+
+
+class Purse:
+    """Control's budgets: they allow the calls whose kind is in `allowed`."""
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = set(allowed)
+        self.reserved: dict[str, JsonObject] = {}
+        self.released: list[str] = []
+
+    def __call__(self, request: HostToolRequest) -> HostToolResponse:
+        output = MoneyReserved(reservation=request.call_id)
+        kind = str(request.input.get("kind"))
+        if request.tool_name == RELEASE_TOOL:
+            self.released.append(str(request.input["reservation"]))
+        elif kind in self.allowed:
+            self.reserved[request.call_id] = request.input
+        else:
+            text = f"No money for {kind}. Answer /continue to allow $1.00 more."
+            output = MoneyReserved(
+                budget="usd_per_day", limit_micro_usd=5, until=TOMORROW, text=text
+            )
+        return HostToolResponse(
+            call_id=request.call_id, status="success", output=output.model_dump(mode="json")
+        )
+
+    def kinds(self) -> list[str]:
+        return [str(arguments["kind"]) for arguments in self.reserved.values()]
+
+
+TOMORROW = "2999-01-01T00:00:00.000000Z"
+LIMITED = Budgets.model_validate_json('{"usd_per_day": 5}')
+
+
+def limit(room: Room, *allowed: str) -> Purse:
+    purse = Purse(*allowed)
+    room.control.budgets, room.control.host_tool = LIMITED, purse
+    return purse
+
+
+async def test_hearing_and_speaking_are_reserved_and_their_events_settle_it(room: Room) -> None:
+    purse = limit(room, "transcription", "chat", "speech")
+    async with running_agent(room.control):
+        await room.says("water the fig")
+        answer = await room.answer()
+    assert purse.kinds() == ["transcription", "chat", "speech"]
+    heard, _, spoken = purse.reserved.values()
+    assert (heard["name"], heard["audio_seconds"]) == ("ears", 2.4)
+    assert (spoken["name"], spoken["characters"]) == ("loud", answer.usage[0].characters)
+    (message,) = room.messages()
+    settled = {message.usage[0].reservation, answer.usage[0].reservation}
+    assert settled == {name for name, it in purse.reserved.items() if it["kind"] != "chat"}
+    assert purse.released == []
+
+
+async def test_without_money_for_hearing_the_user_is_asked_and_continues(room: Room) -> None:
+    purse = limit(room, "chat", "speech")
+    async with running_agent(room.control):
+        await room.says("water the fig")
+        asked = await room.answer()
+        assert "No money for transcription. Answer /continue" in asked.text
+        assert "send the message again" in asked.text
+        assert room.speech.heard == [] and "model_output" not in room.control.types()
+        purse.allowed.add("transcription")
+        await room.control.say("/continue", "inb_2")
+        await room.answer(2)
+        await room.says("water the fig", "inb_3")
+        assert (await room.answer(3)).text.startswith("**Watered**")
+    types = room.control.types()
+    assert types.count("budget_exhausted") == types.count("budget_granted") == 1
+
+
+async def test_without_money_for_speaking_the_text_is_sent_and_the_user_asked(room: Room) -> None:
+    purse = limit(room, "transcription", "chat")
+    async with running_agent(room.control):
+        await room.says("water the fig")
+        answer = await room.answer()
+        assert answer.text.startswith("**Watered**") and answer.attachments == ()
+        await room.control.until(lambda: bool(room.notices()))
+        assert "No money for speech. Answer /continue" in room.notices()[0]
+        assert room.speech.spoken == []
+        purse.allowed.add("speech")
+        await room.control.say("/continue", "inb_2")
+        await room.answer(2)
+    assert "budget_granted" in room.control.types()
+
+
+async def test_the_speech_tool_without_money_tells_the_model_and_the_user_may_allow_it(
+    room: Room,
+) -> None:
+    purse = limit(room, "chat")
+    async with running_agent(room.control):
+        await room.control.say("say it aloud", "inb_1")
+        await room.answer()
+        results = [p for p in room.control.payloads() if isinstance(p, ToolResultCommitted)]
+        assert [result.status for result in results] == ["refused"]
+        assert "Ask the user: No money for speech." in str(results[0].output["message"])
+        purse.allowed.add("speech")
+        await room.control.say("/continue", "inb_2")
+        await room.answer(2)
+        await room.control.say("say it aloud", "inb_3")
+        await room.answer(3)
+    assert room.control.types().count("budget_granted") == 1
+    spoken = [p for p in room.control.payloads() if isinstance(p, ToolResultCommitted)][-1]
+    assert spoken.status == "success"
+    assert spoken.usage[0].reservation in purse.reserved
+
+
+async def test_a_failed_transcription_gives_its_money_back(room: Room) -> None:
+    purse = limit(room, "transcription", "chat", "speech")
+    room.speech.queued.append(openai_error(400, "x", "The audio is corrupt"))
+    async with running_agent(room.control):
+        await room.says("water the fig")
+        await room.answer()
+    assert purse.kinds() == ["transcription"]
+    assert purse.released == list(purse.reserved)

@@ -2,19 +2,26 @@
 
 import asyncio
 import random
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from choir_common.clients.control import NatsUsageClient
 from choir_common.ids import new_id
 from choir_common.wire.events import BudgetGranted
 from choir_common.wire.money import (
     RELEASE_TOOL,
     RESERVE_TOOL,
+    ModelUsage,
     MoneyReserved,
+    ReleaseForMemory,
     ReleaseMoney,
+    ReserveForMemory,
     ReserveMoney,
+    UsageReport,
+    UsageReports,
 )
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from tests.service.control.agent_hand import AgentHand
@@ -195,3 +202,96 @@ async def begun_of(world: World, agent_id: str) -> AgentHand:
     hand = await hand_of(world, agent_id)
     await hand.begin()
     return hand
+
+
+async def reserve_for_memory(
+    world: World, dollars: float, reservation: str = "use_1"
+) -> MoneyReserved:
+    call = ReserveMoney(
+        kind="memory", name="any", prompt_tokens=int(dollars * 1_000_000), hold_s=600
+    )
+    request = ReserveForMemory(reservation=reservation, agent_id="main", call=call)
+    return await NatsUsageClient(world.bus).reserve_money(request)
+
+
+async def report_memory(world: World, dollars: float, reservation: str) -> None:
+    report = UsageReport(
+        report_id=f"report-{reservation}",
+        kind="memory",
+        agent_id="main",
+        model="scripted",
+        at=datetime.now(UTC),
+        prompt_tokens=int(dollars * 1_000_000),
+        usage=ModelUsage(reservation=reservation),
+    )
+    await NatsUsageClient(world.bus).report_usage(UsageReports(reports=(report,)))
+
+
+async def test_memory_reserves_from_its_agents_budget_and_a_refusal_is_said_once(
+    limited: World,
+) -> None:
+    change_config(limited, memory__model="default")
+    await apply(limited)
+    hand = await begun(limited)
+    assert (await reserve_for_memory(limited, 0.6)).reservation == "use_1"
+    assert await reserve_for_memory(limited, 0.6), "a repeated request reserves once"
+    assert (await reserve(hand, 0.5)).budget == "usd_per_day", "the agent shares the budget"
+    for number in range(3):
+        refused = await reserve_for_memory(limited, 0.5, f"use_refused_{number}")
+        assert (refused.reservation, refused.budget) == ("", "usd_per_day")
+    (notice,) = await limited.delivered(1)
+    for words in ("Memory's model", "$0.60 of $1.00", "choirctl config set budgets.usd_per_day"):
+        assert words in notice
+    assert (await costs(limited)).total.calls == 0, "the call may still be in flight"
+    # it cost less than was reserved; the report settles it, also when it is repeated
+    for _ in range(2):
+        await report_memory(limited, 0.1, "use_1")
+    assert (await costs(limited)).total.cost_usd == Decimal("0.1")
+    lost = await reserve(hand, 0.9)
+    assert lost.reservation
+    await use(hand, RELEASE_TOOL, ReleaseMoney(reservation=lost.reservation))
+    # a call that failed gives back, and one that memory's death cut off is charged
+    await reserve_for_memory(limited, 0.5, "use_failed")
+    await NatsUsageClient(limited.bus).release_money(ReleaseForMemory(reservation="use_failed"))
+    await reserve_for_memory(limited, 0.3, "use_lost")
+    await limited.database.execute(
+        "UPDATE choir_control.budget_reservations SET expires_at = clock_timestamp()"
+    )
+    assert (await reserve(hand, 0.7)).budget == "usd_per_day"
+    kinds = {line.group: line for line in (await costs(limited, by="kind")).lines}
+    assert (kinds["memory"].cost_usd, kinds["memory"].estimated_calls) == (Decimal("0.4"), 1)
+    # its report was only late
+    await report_memory(limited, 0.2, "use_lost")
+    total = (await costs(limited)).total
+    assert (total.cost_usd, total.estimated_calls) == (Decimal("0.3"), 0)
+    assert limited.gateway.texts == [notice]
+
+
+async def test_hearing_and_speaking_are_reserved_by_their_own_prices(limited: World) -> None:
+    endpoint = "http://127.0.0.1:9/v1"
+    change_config(
+        limited,
+        transcription={"ears": {"model": "whisper-1", "endpoint": endpoint}},
+        tts={"loud": {"provider": "openai", "model_id": "tts-1", "endpoint": endpoint}},
+        agents__main__budgets={"usd_per_day": 0.5},
+    )
+    await apply(limited)
+    hand = await begun(limited)
+
+    async def ask(**arguments: Any) -> MoneyReserved:
+        answer = await use(hand, RESERVE_TOOL, ReserveMoney(hold_s=60, **arguments))
+        return MoneyReserved.model_validate(answer.output, strict=False)
+
+    assert (await ask(kind="transcription", name="ears", audio_seconds=60.0)).reservation
+    assert (await ask(kind="speech", name="loud", characters=1_000)).reservation
+    amounts = await limited.database.fetch(
+        "SELECT kind, amount_usd FROM choir_control.budget_reservations ORDER BY kind"
+    )
+    assert [tuple(row) for row in amounts] == [
+        ("speech", Decimal("0.015")),
+        ("transcription", Decimal("0.006")),
+    ]
+    refused = await ask(kind="speech", name="loud", characters=1_000_000)
+    assert "choirctl config set agents.main.budgets.usd_per_day" in refused.text
+    unknown = await ask(kind="transcription", name="gone", audio_seconds=1.0)
+    assert unknown.budget == "usd_per_day" and "transcription.gone.prices" in unknown.text

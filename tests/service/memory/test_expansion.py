@@ -15,7 +15,7 @@ from choir_memory.reminders.service import ReminderService
 from choir_models.fallback import CoolDowns
 from tests.service.memory.conftest import Room
 from tests.service.memory.derived import ScriptedModel
-from tests.support.usage_fakes import make_reporter
+from tests.support.usage_fakes import make_metering
 
 
 @dataclass
@@ -87,7 +87,9 @@ async def test_only_a_query_that_asks_for_it_calls_the_model(room: Room) -> None
 
 
 async def test_the_configured_model_is_asked_for_single_words() -> None:
-    configured = ConfiguredLanguageModel({}, make_reporter(), CoolDowns(SystemClock()))
+    configured = ConfiguredLanguageModel(
+        {}, **make_metering(), cool_downs=CoolDowns(SystemClock())
+    )
     expander = ModelQueryExpander(configured)
     with pytest.raises(Unavailable, match="No language model"):
         await expander.expand("boat")

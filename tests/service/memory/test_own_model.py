@@ -1,10 +1,12 @@
 """Memory's own language model: asked over HTTP, with its own key, and what it costs when it misbehaves."""
 
 import json
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
 
+from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryClient, NatsSessionMemoryClient
 from choir_common.clock import SystemClock
 from choir_common.errors import ChoirError, RateLimited, Unavailable
@@ -13,6 +15,7 @@ from choir_common.wire.config import MemoryServiceConfig, ModelConfig
 from choir_common.wire.memory_search import EnsureSpace, MemoryQuery
 from choir_common.wire.memory_sessions import RecordUnits, SessionUnit
 from choir_common.wire.model_config import RequestTemplate
+from choir_common.wire.money import MoneyReserved
 from choir_memory.llm.model import ConfiguredLanguageModel, ProviderLanguageModel
 from choir_models.fallback import CoolDowns, NamedModel
 from choir_testing.providers.anthropic import AnthropicProvider
@@ -25,17 +28,21 @@ from tests.service.memory.derived import answer, propose
 from tests.service.memory.servers import MakeMemory, until
 from tests.support.postgres import PASSWORD
 from tests.support.sessions import LogBuilder
-from tests.support.usage_fakes import RecordingLedger, make_reporter
+from tests.support.usage_fakes import RecordingLedger, control_endpoints, make_metering
 
 
 def language_model(
-    settings: ModelConfig, key: str, *fallbacks: NamedModel, **keys: str
+    settings: ModelConfig,
+    key: str,
+    *fallbacks: NamedModel,
+    ledger: RecordingLedger | None = None,
+    **keys: str,
 ) -> ProviderLanguageModel:
     """Return a model with its fallbacks and their keys."""
     return ProviderLanguageModel(
         [NamedModel("", settings), *fallbacks],
         keys={str(settings.secret): key, **keys},
-        usage=make_reporter(),
+        **make_metering(ledger),
         cool_downs=CoolDowns(SystemClock()),
     )
 
@@ -95,7 +102,23 @@ async def test_what_it_does_wrong_is_an_error_that_quotes_nothing(
     assert "Ana" not in raised.value.message and "model-key" not in raised.value.message
 
 
-async def test_the_service_learns_facts_and_sums_up_days_by_itself(make_memory: MakeMemory) -> None:
+DUE_NOW = (
+    "UPDATE choir_memory.cursors SET position = position || "
+    "jsonb_build_object('due', now() - interval '1 second') WHERE position ? 'due'"
+)
+
+
+@pytest.fixture
+async def ledger(bus: Bus) -> AsyncIterator[RecordingLedger]:
+    """Control's ledger on the bus."""
+    ledger = RecordingLedger()
+    async with bus.serve("choir-control", "1.0.0", *control_endpoints(ledger)):
+        yield ledger
+
+
+async def test_the_service_learns_facts_and_sums_up_days_by_itself(
+    make_memory: MakeMemory, ledger: RecordingLedger
+) -> None:
     def say(instructions: str, material: str) -> tuple[int, str]:
         known = answer(propose()) if "candidates" in instructions else "Ana told of her tea."
         return 200, known
@@ -122,6 +145,7 @@ async def test_the_service_learns_facts_and_sums_up_days_by_itself(make_memory: 
             return all([(await client.query(query)).hits for query in (fact, day)])
 
         await until(learned, 60)
+        assert {request.agent_id for request in ledger.reserved} == {"main"}
         (known,) = (await client.query(fact)).hits
         (summary,) = (await client.query(day)).hits
         assert await memory.stop() == 0
@@ -130,13 +154,17 @@ async def test_the_service_learns_facts_and_sums_up_days_by_itself(make_memory: 
     assert "model-key" not in memory.log
 
 
-async def test_the_service_learns_a_fact_between_two_passes(make_memory: MakeMemory) -> None:
+async def test_the_service_learns_a_fact_between_two_passes(
+    make_memory: MakeMemory, ledger: RecordingLedger
+) -> None:
     async with ChatProvider(lambda instructions, material: (200, answer(propose()))) as provider:
         # the first pass has nothing to read, and there is no second one
         memory = make_memory(CHOIR_ROUND_S="86400", CHOIR_EXTRACTION_POLL_S="0.2")
         memory.secrets["model"] = json.loads(provider.settings.model_dump_json())
         memory.secrets["model_key"] = "model-key"
         await memory.start()
+        refused = MoneyReserved(budget="usd_per_day", text="The budget is used up.")
+        ledger.refusal = refused
         client = NatsMemoryClient(memory.bus)
         await client.ensure(EnsureSpace(agent_id="main"))
         script = LogBuilder("s1")
@@ -148,17 +176,26 @@ async def test_the_service_learns_a_fact_between_two_passes(make_memory: MakeMem
             await database.execute(
                 "UPDATE choir_main.memory_documents SET created_at = created_at - interval '5 minutes'"
             )
-            await database.execute(
-                "UPDATE choir_memory.cursors SET position = position || "
-                "jsonb_build_object('due', now() - interval '1 second') WHERE position ? 'due'"
-            )
+            await database.execute(DUE_NOW)
         fact = MemoryQuery(agent_id="main", store="knowledge", query="tea", kinds=("fact",))
 
         async def learned() -> bool:
             return bool((await client.query(fact)).hits)
 
+        async def asked() -> bool:
+            return bool(ledger.reserved)
+
+        await until(asked, 60)
+        assert provider.asked == [], "a call that the budget does not allow is not made"
+        ledger.refusal = None
+        async with Database(memory.dsn, PASSWORD, size=1, application="test") as database:
+            await database.execute(DUE_NOW)
         await until(learned, 60)
         assert await memory.stop() == 0
+    # what control stored is settled: each call names the reservation it was made under
+    settled = {report.usage.reservation for report in ledger.reports if report.kind == "memory"}
+    assert settled and settled <= {request.reservation for request in ledger.reserved}
+    assert ledger.released == []
 
 
 async def test_a_model_of_another_api_answers_as_well() -> None:
@@ -188,11 +225,11 @@ async def test_its_fallback_answers_while_it_does_not_with_its_own_key_and_price
         spare.default = ProviderAnswer("Ana said hello.")
         other = NamedModel("spare", spare.settings(secret="spare_key"))
         ledger = RecordingLedger()
-        usage = make_reporter(ledger)
+        metering = make_metering(ledger)
         model = ProviderLanguageModel(
             [NamedModel("", first.settings()), other],
             keys={SECRET: "own", "spare_key": "spare"},
-            usage=usage,
+            **metering,
             cool_downs=CoolDowns(SystemClock()),
         )
         for _ in range(2):
@@ -203,9 +240,12 @@ async def test_its_fallback_answers_while_it_does_not_with_its_own_key_and_price
         with pytest.raises(Unavailable, match="provider failed"):
             await model.answer("Sum up.", "> Ana: hello")
         await model.close()
-        await usage.send()
+        await metering["usage"].send()
     names = [report.usage.name for report in ledger.reports if report.usage]
     assert names == ["spare", "spare"]
+    # each attempt is reserved by its own model's price, and a failed one gives its money back
+    assert [request.call.name for request in ledger.reserved] == ["", "spare", "spare", "spare", ""]
+    assert len(ledger.released) == 3
 
 
 async def test_a_fallback_without_its_key_is_left_out_until_a_restart() -> None:
@@ -217,7 +257,7 @@ async def test_a_fallback_without_its_key_is_left_out_until_a_restart() -> None:
         )
         for keys, error in (({}, Unavailable), ({"spare_key": "spare"}, None)):
             configured = ConfiguredLanguageModel(
-                {SECRET: "own", **keys}, make_reporter(), CoolDowns(SystemClock())
+                {SECRET: "own", **keys}, **make_metering(), cool_downs=CoolDowns(SystemClock())
             )
             await configured.configure(config)
             assert configured.model is not None

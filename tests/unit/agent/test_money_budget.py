@@ -12,14 +12,16 @@ from choir_agent.budgets.money import (
 )
 from choir_agent.log.session_state import SessionState
 from choir_common.errors import Unavailable
-from choir_common.wire.config import Budgets, ModelConfig
+from choir_common.wire.config import Budgets
 from choir_common.wire.money import RELEASE_TOOL, RESERVE_TOOL, MoneyReserved
 from choir_common.wire.rpc import HostToolRequest, HostToolResponse
 from choir_models.model import ModelFailed
 from tests.support.agent_fakes import settings_with
 
 LIMITED = Budgets.model_validate_json('{"usd_per_day": 5}')
-CALL = PlannedCall("m", ModelConfig(model="m", endpoint="http://x"), "job-1", 1_000, 200)
+CALL = PlannedCall(
+    name="m", job_id="job-1", timeout_s=720, prompt_tokens=1_000, completion_tokens=200
+)
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 

@@ -186,6 +186,16 @@ def memory_state() -> str:
     return "choir.memory.operator.state"
 
 
+def reserve_money() -> str:
+    """memory → control: ReserveForMemory → MoneyReserved."""
+    return "choir.control.money.reserve"
+
+
+def release_money() -> str:
+    """memory → control: ReleaseForMemory → Empty."""
+    return "choir.control.money.release"
+
+
 def close_context() -> str:
     """control → browser: CloseContext → Nothing."""
     return "choir.browser.close"

@@ -27,7 +27,12 @@ from choir_common.wire.messages import (
     OutboundHistory,
     ReadChannels,
 )
-from choir_common.wire.money import UsageReports
+from choir_common.wire.money import (
+    MoneyReserved,
+    ReleaseForMemory,
+    ReserveForMemory,
+    UsageReports,
+)
 
 TIMEOUT_S = 5.0
 
@@ -127,6 +132,10 @@ class UsageClient(Protocol):
 
     async def report_usage(self, reports: UsageReports) -> None: ...
 
+    async def reserve_money(self, request: ReserveForMemory) -> MoneyReserved: ...
+
+    async def release_money(self, request: ReleaseForMemory) -> None: ...
+
 
 class NatsUsageClient:
     """Control over NATS."""
@@ -137,6 +146,14 @@ class NatsUsageClient:
     async def report_usage(self, reports: UsageReports) -> None:
         """Store usage; returns once it is durable. Safe to repeat."""
         await self._bus.request(subjects.report_usage(), reports, Empty, TIMEOUT_S)
+
+    async def reserve_money(self, request: ReserveForMemory) -> MoneyReserved:
+        """Reserve money for a call, or return the budget that does not allow it. Safe to repeat."""
+        return await self._bus.request(subjects.reserve_money(), request, MoneyReserved, TIMEOUT_S)
+
+    async def release_money(self, request: ReleaseForMemory) -> None:
+        """Give back the money of a call that was not billed."""
+        await self._bus.request(subjects.release_money(), request, Empty, TIMEOUT_S)
 
 
 class NatsMemorySettingsClient:

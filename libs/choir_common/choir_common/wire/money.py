@@ -180,8 +180,8 @@ class ReserveMoney(WireModel):
     """Host tool `choir.budget.reserve`: reserve the money for one provider call before it is made."""
 
     kind: UsageKind = "chat"
-    name: str = Field(min_length=1, max_length=64)
-    """The entry in `models`, `transcription` or `tts`."""
+    name: str = Field(max_length=64)
+    """The entry in `models`, `transcription` or `tts`; empty: `memory.model`."""
     job_id: str | None = Field(default=None, max_length=100)
     """The core job that makes the call."""
     prompt_tokens: int = Field(default=0, ge=0)

@@ -25,7 +25,8 @@ from choir_agent.arbiter.rulings import (
     rule_on_call,
 )
 from choir_agent.arbiter.tool_policy import PolicyContext, ToolPolicy
-from choir_agent.budgets.limits import CALLS, exhausted_event, tool_call_refusal
+from choir_agent.budgets.limits import CALLS, BudgetExceeded, exhausted_event, tool_call_refusal
+from choir_agent.budgets.money import UNLIMITED, MoneyReserver
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
@@ -92,6 +93,7 @@ class Arbiter:
         settings: SettingsSource,
         snapshots: SnapshotWriter,
         failure_hints: FailureHints,
+        money: MoneyReserver = UNLIMITED,
     ) -> None:
         self._log = session_log
         self._replication = replication
@@ -102,6 +104,7 @@ class Arbiter:
         self._settings = settings
         self._snapshots = snapshots
         self._failure_hints = failure_hints
+        self._money = money
         self._leaves_open = False
         self._parking = ""
         self._artifacts = ArtifactStore(workspace, session_log.redactor)
@@ -121,6 +124,13 @@ class Arbiter:
         if not more_follows:
             self._snapshots.follow(self._log)
         return rev
+
+    def record_refusal(self, lane: str, turn_id: str, refusal: BudgetExceeded) -> None:
+        """Record once that a budget is exhausted; the next event asks the user for more of it."""
+        budgets, work = self._settings.current().settings.budgets, self.state.find_work(turn_id)
+        event = refusal.event(self.state, budgets, work.dm) if work is not None else None
+        if event is not None:
+            self.commit(lane, event, more_follows=True)
 
     def has_message(self, inbox_id: str) -> bool:
         """Return whether the log already contains a user's message."""
@@ -321,6 +331,7 @@ class Arbiter:
             dm=work.dm if work is not None else "",
             settings=current.settings,
             secrets=secrets_for(permit.tool.manifest.runtime.secret_resources, current),
+            money=self._money,
         )
 
     def _close(
@@ -334,6 +345,8 @@ class Arbiter:
         # The tool's events precede its result and are sent together with it.
         for event in outcome.events:
             self.commit(lane, event, more_follows=True)
+        if outcome.refusal is not None:
+            self.record_refusal(lane, turn_id, outcome.refusal)
         payload = ToolResultCommitted(
             turn_id=turn_id,
             call_id=call.call_id,

@@ -10,6 +10,7 @@ import structlog
 
 from choir_agent import tracing_spans
 from choir_agent.arbiter.rulings import CheckedCall
+from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.models.lane_models import model_for_lane
 from choir_agent.tools.artifacts import ArtifactStore
@@ -47,6 +48,8 @@ class CallOutcome:
     artifact_ref: str | None = None
     pictures: tuple[PictureRef, ...] = ()
     usage: tuple[SpeechUsage, ...] = ()
+    refusal: BudgetExceeded | None = None
+    """The budget in money that did not allow the call's own request to a provider."""
 
 
 def with_summary(output: JsonObject) -> JsonObject:
@@ -95,6 +98,9 @@ async def _run(permit: CheckedCall, context: CallContext, artifacts: ArtifactSto
             "error",
             {"code": "timeout", "message": f"The tool did not finish within {timeout_s:g} s."},
         )
+    except BudgetExceeded as error:
+        output: JsonObject = {"code": error.code, "message": f"Ask the user: {error.message}"}
+        return CallOutcome("refused", output, refusal=error)
     except ChoirError as error:
         return CallOutcome("error", {"code": error.code, "message": error.message})
     except Exception:

@@ -1,4 +1,4 @@
-"""Reservation of money at control before every model call, if a budget in money is set.
+"""Reservation of money at control before every call of a provider, if a budget in money is set.
 
 Control knows the prices and what other lanes and agents have spent. A reservation is settled by the event
 that has the call's usage; one whose call failed without being billed is released here. If a call is
@@ -21,7 +21,7 @@ from choir_agent.settings import SettingsSource
 from choir_common.backoff import Backoff
 from choir_common.errors import ChoirError, RateLimited, Unavailable
 from choir_common.ids import new_id
-from choir_common.wire.config import Budgets, ModelConfig
+from choir_common.wire.config import Budgets
 from choir_common.wire.config_parts import MONEY_BUDGETS
 from choir_common.wire.events import BudgetExhausted
 from choir_common.wire.model import JsonObject
@@ -32,9 +32,9 @@ from choir_common.wire.money import (
     MoneyReserved,
     ReleaseMoney,
     ReserveMoney,
+    UsageKind,
 )
 from choir_common.wire.rpc import HostToolRequest
-from choir_models.call_deadline import longest_call_s
 from choir_models.model import ModelFailed
 
 log = structlog.get_logger("choir.agent.budget")
@@ -45,8 +45,6 @@ TRANSIENT = frozenset({"unavailable", "outcome_unknown", "deadline_exceeded"})
 HOLD_MARGIN_S = 60.0
 """Seconds that a reservation is kept longer than a call may take: its event must become durable."""
 MAX_HOLD_S = 86_400.0
-REFUSALS = 5
-"""Refused attempts of a model call that a reservation covers, besides the one that is answered."""
 
 
 class MoneyBudgetExceeded(BudgetExceeded):
@@ -66,16 +64,20 @@ class MoneyBudgetExceeded(BudgetExceeded):
         return BudgetExhausted(budget=self._budget, limit=limit, dm=dm, until=until)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
-    """A model call that is about to be made."""
+    """A call of a provider that is about to be made."""
 
+    kind: UsageKind = "chat"
     name: str
-    """The model's name in `models`."""
-    model: ModelConfig
-    job_id: str | None
-    prompt_tokens: int
-    completion_tokens: int
+    """The entry in `models`, `transcription` or `tts`."""
+    job_id: str | None = None
+    timeout_s: float
+    """How long the call may take, with its retries."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    audio_seconds: float | None = None
+    characters: int | None = None
 
 
 class DurableLog(Protocol):
@@ -87,17 +89,23 @@ class DurableLog(Protocol):
 
 
 class MoneyReserver(Protocol):
-    """Reservation of money for model calls."""
+    """Reservation of money for calls of providers."""
 
     def reserve(self, call: PlannedCall) -> AbstractAsyncContextManager[str]:
         """Return the context of a call, which yields the id of its reservation."""
         ...
 
 
-def _longest_s(model: ModelConfig) -> float:
-    """Return the longest duration of a call with its refused attempts, which are answered at once."""
-    silence_s = model.timeout_ms / 1000
-    return longest_call_s(silence_s) + REFUSALS * silence_s
+class UnlimitedReservations:
+    """No budget: every call is allowed."""
+
+    @asynccontextmanager
+    async def reserve(self, call: PlannedCall) -> AsyncIterator[str]:
+        """Yield an empty text."""
+        yield ""
+
+
+UNLIMITED = UnlimitedReservations()
 
 
 class MoneyReservations:
@@ -139,11 +147,14 @@ class MoneyReservations:
         # Control knows a grant when its event is durable.
         await self._replication.durable(self._session.state.money_grant_rev)
         request = ReserveMoney(
+            kind=call.kind,
             name=call.name,
             job_id=call.job_id,
             prompt_tokens=call.prompt_tokens,
             completion_tokens=call.completion_tokens,
-            hold_s=min(_longest_s(call.model) + HOLD_MARGIN_S, MAX_HOLD_S),
+            audio_seconds=call.audio_seconds,
+            characters=call.characters,
+            hold_s=min(call.timeout_s + HOLD_MARGIN_S, MAX_HOLD_S),
         )
         answer = await self._ask(call, RESERVE_TOOL, request.model_dump(mode="json"))
         reserved = MoneyReserved.model_validate(answer, strict=False)

@@ -18,13 +18,13 @@ from choir_agent.lanes.attachment_reader import AttachmentReader
 from choir_agent.lanes.core_job_manager import CoreJobManager
 from choir_agent.lanes.edge_states import EdgeState, EdgeStateTracker, EdgeTrigger
 from choir_agent.lanes.lane_status import LaneStateRecorder
-from choir_agent.lanes.message_queue import MessageQueue, ReadyMessage
+from choir_agent.lanes.message_queue import MessageQueue
 from choir_agent.lanes.model_caller import ModelCaller
 from choir_agent.lanes.reminder_lookup import ReminderLookup
 from choir_agent.lanes.skill_steps import SkillStepper
 from choir_agent.lanes.turn_runner import TurnRunner
 from choir_agent.lanes.voice_answers import VoiceAnswers
-from choir_agent.lanes.voice_notes import VoiceNotes
+from choir_agent.lanes.voice_notes import HeardMessage, VoiceNotes
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import EDGE_LANE, DueReport, TurnState
 from choir_agent.settings import SettingsSource
@@ -222,9 +222,8 @@ class EdgeLane:
             return cancelled
         return next(iter(state.parked), None)
 
-    def _begin(self, ready: ReadyMessage) -> None:
-        message = ready.message
-        budgets = self._settings.current().settings.budgets
+    def _begin(self, transcript: HeardMessage) -> None:
+        message, budgets = transcript.message, self._settings.current().settings.budgets
         state = self._arbiter.state
         grant = parse_grant(message.text, state, budgets) or parse_money_grant(
             message.text, state, self._clock.now()
@@ -233,6 +232,10 @@ class EdgeLane:
             # Commit the grant first: after a crash in between, the message is delivered again and
             # starts an ordinary turn.
             self._arbiter.commit(EDGE_LANE, grant.event(message.inbox_id), more_follows=True)
+        if transcript.refusal is not None:
+            exhausted = transcript.refusal.event(self._arbiter.state, budgets, message.dm)
+            if exhausted is not None:
+                self._arbiter.commit(EDGE_LANE, exhausted, more_follows=True)
         payload = UserMessageStarted(
             turn_id=new_id("turn"),
             inbox_id=message.inbox_id,
@@ -243,7 +246,7 @@ class EdgeLane:
             corrects=message.corrects,
             reply_to=message.reply_to,
             sent=self._sent(message.sent_at),
-            usage=ready.usage,
+            usage=transcript.usage,
         )
         self._arbiter.commit(EDGE_LANE, payload)
         self._message_traceparent = message.traceparent

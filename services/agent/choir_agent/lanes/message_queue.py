@@ -9,9 +9,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Self
 
-from choir_agent.lanes.voice_notes import VoiceNotes, has_voice
+from choir_agent.lanes.voice_notes import HeardMessage, VoiceNotes, has_voice
 from choir_common.wire.signals import UserMessageSignal
-from choir_common.wire.speech import SpeechUsage
 
 MAX_QUEUED_MESSAGES = 1_000
 """Control stores messages until they are taken up; a longer queue here would only use memory."""
@@ -19,19 +18,11 @@ MAX_TRANSCRIPTIONS = 3
 """Messages of one conversation that are transcribed at a time: their files are in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyMessage:
-    """A message with the words of its voice messages, and the usage of their transcription."""
-
-    message: UserMessageSignal
-    usage: tuple[SpeechUsage, ...] = ()
-
-
 @dataclass(slots=True)
 class _Entry:
     message: UserMessageSignal
     has_voice: bool
-    transcription: asyncio.Task[ReadyMessage] | None = None
+    transcription: asyncio.Task[HeardMessage] | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -83,13 +74,12 @@ class MessageQueue:
         """Return whether the first message waits for its transcript."""
         return not self._closed and bool(self._entries) and not self._entries[0].is_ready
 
-    def take(self) -> ReadyMessage:
+    def take(self) -> HeardMessage:
         """Remove and return the first message; call it only if that is ready."""
-        entry = self._entries[0]
-        ready = self._result(entry)
+        transcript = self._result(self._entries[0])
         self._entries.popleft()
         self._has_space.set()
-        return ready
+        return transcript
 
     def cancel_transcription(self) -> None:
         """Cancel the transcription for which the lane waits; its message then says so."""
@@ -103,11 +93,11 @@ class MessageQueue:
             if entry.transcription is not None:
                 entry.transcription.cancel()
 
-    def _result(self, entry: _Entry) -> ReadyMessage:
+    def _result(self, entry: _Entry) -> HeardMessage:
         if entry.transcription is None:
-            return ReadyMessage(entry.message)
+            return HeardMessage(entry.message)
         if entry.transcription.cancelled():
-            return ReadyMessage(self._notes.cancelled(entry.message))
+            return HeardMessage(self._notes.cancelled(entry.message))
         return entry.transcription.result()
 
     def _start_transcriptions(self) -> None:
@@ -122,9 +112,9 @@ class MessageQueue:
                 entry.transcription.add_done_callback(self._transcription_ended)
                 running += 1
 
-    async def _transcribe(self, message: UserMessageSignal) -> ReadyMessage:
-        return ReadyMessage(*await self._notes.transcribe(message))
+    async def _transcribe(self, message: UserMessageSignal) -> HeardMessage:
+        return await self._notes.transcribe(message)
 
-    def _transcription_ended(self, _: asyncio.Task[ReadyMessage]) -> None:
+    def _transcription_ended(self, _: asyncio.Task[HeardMessage]) -> None:
         self._start_transcriptions()
         self._wake.set()

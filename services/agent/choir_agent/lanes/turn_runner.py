@@ -122,6 +122,8 @@ class TurnRunner:
             self._close(turn, EdgeTrigger.FINISH, "answer", text)
             return
         spoken = await self._voice.speak(turn.turn_id, text)
+        if spoken.refusal is not None:
+            self._arbiter.record_refusal(EDGE_LANE, turn.turn_id, spoken.refusal)
         self._close(turn, EdgeTrigger.FINISH, "answer", text, spoken=spoken)
         if spoken.problem:
             note = f"I could not speak my answer: {spoken.problem}"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import structlog
 
+from choir_agent.budgets.limits import BudgetExceeded
+from choir_agent.budgets.money import MoneyReserver
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.speech.providers import VOICE_NOTE_FORMATS, SpeechRequest
 from choir_agent.tools.speech.spoken_text import render_spoken_text
@@ -39,6 +41,8 @@ class SpokenAnswer:
     usage: tuple[SpeechUsage, ...] = ()
     problem: str = ""
     """Why it is not spoken, if the user does not know that yet."""
+    refusal: BudgetExceeded | None = None
+    """The budget in money that does not allow to speak it."""
 
 
 SILENT = SpokenAnswer()
@@ -47,8 +51,11 @@ SILENT = SpokenAnswer()
 class VoiceAnswers:
     """Speaker of answers with the agent's voice profile."""
 
-    def __init__(self, synthesizer: SpeechSynthesizer, settings: SettingsSource) -> None:
+    def __init__(
+        self, synthesizer: SpeechSynthesizer, money: MoneyReserver, settings: SettingsSource
+    ) -> None:
         self._synthesizer = synthesizer
+        self._money = money
         self._settings = settings
         self._last_problem = ""
 
@@ -63,6 +70,8 @@ class VoiceAnswers:
             return SILENT
         try:
             saved = await self._save(turn_id, text, voice, current.secret(voice.tts.secret))
+        except BudgetExceeded as error:
+            return SpokenAnswer(problem=self._report(error.message), refusal=error)
         except ToolFailed as error:
             return SpokenAnswer(problem=self._report(error.message))
         if saved.size > max_mb * MIB:
@@ -91,9 +100,13 @@ class VoiceAnswers:
         note_format = own if own.startswith("opus") else VOICE_NOTE_FORMATS[voice.tts.provider]
         try:
             return await self._synthesizer.save(
-                SpeechRequest(voice, key, text, note_format), path, TIMEOUT_S
+                SpeechRequest(voice, key, text, note_format),
+                path,
+                timeout_s=TIMEOUT_S,
+                money=self._money,
             )
         except ToolFailed as error:
             if error.kind not in WRONG_FORMAT or note_format == own:
                 raise
-        return await self._synthesizer.save(SpeechRequest(voice, key, text, own), path, TIMEOUT_S)
+        speech = SpeechRequest(voice, key, text, own)
+        return await self._synthesizer.save(speech, path, timeout_s=TIMEOUT_S, money=self._money)

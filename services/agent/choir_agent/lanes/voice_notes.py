@@ -6,9 +6,11 @@ Nothing is committed before: a message that a crash interrupts is delivered and 
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import structlog
 
+from choir_agent.budgets.limits import BudgetExceeded
 from choir_agent.settings import CurrentSettings, SettingsSource
 from choir_agent.tools.speech.transcription import (
     PASSING,
@@ -30,6 +32,17 @@ NOT_CONFIGURED = (
 CANCELLED = "you cancelled it."
 
 
+@dataclass(frozen=True, slots=True)
+class HeardMessage:
+    """A message with the words of its voice messages."""
+
+    message: UserMessageSignal
+    usage: tuple[SpeechUsage, ...] = ()
+    """The usage of their transcription."""
+    refusal: BudgetExceeded | None = None
+    """The budget in money that did not allow a transcription."""
+
+
 class VoiceNotes:
     """Transcriber of the voice messages among the files of a message."""
 
@@ -37,10 +50,8 @@ class VoiceNotes:
         self._transcriber = transcriber
         self._settings = settings
 
-    async def transcribe(
-        self, message: UserMessageSignal
-    ) -> tuple[UserMessageSignal, tuple[SpeechUsage, ...]]:
-        """Return the message with the words of its voice messages as text, and the usage.
+    async def transcribe(self, message: UserMessageSignal) -> HeardMessage:
+        """Return the message with the words of its voice messages as text.
 
         A file that cannot be transcribed says why.
         """
@@ -49,7 +60,8 @@ class VoiceNotes:
             *(self._try(file, current) for file in message.attachments if _is_voice(file))
         )
         usage = tuple(item for transcript in transcripts for item in transcript.usage)
-        return _with_transcripts(message, transcripts), usage
+        refusals = (item.refusal for item in transcripts if item.refusal is not None)
+        return HeardMessage(_with_transcripts(message, transcripts), usage, next(refusals, None))
 
     def cancelled(self, message: UserMessageSignal) -> UserMessageSignal:
         """Return the message without transcripts, because the user cancelled."""
@@ -69,6 +81,9 @@ class VoiceNotes:
             if secret is not None and not key:
                 raise ToolFailed("no_secret", f"the secret `{secret}` has no value")
             transcript = await self._transcriber.transcribe(file, binding, key)
+        except BudgetExceeded as error:
+            problem = f"{error.message} Then send the message again."
+            return Transcript("", Transcription(model=model, problem=problem), refusal=error)
         except ToolFailed as error:
             log.warning("voice message not transcribed", model=model, error=error.message)
             return Transcript("", Transcription(model=model, problem=_explain(error, binding)))

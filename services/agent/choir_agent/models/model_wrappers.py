@@ -17,12 +17,15 @@ from choir_agent.working_memory.token_estimator import BYTES_PER_TOKEN, TokenEst
 from choir_common.errors import ChoirError
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.money import MAX_MODEL_NAME, ModelUsage
+from choir_models.call_deadline import longest_call_s
 from choir_models.model import NO_LISTENER, ChatModel, Completion, OutputListener, Prompt
 
 log = structlog.get_logger("choir.agent.model")
 
 DEFAULT_COMPLETION_TOKENS = 2_000
 """Tokens reserved for a completion without a configured limit."""
+REFUSALS = 5
+"""Refused attempts of a model call that a reservation covers, besides the one that is answered."""
 
 MAX_FINISH_REASON = 100
 
@@ -91,7 +94,13 @@ class MeteredModel:
         lane = purpose.lane
         estimate = self._estimator.tokens(lane, prompt_size(prompt))
         longest = settings.max_completion_tokens or DEFAULT_COMPLETION_TOKENS
-        planned = PlannedCall(purpose.name, settings, purpose.job_id, estimate, longest)
+        planned = PlannedCall(
+            name=purpose.name,
+            job_id=purpose.job_id,
+            timeout_s=_longest_s(settings.timeout_ms / 1000),
+            prompt_tokens=estimate,
+            completion_tokens=longest,
+        )
         with self._budget.reserve(estimate + longest):
             async with self._money.reserve(planned) as reservation:
                 with (
@@ -178,6 +187,7 @@ def _metered(completion: Completion, purpose: CallPurpose, reservation: str) -> 
         name=purpose.name,
         job_id=purpose.job_id,
         cache_write_tokens=completion.cache_write_tokens,
+        cache_write_1h_tokens=completion.cache_write_1h_tokens,
         reasoning_tokens=completion.reasoning_tokens,
         audio_input_tokens=completion.audio_input_tokens,
         audio_output_tokens=completion.audio_output_tokens,
@@ -210,3 +220,8 @@ def _log_call(settings: ModelConfig, completion: Completion, lane: str) -> None:
 
 def _output_text(completion: Completion) -> str:
     return completion.text + "".join(call.name + call.arguments for call in completion.calls)
+
+
+def _longest_s(silence_s: float) -> float:
+    """Return the longest duration of a call with its refused attempts, which are answered at once."""
+    return longest_call_s(silence_s) + REFUSALS * silence_s

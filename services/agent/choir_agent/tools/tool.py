@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from choir_agent.budgets.money import UNLIMITED, MoneyReserver
+from choir_agent.log.session_state import CORE_LANE_PREFIX
 from choir_agent.tools.manifest import SecretResource, ToolManifest
 from choir_common.errors import ChoirError
 from choir_common.wire.attachments import PictureRef
@@ -69,6 +71,13 @@ class CallContext:
     """The settings when the call began; None only in a tool's own tests."""
     secrets: Mapping[SecretResource, str] = field(default_factory=dict, repr=False)
     """Secrets of the resources that the manifest names, and no others."""
+    money: MoneyReserver = UNLIMITED
+    """Reservation of money for the calls of providers that the tool makes."""
+
+    @property
+    def job_id(self) -> str | None:
+        """Return the core job that called the tool, or None."""
+        return self.turn_id if self.lane.startswith(CORE_LANE_PREFIX) else None
 
 
 class Tool(Protocol):

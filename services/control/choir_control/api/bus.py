@@ -20,7 +20,7 @@ from choir_common.wire.messages import (
     OutboundHistory,
     ReadChannels,
 )
-from choir_common.wire.money import UsageReports
+from choir_common.wire.money import ReleaseForMemory, ReserveForMemory, UsageReports
 from choir_control.approvals.buttons import ApprovalButtons
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.bot_tokens import BotTokenPublisher
@@ -31,6 +31,7 @@ from choir_control.conversations.inbox.service import InboxService
 from choir_control.conversations.outbox.store import OutboxStore
 from choir_control.images.repositories.prompt_files import MemoryPromptReader
 from choir_control.money.costs import CostService
+from choir_control.money.memory_budgets import MemoryBudgetService
 
 MAX_ID = 2**62
 
@@ -46,6 +47,7 @@ def make_bus_endpoints(
     bot_tokens: BotTokenPublisher,
     memory_prompts: MemoryPromptReader,
     costs: CostService,
+    memory_budgets: MemoryBudgetService,
 ) -> tuple[Endpoint, ...]:
     """Return control's endpoints."""
     commands = list_channel_commands()
@@ -81,6 +83,8 @@ def make_bus_endpoints(
         Endpoint(subjects.read_channels(), ReadChannels, channels),
         Endpoint(subjects.read_memory_settings(), Empty, memory_orders),
         Endpoint(subjects.report_usage(), UsageReports, costs.record),
+        Endpoint(subjects.reserve_money(), ReserveForMemory, memory_budgets.reserve),
+        Endpoint(subjects.release_money(), ReleaseForMemory, memory_budgets.release),
     )
 
 

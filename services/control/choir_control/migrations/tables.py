@@ -443,9 +443,9 @@ Table(
     "budget_reservations",
     METADATA,
     Column("reservation", Text, primary_key=True),
-    Column("session_id", Text, nullable=False),
-    Column("epoch", Integer, nullable=False),
-    Column("agent_id", Text, nullable=False),
+    Column("session_id", Text),
+    Column("epoch", Integer),
+    Column("agent_id", Text),
     Column("job_id", Text),
     Column("name", Text, nullable=False),
     Column("model", Text, nullable=False),
@@ -453,6 +453,16 @@ Table(
     Column("amount_usd", DOLLARS, nullable=False),
     Column("at", TIME, nullable=False, server_default=CLOCK),
     Column("expires_at", TIME, nullable=False),
+    Column("kind", Text, nullable=False, server_default=text("'chat'")),
+)
+
+Table(
+    "budget_notices",
+    METADATA,
+    Column("agent_id", Text, primary_key=True),
+    Column("budget", Text, primary_key=True),
+    Column("period", Text, nullable=False),
+    Column("at", TIME, nullable=False, server_default=CLOCK),
 )
 
 Table(

@@ -29,8 +29,12 @@ def budget_question(
     end: datetime | None,
     zone: str,
     may_grant: bool,
+    path: str,
 ) -> str:
-    """Return the text for the user: what was used of the limit, and how to continue."""
+    """Return the text for the user: what was used of the limit, and how to continue.
+
+    `path` is that of the setting.
+    """
     if budget == "usd_per_call":
         fact = f"One model call now costs about {format_usd(needed)}, and the limit is {format_usd(limit)}."
     else:
@@ -39,7 +43,7 @@ def budget_question(
             f"the next step needs up to {format_usd(needed)}."
         )
     until = "" if end is None else f" It begins anew on {_moment(end, zone)}."
-    raise_it = f"raise budgets.{budget} in config.json and apply it"
+    raise_it = raise_limit_text(path)
     if not may_grant:
         return f"{fact}{until} Only an admin can allow more with /continue, or {raise_it}."
     return (
@@ -48,11 +52,33 @@ def budget_question(
     )
 
 
-def unknown_price_text(budget: MoneyBudget, name: str, model: str) -> str:
-    """Return the text for a call that no budget can be applied to."""
+def memory_notice(
+    budget: MoneyBudget, *, used: Decimal, needed: Decimal, limit: Decimal, path: str
+) -> str:
+    """Return the notice to a user that memory's model cannot be called."""
+    if budget == "usd_per_call":
+        fact = f"A call costs about {format_usd(needed)}, and the limit is {format_usd(limit)}"
+    else:
+        fact = (
+            f"{format_usd(used)} of {format_usd(limit)} for {_NAMES[budget]} are used, and a call needs up "
+            f"to {format_usd(needed)}"
+        )
+    return (
+        f"Memory's model is not called, because a budget is used up: {fact}. Summaries and facts wait until "
+        f"the budget allows them; to raise it, {raise_limit_text(path)}."
+    )
+
+
+def raise_limit_text(path: str) -> str:
+    """Return the commands that raise a limit."""
+    return f"run `choirctl config set {path} AMOUNT`, then `choirctl config load` and `choirctl config apply`"
+
+
+def unknown_price_text(budget: MoneyBudget, entry: str, model: str) -> str:
+    """Return the text for a call that no budget can be applied to; `entry` is the path of its settings."""
     return (
         f"The price of the model {model} is unknown, so the limit budgets.{budget} cannot be kept. Set "
-        f"models.{name}.prices in config.json (0 for a free model) and apply it; until then I do not call it."
+        f"{entry}.prices in config.json (0 for a free model) and apply it; until then I do not call it."
     )
 
 

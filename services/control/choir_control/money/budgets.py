@@ -1,4 +1,4 @@
-"""Budgets in money: reserve before each model call, settle with its event, refuse at the limit.
+"""Budgets in money: reserve before each call of a provider, settle with its event, refuse at the limit.
 
 All amounts and reservations are in Postgres, so that limits hold across restarts, agents and lanes. Calls in
 flight can exceed a limit only by what they cost above their reservations.
@@ -10,38 +10,46 @@ from decimal import ROUND_DOWN, Decimal
 from zoneinfo import ZoneInfo
 
 from choir_common.clock import Clock
+from choir_common.wire.config import Budgets, ModelConfig
 from choir_common.wire.model import format_log_time
 from choir_common.wire.money import (
     MICRO_USD,
     MoneyBudget,
     MoneyReserved,
-    ReleaseMoney,
     ReserveMoney,
 )
 from choir_control.configuration.current import ConfigService, ConfigSnapshot
-from choir_control.configuration.prices import prices_of
-from choir_control.money.budget_texts import budget_question, may_be_granted, unknown_price_text
+from choir_control.configuration.prices import PricedEntry, prices_of, provider_model
+from choir_control.money.budget_texts import (
+    budget_question,
+    may_be_granted,
+    memory_notice,
+    unknown_price_text,
+)
 from choir_control.money.charges import TOTALS, zone_of
 from choir_control.money.periods import Period, period_of
-from choir_control.money.pricing import highest_cost
+from choir_control.money.pricing import highest_cost, highest_speech_cost
 from choir_control.money.reservation_store import (
     BudgetScope,
-    NewReservation,
+    PlannedCharge,
     ReservationStore,
     ReservationTransaction,
 )
 
 LOST_CALLS_INTERVAL_S = 60.0
+_OF_SESSIONS: frozenset[MoneyBudget] = frozenset({"usd_per_job", "usd_per_session"})
+_SECTIONS = {"speech": "tts", "transcription": "transcription"}
 
 
 @dataclass(frozen=True, slots=True)
 class Spender:
-    """The session that makes a call."""
+    """The session that makes a call, or memory, which has none."""
 
-    session_id: str
-    epoch: int
-    agent_id: str
-    dm: str
+    session_id: str | None
+    epoch: int | None
+    agent_id: str | None
+    """None: a call of memory for several agents."""
+    dm: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +61,31 @@ class _Limit:
 
 
 class MoneyBudgetService:
-    """Reservations of money for model calls."""
+    """Reservations of money for calls of providers."""
 
     def __init__(self, store: ReservationStore, configuration: ConfigService, clock: Clock) -> None:
         self._store = store
         self._configuration = configuration
         self._clock = clock
 
-    async def reserve(self, spender: Spender, call_id: str, request: ReserveMoney) -> MoneyReserved:
-        """Reserve the most that a call can cost, or return the budget that does not allow it."""
+    async def reserve(
+        self, spender: Spender, reservation: str, request: ReserveMoney
+    ) -> MoneyReserved:
+        """Reserve the most that a call can cost, or return the budget that does not allow it.
+
+        `reservation` is the idempotency key.
+        """
         snapshot = self._configuration.current
-        limits = self._limits(snapshot, spender.agent_id, request.job_id)
-        amount = _estimate(snapshot, request)
+        limits = self._limits(snapshot, spender, request.job_id)
         if not limits:
             return MoneyReserved()
-        if amount is None:
-            model = snapshot.config.models.get(request.name)
-            text = unknown_price_text(
-                limits[0].budget, request.name, model.model if model else request.name
-            )
+        entry = _entry(snapshot, request)
+        amount = None if entry is None else _estimate(entry, request)
+        if entry is None or amount is None:
+            path = f"{_SECTIONS.get(request.kind, 'models')}.{request.name}"
+            model = request.name if entry is None else provider_model(entry)
+            text = unknown_price_text(limits[0].budget, path, model)
             return MoneyReserved(budget=limits[0].budget, text=text)
-        reservation = f"{spender.session_id}:{call_id}"
         async with self._store.transaction() as transaction:
             if not await transaction.exists(reservation):
                 for limit in limits:
@@ -82,24 +94,29 @@ class MoneyBudgetService:
                     )
                     if refusal is not None:
                         return refusal
-                await transaction.insert(self._row(snapshot, spender, request, reservation, amount))
+                row = self._row(snapshot, spender, request, entry)
+                await transaction.insert(reservation, row, amount)
         return MoneyReserved(reservation=reservation)
 
-    async def release(self, spender: Spender, request: ReleaseMoney) -> None:
+    async def release(self, spender: Spender, reservation: str) -> None:
         """Give back the reservation of a call that was not billed."""
-        await self._store.release(spender.session_id, request.reservation)
+        await self._store.release(spender.session_id, reservation)
 
     async def count_lost(self) -> None:
         """Charge the reservations of calls whose agent died, at the reserved amounts."""
         await self._store.count_lost()
 
     def _limits(
-        self, snapshot: ConfigSnapshot, agent_id: str, job_id: str | None
+        self, snapshot: ConfigSnapshot, spender: Spender, job_id: str | None
     ) -> tuple[_Limit, ...]:
-        now, own_zone = self._clock.now(), zone_of(snapshot, agent_id)
+        now, own_zone = self._clock.now(), zone_of(snapshot, spender.agent_id)
         limits = []
-        for budget, amount in snapshot.budgets_for(agent_id).money.items():
+        for budget, amount in _budgets(snapshot, spender).money.items():
             if budget == "usd_per_job" and job_id is None:
+                continue
+            if budget in _OF_SESSIONS and spender.session_id is None:
+                continue
+            if budget not in TOTALS and spender.agent_id is None:
                 continue
             zone = zone_of(snapshot, None) if budget in TOTALS else own_zone
             limits.append(_Limit(budget, amount, zone, period_of(budget, now, zone)))
@@ -122,23 +139,12 @@ class MoneyBudgetService:
         used, total = use.spent + use.reserved, limit.amount + use.granted
         if used + amount <= total:
             return None
-        conversation = snapshot.config.dms.get(spender.dm)
-        is_admin = conversation is not None and conversation.admin
         end = limit.period.end if limit.period else None
         return MoneyReserved(
             budget=limit.budget,
             limit_micro_usd=int((total * MICRO_USD).to_integral_value(ROUND_DOWN)),
             until=format_log_time(end.astimezone(UTC)) if end else "",
-            text=budget_question(
-                limit.budget,
-                used=used,
-                needed=amount,
-                limit=total,
-                configured=limit.amount,
-                end=end,
-                zone=limit.zone,
-                may_grant=may_be_granted(limit.budget, is_admin=is_admin),
-            ),
+            text=_refusal_text(snapshot, spender, limit, used=used, needed=amount, total=total),
         )
 
     def _row(
@@ -146,28 +152,88 @@ class MoneyBudgetService:
         snapshot: ConfigSnapshot,
         spender: Spender,
         request: ReserveMoney,
-        reservation: str,
-        amount: Decimal,
-    ) -> NewReservation:
+        entry: PricedEntry,
+    ) -> PlannedCharge:
         zone = ZoneInfo(zone_of(snapshot, spender.agent_id))
-        return NewReservation(
-            reservation=reservation,
+        return PlannedCharge(
             session_id=spender.session_id,
             epoch=spender.epoch,
             agent_id=spender.agent_id,
             job_id=request.job_id,
+            kind=request.kind,
             name=request.name,
-            model=snapshot.config.models[request.name].model,
+            model=provider_model(entry),
             day=self._clock.now().astimezone(zone).date(),
-            amount=amount,
             hold_s=request.hold_s,
         )
 
 
-def _estimate(snapshot: ConfigSnapshot, request: ReserveMoney) -> Decimal | None:
+def _budgets(snapshot: ConfigSnapshot, spender: Spender) -> Budgets:
+    if spender.agent_id is None:
+        return snapshot.config.budgets
+    return snapshot.budgets_for(spender.agent_id)
+
+
+def _refusal_text(
+    snapshot: ConfigSnapshot,
+    spender: Spender,
+    limit: _Limit,
+    *,
+    used: Decimal,
+    needed: Decimal,
+    total: Decimal,
+) -> str:
+    """Return the question to the user, or the notice about a call of memory."""
+    budget = limit.budget
+    path = _path_of(snapshot, spender.agent_id, budget)
+    if spender.session_id is None:
+        return memory_notice(budget, used=used, needed=needed, limit=total, path=path)
+    conversation = snapshot.config.dms.get(spender.dm or "")
+    is_admin = conversation is not None and conversation.admin
+    return budget_question(
+        budget,
+        used=used,
+        needed=needed,
+        limit=total,
+        configured=limit.amount,
+        end=limit.period.end if limit.period else None,
+        zone=limit.zone,
+        may_grant=may_be_granted(budget, is_admin=is_admin),
+        path=path,
+    )
+
+
+def _path_of(snapshot: ConfigSnapshot, agent_id: str | None, budget: MoneyBudget) -> str:
+    """Return the path of a limit in config.json: the agent's own, or the general one."""
+    agent = snapshot.config.agents.get(agent_id or "")
+    is_own = agent is not None and getattr(agent.budgets, budget, None) is not None
+    return f"agents.{agent_id}.budgets.{budget}" if is_own else f"budgets.{budget}"
+
+
+def _entry(snapshot: ConfigSnapshot, request: ReserveMoney) -> PricedEntry | None:
+    """Return the entry of config.json that a call uses."""
+    config = snapshot.config
+    match request.kind:
+        case "transcription":
+            return config.transcription.get(request.name)
+        case "speech":
+            return config.tts.get(request.name)
+        case "chat" | "memory" | "embedding":
+            return config.models.get(request.name)
+
+
+def _estimate(entry: PricedEntry, request: ReserveMoney) -> Decimal | None:
     """Return the most that a call can cost, or None if its price is unknown."""
-    model = snapshot.config.models.get(request.name)
-    source = None if model is None else prices_of(model)
+    source = prices_of(entry)
     if source is None:
         return None
-    return highest_cost(source.prices, request.prompt_tokens, request.completion_tokens)
+    if isinstance(entry, ModelConfig):
+        return highest_cost(
+            source.prices,
+            request.prompt_tokens,
+            request.completion_tokens,
+            has_long_cache=entry.prompt_cache == "1h",
+        )
+    seconds = request.audio_seconds
+    audio_seconds = None if seconds is None else Decimal(repr(seconds))
+    return highest_speech_cost(source.prices, audio_seconds, request.characters)

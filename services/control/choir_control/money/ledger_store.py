@@ -21,8 +21,16 @@ _STORED = """entry_id, agent_id, session_id, lane, job_id, kind, name, model, at
     image_tokens, audio_seconds, characters, cost_usd, computed_usd, billed_usd, source"""
 
 _INSERT_CHARGES = f"""
-INSERT INTO choir_control.ledger ({_STORED})
-SELECT {_STORED} FROM json_to_recordset($1::json) AS c({_COLUMNS})
+WITH charge AS (
+    SELECT c.* FROM json_to_recordset($1::json) AS c({_COLUMNS})
+), settled AS (
+    DELETE FROM choir_control.budget_reservations AS r USING charge
+    WHERE r.reservation = charge.reservation AND r.session_id IS NULL
+), recovered AS (
+    DELETE FROM choir_control.ledger AS l USING charge
+    WHERE l.entry_id = charge.reservation AND l.source = 'reserved' AND l.session_id IS NULL
+)
+INSERT INTO choir_control.ledger ({_STORED}) SELECT {_STORED} FROM charge
 ON CONFLICT (entry_id) DO NOTHING RETURNING entry_id
 """  # noqa: S608 - constants only
 

@@ -1,4 +1,4 @@
-"""The table `budget_reservations`, and what has been spent of a budget.
+"""The tables `budget_reservations` and `budget_notices`, and what has been spent of a budget.
 
 One lock orders all reservations, so that concurrent ones cannot exceed a budget together.
 """
@@ -10,30 +10,31 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from choir_common.postgres.pool import Connection, Database
-from choir_common.wire.money import MoneyBudget
+from choir_common.wire.money import MoneyBudget, UsageKind
 from choir_control.money.periods import Period
 
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('choir_control.budgets', 0))"
 # A reservation whose epoch is over belonged to a call in flight when its agent died or was stopped. One that
-# has expired belonged to a cancelled call. In both cases the provider may have billed it.
+# has expired belonged to a cancelled call, or to memory when it died. The provider may have billed them.
 _COUNT_LOST = """
 WITH lost AS (
     DELETE FROM choir_control.budget_reservations AS r
-    WHERE r.expires_at < clock_timestamp() OR NOT EXISTS (
+    WHERE r.expires_at < clock_timestamp() OR r.session_id IS NOT NULL AND NOT EXISTS (
         SELECT FROM choir_control.sessions AS s WHERE s.session_id = r.session_id AND s.epoch = r.epoch
           AND s.status IN ('starting', 'active', 'stopping'))
     RETURNING *
 )
 INSERT INTO choir_control.ledger
     (entry_id, agent_id, session_id, lane, job_id, kind, name, model, at, day, cost_usd, source)
-SELECT reservation, agent_id, session_id, CASE WHEN job_id IS NULL THEN 'edge' ELSE 'core' END, job_id,
-       'chat', name, model, at, day, amount_usd, 'reserved'
+SELECT reservation, agent_id, session_id,
+       CASE WHEN session_id IS NOT NULL THEN CASE WHEN job_id IS NULL THEN 'edge' ELSE 'core' END END, job_id,
+       kind, name, model, at, day, amount_usd, 'reserved'
 FROM lost ON CONFLICT (entry_id) DO NOTHING
 """
 _INSERT = """
 INSERT INTO choir_control.budget_reservations
-    (reservation, session_id, epoch, agent_id, job_id, name, model, day, amount_usd, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp() + $10 * interval '1 second')
+    (reservation, session_id, epoch, agent_id, job_id, kind, name, model, day, amount_usd, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, clock_timestamp() + $11 * interval '1 second')
 ON CONFLICT (reservation) DO NOTHING
 """
 _USED = """
@@ -42,6 +43,13 @@ SELECT (SELECT coalesce(sum(cost_usd), 0) FROM choir_control.ledger WHERE {rows}
        (SELECT coalesce(sum(amount_usd), 0) FROM choir_control.budget_grants
         WHERE budget = $1 AND {grants}) AS granted
 """
+# One notice for a budget and its period.
+_NOTICE = """
+INSERT INTO choir_control.budget_notices AS n (agent_id, budget, period) VALUES ($1, $2, $3)
+ON CONFLICT (agent_id, budget) DO UPDATE SET period = excluded.period, at = clock_timestamp()
+    WHERE n.period <> excluded.period
+RETURNING choir_control.say($4, $5, $6)
+"""
 _IN_SESSION = "session_id = $2"
 _IN_JOB = "session_id = $2 AND job_id = $3"
 _OF_AGENT = "agent_id = $2 AND at >= $3 AND at < $4"
@@ -49,18 +57,18 @@ _OF_ALL = "at >= $2 AND at < $3"
 
 
 @dataclass(frozen=True, slots=True)
-class NewReservation:
-    """A reservation to store."""
+class PlannedCharge:
+    """The call that a reservation is for."""
 
-    reservation: str
-    session_id: str
-    epoch: int
-    agent_id: str
+    session_id: str | None
+    """None: a call of memory, also in `epoch`."""
+    epoch: int | None
+    agent_id: str | None
     job_id: str | None
+    kind: UsageKind
     name: str
     model: str
     day: date
-    amount: Decimal
     hold_s: float
 
 
@@ -69,10 +77,22 @@ class BudgetScope:
     """The calls that a budget is for."""
 
     budget: MoneyBudget
-    session_id: str
-    agent_id: str
+    session_id: str | None
+    agent_id: str | None
     job_id: str | None
     period: Period | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetNotice:
+    """What a person is told when a budget does not allow a call of memory."""
+
+    budget: MoneyBudget
+    period: str
+    """The end of its period with the limit in force: the notice is sent once for each."""
+    dm: str
+    gateway: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +127,11 @@ class ReservationTransaction:
         assert row is not None
         return BudgetUsage(row["spent"], row["reserved"], row["granted"])
 
-    async def insert(self, new: NewReservation) -> None:
+    async def insert(self, reservation: str, new: PlannedCharge, amount: Decimal) -> None:
         """Store a reservation; one with the same id is stored once."""
         await self._connection.execute(
-            _INSERT, new.reservation, new.session_id, new.epoch, new.agent_id, new.job_id, new.name,
-            new.model, new.day, new.amount, new.hold_s,
+            _INSERT, reservation, new.session_id, new.epoch, new.agent_id, new.job_id, new.kind,
+            new.name, new.model, new.day, amount, new.hold_s,
         )  # fmt: skip
 
 
@@ -134,13 +154,21 @@ class ReservationStore:
         async with self.transaction():
             pass
 
-    async def release(self, session_id: str, reservation: str) -> None:
-        """Delete a reservation of a session."""
+    async def release(self, session_id: str | None, reservation: str) -> None:
+        """Delete a reservation of a session, or of memory."""
         await self._database.execute(
-            "DELETE FROM choir_control.budget_reservations WHERE reservation = $1 AND session_id = $2",
+            "DELETE FROM choir_control.budget_reservations "
+            "WHERE reservation = $1 AND session_id IS NOT DISTINCT FROM $2",
             reservation,
             session_id,
         )
+
+    async def notify_once(self, agent_id: str, notice: BudgetNotice) -> bool:
+        """Store a notice for a conversation; return False if its budget and period had one already."""
+        notice_dm = await self._database.fetchval(
+            _NOTICE, agent_id, notice.budget, notice.period, notice.dm, notice.gateway, notice.text
+        )
+        return notice_dm is not None
 
 
 def _conditions(scope: BudgetScope) -> tuple[str, str, tuple[datetime | str | None, ...]]:

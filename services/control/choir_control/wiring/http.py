@@ -174,4 +174,5 @@ def bus_endpoints(services: ControlServices) -> tuple[Endpoint, ...]:
         bot_tokens=services.config_changes.bot_tokens,
         memory_prompts=services.images.memory_prompts,
         costs=services.money.costs,
+        memory_budgets=services.money.memory_budgets(conversations.outbox),
     )

@@ -10,6 +10,7 @@ from choir_control.money.cost_metrics import CostMetrics
 from choir_control.money.cost_store import CostStore
 from choir_control.money.costs import CostService
 from choir_control.money.ledger_store import LedgerStore
+from choir_control.money.memory_budgets import ConversationRescanner, MemoryBudgetService
 from choir_control.money.reservation_store import ReservationStore
 
 
@@ -29,4 +30,15 @@ class MoneyServices:
             configuration=configuration,
             clock=clock,
         )
-        self.budgets = MoneyBudgetService(ReservationStore(database), configuration, clock)
+        self._configuration = configuration
+        self._reservations = ReservationStore(database)
+        self.budgets = MoneyBudgetService(self._reservations, configuration, clock)
+
+    def memory_budgets(self, outbox: ConversationRescanner) -> MemoryBudgetService:
+        """Return the budgets of memory, which adds notices to the outbox."""
+        return MemoryBudgetService(
+            budgets=self.budgets,
+            store=self._reservations,
+            configuration=self._configuration,
+            outbox=outbox,
+        )

@@ -13,6 +13,7 @@ import structlog
 
 from choir_common.errors import ChoirError, DeadlineExceeded, RateLimited, Unavailable
 from choir_common.wire.config import MemoryServiceConfig, ModelConfig
+from choir_memory.usage.budget import ModelBudget
 from choir_memory.usage.reporter import UsageReporter
 from choir_models.fallback import CoolDowns, NamedModel, call_first
 from choir_models.model import Completion, FailureCause, ModelFailed, Prompt
@@ -59,10 +60,12 @@ class ProviderLanguageModel:
         *,
         keys: Mapping[str, str],
         usage: UsageReporter,
+        budget: ModelBudget,
         cool_downs: CoolDowns,
     ) -> None:
         """`keys` has the API keys by the names of their secrets."""
         self._usage = usage
+        self._budget = budget
         self._chain = models
         self.name = models[0].config.model
         self._keys = keys
@@ -71,7 +74,10 @@ class ProviderLanguageModel:
         self._request_lock = asyncio.Lock()
 
     async def answer(self, instructions: str, material: str) -> str:
-        """Return the completion; raises Unavailable, RateLimited or DeadlineExceeded."""
+        """Return the completion; raises Unavailable, RateLimited or DeadlineExceeded.
+
+        A budget in money that does not allow the call is Unavailable, too.
+        """
         texts = (("system", instructions), ("user", material))
         messages = tuple(orjson.dumps({"role": role, "content": text}) for role, text in texts)
         async with self._request_lock:
@@ -95,9 +101,9 @@ class ProviderLanguageModel:
 
     async def _ask(self, prompt: Prompt, model: NamedModel) -> Completion:
         key = self._keys.get(model.config.secret or "")
-        completion = await self._models.think(model.config, key, prompt)
-        is_fallback = model is not self._chain[0]
-        self._usage.add_completion(completion, model.name if is_fallback else "")
+        async with self._budget.reserve(model, prompt) as reservation:
+            completion = await self._models.think(model.config, key, prompt)
+        self._usage.add_completion(completion, model.name, reservation)
         return completion
 
 
@@ -109,10 +115,16 @@ class ConfiguredLanguageModel:
     """
 
     def __init__(
-        self, keys: Mapping[str, str], usage: UsageReporter, cool_downs: CoolDowns
+        self,
+        keys: Mapping[str, str],
+        *,
+        usage: UsageReporter,
+        budget: ModelBudget,
+        cool_downs: CoolDowns,
     ) -> None:
         """`keys` has the API keys of the models at startup, by the names of their secrets."""
         self._usage = usage
+        self._budget = budget
         self._keys = keys
         self._cool_downs = cool_downs
         self._chain: Sequence[NamedModel] = ()
@@ -137,7 +149,11 @@ class ConfiguredLanguageModel:
         self._chain = chain
         if chain:
             self.model = ProviderLanguageModel(
-                chain, keys=self._keys, usage=self._usage, cool_downs=self._cool_downs
+                chain,
+                keys=self._keys,
+                usage=self._usage,
+                budget=self._budget,
+                cool_downs=self._cool_downs,
             )
         names = [model.config.model for model in chain]
         log.info("language model configured", model=names[0] if names else None, fallback=names[1:])

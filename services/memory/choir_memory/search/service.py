@@ -69,6 +69,7 @@ from choir_memory.text.clauses import clauses_to_search
 from choir_memory.text.dates import QueriedTime, find_time
 from choir_memory.text.questions import asks_agent, content_terms
 from choir_memory.text.tokens import query_terms
+from choir_memory.usage.reporter import work_for
 
 log = structlog.get_logger("choir.memory.recall")
 
@@ -229,7 +230,7 @@ class SearchService:
         room = max(0, MAX_TERMS - len(content_terms(query.query)))
         deadline_s = min(EXPANSION_DEADLINE_S, query.deadline_ms / 2_000)
         try:
-            with search.stages.stage("expansion"):
+            with search.stages.stage("expansion"), work_for(query.agent_id):
                 async with asyncio.timeout(deadline_s):
                     search.added = (await self.expander.expand(query.query))[:room]
         except (ChoirError, TimeoutError) as error:

@@ -44,6 +44,11 @@ def work_for(agent_id: str) -> Iterator[None]:
         _agent.reset(token)
 
 
+def current_agent() -> str | None:
+    """Return the agent of `work_for`, or None."""
+    return _agent.get()
+
+
 @dataclass(slots=True)
 class _EmbeddingUse:
     """Use of an embedding model since the last report; searches of several agents share a request."""
@@ -61,7 +66,9 @@ class UsageReporter:
         self._reports: deque[UsageReport] = deque()
         self._embeddings: dict[str, _EmbeddingUse] = {}
 
-    def add_completion(self, completion: Completion, name: str = "") -> None:
+    def add_completion(
+        self, completion: Completion, name: str = "", reservation: str = ""
+    ) -> None:
         """Report a call of memory's language model, for the agent of `work_for`.
 
         `name` is the model's name in config.json if it is not `memory.model`.
@@ -69,9 +76,14 @@ class UsageReporter:
         usage = ModelUsage(
             name=name,
             cache_write_tokens=completion.cache_write_tokens,
+            cache_write_1h_tokens=completion.cache_write_1h_tokens,
             reasoning_tokens=completion.reasoning_tokens,
+            audio_input_tokens=completion.audio_input_tokens,
+            audio_output_tokens=completion.audio_output_tokens,
+            image_tokens=completion.image_tokens,
             billed_usd=completion.billed_usd,
             counted=completion.are_counted,
+            reservation=reservation,
         )
         self._add(
             UsageReport(

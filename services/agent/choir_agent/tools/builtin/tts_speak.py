@@ -57,7 +57,10 @@ class TtsSpeakTool:
         self._synthesizer = synthesizer
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
-        """Save the audio; raises ToolFailed if no voice is configured, or with the service's error."""
+        """Save the audio; raises ToolFailed if no voice is configured, or with the service's error.
+
+        Raises BudgetExceeded if a budget in money does not allow it.
+        """
         voice = None if context.settings is None else context.settings.voice
         if voice is None:
             raise ToolFailed(
@@ -67,7 +70,10 @@ class TtsSpeakTool:
             )
         text, output_format = str(arguments["text"]), voice.profile.output_format
         speech = SpeechRequest(voice, context.secrets.get("voice_profile"), text, output_format)
-        saved = await self._synthesizer.save(speech, f"{SEND_DIR}/{_name(context, arguments)}")
+        path = f"{SEND_DIR}/{_name(context, arguments)}"
+        saved = await self._synthesizer.save(
+            speech, path, money=context.money, job_id=context.job_id
+        )
         output: JsonObject = {
             "path": saved.path,
             "bytes": saved.size,

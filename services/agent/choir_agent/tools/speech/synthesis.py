@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import httpx2
 
+from choir_agent.budgets.money import UNLIMITED, MoneyReserver, PlannedCall
 from choir_agent.tools.api_client import (
+    MAX_RETRY_WAIT_S,
     TOO_MANY_REQUESTS,
     ApiClient,
     ApiRequest,
@@ -59,18 +61,35 @@ class SpeechSynthesizer:
         self._max_audio_bytes = max_audio_bytes
 
     async def save(
-        self, speech: SpeechRequest, path: str, timeout_s: float = TIMEOUT_S
+        self,
+        speech: SpeechRequest,
+        path: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        money: MoneyReserver = UNLIMITED,
+        job_id: str | None = None,
     ) -> SpeechFile:
-        """Save the spoken text as `path` plus the extension of its format; raises ToolFailed."""
+        """Save the spoken text as `path` plus the extension of its format.
+
+        Raises ToolFailed, or BudgetExceeded before anything is sent.
+        """
         service, call = speech.service, build_request(speech)
         path = f"{path}.{EXTENSIONS.get(speech.output_format.partition('_')[0], 'audio')}"
         # File operations run in threads so that a slow disk does not delay heartbeats.
         draft = await asyncio.to_thread(self._workspace.create_atomic_file, path)
+        planned = PlannedCall(
+            kind="speech",
+            name=speech.voice.profile.tts,
+            job_id=job_id,
+            timeout_s=2 * timeout_s + MAX_RETRY_WAIT_S,
+            characters=len(speech.text),
+        )
         try:
-            wait_s = await self._receive(service, call, draft, timeout_s, may_wait=True)
-            if wait_s is not None:
-                await asyncio.sleep(wait_s)
-                await self._receive(service, call, draft, timeout_s, may_wait=False)
+            async with money.reserve(planned) as reservation:
+                wait_s = await self._receive(service, call, draft, timeout_s, may_wait=True)
+                if wait_s is not None:
+                    await asyncio.sleep(wait_s)
+                    await self._receive(service, call, draft, timeout_s, may_wait=False)
             if draft.size == 0:
                 raise ToolFailed("bad_answer", f"{service.name} sent no audio.")
             await asyncio.to_thread(draft.commit)
@@ -83,6 +102,7 @@ class SpeechSynthesizer:
             model=speech.voice.tts.model_id,
             audio_seconds=seconds,
             characters=len(speech.text),
+            reservation=reservation,
         )
         return SpeechFile(path, draft.size, is_voice_note, usage)
 

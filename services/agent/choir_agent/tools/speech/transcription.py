@@ -9,6 +9,8 @@ import math
 import os
 from dataclasses import dataclass
 
+from choir_agent.budgets.limits import BudgetExceeded
+from choir_agent.budgets.money import UNLIMITED, MoneyReserver, PlannedCall
 from choir_agent.tools.api_client import (
     ApiClient,
     ApiRequest,
@@ -47,19 +49,27 @@ class Transcript:
     text: str
     transcription: Transcription
     usage: tuple[SpeechUsage, ...] = ()
+    refusal: BudgetExceeded | None = None
+    """The budget in money that did not allow it."""
 
 
 class AudioTranscriber:
     """Client of transcription endpoints for files of the workspace."""
 
-    def __init__(self, workspace: Workspace, web: ApiClient) -> None:
+    def __init__(
+        self, workspace: Workspace, web: ApiClient, money: MoneyReserver = UNLIMITED
+    ) -> None:
         self._workspace = workspace
         self._web = web
+        self._money = money
 
     async def transcribe(
         self, file: ReceivedFile, binding: TranscriptionBinding, key: str | None
     ) -> Transcript:
-        """Return the transcript of a file; without words it says why. Raises ToolFailed."""
+        """Return the transcript of a file; without words it says why.
+
+        Raises ToolFailed, or BudgetExceeded before anything is sent.
+        """
         config = binding.config
         content, seconds = await asyncio.to_thread(self._read, file.path)
         if seconds is not None and seconds > config.max_seconds:
@@ -75,8 +85,15 @@ class AudioTranscriber:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         service = ApiService(SERVICE, config.endpoint, config.secret or "", key or "", headers)
         call = ApiRequest("POST", "/audio/transcriptions", form=form)
-        answer = (await self._send(service, call, config.timeout_ms / 1000)).json(service)
-        return _transcript(answer, binding, seconds)
+        planned = PlannedCall(
+            kind="transcription",
+            name=binding.name,
+            timeout_s=config.timeout_ms / 1000,
+            audio_seconds=config.max_seconds if seconds is None else seconds,
+        )
+        async with self._money.reserve(planned) as reservation:
+            answer = await self._send(service, call, config.timeout_ms / 1000)
+        return _transcript(answer.json(service), binding, seconds, reservation)
 
     def _read(self, path: str) -> tuple[bytes, float | None]:
         descriptor = self._workspace.open_file(path)
@@ -118,13 +135,15 @@ def _upload_name(name: str) -> str:
 
 
 def _transcript(
-    answer: JsonObject, binding: TranscriptionBinding, seconds: float | None
+    answer: JsonObject, binding: TranscriptionBinding, seconds: float | None, reservation: str
 ) -> Transcript:
     text = answer.get("text")
     if not isinstance(text, str):
         raise ToolFailed("bad_answer", f"{SERVICE} returned no `text`")
     counts = answer.get("usage")
     counts = counts if isinstance(counts, dict) else {}
+    details = counts.get("input_token_details")
+    details = details if isinstance(details, dict) else {}
     # `duration` is in the verbose format, which some servers always use
     reported = _number(counts.get("seconds")) or _number(answer.get("duration"))
     seconds = reported if seconds is None else seconds
@@ -135,7 +154,9 @@ def _transcript(
         model=model,
         audio_seconds=reported or seconds,
         input_tokens=_count(counts.get("input_tokens")),
+        audio_input_tokens=_count(details.get("audio_tokens")),
         output_tokens=_count(counts.get("output_tokens")),
+        reservation=reservation,
     )
     transcription = Transcription(
         model=model,

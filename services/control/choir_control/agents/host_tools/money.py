@@ -17,11 +17,14 @@ class MoneyTools:
     async def reserve(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Reserve the money for one model call, once per `call_id`."""
         request = parse_tool_input(ReserveMoney, arguments)
-        return await self._budgets.reserve(_spender(lease), call_id, request)
+        # Another session cannot repeat it.
+        reservation = f"{lease.session_id}:{call_id}"
+        return await self._budgets.reserve(_spender(lease), reservation, request)
 
     async def release(self, lease: Lease, call_id: str, arguments: JsonObject) -> WireModel:
         """Give back a reservation of this session."""
-        await self._budgets.release(_spender(lease), parse_tool_input(ReleaseMoney, arguments))
+        request = parse_tool_input(ReleaseMoney, arguments)
+        await self._budgets.release(_spender(lease), request.reservation)
         return Ack()
 
 
