@@ -16,7 +16,7 @@ from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_testing.providers.openai import OpenAi
 from choir_testing.providers.provider import Answer, Call, Usage
 from choir_testing.providers.server import run_provider
-from tests.service.control.test_ledger import change_config, costs
+from tests.service.control.test_ledger import apply, change_config, costs
 from tests.service.control.world import MODEL_KEY, World, until
 
 pytestmark = pytest.mark.timeout(240)
@@ -169,3 +169,105 @@ async def test_at_a_limit_the_agent_asks_and_continues_when_it_is_allowed(
     assert len(provider.answers) == calls, "the provider was not asked"
     await home.say("/continue", "3")
     assert (await home.delivered(3))[2] == "done"
+
+
+def spawn() -> Call:
+    return Call("choir_core_spawn", {"job_name": "survey", "task_spec": "Survey it."})
+
+
+def settings_of(provider: OpenAi) -> dict[str, Any]:
+    return {
+        "model": provider.model,
+        "endpoint": provider.endpoint,
+        "secret": "key",
+        "temperature": None,
+        "max_completion_tokens": 100,
+        "prices": {"input": INPUT, "cached_input": CACHED, "output": OUTPUT},
+    }
+
+
+@pytest.mark.parametrize("raised_by", ["continue", "configuration"])
+async def test_a_job_at_its_limit_asks_survives_kills_and_goes_on_when_it_is_allowed(
+    home: World, provider: OpenAi, raised_by: str
+) -> None:
+    async with run_provider(OpenAi(key=MODEL_KEY)) as core:
+        change_config(
+            home,
+            models__core=settings_of(core),
+            agents__main__defaults__core_llm="core",
+            budgets={"usd_per_job": 0.1},
+        )
+        await apply(home)
+        provider.script(Answer("", (spawn(),)), Answer("Started."))
+        provider.default = Answer("The survey is finished.")
+        # the first step uses the limit but for a tenth of a cent
+        step = Usage(prompt_tokens=33_000, completion_tokens=10)
+        look = Call("choir_fs_read", {"path": "notes.txt"})
+        core.script(Answer("", (look,), usage=step))
+        core.default = Answer("There are twelve beds.", usage=step)
+        await home.say("begin", "1")
+
+        async def asked() -> bool:
+            return bool(questions(home))
+
+        await until(asked)
+        assert "/continue" in questions(home)[0] and "budgets.usd_per_job" in questions(home)[0]
+        paid = len(core.answers)
+        # neither a killed agent nor a restarted control loses the job, asks again or calls the model
+        await kill_and_wait(home)
+        await home.stop()
+        await home.start(ProcessRuntime(home.home, os.environ))
+        await until_running(home)
+        assert await home.say("are you there?", "2")
+        await home.delivered(3)
+        assert len(core.answers) == paid and len(questions(home)) == 1
+        if raised_by == "continue":
+            await home.say("/continue", "3")
+        else:
+            change_config(home, budgets={"usd_per_job": 0.5})
+            await apply(home)
+
+        async def finished() -> bool:
+            rows = await home.database.fetch(STOPPED)
+            return [row["outcome"] for row in rows] == ["completed"]
+
+        await until(finished)
+    report = await costs(home, by="job")
+    (job,) = [line for line in report.lines if line.group]
+    exact = Decimal(bill(step) * len(core.answers)) / 1_000_000
+    assert (job.calls, job.cost_usd) == (len(core.answers), exact)
+    assert report.total.estimated_calls == 0, "nothing was in flight, so nothing is estimated"
+
+
+STOPPED = """
+SELECT payload ->> 'outcome' AS outcome FROM choir_control.session_events WHERE type = 'core_stopped'
+"""
+
+
+def questions(world: World) -> list[str]:
+    return [text for text in world.gateway.texts if "The core job survey waits." in text]
+
+
+async def until_running(world: World) -> int:
+    pids: list[int] = []
+
+    async def running() -> bool:
+        view = (await world.get("/v1/agents/main")).json()
+        if view["state"] == "running" and view["pid"]:
+            pids.append(view["pid"])
+        return bool(pids)
+
+    await until(running)
+    return pids[0]
+
+
+async def kill_and_wait(world: World) -> None:
+    """Kill the agent and wait for its next process."""
+    pid = await until_running(world)
+    os.kill(pid, signal.SIGKILL)
+
+    async def restarted() -> bool:
+        view = (await world.get("/v1/agents/main")).json()
+        return view["state"] == "running" and view["pid"] not in (None, pid)
+
+    await until(restarted)

@@ -5,6 +5,7 @@ the next move, and repeats.
 """
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -14,6 +15,7 @@ import structlog
 from choir_agent import tracing_spans
 from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.budgets.limits import BudgetExceeded
+from choir_agent.budgets.money import MoneyBudgetExceeded
 from choir_agent.control_client.control_client import is_session_over
 from choir_agent.lanes.core_job_moves import (
     CompleteJob,
@@ -33,7 +35,7 @@ from choir_agent.log.session_state import JobState
 from choir_agent.settings import SettingsSource
 from choir_common.clock import Clock, SteadyClock
 from choir_common.wire.config import Budgets
-from choir_common.wire.events import CoreOutcome, CoreStopped, InjectedInstruction
+from choir_common.wire.events import CoreOutcome, CoreStopped, InjectedInstruction, Reply
 from choir_common.wire.model import JsonObject
 from choir_models.model import ModelFailed
 
@@ -45,6 +47,8 @@ NO_INFO_TEXT = (
     "Your request for information was not answered. Continue with your best assumption and state "
     "it in the result, or finish with what you have."
 )
+MONEY_POLL_S = 15.0
+"""Pause before a job asks again for money; the configuration may have changed, or the day be over."""
 INTERNAL_ERROR_TEXT = "An internal error occurred while I worked on it; see the log for details."
 
 
@@ -72,11 +76,13 @@ class CoreJobRunner:
         self._time = SteadyClock(clock)
         self._status = status
         self._news = asyncio.Event()
+        self._refusal = ""
+        """Why the budget in money does not allow the next call."""
         self._task: asyncio.Task[None] | None = None
         self.state = CoreState.IDLE
 
     def wake(self) -> None:
-        """Read the log again: something was injected."""
+        """Read the log again: something was injected, or a budget extended."""
         self._news.set()
 
     def cancel(self) -> None:
@@ -127,6 +133,7 @@ class CoreJobRunner:
             end = end_for_time_limit(unfinished, self._budgets())
             outage = self._model.outage(self._lane)
             reason = f"{end.reason} Its model did not answer: {outage}" if outage else end.reason
+            reason = f"{reason} It waited for money. {self._refusal}" if self._refusal else reason
             self._end(unfinished, replace(end, reason=reason))
 
     async def _make_moves(self) -> None:
@@ -159,8 +166,13 @@ class CoreJobRunner:
         if self._skills.settle(self._lane, self._id):
             return
         self._move(CoreTrigger.CALL_MODEL)
+        before = self._arbiter.state
         try:
             await self._model.think(job)
+            self._refusal = ""
+        except MoneyBudgetExceeded as error:
+            is_new = error.event(before, self._budgets(), job.dm) is not None
+            await self._await_money(job, error, is_new=is_new)
         except BudgetExceeded as error:
             self._end(job, EndJob("budget_exceeded", error.message))
         except ModelFailed as error:
@@ -176,6 +188,28 @@ class CoreJobRunner:
                     await self._news.wait()
         except TimeoutError:
             self._tell(NO_INFO_TEXT)
+
+    async def _await_money(
+        self, job: JobState, refusal: MoneyBudgetExceeded, *, is_new: bool
+    ) -> None:
+        """Ask the user once for a refusal, and wait until the budget may have been extended.
+
+        The job stays open, also through crashes: nothing that it has paid for is lost.
+        """
+        self._refusal = refusal.message
+        if is_new:
+            log.info("core job waits for money", job=job.name, budget=refusal.budget)
+            text = f"The core job {job.name} waits. {refusal.message}"
+            notice = Reply(turn_id=self._id, dm=job.dm, text=text, kind="notice")
+            self._arbiter.commit(self._lane, notice)
+        self._move(CoreTrigger.NEED_INFO)
+        budgets = self._budgets()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MONEY_POLL_S):
+                while self._arbiter.state.exhausted is not None and self._budgets() == budgets:
+                    self._news.clear()
+                    await self._news.wait()
+        self._move(CoreTrigger.TOOL_RESULT)
 
     def _tell(self, text: str) -> None:
         injected = InjectedInstruction(target=self._lane, turn_id=self._id, text=text, by="session")

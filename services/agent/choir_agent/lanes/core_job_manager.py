@@ -13,7 +13,12 @@ from choir_agent.arbiter.arbiter import Arbiter
 from choir_agent.lanes.core_job import CoreJobFactory, CoreJobRunner
 from choir_agent.log.committed_event import CommittedEvent
 from choir_agent.log.session_state import JobState, core_lane
-from choir_common.wire.events import Cancelled, CoreStarted, InjectedInstruction
+from choir_common.wire.events import (
+    BudgetGranted,
+    Cancelled,
+    CoreStarted,
+    InjectedInstruction,
+)
 
 log = structlog.get_logger("choir.agent.jobs")
 
@@ -59,6 +64,9 @@ class CoreJobManager:
                     self._start(job)
             case InjectedInstruction(turn_id=str(job_id)) if job_id in self._running:
                 self._running[job_id].wake()
+            case BudgetGranted():
+                for runner in self._running.values():
+                    runner.wake()
             case Cancelled(turn_id=str(job_id)) if job_id in self._running:
                 self._running[job_id].cancel()
             case _:

@@ -26,6 +26,7 @@ from choir_agent.log.session_state import (
     TurnState,
     load_state,
 )
+from choir_common.wire.config_parts import MONEY_BUDGETS
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
     ApprovalDecided,
@@ -161,7 +162,9 @@ def _apply_lifecycle(
             )
         case SessionResumed():
             # Only a crash counts against a job, a resumed suspension does not.
-            jobs = state.jobs if state.suspended else tuple(_resumed(job) for job in state.jobs)
+            # Jobs that waited did not cause the crash: with a suspended session, or for money.
+            waited = state.suspended or state.exhausted in MONEY_BUDGETS
+            jobs = state.jobs if waited else tuple(_resumed(job) for job in state.jobs)
             return replace(state, epoch=payload.epoch, stopped=False, suspended=False, jobs=jobs)
         case SessionSuspended():
             return replace(state, stopped=True, suspended=True)
