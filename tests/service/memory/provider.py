@@ -50,6 +50,8 @@ class ScriptedProvider:
     """How long its vectors are unless a request says otherwise."""
     before_answer: Callable[[list[str]], Awaitable[None]] | None = None
     """What happens elsewhere while the provider thinks."""
+    tokens: int = 0
+    """What it charges for: the words of all answers."""
     port: int = 0
     _server: asyncio.Server | None = None
     _embedders: list[ProviderEmbedder] = field(default_factory=list)
@@ -140,7 +142,10 @@ class ScriptedProvider:
         scale = {"huge": 1e30, "zero": 0.0}.get(self.mood, 1.0)
         vectors = [[value * scale for value in vector_of(text, length)] for text in texts]
         data = [{"index": i, "embedding": _told(v, compact)} for i, v in enumerate(vectors)]
-        return 200, json.dumps({"object": "list", "data": data[::-1]}).encode()
+        used = sum(len(text.split()) for text in texts)
+        self.tokens += used
+        usage = {"prompt_tokens": used, "total_tokens": used}
+        return 200, json.dumps({"object": "list", "data": data[::-1], "usage": usage}).encode()
 
 
 def _told(vector: list[float], compact: bool) -> list[float] | str:
