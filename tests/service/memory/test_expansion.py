@@ -87,9 +87,7 @@ async def test_only_a_query_that_asks_for_it_calls_the_model(room: Room) -> None
 
 
 async def test_the_configured_model_is_asked_for_single_words() -> None:
-    configured = ConfiguredLanguageModel(
-        {}, **make_metering(), cool_downs=CoolDowns(SystemClock())
-    )
+    configured = ConfiguredLanguageModel({}, **make_metering(), cool_downs=CoolDowns(SystemClock()))
     expander = ModelQueryExpander(configured)
     with pytest.raises(Unavailable, match="No language model"):
         await expander.expand("boat")

@@ -27,6 +27,7 @@ from choir_models.provider_fields import call_fields, message_fields
 SYSTEM = b'{"role":"system"'
 MARK = "[Choir] "
 
+
 class Streaming(StrEnum):
     """How a request asks for the response."""
 

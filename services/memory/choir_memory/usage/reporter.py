@@ -66,9 +66,7 @@ class UsageReporter:
         self._reports: deque[UsageReport] = deque()
         self._embeddings: dict[str, _EmbeddingUse] = {}
 
-    def add_completion(
-        self, completion: Completion, name: str = "", reservation: str = ""
-    ) -> None:
+    def add_completion(self, completion: Completion, name: str = "", reservation: str = "") -> None:
         """Report a call of memory's language model, for the agent of `work_for`.
 
         `name` is the model's name in config.json if it is not `memory.model`.
