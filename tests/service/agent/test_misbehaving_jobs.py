@@ -17,6 +17,7 @@ from choir_common.wire.events import (
     SkillTransitioned,
 )
 from choir_common.wire.signals import CompactSignal
+from choir_models import call_deadline
 from tests.service.agent.scripted_model import Asked, Script, calls, endless, says
 from tests.service.agent.survival import survives
 from tests.support.replay import fold
@@ -27,6 +28,12 @@ BUDGETS = Budgets(
 READ = ("choir_fs_read", {"path": "notes.txt"})
 WRITE = ("choir_fs_write", {"path": "forbidden.txt", "content": "x"})
 PATIENT_MS = 60_000
+
+
+@pytest.fixture(autouse=True)
+def short_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a model call last as long as the provider may be silent."""
+    monkeypatch.setattr(call_deadline, "MAX_CALL_S", 1.0)
 
 
 def spawn(name: str, **more: object) -> tuple[str, object]:

@@ -10,6 +10,7 @@ import pytest
 from starlette.responses import Response
 
 from choir_common.wire.config import Budgets
+from choir_models import call_deadline
 from tests.service.agent.scripted_model import Asked, calls, document, endless, says
 from tests.service.agent.survival import BUDGETS, survives
 
@@ -139,7 +140,10 @@ async def test_usage_that_makes_no_sense_spoils_no_answer() -> None:
         assert all(o.prompt_tokens >= 0 <= o.completion_tokens for o in agent.outputs())
 
 
-async def test_a_trickle_without_end_ends_with_the_models_timeout() -> None:
+async def test_a_trickle_without_end_ends_with_the_limit_of_a_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call_deadline, "MAX_CALL_S", 1.0)
     async with survives(lambda _: endless(b"tea ", 0.01), model_timeout_ms=1_000) as agent:
         reply = await agent.goes_on()
         assert reply.kind == "error"

@@ -207,9 +207,7 @@ async def begun_of(world: World, agent_id: str) -> AgentHand:
 async def reserve_for_memory(
     world: World, dollars: float, reservation: str = "use_1"
 ) -> MoneyReserved:
-    call = ReserveMoney(
-        kind="memory", name="any", prompt_tokens=int(dollars * 1_000_000), hold_s=600
-    )
+    call = ReserveMoney(kind="memory", name="", prompt_tokens=int(dollars * 1_000_000), hold_s=600)
     request = ReserveForMemory(reservation=reservation, agent_id="main", call=call)
     return await NatsUsageClient(world.bus).reserve_money(request)
 
