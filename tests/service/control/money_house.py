@@ -115,7 +115,7 @@ def _bill(name: str, usage: Usage) -> Decimal:
     """Return what a provider bills for a call, by the counts that its own API has."""
     if name == "openrouter":
         return Decimal(repr(usage.billed_usd))
-    counts = {} if name == "ollama" else {"cached": usage.cached_tokens}
+    counts = {} if name in ("ollama", "lmstudio") else {"cached": usage.cached_tokens}
     if name in ("", "anthropic", "openai", "openai-responses", "gemini-openai"):
         counts["written"] = usage.cache_write_tokens
     cached, written = counts.get("cached", 0), counts.get("written", 0)
