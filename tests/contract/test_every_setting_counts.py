@@ -51,6 +51,14 @@ READ = {
     "agents.*.reminders.scopes": f"{AGENT}/lanes/reminder_lookup.py",
     "agents.*.reminders.tags": f"{AGENT}/lanes/reminder_lookup.py",
     "agents.*.retention.log": f"{CONTROL}/log/retention/job.py",
+    "policy": f"{CONTROL}/configuration/current.py",
+    **{
+        f"policy[].{name}": f"{COMMON}/policy.py"
+        for name in (
+            *("action", "tools", "agents", "lanes", "roles", "hosts", "recipients", "paths"),
+            *("arguments", "until", "why"),
+        )
+    },
     "retention.messages": f"{CONTROL}/log/retention/job.py",
     "retention.operations": f"{CONTROL}/log/retention/job.py",
     "retention.approvals": f"{CONTROL}/log/retention/job.py",

@@ -26,6 +26,8 @@ EXAMPLES = {
     "voice list": "choirctl voice list",
     "voice get": "choirctl voice get main",
     "voice set": "choirctl voice set main calm",
+    "policy list": "choirctl policy list",
+    "policy explain": 'choirctl policy explain main choir.email.send \'{"to": ["ann@example.com"]}\'',
     "session list": "choirctl session list main --follow",
     "session show": "choirctl session show ses_1a2b",
     "session events": "choirctl session events ses_1a2b --follow",

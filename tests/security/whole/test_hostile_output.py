@@ -87,6 +87,7 @@ VALUES: dict[str, Value] = {
     },
     "agent": lambda _: "main",
     "workspace": lambda _: "spare",
+    "tool": lambda _: HOSTILE[:64],
     "llm": lambda _: "default",
     "voice": lambda _: "calm",
     "collection": lambda _: "books",

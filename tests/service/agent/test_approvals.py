@@ -1,9 +1,12 @@
-"""A call that a human must allow waits for the decision, and for no other (GUARANTEES 5)."""
+"""A call that a human must allow waits for the decision, and for no other (GUARANTEES 5).
+
+Whether it must be allowed, the tool's manifest says, or a rule of config.json.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -25,6 +28,7 @@ from choir_common.clock import SystemClock
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.events import ModelOutput, ToolCall, ToolResultCommitted, UserMessageStarted
 from choir_common.wire.model import JsonObject
+from choir_common.wire.policy import AgentPolicy, PolicyRule
 from choir_common.wire.rpc import ApprovalResponse
 from tests.service.agent.control_stand_in import AGENT, DM, SESSION, ControlStandIn, run_control
 from tests.support.agent_fakes import FixedHeartbeatSettings, FixedSettings, silent_log
@@ -46,7 +50,8 @@ class Proposal:
         ),
     )
 
-    def __init__(self) -> None:
+    def __init__(self, manifest: ToolManifest = manifest) -> None:
+        self.manifest = manifest
         self.runs = 0
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
@@ -81,9 +86,11 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk() -> AsyncIterator[Desk]:
+async def open_desk(
+    *rules: PolicyRule, manifest: ToolManifest = Proposal.manifest
+) -> AsyncIterator[Desk]:
     async with run_control("http://127.0.0.1:1/v1") as stand_in:
-        control, tool = ControlClient(stand_in.boot()), Proposal()
+        control, tool = ControlClient(stand_in.boot()), Proposal(manifest)
         log = silent_log(SESSION)
         replication = LogReplicator(
             control=control,
@@ -95,6 +102,8 @@ async def open_desk() -> AsyncIterator[Desk]:
         )
         approvals, workspace = ApprovalClient(control), Workspace(stand_in.workspace)
         policy, settings = ToolPolicy(ToolRegistry([tool]), SkillRegistry(())), stand_in.settings()
+        owners = AgentPolicy(agent_id=AGENT, rules=rules)
+        settings = settings.model_copy(update={"policy": owners})
         arbiter = Arbiter(
             session_log=log,
             replication=replication,
@@ -157,4 +166,33 @@ async def test_a_decision_on_something_else_changes_nothing(other: str) -> None:
         await asyncio.sleep(0.1)
         assert not desk.use.done()
         await desk.decide(approval, "rejected")
+    assert desk.tool.runs == 0
+
+
+async def test_a_rule_lets_a_call_run_that_would_ask() -> None:
+    async with open_desk(PolicyRule(action="allow", tools=("choir.propose.*",))) as desk:
+        assert (await desk.result()).status == "success"
+        assert desk.control.approvals == {}
+
+
+async def test_a_rule_makes_a_call_ask() -> None:
+    silent = replace(
+        Proposal.manifest, runtime=replace(Proposal.manifest.runtime, needs_approval=False)
+    )
+    rules = (PolicyRule(action="ask", arguments={"name": "x"}),)
+    async with open_desk(*rules, manifest=silent) as desk:
+        approval = await desk.asked()
+        assert desk.tool.runs == 0
+        await desk.decide(approval, "approved")
+        assert (await desk.result()).status == "success"
+    async with open_desk(PolicyRule(action="ask", lanes=("core",)), manifest=silent) as desk:
+        assert (await desk.result()).status == "success"
+
+
+async def test_a_rule_refuses_a_call_and_nobody_is_asked() -> None:
+    async with open_desk(PolicyRule(action="deny", agents=(AGENT,), why="not from here")) as desk:
+        result = await desk.result()
+        assert desk.control.approvals == {}
+    assert (result.status, result.output["code"]) == ("refused", "denied_by_policy")
+    assert "not from here" in str(result.output["message"])
     assert desk.tool.runs == 0

@@ -17,6 +17,10 @@ from tests.support.stack import EmbeddedStack, running_stack
 
 NOWHERE = "http://127.0.0.1:9/v1"
 CHANGES: dict[str, Any] = {
+    "policy": [
+        {"action": "deny", "tools": ["choir.email.*"], "recipients": ["*@evil.org"], "why": "no"},
+        {"action": "ask", "lanes": ["core"]},
+    ],
     "models": {"quick": {"model": "quick", "endpoint": NOWHERE}},
     "tts": {"eleven": {"model_id": "m", "endpoint": NOWHERE, "secret": "voice-key"}},
     "voice_profiles": {"calm": {"tts": "eleven", "voice_id": "v"}},
@@ -94,6 +98,23 @@ def test_a_state_directory_and_an_agent_are_made(stack: EmbeddedStack, tmp_path:
 def test_somebody_is_talked_to(shell: ChoirctlRunner) -> None:
     assert "rehearsal" in shell.succeeds("chat", "-m", "hello")
     assert shell.succeeds("chat", given="hello again").strip()
+
+
+def test_the_policy_is_listed_and_explained(shell: ChoirctlRunner) -> None:
+    assert [rule["action"] for rule in shell.data("policy", "list")] == ["deny", "ask"]
+    assert "recipients=*@evil.org" in shell.succeeds("policy", "list")
+    mail = ("policy", "explain", "main", "choir.email.send")
+    denied = shell.succeeds(*mail, '{"to": ["x@evil.org"]}')
+    assert "deny: The call is refused." in denied and "Rule 0 of config.json decides: no" in denied
+    explained = shell.data(*mail, '{"to": ["ann@example.com"]}')
+    assert (explained["decision"]["action"], explained["rules"][0]["unmet"]) == (
+        "allow",
+        ["recipients"],
+    )
+    in_a_job = shell.data("policy", "explain", "main", "choir.exec", "{}", "--lane", "core")
+    assert in_a_job["decision"]["rule"] == 1 and in_a_job["may_contact_others"]
+    assert "no agent" in shell.fails(3, "policy", "explain", "nobody", "choir.exec")
+    assert "not JSON" in shell.fails(2, "policy", "explain", "main", "choir.exec", "{")
 
 
 def test_the_cost_of_calls_is_told(shell: ChoirctlRunner) -> None:

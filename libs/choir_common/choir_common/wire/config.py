@@ -20,6 +20,7 @@ from choir_common.wire.memory_config import ReminderConfig, RetentionConfig
 from choir_common.wire.model import AgentName, Name, WireModel
 from choir_common.wire.model_config import ModelConfig as ModelConfig
 from choir_common.wire.money import EmbeddingPrices
+from choir_common.wire.policy import AgentPolicy, PolicyRule
 from choir_common.wire.speech_config import TranscriptionBinding as TranscriptionBinding
 from choir_common.wire.speech_config import TranscriptionConfig as TranscriptionConfig
 from choir_common.wire.speech_config import TtsConfig as TtsConfig
@@ -354,6 +355,8 @@ class Config(WireModel):
     """Hard limits on what agents may use."""
     limits: FileLimits = FileLimits()
     """Limits on files between users and agents."""
+    policy: tuple[PolicyRule, ...] = ()
+    """Rules on tool calls: allow, ask or deny. The first rule that applies decides."""
     retention: RecordRetention = RecordRetention()
     """Retention of control's finished records; for logs and memory see `agents.NAME.retention`."""
     features: FeatureFlags = FeatureFlags()
@@ -413,6 +416,7 @@ class AgentSettings(WireModel):
     timezone: str = "UTC"
     streaming: bool = True
     features: FeatureFlags = FeatureFlags()
+    policy: AgentPolicy = AgentPolicy()
     has_repository: bool = True
     """Whether there is a repository in which the agent's proposals can become commits."""
 

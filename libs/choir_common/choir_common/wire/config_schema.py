@@ -19,6 +19,7 @@ from choir_common.wire import (
     memory_config,
     model_config,
     money,
+    policy,
     speech_config,
 )
 from choir_common.wire.config import Config
@@ -78,20 +79,26 @@ def _rows(path: tuple[str, ...], model: type[BaseModel]) -> Iterator[tuple[str, 
             _when(key_path),
             _texts()[model.__name__].get(name, ""),
         )
-        inner, keyed = _inner(field.annotation)
-        if inner is not None:
-            yield from _rows((*key_path, NAME_PLACEHOLDER) if keyed else key_path, inner)
+        inner, container = _inner(field.annotation)
+        if inner is None:
+            continue
+        if container is dict:
+            yield from _rows((*key_path, NAME_PLACEHOLDER), inner)
+        elif container is tuple:
+            yield from _rows((*path, f"{key}[]"), inner)
+        else:
+            yield from _rows(key_path, inner)
 
 
-def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model inside a field, and whether it is a mapping of names to that model."""
+def _inner(annotation: Any) -> tuple[type[BaseModel] | None, object]:
+    """Return the model inside a field, and the mapping or list type that contains it, if any."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, False
+        return annotation, None
     arguments = getattr(annotation, "__args__", ())
     for argument in arguments:
         if isinstance(argument, type) and issubclass(argument, BaseModel):
-            return argument, getattr(annotation, "__origin__", None) is dict
-    return None, False
+            return argument, getattr(annotation, "__origin__", None)
+    return None, None
 
 
 def _type_of(described: dict[str, Any]) -> str:
@@ -141,7 +148,7 @@ def _when(path: tuple[str, ...]) -> str:
 def _texts() -> dict[str, dict[str, str]]:
     """Return the attribute docstring of each field, by class and field."""
     docstrings: dict[str, dict[str, str]] = {}
-    for module in (config, config_parts, memory_config, model_config, money, speech_config):
+    for module in (config, config_parts, memory_config, model_config, money, policy, speech_config):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef):
                 docstrings[node.name] = dict(_texts_of(node))

@@ -51,6 +51,7 @@ from choir_common.wire.operator import (
     StartAgent,
     SystemStatus,
 )
+from choir_common.wire.policy import ExplainCall, ExplainedCall, PolicyRule
 from choirctl.api.target import Target
 
 M = TypeVar("M", bound=BaseModel)
@@ -161,6 +162,14 @@ class ControlClient:
     async def cost(self, params: Mapping[str, str]) -> CostReport:
         """Return a report of costs."""
         return await self._get("/v1/cost", CostReport, params)
+
+    async def policy(self) -> list[PolicyRule]:
+        """Return the rules on tool calls in the order in which they are tried."""
+        return (await self._get("/v1/policy", Page[PolicyRule])).items
+
+    async def explain_call(self, agent_id: str, call: ExplainCall) -> ExplainedCall:
+        """Return what the policy decides on a call. Raises NotFound if there is no such agent."""
+        return await self._post(f"/v1/agents/{agent_id}/policy", call, ExplainedCall)
 
     async def approvals(self) -> list[ApprovalView]:
         """Return the newest approval requests, pending ones first."""

@@ -15,6 +15,7 @@ import structlog
 from choir_agent import tracing_spans
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.call_execution import CallOutcome, FailureHints, execute_call, with_summary
+from choir_agent.arbiter.call_policy import decide_call, denial
 from choir_agent.arbiter.rulings import (
     AskHuman,
     CheckedCall,
@@ -216,7 +217,13 @@ class Arbiter:
         # lock claims.
         if state.stage is CallStage.PROPOSED:
             self._request(lane, turn_id, call, checked)
-        ruling = rule_on_call(checked, lane, self._locks, self._forbidden(lane, turn_id, checked))
+        ruling = rule_on_call(
+            checked,
+            lane,
+            self._locks,
+            self._forbidden(lane, turn_id, checked),
+            must_ask=self._must_ask(lane, checked),
+        )
         match ruling:
             case RefuseCall():
                 self._refuse(lane, turn_id, call, ruling.error)
@@ -242,7 +249,17 @@ class Arbiter:
             message = f"{tool.name} is switched off in config.json (features)."
             return {"code": "switched_off", "message": message}
         context = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
-        return self._policy.refusal(tool, context)
+        refused = self._policy.refusal(tool, context)
+        if refused is not None:
+            return refused
+        decision = decide_call(settings.policy, checked, lane)
+        return denial(tool.name, decision) if decision.action == "deny" else None
+
+    def _must_ask(self, lane: str, checked: CheckedCall | RefuseCall) -> bool:
+        if isinstance(checked, RefuseCall):
+            return False
+        policy = self._settings.current().settings.policy
+        return decide_call(policy, checked, lane).action == "ask"
 
     def _hidden(self) -> frozenset[str]:
         return unavailable_tools(

@@ -102,17 +102,22 @@ def check_call(
 
 
 def rule_on_call(
-    checked: CheckedCall | RefuseCall, lane: str, locks: LockManager, forbidden: JsonObject | None
+    checked: CheckedCall | RefuseCall,
+    lane: str,
+    locks: LockManager,
+    forbidden: JsonObject | None,
+    *,
+    must_ask: bool,
 ) -> Ruling:
     """Return the ruling on a checked call; takes no lock and changes nothing.
 
-    `forbidden` is the policy's error, if any.
+    `forbidden` is the policy's error, if any; with `must_ask` a human decides.
     """
     if isinstance(checked, RefuseCall):
         return checked
     if forbidden is not None:
         return RefuseCall(checked.arguments, forbidden)
-    if checked.tool.manifest.runtime.needs_approval:
+    if must_ask:
         return AskHuman(checked)
     behind = locks.barred_by(lane, checked.locks)
     return WaitForLocks(checked, behind) if behind else RunCall(checked)

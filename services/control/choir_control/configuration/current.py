@@ -31,6 +31,7 @@ from choir_common.wire.messages import (
     GatewayBinding,
     WebhookBinding,
 )
+from choir_common.wire.policy import AgentPolicy, Role
 from choir_common.wire.rpc import ResourceBindings
 from choir_control.configuration.parsing import complete_config, parse_config_file
 from choir_control.configuration.version_store import ConfigVersionStore, Reason
@@ -147,6 +148,9 @@ class ConfigSnapshot:
             timezone=self.timezone_for(agent_id, session_bindings.dm),
             streaming=self.is_streaming(agent_id),
             features=config.features,
+            policy=AgentPolicy(
+                agent_id=agent_id, role=self.role_in(session_bindings.dm), rules=config.policy
+            ),
             has_repository=self.has_repository(agent_id),
         )
 
@@ -168,6 +172,11 @@ class ConfigSnapshot:
             or (own.timezone if own else None)
             or read_host_timezone()
         )
+
+    def role_in(self, dm: str) -> Role:
+        """Return the role of a conversation's user."""
+        user = self.config.dms.get(dm)
+        return "admin" if user is not None and user.admin else "user"
 
     def is_streaming(self, agent_id: str) -> bool:
         """Return True if an agent's replies are shown while the model writes them."""

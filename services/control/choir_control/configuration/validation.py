@@ -38,6 +38,7 @@ def find_faults(config: Config) -> list[str]:
         *_timing(config),
         *_limits(config),
         *_prices(config),
+        *_policy(config),
         *_secrets(config),
     ]
 
@@ -66,6 +67,13 @@ def _defaults(config: Config, path: str, defaults: AgentDefaults) -> Iterator[st
     for field, name, section, names in references:
         if name is not None and name not in names:
             yield _unknown(f"{path}.{field}", name, section, names)
+
+
+def _policy(config: Config) -> Iterator[str]:
+    for place, rule in enumerate(config.policy):
+        for name in rule.agents:
+            if name not in config.agents:
+                yield _unknown(f"policy[{place}].agents", name, "agents", config.agents)
 
 
 def _workspaces(config: Config) -> Iterator[str]:

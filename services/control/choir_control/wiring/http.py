@@ -25,6 +25,7 @@ from choir_control.api.operator.cost import cost_routes
 from choir_control.api.operator.forgetting import forget_routes
 from choir_control.api.operator.memory import MemorySpaces, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
+from choir_control.api.operator.policy import policy_routes
 from choir_control.api.operator.sessions import session_routes
 from choir_control.api.operator.system import (
     command_routes,
@@ -119,6 +120,7 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
         approval_routes(approvals.store, approvals.service, approvals.proposals.worker),
         dm_routes(services.configuration, services.sessions.store, services.log.memory_settings),
         command_routes(services.configuration),
+        policy_routes(services.configuration),
     )
 
 

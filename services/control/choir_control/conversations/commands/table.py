@@ -357,6 +357,12 @@ OPERATOR_COMMANDS = (
     _for_operators("Show one session.", "session show", "GET /v1/sessions/{session_id}"),
     _for_operators("List models and text-to-speech providers.", "model list", "GET /v1/models"),
     _for_operators("List voices.", "voice list", "GET /v1/voices"),
+    _for_operators("List the rules on tool calls.", "policy list", "GET /v1/policy"),
+    _for_operators(
+        "Show what the policy decides on a call.",
+        "policy explain",
+        "POST /v1/agents/{agent_id}/policy",
+    ),
     _for_operators("List operations, newest first.", "operation list", "GET /v1/operations"),
     _for_operators(
         "Stream the progress of an operation.", None, "GET /v1/operations/{operation_id}/events"

@@ -1,0 +1,123 @@
+"""Commands `choirctl policy list|explain`."""
+
+import asyncio
+from typing import Annotated
+
+import orjson
+import typer
+from rich.markup import escape
+
+from choir_common.errors import InvalidRequest
+from choir_common.wire.model import JsonObject
+from choir_common.wire.policy import MAX_TOOL_NAME, ExplainCall, ExplainedCall, LaneKind, PolicyRule
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.app import add_group
+from choirctl.arguments import AgentId
+from choirctl.output.printing import print_json, print_rows, stdout_console, table
+
+ANSWERS = {
+    "allow": "The call runs without a question.",
+    "ask": "A person decides before the call runs.",
+    "deny": "The call is refused.",
+}
+NO_RULES = "config.json has no rules (section `policy`). Tools ask if their manifests say so."
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(app, "policy", ("list", list_rules), ("explain", explain))
+
+
+def list_rules(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """List the rules on tool calls. The first one that applies to a call decides."""
+    rules = asyncio.run(_list(find_target(ctx, home, url)))
+    if as_json:
+        print_json(rules)
+        return
+    rows = table("RULE", "ACTION", "WHEN", "WHY")
+    for place, rule in enumerate(rules):
+        rows.add_row(str(place), rule.action, escape(_conditions(rule)), escape(rule.why))
+    print_rows(rows, NO_RULES)
+
+
+def explain(
+    ctx: typer.Context,
+    agent: AgentId,
+    tool: Annotated[str, typer.Argument(help="Name of the tool, such as choir.email.send.")],
+    arguments: Annotated[str, typer.Argument(help="Arguments of the call as JSON.")] = "{}",
+    lane: Annotated[
+        str, typer.Option(help="edge: while it talks; core: in a core job.", metavar="edge|core")
+    ] = "edge",
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the policy decides on a call, and why. Nothing is run."""
+    if not 0 < len(tool) <= MAX_TOOL_NAME:
+        raise InvalidRequest(f"TOOL is not a tool's name: it has 1 to {MAX_TOOL_NAME} characters.")
+    call = ExplainCall(tool=tool, arguments=_read_arguments(arguments), lane=_read_lane(lane))
+    explanation = asyncio.run(_explain(find_target(ctx, home, url), agent, call))
+    if as_json:
+        print_json(explanation)
+    else:
+        _print(explanation)
+
+
+def _print(explanation: ExplainedCall) -> None:
+    console, decision = stdout_console(), explanation.decision
+    console.print(f"{decision.action}: {ANSWERS[decision.action]}", markup=False)
+    if decision.rule is not None:
+        why = f": {decision.why}" if decision.why else "."
+        console.print(f"Rule {decision.rule} of config.json decides{why}", markup=False)
+    else:
+        console.print("No rule applies; the tool's manifest decides.", markup=False)
+    destinations = [*explanation.hosts, *explanation.recipients]
+    if explanation.may_contact_others:
+        destinations.append("anything on the internet")
+    if destinations:
+        console.print(f"The call can contact: {', '.join(destinations)}.", markup=False)
+    for check in explanation.rules:
+        if check.unmet:
+            unmet = ", ".join(check.unmet)
+            console.print(f"Rule {check.rule} does not apply: {unmet}.", markup=False)
+
+
+def _conditions(rule: PolicyRule) -> str:
+    conditions = rule.model_dump(mode="json", exclude_defaults=True, exclude={"action", "why"})
+    return "  ".join(f"{name}={_short(value)}" for name, value in conditions.items()) or "always"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _read_arguments(text: str) -> JsonObject:
+    try:
+        arguments = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"ARGUMENTS is not JSON: {error}.") from None
+    if not isinstance(arguments, dict):
+        raise InvalidRequest('ARGUMENTS is not a JSON object, such as {"to": ["ann@example.com"]}.')
+    return arguments
+
+
+def _read_lane(text: str) -> LaneKind:
+    match text:
+        case "edge" | "core":
+            return text
+    raise InvalidRequest(f"--lane is {text[:20]!r}; it takes edge or core.")
+
+
+async def _list(place: Target) -> list[PolicyRule]:
+    async with connect(place) as api:
+        return await api.policy()
+
+
+async def _explain(place: Target, agent: str, call: ExplainCall) -> ExplainedCall:
+    async with connect(place) as api:
+        return await api.explain_call(agent, call)
