@@ -4,6 +4,7 @@
 session of its own. A verb or a table that is added later is tried, or the list here fails.
 """
 
+import asyncio
 from typing import Any
 
 import asyncpg
@@ -41,9 +42,18 @@ async def victim(world: World, attacker: AgentHand) -> AgentHand:
     return hand
 
 
+UNDELIVERED = (
+    "SELECT count(*) FROM choir_control.outbox WHERE dm = 'second' AND finished_at IS NULL"
+)
+
+
 async def belongings(world: World, victim: AgentHand) -> dict[str, Any]:
     """Return all that is stored of the victim, but for what passing time alone changes."""
     found: dict[str, Any] = {}
+    # the gateway may still be at work on a notice
+    async with asyncio.timeout(30):
+        while await world.database.fetchval(UNDELIVERED):
+            await asyncio.sleep(0.02)
     for table in OWNED:
         rows = await world.database.fetch(
             f"SELECT to_jsonb(t) - 'last_heartbeat_at' - 'waited' AS row FROM choir_control.{table} AS t "

@@ -14,6 +14,7 @@ from choir_common.wire.messages import Empty
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.servers import MakeMemory, MemoryProcess, until
 from tests.support.postgres import PASSWORD
+from tests.support.usage_fakes import RecordingLedger, control_endpoints
 
 LONG_AGO = datetime(2020, 1, 15, 9, tzinfo=UTC)
 
@@ -27,8 +28,9 @@ class ControlStandIn:
     async def read(self, _: Empty) -> MemoryServiceConfig:
         return self.orders
 
-    def table(self) -> Endpoint:
-        return Endpoint(subjects.read_memory_settings(), Empty, self.read)
+    def tables(self) -> tuple[Endpoint, ...]:
+        settings = Endpoint(subjects.read_memory_settings(), Empty, self.read)
+        return (settings, *control_endpoints(RecordingLedger()))
 
 
 async def tell(memory: MemoryProcess) -> None:
@@ -44,7 +46,7 @@ async def test_a_model_and_a_retention_are_taken_up_while_the_service_runs(
     async with ChatProvider(lambda instructions, material: (200, "Tea was drunk.")) as provider:
         memory = make_memory(CHOIR_ROUND_S="0.2")
         async with (
-            memory.bus.serve("choird", "0.1.0", control.table()),
+            memory.bus.serve("choird", "0.1.0", *control.tables()),
             Database(memory.dsn, PASSWORD, size=1, application="test") as database,
         ):
             await memory.start()
@@ -79,7 +81,7 @@ async def test_a_model_whose_key_is_not_here_waits_for_a_restart_and_is_told_of(
         control = ControlStandIn(MemoryServiceConfig(model=provider.settings))
         memory = make_memory(CHOIR_ROUND_S="0.2")
         async with (
-            memory.bus.serve("choird", "0.1.0", control.table()),
+            memory.bus.serve("choird", "0.1.0", *control.tables()),
             Database(memory.dsn, PASSWORD, size=1, application="test") as database,
         ):
             await memory.start()
@@ -109,7 +111,7 @@ async def test_an_agents_own_prompt_reaches_the_model_from_the_next_pass_on(
         own = {"main": MemoryPrompts(summaries="Keep the tea.", extraction="Only tea.")}
         control = ControlStandIn(MemoryServiceConfig(model=keyless, prompts=own))
         memory = make_memory(CHOIR_ROUND_S="0.2")
-        async with memory.bus.serve("choird", "0.1.0", control.table()):
+        async with memory.bus.serve("choird", "0.1.0", *control.tables()):
             await memory.start()
             await tell(memory)
 
