@@ -4,18 +4,24 @@ The arbiter asks before each call; control answers `choirctl policy explain` wit
 See docs/design/policy.md.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from email.utils import getaddresses
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
+from ipaddress import IPv4Address
 
 import orjson
 from pydantic import JsonValue
 
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import LaneKind, PolicyDecision, PolicyRule, Role, RuleCheck
+
+_PLAIN_URL = re.compile(
+    r"https?://(?P<host>[a-z0-9-]+(?:\.[a-z0-9-]+)*\.?)(?::[0-9]{1,5})?(?:[/?#][^\x00-\x20\x7f]*)?\Z",
+    re.IGNORECASE | re.ASCII,
+)
+_ADDRESS = re.compile(r"([^\s@<>()\[\],;:\"\\]+)@([^\s@<>()\[\],;:\"\\]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,9 @@ class Destinations:
     recipients: tuple[str, ...] = ()
     is_open: bool = False
     """Whether it can contact others, too."""
+    is_unclear: bool = False
+    """Whether an argument may mean another destination to the program that reads it. Such a call is never
+    allowed by its destinations, and every rule on destinations that asks or denies applies to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +73,15 @@ class PolicyCall:
 def find_destinations(tool: str, arguments: JsonObject, *, has_network: bool) -> Destinations:
     """Return what a call contacts; a tool of one's own `has_network` if its manifest says so."""
     sources = BUILT_IN.get(tool, DestinationArguments(is_open=has_network))
-    hosts = (_host(text) for name in sources.urls for text in _texts(arguments.get(name)))
-    texts = [text for name in sources.addresses for text in _texts(arguments.get(name))]
-    recipients = (address.lower() for _, address in getaddresses(texts))
-    return Destinations(_distinct(hosts), _distinct(recipients), sources.is_open)
+    urls = [text for name in sources.urls for text in _texts(arguments.get(name))]
+    lines = [text for name in sources.addresses for text in _texts(arguments.get(name))]
+    hosts, recipients = [_host(url) for url in urls], [_recipients(line) for line in lines]
+    return Destinations(
+        hosts=_distinct(host for host in hosts if host is not None),
+        recipients=_distinct(address for group in recipients for address in group or ()),
+        is_open=sources.is_open,
+        is_unclear=None in hosts or None in recipients,
+    )
 
 
 def decide(
@@ -102,8 +116,8 @@ def unmet_conditions(rule: PolicyRule, call: PolicyCall, now: datetime) -> list[
         "agents": not rule.agents or call.agent_id in rule.agents,
         "lanes": not rule.lanes or call.lane in rule.lanes,
         "roles": not rule.roles or call.role in rule.roles,
-        "hosts": _reaches(rule, rule.hosts, destinations.hosts, is_open=destinations.is_open),
-        "recipients": _reaches(rule, rule.recipients, destinations.recipients, is_open=False),
+        "hosts": _reaches(rule, rule.hosts, destinations.hosts, call),
+        "recipients": _reaches(rule, rule.recipients, destinations.recipients, call),
         "paths": not rule.paths or (call.path != "" and _matches(call.path, rule.paths)),
         "arguments": all(
             name in call.arguments and _matches(_as_text(call.arguments[name]), (pattern,))
@@ -114,16 +128,18 @@ def unmet_conditions(rule: PolicyRule, call: PolicyCall, now: datetime) -> list[
 
 
 def _reaches(
-    rule: PolicyRule, patterns: Sequence[str], texts: Sequence[str], *, is_open: bool
+    rule: PolicyRule, patterns: Sequence[str], texts: Sequence[str], call: PolicyCall
 ) -> bool:
     """Return whether a condition on destinations holds: for `allow` no other destination may remain."""
     if not patterns:
         return True
     lower = [pattern.lower() for pattern in patterns]
-    matches = [_matches(destination, lower) for destination in texts]
+    matches = [_matches(text, lower) for text in texts]
+    destinations = call.destinations
     if rule.action == "allow":
-        return bool(matches) and all(matches) and not is_open
-    return any(matches)
+        has_others = destinations.is_open or destinations.is_unclear
+        return bool(matches) and all(matches) and not has_others
+    return any(matches) or destinations.is_unclear
 
 
 def _matches(text: str, patterns: Sequence[str]) -> bool:
@@ -140,12 +156,36 @@ def _texts(value: JsonValue) -> Iterator[str]:
             yield item
 
 
-def _host(url: str) -> str:
+def _host(url: str) -> str | None:
+    """Return the host of a URL; None if a browser could read another one from it.
+
+    Browsers repair URLs (backslashes, spaces, other alphabets, numbers for addresses); urllib does not.
+    """
+    match = _PLAIN_URL.match(url)
+    if match is None:
+        return None
+    host = match["host"].rstrip(".").lower()
+    is_number = host.rpartition(".")[2][:1].isdigit()
+    return None if is_number and not _is_address(host) else host
+
+
+def _is_address(host: str) -> bool:
     try:
-        return (urlsplit(url).hostname or "").rstrip(".")
+        return str(IPv4Address(host)) == host
     except ValueError:
-        return ""
+        return False
 
 
-def _distinct(texts: Iterator[str]) -> tuple[str, ...]:
+def _recipients(line: str) -> list[str] | None:
+    """Return all that looks like a mail address in a text, also in a name; None if not all can be read."""
+    parts = _ADDRESS.findall(line)
+    if not parts or len(parts) != line.count("@"):
+        return None
+    try:
+        return [f"{local}@{domain.encode('idna').decode()}".lower() for local, domain in parts]
+    except UnicodeError:
+        return None
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in texts if text))

@@ -47,8 +47,6 @@ def test_destinations_come_from_the_arguments_of_built_in_tools() -> None:
         "choir.email.send", {"to": ["ann@example.com, bob@evil.org"]}, has_network=False
     )
     assert two.recipients == ("ann@example.com", "bob@evil.org")
-    odd = find_destinations("choir.web.browse", {"url": "http://[bad"}, has_network=False)
-    assert odd == Destinations()
 
 
 @pytest.mark.parametrize(
@@ -83,6 +81,48 @@ def test_a_rule_that_allows_needs_all_destinations_and_no_others() -> None:
     assert applies(PAGE, action="allow", hosts=("*.example.com",))
     assert not applies(call("choir.exec", {"command": "x"}), action="allow", hosts=("*",))
     assert not applies(call(arguments={"to": []}), action="allow", recipients=("*",))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://evil.org\\@docs.example.com/",
+        "http://docs.example.com@evil.org/",
+        "http:evil.org",
+        " http://evil.org",
+        "http://evil\u3002org/",
+        "http://1572395042/",
+        "http://0x5d.184.216.34/",
+        "http://[2606:2800:220:1::1]/",
+        "javascript:fetch('//evil.org')",
+        "http://docs.example.com/\nx",
+    ],
+)
+def test_a_url_that_a_browser_may_read_otherwise_is_never_allowed_and_always_denied(
+    url: str,
+) -> None:
+    page = call("choir.web.browse", {"url": url})
+    assert page.destinations == Destinations(is_unclear=True)
+    assert not applies(page, action="allow", hosts=("*",))
+    assert applies(page, action="deny", hosts=("nobody.example.com",))
+
+
+@pytest.mark.parametrize(
+    ("line", "recipients"),
+    [
+        ("ann@example.com <bob@evil.org>", ("ann@example.com", "bob@evil.org")),
+        ('"ann@example.com" <bob@evil.org>', ("ann@example.com", "bob@evil.org")),
+        ("bob@evil\u3002org", ("bob@evil.org",)),
+        ('"bob x"@evil.org', None),
+        ("bob", None),
+    ],
+)
+def test_every_address_in_a_recipient_counts(line: str, recipients: tuple[str, ...] | None) -> None:
+    mail = call(arguments={"to": [line]})
+    unclear = Destinations(is_unclear=True)
+    assert mail.destinations == (unclear if recipients is None else Destinations((), recipients))
+    assert not applies(mail, action="allow", recipients=("*@example.com",))
+    assert applies(mail, action="deny", recipients=("*@evil.org",))
 
 
 def test_a_path_is_that_of_the_workspace() -> None:

@@ -1,6 +1,7 @@
 """`/v1/policy`: the rules on tool calls, and what they say about one call."""
 
 from datetime import UTC, datetime
+from posixpath import normpath
 
 from fastapi import APIRouter, Request
 
@@ -41,7 +42,7 @@ def policy_routes(configuration: ConfigService) -> APIRouter:
             lane=request_body.lane,
             role=snapshot.role_in(agent.defaults.dm),
             arguments=request_body.arguments,
-            path=path if isinstance(path, str) else "",
+            path=normpath(path) if isinstance(path, str) and path else "",
             destinations=destinations,
         )
         rules, now = snapshot.config.policy, datetime.now(UTC)
@@ -49,7 +50,7 @@ def policy_routes(configuration: ConfigService) -> APIRouter:
             decision=decide(rules, call, now, needs_approval=False),
             hosts=destinations.hosts,
             recipients=destinations.recipients,
-            may_contact_others=destinations.is_open,
+            may_contact_others=destinations.is_open or destinations.is_unclear,
             rules=tuple(check_rules(rules, call, now)),
         )
 
