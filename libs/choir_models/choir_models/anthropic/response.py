@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from choir_common.wire.model import JsonObject
-from choir_common.wire.validation_messages import error_message
 from choir_models.anthropic.conversation import NATIVE, THINKING
+from choir_models.body_parser import parse_body
 from choir_models.model import Completion, ContextOverflow, ModelFailed, ProposedCall
 from choir_models.output_limits import MAX_ARGUMENTS, MAX_CALLS, text_with_notes, token_count
 from choir_models.provider_errors import error_from_body, shorten
@@ -44,15 +44,7 @@ def read_message_body(body: bytes) -> ReceivedMessage:
         error = None
     if error:
         raise error_from_body(error, datetime.now(UTC))
-    try:
-        return _MessageBody.model_validate_json(body)
-    except ValidationError as failure:
-        fault = failure.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "body"
-        raise ModelFailed(
-            f"the provider's answer is not a message ({where}: {error_message(fault)})",
-            cause="format",
-        ) from failure
+    return parse_body(_MessageBody, body, "the provider's answer is not a message")
 
 
 def join_messages(first: ReceivedMessage, then: ReceivedMessage) -> ReceivedMessage:

@@ -2,14 +2,13 @@
 
 from datetime import UTC, datetime
 
-import orjson
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from choir_common.wire.model import JsonObject
-from choir_common.wire.validation_messages import error_message
-from choir_models.model import Completion, ModelFailed, NoModelResponse, ProposedCall
+from choir_models.body_parser import build_call, parse_body
+from choir_models.model import Completion, NoModelResponse, ProposedCall
 from choir_models.ollama.codec import FIELDS_KEY
-from choir_models.output_limits import MAX_ARGUMENTS, MAX_CALLS, text_with_notes, token_count
+from choir_models.output_limits import MAX_CALLS, text_with_notes, token_count
 from choir_models.provider_errors import error_from_body
 from choir_models.provider_fields import call_fields
 
@@ -53,7 +52,7 @@ class ResponseReader:
         """
         if not line.strip():
             return ""
-        chunk = _parse(line)
+        chunk = parse_body(_Chunk, line, "the answer is not a chat response of Ollama")
         if chunk.error:
             raise error_from_body(chunk.error, datetime.now(UTC))
         self._text.append(chunk.message.content)
@@ -91,28 +90,10 @@ class ResponseReader:
         return {FIELDS_KEY: {"thinking": thinking}}
 
 
-def _parse(line: bytes) -> _Chunk:
-    try:
-        return _Chunk.model_validate_json(line)
-    except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "body"
-        raise ModelFailed(
-            f"the answer is not a chat response of Ollama ({where}: {error_message(fault)})",
-            cause="format",
-        ) from error
-
-
 def _proposed(call: JsonValue) -> ProposedCall:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(call, dict) or not isinstance(function, dict):
         return ProposedCall("", "{}")
-    name, arguments = function.get("name"), function.get("arguments")
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
     # `index` is the call's position in the response
     fields = {key: value for key, value in function.items() if key != "index"}
-    return ProposedCall(
-        name[:200] if isinstance(name, str) else "",
-        (text or "{}")[:MAX_ARGUMENTS],
-        call_fields({**call, "function": fields}),
-    )
+    return build_call(function, call_fields({**call, "function": fields}))

@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.prompt_marks import TOOL_PICTURES_HEADING
-from choir_common.wire.validation_messages import error_message
 from choir_models.billing import billed_usd
+from choir_models.body_parser import build_call, parse_body
 from choir_models.cache_points import marked_messages
 from choir_models.model import Completion, ModelFailed, Prompt, ProposedCall
 from choir_models.openai.stream import content_text
-from choir_models.output_limits import MAX_ARGUMENTS, MAX_CALLS, text_with_notes, token_count
+from choir_models.output_limits import MAX_CALLS, text_with_notes, token_count
 from choir_models.provider_errors import error_from_body
 from choir_models.provider_fields import call_fields, message_fields
 
@@ -161,7 +161,7 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     Raises ModelFailed if the body is not a chat completion or a content filter removed the answer. An error
     with status 200 is classified by `provider_errors` and raised.
     """
-    completion = _parse(body)
+    completion = parse_body(_CompletionBody, body, "the provider's answer is not a chat completion")
     choice = completion.choices[0] if completion.choices else None
     error = completion.error or (choice and choice.error)
     # Some providers report an error next to a complete answer: then the answer counts.
@@ -202,30 +202,11 @@ def read_response(body: bytes, asked_model: str, duration_ms: float) -> Completi
     )
 
 
-def _parse(body: bytes) -> _CompletionBody:
-    try:
-        return _CompletionBody.model_validate_json(body)
-    except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "body"
-        raise ModelFailed(
-            f"the provider's answer is not a chat completion ({where}: {error_message(fault)})",
-            cause="format",
-        ) from error
-
-
 def _proposed(call: JsonValue) -> ProposedCall:
     function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
+    if not isinstance(call, dict) or not isinstance(function, dict):
         return ProposedCall("", "{}")
-    name, arguments = function.get("name"), function.get("arguments")
-    # Some servers send an object instead of text, or nothing if there are no arguments.
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments or {}).decode()
-    return ProposedCall(
-        name[:200] if isinstance(name, str) else "",
-        (text or "{}")[:MAX_ARGUMENTS],
-        call_fields(call) if isinstance(call, dict) else {},
-    )
+    return build_call(function, call_fields(call))
 
 
 def _details(usage: dict[str, JsonValue], name: str) -> dict[str, JsonValue]:
