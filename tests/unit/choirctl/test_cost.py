@@ -8,6 +8,7 @@ import pytest
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.money import CostLine, CostReport
+from choir_common.wire.money_text import format_calls
 from choirctl.commands.cost import _day, _print_csv, _print_table, _print_unpriced
 
 LINES = (
@@ -61,3 +62,7 @@ def test_a_day_that_is_none_is_refused() -> None:
     assert _day("2026-11-01") == "2026-11-01" and _day(None) is None
     with pytest.raises(InvalidRequest, match="is no day"):
         _day("yesterday")
+
+
+def test_one_call_is_not_several() -> None:
+    assert [format_calls(count) for count in (1, 2, 1_200)] == ["1 call", "2 calls", "1,200 calls"]

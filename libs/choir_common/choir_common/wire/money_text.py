@@ -20,7 +20,11 @@ def format_cost(line: CostLine) -> str:
     amount = format_usd(line.cost_usd)
     if not line.unknown_calls:
         return amount
-    calls = "1 call" if line.unknown_calls == 1 else f"{line.unknown_calls:,} calls"
-    rest = f"{calls} of unknown price ({line.unknown_tokens:,} tokens)"
+    rest = f"{format_calls(line.unknown_calls)} of unknown price ({line.unknown_tokens:,} tokens)"
     # A sum of nothing is not zero dollars.
     return rest if line.unknown_calls == line.calls else f"{amount} and {rest}"
+
+
+def format_calls(count: int) -> str:
+    """Return a number of calls as text."""
+    return "1 call" if count == 1 else f"{count:,} calls"

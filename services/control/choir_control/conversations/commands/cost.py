@@ -1,7 +1,7 @@
 """The command `/cost`: what the conversation's agent has spent, and what is left of its budgets."""
 
 from choir_common.wire.money import CostLine
-from choir_common.wire.money_text import format_cost, format_usd
+from choir_common.wire.money_text import format_calls, format_cost, format_usd
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.parser import target_agent
 from choir_control.conversations.commands.spec import CommandCall
@@ -35,4 +35,4 @@ async def show_cost(context: CommandContext, call: CommandCall) -> str:
 
 def _model_line(line: CostLine) -> str:
     tokens = line.prompt_tokens + line.completion_tokens
-    return f"- {line.group}: {format_cost(line)} in {line.calls:,} calls, {tokens:,} tokens"
+    return f"- {line.group}: {format_cost(line)} in {format_calls(line.calls)}, {tokens:,} tokens"
