@@ -150,7 +150,7 @@ async def test_a_chat_shows_tokens_and_prints_the_reply_once(place: Place) -> No
         call.end(" a time, finally.")
         await screen.shows("a time, finally.")
         assert await screen.ends() == 0
-    assert screen.shown.count("finally.") == 1
+    assert screen.screen.text.count("finally.") == 1
 
 
 async def test_ctrl_c_in_a_chat_stops_the_model_and_keeps_what_was_seen(place: Place) -> None:

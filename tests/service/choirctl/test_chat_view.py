@@ -62,7 +62,7 @@ async def test_what_was_said_before_is_shown_and_not_said_twice() -> None:
             await screen.shows("a number from 1 to 1000")
             await leaves(screen)
     assert console.posts == 0
-    assert screen.shown.count("you: which files?") == 1
+    assert screen.screen.text.count("you: which files?") == 1
 
 
 async def test_a_request_is_decided_by_y_and_its_edit_closes_it() -> None:

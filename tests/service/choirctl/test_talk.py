@@ -1,8 +1,10 @@
 """The interactive chat, on a real (pseudo) terminal."""
 
 import asyncio
+import codecs
 import contextlib
 import fcntl
+import functools
 import os
 import pty
 import select
@@ -12,7 +14,7 @@ import subprocess
 import tempfile
 import termios
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from choir_local.home import Home
@@ -26,34 +28,44 @@ from tests.support.preloaded_choirctl import (
     run_choirctl,
     start_on_terminal,
 )
+from tests.support.screen import EmulatedScreen
 
 WITHIN_S = 60
 PLAIN = {"TERM": "dumb", "NO_COLOR": "1"}
-WHERE_IS_THE_CURSOR = "\x1b[6n"
+LINES = 40
 
 
 @dataclass
 class Terminal:
-    """A terminal with choirctl in it."""
+    """A terminal with choirctl in it. `shown` is all that was written, `screen` what a person sees of it."""
 
     process: subprocess.Popen[bytes] | ForkedCommand
     fd: int
+    screen: EmulatedScreen
     shown: str = ""
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=functools.partial(codecs.getincrementaldecoder("utf-8"), "replace")
+    )
 
     async def shows(self, *texts: str, within_s: float = WITHIN_S) -> None:
         """Wait until each of `texts` has appeared, in whatever order."""
+        missing = set(texts)
         try:
             async with asyncio.timeout(within_s):
-                while any(text not in self.shown for text in texts):
-                    self.shown += await asyncio.to_thread(self._read)
+                while missing := {text for text in missing if not self._has_shown(text)}:
+                    await asyncio.to_thread(self._read)
         except TimeoutError:
-            raise AssertionError(f"not shown: {texts} in {self.shown!r}") from None
+            raise AssertionError(f"not shown: {missing} in {self.shown!r}") from None
+
+    def _has_shown(self, text: str) -> bool:
+        # the screen wraps lines, and the output lacks what stood there already
+        return text in self.shown or text in self.screen.text
 
     async def falls_silent(self, for_s: float = 1.0) -> None:
         """Wait until nothing has been written for so long."""
         async with asyncio.timeout(WITHIN_S):
             while await asyncio.to_thread(self._is_written, for_s):
-                self.shown += await asyncio.to_thread(self._read)
+                await asyncio.to_thread(self._read)
 
     def _is_written(self, within_s: float) -> bool:
         return bool(select.select([self.fd], [], [], within_s)[0])
@@ -69,11 +81,10 @@ class Terminal:
                     await asyncio.to_thread(self._read)
             return await asyncio.to_thread(self.process.wait)
 
-    def _read(self) -> str:
-        read = os.read(self.fd, 65536).decode(errors="replace")
-        if WHERE_IS_THE_CURSOR in read:
-            self.types("\x1b[1;1R")
-        return read
+    def _read(self) -> None:
+        block = os.read(self.fd, 65536)
+        self.screen.feed(block)
+        self.shown += self._decoder.decode(block)
 
 
 @contextlib.contextmanager
@@ -85,7 +96,7 @@ def terminal(
     `up` is the real program; other commands run in forks of a process with choirctl loaded.
     """
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
     full_env = {**os.environ, "CHOIR_HOME": str(home), **(PLAIN if env is None else env)}
     process: subprocess.Popen[bytes] | ForkedCommand
     if "up" in args:
@@ -101,7 +112,7 @@ def terminal(
         process = start_on_terminal(args, full_env, theirs)
     os.close(theirs)
     try:
-        yield Terminal(process, ours)
+        yield Terminal(process, ours, EmulatedScreen(columns=columns, lines=LINES, fd=ours))
     finally:
         process.kill()
         process.wait()

@@ -5,13 +5,13 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import AppSession, create_app_session, get_app
+from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -19,7 +19,6 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
@@ -37,9 +36,13 @@ CANCEL = "/cancel "
 STATUS_STYLE = Style.from_dict({"bottom-toolbar": "noreverse fg:ansibrightblack"})
 
 
-def terminal_session() -> AbstractContextManager[AppSession]:
-    """Return a prompt_toolkit session that writes to the terminal directly, bypassing `SafeStream`."""
-    return create_app_session(output=create_output(stdout=unwrap_stream(sys.stdout)))
+def unwrapped_stdout() -> AbstractContextManager[TextIO]:
+    """Return a context in which prompt_toolkit writes to the terminal directly, bypassing `SafeStream`.
+
+    Not by `create_app_session`: the thread of `patch_stdout` does not have its session, and prints over the
+    prompt.
+    """
+    return redirect_stdout(unwrap_stream(sys.stdout))
 
 
 class RawTerminalInput(Vt100Input):

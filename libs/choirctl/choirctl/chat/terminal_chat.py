@@ -46,7 +46,7 @@ from choirctl.chat.line_parser import (
     ShowHistory,
     parse_line,
 )
-from choirctl.chat.prompt import ChatCompleter, ChatPrompt, open_history, terminal_session
+from choirctl.chat.prompt import ChatCompleter, ChatPrompt, open_history, unwrapped_stdout
 from choirctl.chat.render import render_message
 from choirctl.chat.status_line import ChannelActivity, UnansweredMessages
 from choirctl.output.printing import format_count
@@ -79,7 +79,7 @@ async def run_terminal_chat(
     Raises (in a group) NotFound for an unknown DM, Unavailable when nothing answers.
     """
     # raw: prompt_toolkit must not escape the colours that rich has added
-    with terminal_session(), patch_stdout(raw=True):
+    with unwrapped_stdout(), patch_stdout(raw=True):
         # rich's highlighter would colour numbers and paths inside messages
         console = SafeConsole(highlight=False)
         async with connect(place) as api, open_dm(api, dm) as conversation:
