@@ -22,7 +22,7 @@ from choir_control.images.repositories.source import RepositorySource
 FETCH_TIMEOUT_S = 120.0
 ROOT = Path("/")
 DEFAULT_TIMEOUT_S = 30.0
-END_GRACE_S = 2.0
+END_GRACE_S = 10.0
 MAX_OUTPUT_BYTES = 32 << 20
 MAX_ERROR_CHARS = 600
 MAX_PACK_BYTES = 512 << 20
