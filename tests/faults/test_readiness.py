@@ -69,26 +69,40 @@ async def reasons(stack: EmbeddedStack, service: str) -> dict[str, str]:
     return missing
 
 
+async def until_named(stack: EmbeddedStack, service: str, part: str) -> None:
+    """Wait until a service reports that it misses a part."""
+    while not (await reasons(stack, service)).get(part):
+        await asyncio.sleep(0.2)
+
+
+async def until_ready(stack: EmbeddedStack, service: str) -> None:
+    """Wait until a service misses nothing."""
+    while await reasons(stack, service):
+        await asyncio.sleep(0.2)
+
+
+async def is_live(stack: EmbeddedStack, service: str) -> None:
+    """Check that a service answers on /livez."""
+    async with asking(stack, service) as client:
+        assert (await client.get("/livez")).status_code == 200
+
+
 @pytest.mark.parametrize(("stopped", "told"), DEPENDENCIES)
 async def test_who_needs_what_hangs_says_so_and_lives(
     stack: EmbeddedStack, stopped: str, told: dict[str, str]
 ) -> None:
     own = "choird" if stopped == "control" else stopped
     answering = [name for name in SERVICES if name != own]
+    # all services at once: an answer about a dependency that hangs takes seconds
     with hanging(stack, stopped):
         async with asyncio.timeout(NOTICED_WITHIN_S):
-            for service, part in told.items():
-                while not (await reasons(stack, service)).get(part):
-                    await asyncio.sleep(0.2)
-        for service in answering:
-            async with asking(stack, service) as client:
-                assert (await client.get("/livez")).status_code == 200
-            if service not in told:
-                assert await reasons(stack, service) == {}
+            await asyncio.gather(*(until_named(stack, *pair) for pair in told.items()))
+        await asyncio.gather(*(is_live(stack, service) for service in answering))
+        unaffected = [service for service in answering if service not in told]
+        missing = await asyncio.gather(*(reasons(stack, service) for service in unaffected))
+        assert missing == [{} for _ in unaffected]
     async with asyncio.timeout(NOTICED_WITHIN_S):
-        for service in SERVICES:
-            while await reasons(stack, service):
-                await asyncio.sleep(0.2)
+        await asyncio.gather(*(until_ready(stack, service) for service in SERVICES))
 
 
 async def test_services_that_stay_hung_are_replaced_and_answer_again(stack: EmbeddedStack) -> None:
