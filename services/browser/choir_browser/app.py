@@ -11,8 +11,6 @@ import structlog
 from choir_browser.blobs.store import BlobStore
 from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_browser.contexts.engine_manager import ChromiumLauncher, EngineManager
-from choir_browser.egress.addresses import parse_allowlist
-from choir_browser.egress.dialer import Dialer
 from choir_browser.egress.proxy import EgressProxy
 from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_browser.endpoints import VERSION, bus_endpoints, make_http_app
@@ -23,6 +21,8 @@ from choir_browser.pages.engine import LaunchOptions
 from choir_browser.settings import BrowserSecrets, BrowserSettings
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.clock import Clock, SystemClock
+from choir_common.egress.addresses import parse_allowlist
+from choir_common.egress.dialer import Dialer
 from choir_common.http.listen import bind_tcp_address, bind_unix, serve, stop_on_signals
 from choir_common.redactor import Redactor
 
@@ -81,7 +81,7 @@ async def run_browser(
     Raises StartupError if the settings are invalid or a socket cannot be bound.
     """
     stop = stop_on_signals()
-    dialer = Dialer(parse_allowlist(settings.browser_allow))
+    dialer = Dialer(parse_allowlist(settings.browser_allow, "CHOIR_BROWSER_ALLOW"))
     sockets = [_bind(settings)]
     bus = Bus(settings.nats_url, secrets.nats_token, "choir-browser")
     async with open_contexts(settings, dialer, SystemClock()) as (contexts, engine_manager):

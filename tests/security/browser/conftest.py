@@ -8,10 +8,10 @@ import pytest
 
 from choir_browser.app import open_contexts
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.egress.addresses import parse_allowlist
-from choir_browser.egress.dialer import Dialer
 from choir_browser.settings import BrowserSettings
 from choir_common.clock import SystemClock
+from choir_common.egress.addresses import parse_allowlist
+from choir_common.egress.dialer import Dialer
 from tests.security.browser.visiting import FlippingResolver, MakeRooms
 from tests.security.browser.web import Site, Trap, open_site, open_trap
 
@@ -40,7 +40,7 @@ def make_rooms(resolver: FlippingResolver) -> MakeRooms:
 
     @contextlib.asynccontextmanager
     async def make(allow: str, **limits: float) -> AsyncIterator[BrowserContexts]:
-        dialler = Dialer(parse_allowlist(allow), resolver)
+        dialler = Dialer(parse_allowlist(allow, "CHOIR_BROWSER_ALLOW"), resolver)
         settings = BrowserSettings.model_validate({f"browser_{k}": v for k, v in limits.items()})
         async with open_contexts(settings, dialler, SystemClock()) as (rooms, _):
             yield rooms

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.egress.addresses import Address, parse_allowlist
-from choir_browser.egress.dialer import Dialer
 from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_browser.limits.processes import chromium_processes
+from choir_common.egress.addresses import Address, parse_allowlist
+from choir_common.egress.dialer import Dialer
 from choir_common.errors import Unavailable
 from choir_common.wire.browser import BrowseRequest, ReadPage
 from tests.security.browser.hostile import HOGS, MILLION, WORDS
@@ -43,7 +43,7 @@ class SilentResolver:
 
 
 def dialler_to(site: Site) -> Dialer:
-    return Dialer(parse_allowlist(f"127.0.0.1:{site.port}"))
+    return Dialer(parse_allowlist(f"127.0.0.1:{site.port}", "CHOIR_BROWSER_ALLOW"))
 
 
 async def test_an_agents_pages_hold_so_many_connections_and_no_other_agents_count(
@@ -85,7 +85,7 @@ async def test_requests_beyond_a_burst_wait_and_no_other_agents_do(site: Site) -
 async def test_names_that_nobody_answers_for_hold_up_their_own_agent_alone(site: Site) -> None:
     site.paths["/fine"] = FINE
     resolver = SilentResolver()
-    dialler = Dialer(parse_allowlist(f"127.0.0.1:{site.port}"), resolver)
+    dialler = Dialer(parse_allowlist(f"127.0.0.1:{site.port}", "CHOIR_BROWSER_ALLOW"), resolver)
     async with (
         make_proxy(dialler, TrafficLimits(MILLION, concurrent_dials=2)) as proxy,
         asyncio.TaskGroup() as group,
@@ -123,7 +123,9 @@ async def test_what_pages_send_counts_as_what_they_fetch(site: Site) -> None:
     fine = f"GET {site.url}/fine HTTP/1.1"
     server = await asyncio.start_server(swallow, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    dialler = Dialer(parse_allowlist(f"127.0.0.1:{site.port},127.0.0.1:{port}"))
+    dialler = Dialer(
+        parse_allowlist(f"127.0.0.1:{site.port},127.0.0.1:{port}", "CHOIR_BROWSER_ALLOW")
+    )
     async with make_proxy(dialler, TrafficLimits(MILLION)) as proxy:
         head = f"POST http://127.0.0.1:{port}/ HTTP/1.1\r\nContent-Length: {2 * MILLION}"
         async with asking_proxy(proxy, head, "greedy", b"x" * 2 * MILLION), asyncio.timeout(60):

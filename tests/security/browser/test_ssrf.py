@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.egress.addresses import Allowlist, parse_allowlist
-from choir_browser.egress.dialer import Dialer
+from choir_common.egress.addresses import Allowlist, parse_allowlist
+from choir_common.egress.dialer import Dialer
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest
 from tests.security.browser.vectors import HEADS, HOSTS, PAGES, SCHEMES
 from tests.security.browser.visiting import (
@@ -181,7 +181,9 @@ async def test_a_page_cannot_read_files(make_rooms: MakeRooms, site: Site) -> No
 
 async def test_a_reused_line_cannot_carry_a_request_to_another_host(site: Site, trap: Trap) -> None:
     site.paths["/"] = html("fine")
-    async with make_proxy(Dialer(parse_allowlist(f"127.0.0.1:{site.port}"))) as proxy:
+    async with make_proxy(
+        Dialer(parse_allowlist(f"127.0.0.1:{site.port}", "CHOIR_BROWSER_ALLOW"))
+    ) as proxy:
         head = f"POST {site.url}/ HTTP/1.1\r\nContent-Length: 0\r\n{pass_of(proxy)}\r\n\r\n"
         smuggled = f"GET http://127.0.0.1:{trap.port}/ HTTP/1.1"
         answer = await ask_proxy(proxy, head + smuggled)

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.egress.addresses import Address
-from choir_browser.egress.dialer import Dialer, SystemResolver
 from choir_browser.egress.proxy import EgressProxy
 from choir_browser.egress.traffic_limits import TrafficLimits
 from choir_common.clock import SystemClock
+from choir_common.egress.addresses import Address
+from choir_common.egress.dialer import Dialer, SystemResolver
 from choir_common.wire.browser import BrowseRequest, BrowseResponse, OpenPage
 
 MakeRooms = Callable[..., AbstractAsyncContextManager[BrowserContexts]]

@@ -9,10 +9,10 @@ import psutil
 
 from choir_browser.app import open_contexts
 from choir_browser.contexts.browser_contexts import BrowserContexts
-from choir_browser.egress.addresses import parse_allowlist
-from choir_browser.egress.dialer import Dialer
 from choir_browser.settings import BrowserSettings
 from choir_common.clock import SystemClock
+from choir_common.egress.addresses import parse_allowlist
+from choir_common.egress.dialer import Dialer
 from choir_common.wire.browser import Action, BrowseRequest, BrowseResponse, OpenPage
 from tests.security.browser.web import Site, open_site
 
@@ -61,7 +61,7 @@ class Surfer:
 async def surfing(settings: BrowserSettings | None = None) -> AsyncIterator[Surfer]:
     """Open a browser that may visit a site of its own."""
     async with open_site() as site:
-        dialler = Dialer(parse_allowlist(f"127.0.0.1:{site.port}"))
+        dialler = Dialer(parse_allowlist(f"127.0.0.1:{site.port}", "CHOIR_BROWSER_ALLOW"))
         settings = settings or BrowserSettings()
         async with open_contexts(settings, dialler, SystemClock()) as (rooms, _):
             yield Surfer(rooms, site)

@@ -13,11 +13,11 @@ import structlog
 
 from choir_browser.blobs.store import BlobStore
 from choir_browser.contexts.engine_manager import EngineManager
-from choir_browser.egress.dialer import Dialer
 from choir_browser.egress.proxy import EgressProxy
 from choir_browser.limits.kill_policy import KillReasons, PageOwners
 from choir_browser.limits.load_slots import LoadSlots
 from choir_browser.pages.engine import Engine, EngineContext
+from choir_common.egress.dialer import Dialer
 from choir_common.errors import DeadlineExceeded, Forbidden, InvalidRequest, NotFound, Unavailable
 from choir_common.wire.browser import Action, BrowseRequest, BrowseResponse, Download, OpenPage
 

@@ -1,5 +1,4 @@
-"""The egress proxy: checks the address that is dialled, not the name that was requested.
+"""The egress proxy of browser pages, with its traffic limits.
 
-Owns the proxy, the address rules, the operator's allowlist and the traffic limits. Sees hosts,
-ports and bytes; knows nothing of pages or of agents' requests.
+The rules on addresses, the dialer and the forwarding are in `choir_common.egress`.
 """

@@ -1,7 +1,7 @@
 """Egress proxy: an HTTP proxy on loopback, Chromium's only route to the network.
 
 Opened by app.py; pages/chromium.py passes its address and an agent's credentials to each context.
-dialer.py checks and dials each address, then forwarding.py copies the bytes.
+The dialer checks and dials each address, then a forwarder copies the bytes.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from typing import Self
 
 import structlog
 
-from choir_browser.egress.dialer import Dialer, Streams
-from choir_browser.egress.forwarding import forward_request_body, forward_response, forward_tunnel
-from choir_browser.egress.http_head import (
+from choir_browser.egress.traffic_limits import TrafficBucket, TrafficLimits
+from choir_common.clock import Clock
+from choir_common.egress.dialer import Dialer
+from choir_common.egress.forwarding import Forwarder, Streams
+from choir_common.egress.http_head import (
     MAX_HEAD_BYTES,
     HttpHead,
     InvalidHead,
     parse_target,
     read_head,
 )
-from choir_browser.egress.traffic_limits import TrafficBucket, TrafficLimits
-from choir_common.clock import Clock
 from choir_common.errors import ChoirError, Forbidden, InvalidRequest, RateLimited, Unavailable
 
 log = structlog.get_logger("choir.browser.guard")
@@ -33,6 +33,9 @@ log = structlog.get_logger("choir.browser.guard")
 HEAD_TIMEOUT_S = 30.0
 MAX_CONNECTIONS = 512
 REFUSALS_KEPT = 16
+# Enough for any page that is worth reading.
+MAX_BYTES = 64_000_000
+IDLE_TIMEOUT_S = 60.0
 GUARD_HEADER = "choir-guard"
 
 
@@ -168,9 +171,8 @@ class EgressProxy:
             await _refuse(client[1], holder, error)
             return
         try:
-            await _forward(
-                head, target.path, client=client, upstream=upstream, allowance=holder.allowance
-            )
+            forwarder = Forwarder(holder.allowance, holder.allowance, MAX_BYTES, IDLE_TIMEOUT_S)
+            await forwarder.forward(head, target.path, client, upstream)
         finally:
             upstream[1].close()
             if holder.allowance.is_empty():
@@ -193,20 +195,6 @@ class EgressProxy:
 
 _CHALLENGE = 'Proxy-Authenticate: Basic realm="choir"'
 _TOO_MANY = RateLimited("The pages of this agent have too many open connections; close some tabs.")
-
-
-async def _forward(
-    head: HttpHead, path: str, *, client: Streams, upstream: Streams, allowance: TrafficBucket
-) -> None:
-    method, _, version = head.start
-    if method == "CONNECT":
-        client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        await forward_tunnel(client, upstream, allowance)
-        return
-    upstream[1].write(head.render(f"{method} {path} {version}"))
-    await forward_request_body(head, client[0], upstream[1], allowance)
-    await upstream[1].drain()
-    await forward_response(client, upstream[0], allowance)
 
 
 async def _refuse(writer: asyncio.StreamWriter, holder: _AgentTraffic, error: ChoirError) -> None:

@@ -1,6 +1,6 @@
 """Traffic limits of one agent's pages: bytes per minute, requests per second, connections.
 
-proxy.py keeps one allowance per agent, forwarding.py spends it chunk by chunk. Pages stay active
+proxy.py keeps one allowance per agent; the forwarder spends it chunk by chunk. Pages stay active
 between calls, so the limit is per unit of time and not per call.
 """
 

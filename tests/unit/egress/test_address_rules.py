@@ -5,8 +5,8 @@ import ipaddress
 
 import pytest
 
-from choir_browser.egress.addresses import is_own_address, is_public_address, parse_allowlist
-from choir_browser.egress.http_head import InvalidHead, parse_target, read_head
+from choir_common.egress.addresses import is_own_address, is_public_address, parse_allowlist
+from choir_common.egress.http_head import InvalidHead, parse_target, read_head
 from choir_common.errors import StartupError
 
 
@@ -37,6 +37,14 @@ def test_an_address_of_the_open_internet_is_public(text: str) -> None:
         "64:ff9b::a00:1",
         "2002:c0a8:1::",
         "2001:db8::1",
+        "192.0.0.8",
+        "192.0.0.170",
+        "192.88.99.1",
+        "3fff::1",
+        "5f00::1",
+        "2606:4700::5efe:10.0.0.1",
+        "2606:4700::200:5efe:808:808",
+        "fe80::5efe:8.8.8.8",
     ],
 )
 def test_any_other_address_is_not(text: str) -> None:
@@ -49,7 +57,9 @@ def test_the_machines_own_addresses_are_known() -> None:
 
 
 def test_an_exemption_covers_what_it_names_and_nothing_beside() -> None:
-    allow = parse_allowlist("127.0.0.1:8080, intra.example:443, 10.0.0.0/8, [::1]:99")
+    allow = parse_allowlist(
+        "127.0.0.1:8080, intra.example:443, 10.0.0.0/8, [::1]:99", "CHOIR_BROWSER_ALLOW"
+    )
     loopback, ten = ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("10.9.9.9")
     assert allow.covers("localhost", loopback, 8080)
     assert not allow.covers("localhost", loopback, 8081)
@@ -64,7 +74,7 @@ def test_an_exemption_covers_what_it_names_and_nothing_beside() -> None:
 )
 def test_an_exemption_that_makes_no_sense_is_named(text: str) -> None:
     with pytest.raises(StartupError, match="CHOIR_BROWSER_ALLOW"):
-        parse_allowlist(text)
+        parse_allowlist(text, "CHOIR_BROWSER_ALLOW")
 
 
 @pytest.mark.parametrize("uri", ["/etc/passwd", "https://x/", "ftp://x/", "http://", "http://[::1"])

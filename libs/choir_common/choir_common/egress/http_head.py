@@ -1,4 +1,4 @@
-"""Parse and rewrite HTTP/1.1 message heads. Pure; used by proxy.py and forwarding.py."""
+"""Parse and rewrite HTTP/1.1 message heads. Used by proxies and forwarding.py."""
 
 import asyncio
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _DROPPED = frozenset(
 
 
 class InvalidHead(Exception):
-    """The input is not HTTP as a browser sends it."""
+    """The input is not HTTP as a client of a proxy sends it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Distinguish public addresses from those that pages must not reach. Pure, except for `is_own_address`.
+"""Distinguish public addresses from those that agents and pages must not reach.
 
-Called by dialer.py for every address before it is dialled. The operator's exceptions are parsed from
-CHOIR_BROWSER_ALLOW, by app.py; dialer.py checks them before it refuses an address.
+Called by dialer.py for every address before it is dialled; the operator's exceptions take precedence.
+Pure, except for `is_own_address`.
 """
 
 import ipaddress
@@ -17,6 +17,17 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _METADATA = frozenset({ipaddress.ip_address("168.63.129.16")})
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _IPV4_COMPATIBLE = ipaddress.IPv6Network("::/96")
+# Not on the public internet, but global according to some version of Python: IETF protocol assignments
+# (RFC 6890), 6to4 relays, documentation (RFC 9637), segment routing (RFC 9602) and old site-local addresses.
+_NOT_PUBLIC = (
+    ipaddress.ip_network("192.0.0.0/24"),
+    ipaddress.ip_network("192.88.99.0/24"),
+    ipaddress.ip_network("3fff::/20"),
+    ipaddress.ip_network("5f00::/16"),
+    ipaddress.ip_network("fec0::/10"),
+)
+# First half of the interface identifier of ISATAP addresses.
+_ISATAP_IDENTIFIERS = frozenset({0x0000_5EFE, 0x0200_5EFE})
 
 
 def is_public_address(address: Address) -> bool:
@@ -24,10 +35,10 @@ def is_public_address(address: Address) -> bool:
     inner = _unwrap(address)
     if inner is not None:
         return is_public_address(inner)
-    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
-        return False  # fec0::/10: deprecated, but global according to Python
     return (
         address.is_global
+        and not any(address in network for network in _NOT_PUBLIC)
+        and not _is_isatap(address)
         and not address.is_multicast
         and not address.is_reserved
         and address not in _METADATA
@@ -35,7 +46,7 @@ def is_public_address(address: Address) -> bool:
 
 
 def is_own_address(address: Address) -> bool:
-    """Return whether the address belongs to this machine, whose services pages must not reach.
+    """Return whether the address belongs to this machine, whose services must not be reached.
 
     Tries to bind to it: the kernel allows that only for its own addresses.
     """
@@ -46,6 +57,11 @@ def is_own_address(address: Address) -> bool:
         except OSError:
             return False
     return True
+
+
+def _is_isatap(address: Address) -> bool:
+    """Return whether an address tunnels to an IPv4 address of the local site (RFC 5214)."""
+    return address.version == 6 and (int(address) >> 32) & 0xFFFFFFFF in _ISATAP_IDENTIFIERS
 
 
 def _unwrap(address: Address) -> ipaddress.IPv4Address | None:
@@ -80,28 +96,31 @@ class Allowlist:
     """All exceptions of the operator; empty by default."""
 
     entries: tuple[AllowlistEntry, ...] = ()
+    setting: str = ""
+    """Name of the setting that contains them, for error messages."""
 
     def covers(self, host: str, address: Address, port: int) -> bool:
         """Return whether any entry allows this connection."""
         return any(entry.covers(host.lower(), address, port) for entry in self.entries)
 
 
-def parse_allowlist(text: str) -> Allowlist:
+def parse_allowlist(text: str, setting: str) -> Allowlist:
     """Parse `host:port`, `address:port`, `[v6]:port` or `CIDR`, separated by commas.
 
-    Raises StartupError naming the first invalid entry.
+    Raises StartupError naming the setting and its first invalid entry.
     """
-    return Allowlist(tuple(_entry(part.strip()) for part in text.split(",") if part.strip()))
+    parts = (part.strip() for part in text.split(","))
+    return Allowlist(tuple(_entry(part, setting) for part in parts if part), setting)
 
 
-def _entry(text: str) -> AllowlistEntry:
+def _entry(text: str, setting: str) -> AllowlistEntry:
     try:
         return AllowlistEntry(None, ipaddress.ip_network(text, strict=False), None)
     except ValueError:
         host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise StartupError(
-            f"CHOIR_BROWSER_ALLOW: `{text}` is neither host:port nor a network such as "
+            f"{setting}: `{text}` is neither host:port nor a network such as "
             "10.0.0.0/8. Separate entries by commas."
         )
     bare = host.strip("[]").lower()

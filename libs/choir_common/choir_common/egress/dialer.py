@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from choir_browser.egress.addresses import (
+from choir_common.egress.addresses import (
     Address,
     Allowlist,
     is_own_address,
@@ -25,7 +25,7 @@ DIAL_TIMEOUT_S = 10.0
 RESOLVE_TIMEOUT_S = 5.0
 # Look-ups cannot be cancelled, so many may hang at once; an idle thread costs almost nothing.
 MAX_LOOKUPS = 32
-# A name with many addresses must not delay a page while each times out.
+# A name with many addresses must not delay a client while each times out.
 MAX_DIALS = 3
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -78,9 +78,10 @@ class Dialer:
         candidates = await self.resolver.resolve(host, port)
         addresses = [address for address in candidates if self._is_permitted(host, address, port)]
         if not addresses:
+            advice = f" The operator can allow it with {self.allow.setting}."
             raise Forbidden(
-                f"{host}:{port} is a private, local or reserved address, which pages may not "
-                "reach. The operator can allow it with CHOIR_BROWSER_ALLOW."
+                f"{host}:{port} is a private, local or reserved address, which may not be reached."
+                + (advice if self.allow.setting else "")
             )
         return addresses
 
