@@ -122,6 +122,9 @@ def _changes(
             )
             yield from (_of_diff(line) for line in _split(diff))
         case "call", _, _, _:
+            why = under.pop("why", None)
+            if why is not None:
+                yield from _named("why", why)
             yield DiffLine(LineKind.HEAD, f"call {_word(remaining.pop('tool', None))}")
             yield from _added(_json(remaining.pop("input", None)))
         case _:

@@ -90,7 +90,13 @@ def decide(
     """Return the decision of the first rule that applies; without one, what the tool's manifest says."""
     for place, rule in enumerate(rules):
         if not unmet_conditions(rule, call, now):
-            return PolicyDecision(action=rule.action, source="config", rule=place, why=rule.why)
+            return PolicyDecision(
+                action=rule.action,
+                source="config",
+                rule=place,
+                why=rule.why,
+                names_destinations=bool(rule.hosts or rule.recipients),
+            )
     if needs_approval:
         return PolicyDecision(action="ask", source="tool")
     return PolicyDecision(action="allow", source="default")

@@ -110,6 +110,7 @@ class ControlStandIn:
         self.host_tool: HostTool = refuse_host_tools
         self.host_calls: list[HostToolRequest] = []
         self.approvals: dict[str, ApprovalResponse] = {}
+        self.approval_requests: dict[str, ApprovalRequest] = {}
         self.most_undecided = 20
         self.statuses: list[StatusReport] = []
         self.drafts: list[ReplyDraft] = []
@@ -237,6 +238,7 @@ class ControlStandIn:
                 return await self._heartbeat(HeartbeatRequest.model_validate_json(body))
             case "REQUEST_APPROVAL":
                 asked = ApprovalRequest.model_validate_json(body)
+                self.approval_requests[asked.call_id] = asked
                 undecided = [one for one in self.approvals.values() if one.status == "pending"]
                 is_new = asked.call_id not in self.approvals
                 if is_new and len(undecided) >= self.most_undecided:

@@ -27,6 +27,7 @@ from choir_agent.working_memory.working_memory import SnapshotWriter, WorkingMem
 from choir_common.clock import SystemClock
 from choir_common.eventlog.tool_results import TOOL_OUTPUT
 from choir_common.wire.events import ModelOutput, ToolCall, ToolResultCommitted, UserMessageStarted
+from choir_common.wire.grants import EVERY_SCOPE
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import AgentPolicy, PolicyRule
 from choir_common.wire.rpc import ApprovalResponse
@@ -179,10 +180,12 @@ async def test_a_rule_makes_a_call_ask() -> None:
     silent = replace(
         Proposal.manifest, runtime=replace(Proposal.manifest.runtime, needs_approval=False)
     )
-    rules = (PolicyRule(action="ask", arguments={"name": "x"}),)
+    rules = (PolicyRule(action="ask", arguments={"name": "x"}, why="it is new"),)
     async with open_desk(*rules, manifest=silent) as desk:
         approval = await desk.asked()
         assert desk.tool.runs == 0
+        request = desk.control.approval_requests[CALL.call_id]
+        assert (request.why, request.scopes, request.job_id) == ("it is new", EVERY_SCOPE, None)
         await desk.decide(approval, "approved")
         assert (await desk.result()).status == "success"
     async with open_desk(PolicyRule(action="ask", lanes=("core",)), manifest=silent) as desk:

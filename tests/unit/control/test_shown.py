@@ -39,6 +39,16 @@ def test_a_setting_is_shown_as_what_it_was_and_what_it_would_be() -> None:
     assert request_summary("config_change", payload) == "the setting budgets.max_core_jobs"
 
 
+def test_the_reason_for_a_question_stands_above_the_call() -> None:
+    call: JsonObject = {"tool": "choir.exec", "input": {}}
+    assert texts("call", call, {"why": "new host\n+ call nothing"}) == [
+        "why: new host",
+        "  + call nothing",
+        "call choir.exec",
+        "+{}",
+    ]
+
+
 def test_a_merge_is_shown_as_its_difference_with_the_lines_marked() -> None:
     payload: JsonObject = {"branch": "proposal/s/new", "commit": "c" * 40}
     lines = request_lines("repo_change", payload, {"diff": DIFF, "diffstat": " README.md | 2 +-\n"})

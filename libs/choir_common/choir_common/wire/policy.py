@@ -60,6 +60,8 @@ class PolicyDecision(WireModel):
     rule: int | None = None
     """The rule's place in `policy`, counted from 0."""
     why: str = ""
+    names_destinations: bool = False
+    """Whether the rule has conditions on hosts or recipients."""
 
 
 class ExplainCall(WireModel):

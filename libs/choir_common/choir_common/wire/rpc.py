@@ -12,6 +12,7 @@ from pydantic import Field
 from choir_common.wire.activity import MAX_DRAFT
 from choir_common.wire.config import AgentSettings
 from choir_common.wire.events import Event
+from choir_common.wire.grants import GrantScope, GrantUse
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.model import AwareTime, JsonObject, WireModel
 
@@ -109,6 +110,7 @@ class HeartbeatResponse(WireModel):
     config_version_latest: int
 
 
+MAX_WHY = 2_000
 ApprovalKind = Literal["call", "tool", "skill", "config_change", "repo_change"]
 """`call`: one use of a tool; the others are proposals."""
 
@@ -119,6 +121,13 @@ class ApprovalRequest(WireModel):
     request_type: ApprovalKind
     call_id: str
     payload: JsonObject
+    why: str = Field(default="", max_length=MAX_WHY)
+    """Why a person is asked, in one or more lines; shown with the request."""
+    scopes: tuple[GrantScope, ...] = ("once",)
+    """The scopes that a yes may have."""
+    grants: GrantUse = "any"
+    job_id: str | None = None
+    """The core job that makes the call."""
 
 
 class ApprovalResponse(WireModel):

@@ -11,7 +11,6 @@ import structlog
 from choir_agent.control_client.control_client import ControlClient
 from choir_common.backoff import Backoff
 from choir_common.errors import RateLimited, Unavailable
-from choir_common.wire.model import JsonObject
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 
 log = structlog.get_logger("choir.agent.approvals")
@@ -55,11 +54,9 @@ class ApprovalClient:
             self._early.pop(next(iter(self._early)))
         return False
 
-    async def decision(self, call_id: str, tool: str, arguments: JsonObject) -> Decision:
-        """Request approval of this call and wait for the decision."""
-        request = ApprovalRequest(
-            request_type="call", call_id=call_id, payload={"tool": tool, "input": arguments}
-        )
+    async def decision(self, request: ApprovalRequest) -> Decision:
+        """Request approval of a call and wait for the decision."""
+        call_id = request.call_id
         while True:
             answer = await self._ask(request)
             if answer.status != "pending":

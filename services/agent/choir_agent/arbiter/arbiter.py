@@ -15,7 +15,7 @@ import structlog
 from choir_agent import tracing_spans
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.call_execution import CallOutcome, FailureHints, execute_call, with_summary
-from choir_agent.arbiter.call_policy import decide_call, denial
+from choir_agent.arbiter.call_policy import RuledCall, rule_call
 from choir_agent.arbiter.rulings import (
     AskHuman,
     CheckedCall,
@@ -31,7 +31,7 @@ from choir_agent.budgets.money import UNLIMITED, MoneyReserver
 from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
-from choir_agent.log.session_state import CallStage, CallState, SessionState
+from choir_agent.log.session_state import EDGE_LANE, CallStage, CallState, SessionState
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.availability import is_switched_off, secrets_for, unavailable_tools
@@ -46,6 +46,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
 )
 from choir_common.wire.model import JsonObject
+from choir_common.wire.rpc import ApprovalRequest
 
 log = structlog.get_logger("choir.agent.arbiter")
 
@@ -217,18 +218,19 @@ class Arbiter:
         # lock claims.
         if state.stage is CallStage.PROPOSED:
             self._request(lane, turn_id, call, checked)
+        ruled = None if isinstance(checked, RefuseCall) else self._apply_policy(lane, checked)
         ruling = rule_on_call(
             checked,
             lane,
             self._locks,
-            self._forbidden(lane, turn_id, checked),
-            must_ask=self._must_ask(lane, checked),
+            self._forbidden(lane, turn_id, checked, ruled),
+            question=ruled.question if ruled is not None else None,
         )
         match ruling:
             case RefuseCall():
                 self._refuse(lane, turn_id, call, ruling.error)
             case AskHuman():
-                await self._ask(lane, turn_id, call, ruling.permit)
+                await self._ask(lane, turn_id, call, ruling)
             case WaitForLocks():
                 log.info(
                     "tool call waits for locks", call_id=call.call_id, behind=len(ruling.behind)
@@ -239,10 +241,13 @@ class Arbiter:
             case _:
                 assert_never(ruling)
 
+    def _apply_policy(self, lane: str, checked: CheckedCall) -> RuledCall:
+        return rule_call(self._settings.current().settings.policy, checked, lane)
+
     def _forbidden(
-        self, lane: str, turn_id: str, checked: CheckedCall | RefuseCall
+        self, lane: str, turn_id: str, checked: CheckedCall | RefuseCall, ruled: RuledCall | None
     ) -> JsonObject | None:
-        if isinstance(checked, RefuseCall):
+        if isinstance(checked, RefuseCall) or ruled is None:
             return None
         settings, tool = self._settings.current().settings, checked.tool.manifest
         if is_switched_off(tool.name, settings):
@@ -250,16 +255,7 @@ class Arbiter:
             return {"code": "switched_off", "message": message}
         context = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
         refused = self._policy.refusal(tool, context)
-        if refused is not None:
-            return refused
-        decision = decide_call(settings.policy, checked, lane)
-        return denial(tool.name, decision) if decision.action == "deny" else None
-
-    def _must_ask(self, lane: str, checked: CheckedCall | RefuseCall) -> bool:
-        if isinstance(checked, RefuseCall):
-            return False
-        policy = self._settings.current().settings.policy
-        return decide_call(policy, checked, lane).action == "ask"
+        return ruled.denial if refused is None else refused
 
     def _hidden(self) -> frozenset[str]:
         return unavailable_tools(
@@ -284,12 +280,21 @@ class Arbiter:
         )
         self.commit(lane, payload)
 
-    async def _ask(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> None:
-        # Control asks the user, in a text that no agent can influence.
+    async def _ask(self, lane: str, turn_id: str, call: ToolCall, ask: AskHuman) -> None:
+        # Control asks the user, in a text that no agent can influence, or knows an earlier yes.
+        request = ApprovalRequest(
+            request_type="call",
+            call_id=call.call_id,
+            payload={"tool": call.tool, "input": ask.permit.arguments},
+            why=ask.question.why,
+            scopes=ask.question.scopes,
+            grants=ask.question.grants,
+            job_id=turn_id if lane != EDGE_LANE else None,
+        )
         with tracing_spans.wait_span("approval", call.call_id, lane):
-            decision = await self._approvals.decision(call.call_id, call.tool, permit.arguments)
+            decision = await self._approvals.decision(request)
         if decision == "approved":
-            await self._run(lane, turn_id, call, permit)
+            await self._run(lane, turn_id, call, ask.permit)
         else:
             self._close(lane, turn_id, call, NOT_APPROVED[decision])
 
@@ -298,7 +303,8 @@ class Arbiter:
             with tracing_spans.wait_span("locks", call.call_id, lane):
                 await locks.enter_async_context(self._locks.hold(lane, permit.locks))
             # Check again: while the call waited, a job may have started or a skill may have moved on.
-            forbidden = self._forbidden(lane, turn_id, permit)
+            ruled = self._apply_policy(lane, permit)
+            forbidden = self._forbidden(lane, turn_id, permit, ruled)
             if forbidden is not None:
                 self._refuse(lane, turn_id, call, forbidden)
                 return

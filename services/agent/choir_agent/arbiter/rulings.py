@@ -17,6 +17,7 @@ from choir_agent.tools.tool import Tool, ToolFailed
 from choir_agent.tools.workspace import STAGING_LOCK, Workspace, is_in_staging
 from choir_common.eventlog.json_scrubbing import is_too_deep
 from choir_common.wire.events import HeldLock, ToolCall
+from choir_common.wire.grants import EVERY_SCOPE, GrantScope, GrantUse
 from choir_common.wire.model import JsonObject
 
 
@@ -46,10 +47,22 @@ class WaitForLocks:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked about a call, apart from the call itself, which is always shown."""
+
+    why: str = ""
+    """The reason for the question, in one or more lines; at most `MAX_WHY` characters."""
+    scopes: tuple[GrantScope, ...] = EVERY_SCOPE
+    """The scopes that a yes may have; control offers those that the call permits."""
+    grants: GrantUse = "any"
+
+
+@dataclass(frozen=True, slots=True)
 class AskHuman:
-    """The call needs a human's approval."""
+    """The call needs a human's approval, or a grant that control has."""
 
     permit: CheckedCall
+    question: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +120,18 @@ def rule_on_call(
     locks: LockManager,
     forbidden: JsonObject | None,
     *,
-    must_ask: bool,
+    question: Question | None,
 ) -> Ruling:
     """Return the ruling on a checked call; takes no lock and changes nothing.
 
-    `forbidden` is the policy's error, if any; with `must_ask` a human decides.
+    `forbidden` is the policy's error, if any; with a `question` a human decides.
     """
     if isinstance(checked, RefuseCall):
         return checked
     if forbidden is not None:
         return RefuseCall(checked.arguments, forbidden)
-    if must_ask:
-        return AskHuman(checked)
+    if question is not None:
+        return AskHuman(checked, question)
     behind = locks.barred_by(lane, checked.locks)
     return WaitForLocks(checked, behind) if behind else RunCall(checked)
 

@@ -69,12 +69,14 @@ class ApprovalIntake:
         earlier = await self._approvals.find_by_call(lease, request)
         if earlier is not None:
             return earlier
-        proposal_type = self._proposal_types.get(request.request_type)
-        basis = (
-            await proposal_type.make_basis(lease.agent_id, lease.session_id, request.payload)
-            if proposal_type
-            else {}
+        response = await self._approvals.create(
+            lease, request, await self._make_basis(lease, request)
         )
-        response = await self._approvals.create(lease, request, basis)
         self._outbox.rescan(lease.bindings.dm)
         return response
+
+    async def _make_basis(self, lease: Lease, request: ApprovalRequest) -> JsonObject:
+        proposal_type = self._proposal_types.get(request.request_type)
+        if proposal_type is None:
+            return {"why": request.why} if request.why else {}
+        return await proposal_type.make_basis(lease.agent_id, lease.session_id, request.payload)
