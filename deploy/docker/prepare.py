@@ -1,17 +1,15 @@
 """Preparation of the containers: the state directory and the secrets of each service.
 
 Run as root by the one-shot service `setup` at every `docker compose up`; existing files stay. Each
-service
-gets its own volume that contains only what the service may know. The database's password and the bus's token
-exist only in those volumes. The operator's token and all provider keys are in $CHOIR_HOME/secrets.json, as
-with `choirctl up`.
+service gets its own volume that contains only what the service may know. The database's password, the
+services' keys to the bus and the token between control and the gateway exist only in those volumes. The
+operator's token and all provider keys are in $CHOIR_HOME/secrets.json, as with `choirctl up`.
 """
 
 import asyncio
 import contextlib
 import json
 import os
-import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,9 +19,18 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from choir_common.errors import StartupError
+from choir_common.ids import SERVICE_NAMES, ServiceName
 from choir_common.postgres.configured import read_postgres_address
+from choir_common.stack_secrets import (
+    GATEWAY_TOKEN,
+    OPERATOR_TOKEN,
+    POSTGRES_ADMIN,
+    RESERVED_SECRETS,
+    bus_key,
+)
 from choir_common.wire.config import Config
 from choir_common.wire.model import JsonObject
+from choir_local.bus_users import render_authorization, service_users
 from choir_local.config_values import embedding_settings, memory_settings, read_config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model
@@ -34,7 +41,7 @@ from choir_local.model_record import (
     rehearsal_replaces_model_error,
 )
 from choir_local.settings import LocalSettings
-from choir_local.stack_secrets import NATS_TOKEN, OPERATOR_TOKEN, POSTGRES_ADMIN, STACK_SECRETS
+from choir_local.stack_secrets import create_secret
 from choir_local.stack_state import is_locked
 from choirctl.start.state_directory import create_state_directory
 
@@ -51,14 +58,14 @@ READABLE = 0o444
 REHEARSAL_URL = "http://rehearsal:8080/v1"
 REHEARSAL_NEEDED = "needed"
 """A file in the volume of `rehearsal`, which serves only where it exists."""
-RANDOM_BYTES = 32
+CONTAINER_SECRETS = (POSTGRES_ADMIN, GATEWAY_TOKEN, *(bus_key(it) for it in SERVICE_NAMES))
 HOST = "host.docker.internal"
 LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")  # noqa: S104 - compared with
 NATS_CONF = """\
 host: 0.0.0.0
 port: 4222
 http: 127.0.0.1:8222
-authorization {{ token: {token} }}
+{authorization}
 max_payload: 8MB
 jetstream {{
   store_dir: "/data/jetstream"
@@ -135,13 +142,13 @@ def read_json(path: Path) -> dict[str, str]:
 
 
 def load_or_create_container_secrets(path: Path) -> dict[str, str]:
-    """Return the secrets shared by the containers; create them at the first start."""
-    if path.exists():
-        return read_json(path)
-    created = {name: secrets.token_urlsafe(RANDOM_BYTES) for name in (POSTGRES_ADMIN, NATS_TOKEN)}
-    write_file(path, json.dumps(created), FileOwner(ROOT_UID, ROOT_UID), 0o400)
-    print_message("created the secrets shared by the containers")
-    return created
+    """Return the containers' own secrets; create those that are missing, and drop those of old versions."""
+    before = read_json(path) if path.exists() else {}
+    values = {name: before.get(name) or create_secret(name) for name in CONTAINER_SECRETS}
+    if values != before:
+        write_file(path, json.dumps(values), FileOwner(ROOT_UID, ROOT_UID), 0o400)
+        print_message("created the containers' own secrets")
+    return values
 
 
 def channel_secrets(config: Path, named: Mapping[str, str]) -> JsonObject:
@@ -168,9 +175,12 @@ def write_file(path: Path, text: str, owner: FileOwner, mode: int) -> None:
     partial.replace(path)
 
 
-def write_secrets(service: str, values: JsonObject, owner: FileOwner) -> None:
-    """Write a service's secrets into its volume, readable only by its user."""
-    write_file(VOLUMES / service / "secrets.json", json.dumps(values), owner, 0o400)
+def write_secrets(
+    service: ServiceName, own: Mapping[str, str], values: JsonObject, owner: FileOwner
+) -> None:
+    """Write a service's secrets and its key to the bus into its volume, readable only by its user."""
+    text = json.dumps({"nats_key": own[bus_key(service)], **values})
+    write_file(VOLUMES / service / "secrets.json", text, owner, 0o400)
 
 
 def reject_loopback(settings: LocalSettings) -> None:
@@ -230,7 +240,7 @@ def write_service_secrets(home: Path, owner: FileOwner) -> None:
     """Write each service's secrets and settings to its volume."""
     own = load_or_create_container_secrets(VOLUMES / "setup" / "secrets.json")
     stored = read_json(home / "secrets.json")
-    named = {name: value for name, value in stored.items() if name not in STACK_SECRETS}
+    named = {name: value for name, value in stored.items() if name not in RESERVED_SECRETS}
     settings = LocalSettings.load()
     reject_loopback(settings)
     model = choose_default_model(home, owner, settings, named)
@@ -239,24 +249,25 @@ def write_service_secrets(home: Path, owner: FileOwner) -> None:
         print_message(note)
 
     choir = FileOwner(SERVICE_UID, SERVICE_UID)
-    bus: JsonObject = {"nats_token": own[NATS_TOKEN]}
-    database: JsonObject = {**bus, "postgres_password": own[POSTGRES_ADMIN]}
+    database: JsonObject = {"postgres_password": own[POSTGRES_ADMIN]}
     operator: JsonObject = {"operator_token": stored[OPERATOR_TOKEN]}
+    gateway: JsonObject = {"gateway_token": own[GATEWAY_TOKEN]}
     supplied = {name: value for name, value in model.secrets.items() if named.get(name) != value}
     everything: JsonObject = {"secrets": {**named}, "supplied": {**supplied}}
     channels: JsonObject = {"secrets": channel_secrets(home / "config.json", named)}
     config_file = home / "config.json"
     told = {**embedding_settings(config_file, named), **memory_settings(config_file, named)}
-    write_secrets("control", {**database, **operator, **everything}, owner)
-    write_secrets("memory", {**database, **told, **_configured(config_file, named)}, choir)
-    write_secrets("gateway", {**bus, **operator, **channels}, choir)
-    write_secrets("browser", bus, choir)
+    configured = _configured(config_file, named)
+    write_secrets("control", own, {**database, **operator, **gateway, **everything}, owner)
+    write_secrets("memory", own, {**database, **told, **configured}, choir)
+    write_secrets("gateway", own, {**gateway, **channels}, choir)
+    write_secrets("browser", own, {}, choir)
 
     told_control = json.dumps({"CHOIR_DEFAULT_MODEL": model.config.model_dump_json()})
     root = FileOwner(ROOT_UID, ROOT_UID)
     write_file(VOLUMES / "control" / "settings.json", told_control, root, READABLE)
     write_file(VOLUMES / "postgres" / "password", own[POSTGRES_ADMIN], root, READABLE)
-    conf = NATS_CONF.format(token=json.dumps(own[NATS_TOKEN]))
+    conf = NATS_CONF.format(authorization=render_authorization(service_users(own)))
     write_file(VOLUMES / "nats" / "nats.conf", conf, root, READABLE)
 
 

@@ -18,7 +18,8 @@ from choir_common.clients.browser import NatsBrowserClient
 from tests.bench.figures import percentile
 from tests.security.browser.visiting import open_request
 from tests.security.browser.web import Answer, Site, html, open_site
-from tests.support.service_process import NATS_TOKEN, running_bus_server, service_process
+from tests.support.bus import BUS_KEY
+from tests.support.service_process import running_bus_server, service_process
 
 WARM_UP = 5
 BLOCKS = 10
@@ -65,7 +66,7 @@ async def measure_browsing() -> dict[str, float]:
         running_bus_server() as nats,
         open_site() as site,
         service_process("choir_browser", nats.url) as worker,
-        Bus(nats.url, NATS_TOKEN, "bench") as bus,
+        Bus(nats.url, BUS_KEY, "bench") as bus,
         plain_page(chromium) as page,
     ):
         worker.env["CHOIR_CHROMIUM"] = str(chromium)

@@ -23,7 +23,8 @@ from tests.service.gateway.control_stand_in import (
     channel_table,
     running_control,
 )
-from tests.support.service_process import NATS_TOKEN, running_bus_server, service_process
+from tests.support.bus import BUS_KEY
+from tests.support.service_process import running_bus_server, service_process
 
 BOTS = 8
 USERS_EACH = 25
@@ -68,7 +69,7 @@ async def running_gateway() -> AsyncIterator[tuple[TimedFakeControl, FakeTelegra
         ]
         for bot in range(BOTS):
             telegram.bot(_token(bot))
-        async with Bus(nats.url, NATS_TOKEN, "control") as bus:
+        async with Bus(nats.url, BUS_KEY, "control") as bus:
             control = TimedFakeControl(bus, channel_table(*gateways, *dms))
             async with (
                 running_control(bus, control.table, control),

@@ -26,11 +26,11 @@ from tests.eval.corpus import Space, Unit
 from tests.eval.measures import Measures, measure
 from tests.eval.reminders import ReminderMeasures, chat_for, contains_answer, lengthen
 from tests.service.memory.servers import (
-    NATS_TOKEN,
     MemoryProcess,
     make_directory,
     running_nats,
 )
+from tests.support.bus import BUS_KEY
 from tests.support.postgres import running_postgres
 
 PAGE = min(64, MAX_UNITS)
@@ -190,7 +190,7 @@ async def running_harness(model: ModelConfig | None = None) -> AsyncIterator[Har
     is the environment's `CHOIR_EVAL_MODEL_KEY`.
     """
     async with running_postgres() as postgres, running_nats() as nats:
-        async with Bus(nats.url, NATS_TOKEN, "eval") as bus:
+        async with Bus(nats.url, BUS_KEY, "eval") as bus:
             with make_directory() as root:
                 process = MemoryProcess(postgres.dsn, nats.url, bus, root, SLOW_DEADLINES)
                 if model is not None:

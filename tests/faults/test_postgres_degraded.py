@@ -28,8 +28,9 @@ from choir_control.agents.sessions.crash_recovery import SWEEP_S, liveness_thres
 from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world, until
-from tests.service.memory.servers import NATS_TOKEN, running_nats
+from tests.service.memory.servers import running_nats
 from tests.support.agent_fakes import FixedHeartbeatSettings, silent_log
+from tests.support.bus import BUS_KEY
 from tests.support.load import sample_event
 from tests.support.postgres import PASSWORD, running_postgres
 from tests.support.postgres_proxy import PostgresProxy, postgres_proxy
@@ -55,9 +56,9 @@ async def choird_over(
     """
     async with (
         running_nats() as nats,
-        Bus(nats.url, NATS_TOKEN, "test") as bus,
+        Bus(nats.url, BUS_KEY, "test") as bus,
         Database(behind or dsn, PASSWORD, size=2, application="test") as database,
-        make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as world,
+        make_world(dsn, PASSWORD, nats.url, database, bus) as world,
     ):
         world.lose_after(lost_s)
         if usual_thresholds:

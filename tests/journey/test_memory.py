@@ -135,7 +135,7 @@ async def dinner_and_thirty_later_sessions(stack: EmbeddedStack) -> None:
     nats = str(stack.children()["endpoints"]["nats"])
     keep = MemoryConfig().mid_term_sessions
     began = datetime.now(UTC) - timedelta(days=40)
-    async with Bus(nats, stack.secret("nats-token"), "control") as bus:
+    async with Bus(nats, stack.secret("nats-key-control"), "control") as bus:
         memory = NatsSessionMemoryClient(bus)
         dinner = conversation_log("dinner", DINNER, began=began, summary="Ada had a meal.")
         await memory.archive(dinner.page(keep=keep))

@@ -20,7 +20,8 @@ import psutil
 from choir_common.eventlog.chain import LogHead, head_of, link_event
 from choir_common.wire.events import Event, EventPayload, SessionStarted, ToolCallRequested
 from choir_common.wire.rpc import HeartbeatRequest, HelloRequest
-from tests.support.service_process import NATS_TOKEN, running_bus_server, short_home
+from tests.support.bus import BUS_KEY
+from tests.support.service_process import running_bus_server, short_home
 
 START_WITHIN_S = 120
 MB = 1024 * 1024
@@ -172,7 +173,7 @@ async def running_load(agents: int, dsn: str, password: str) -> AsyncIterator[Lo
             "dsn": dsn,
             "password": password,
             "nats_url": nats.url,
-            "nats_token": NATS_TOKEN,
+            "nats_key": BUS_KEY,
         }
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.support.load_choird"),

@@ -53,7 +53,7 @@ async def serve(options: dict[str, Any]) -> None:
         agents_stop_s=0,
     )
     secrets = ControlSecrets(
-        postgres_password=options["password"], nats_token=options["nats_token"], operator_token="t"
+        postgres_password=options["password"], nats_key=options["nats_key"], operator_token="t"
     )
     stop, hurry = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(ControlApp(settings, secrets, runtime).run(stop, hurry))

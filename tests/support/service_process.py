@@ -20,9 +20,8 @@ import httpx2
 from choir_common.http.client import make_client
 from choir_common.wire.model import JsonObject
 from choir_local.nats import EmbeddedNats
+from tests.support.bus import BUS_USERS, SERVICE_KEYS
 from tests.support.ports import free_port
-
-NATS_TOKEN = "bus-token"
 
 
 @contextlib.asynccontextmanager
@@ -39,7 +38,7 @@ async def short_home() -> AsyncIterator[Path]:
 async def running_bus_server() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server; it keeps its port after a restart."""
     async with short_home() as root:
-        server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, port=free_port())
+        server = EmbeddedNats(root / "data", root / "nats.log", BUS_USERS, port=free_port())
         try:
             await server.start()
             yield server
@@ -72,7 +71,8 @@ class ServiceProcess:
     async def spawn(self) -> Process:
         """Start the process without waiting until it is ready."""
         secrets = self.home / "secrets.json"
-        secrets.write_text(json.dumps({"nats_token": NATS_TOKEN, **self.secrets}))
+        key = next(key for name, key in SERVICE_KEYS.items() if self.module.endswith(name))
+        secrets.write_text(json.dumps({"nats_key": key, **self.secrets}))
         settings = {
             "CHOIR_HOME": str(self.home),
             "CHOIR_NATS_URL": self.nats_url,

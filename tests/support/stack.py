@@ -22,10 +22,10 @@ import httpx2
 from choir_common.http.client import make_client
 from choir_common.http.response_parser import parse_events
 from choir_common.secret_file import edit_secret_file
+from choir_common.stack_secrets import POSTGRES_ADMIN
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
 from choir_common.wire.operator import LogVerification
-from choir_local.stack_secrets import POSTGRES_ADMIN
 from tests.support.ports import free_port
 from tests.support.postgres import PASSWORD, template_cluster
 from tests.support.preloaded_choirctl import run_choirctl

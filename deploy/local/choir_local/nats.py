@@ -1,4 +1,4 @@
-"""Embedded nats-server: loopback only, with a token, and JetStream that fsyncs.
+"""Embedded nats-server: loopback only, with a user for each service, and JetStream that fsyncs.
 
 Used by `Stack` and tests. Postgres has all data that must survive; the bus only transports it.
 """
@@ -8,10 +8,12 @@ import importlib.metadata
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from choir_common.errors import StartupError
+from choir_local.bus_users import BusUser, render_authorization
 from choir_local.embedded import EmbeddedServer
 from choir_local.home import write_private
 from choir_local.launch import Command, clean_environment
@@ -63,7 +65,7 @@ class EmbeddedNats(EmbeddedServer):
         self,
         data_dir: Path,
         log: Path,
-        token: str,
+        users: Sequence[BusUser],
         *,
         port: int = 0,
         program: Path | None = None,
@@ -71,14 +73,14 @@ class EmbeddedNats(EmbeddedServer):
         """Configure a server; port 0 selects a free one at the first start and keeps it."""
         super().__init__(log)
         self._data_dir = data_dir
-        self._token = token
+        self._users = users
         self._port = port
         self._chosen_program = program
         self._program: str | None = None
 
     @property
     def url(self) -> str:
-        """Return the address without the token; valid once the server is ready."""
+        """Return the address; valid once the server is ready."""
         return f"nats://{HOST}:{self._port}"
 
     async def prepare(self) -> None:
@@ -105,7 +107,7 @@ class EmbeddedNats(EmbeddedServer):
                 f"host: {HOST}",
                 f"port: {self._port or -1}",
                 f"ports_file_dir: {quote(str(self._data_dir))}",
-                f"authorization {{ token: {quote(self._token)} }}",
+                render_authorization(self._users),
                 "max_payload: 8MB",
                 "jetstream {",
                 f"  store_dir: {quote(str(self._data_dir / 'jetstream'))}",

@@ -20,8 +20,16 @@ import orjson
 
 from choir_common.errors import ChoirError
 from choir_common.http.probe import UNIX, send_probe
+from choir_common.ids import ServiceName
 from choir_common.postgres.configured import PostgresAddress
 from choir_common.secret_file import read_secret_file
+from choir_common.stack_secrets import (
+    GATEWAY_TOKEN,
+    OPERATOR_TOKEN,
+    POSTGRES_ADMIN,
+    RESERVED_SECRETS,
+    bus_key,
+)
 from choir_common.wire.config import TranscriptionConfig
 from choir_common.wire.model import JsonObject
 from choir_local.config_values import embedding_settings, gateway_secrets, memory_settings
@@ -32,13 +40,7 @@ from choir_local.model_choice import ModelChoice
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres
 from choir_local.settings import LocalSettings
-from choir_local.stack_secrets import (
-    NATS_TOKEN,
-    OPERATOR_TOKEN,
-    POSTGRES_ADMIN,
-    STACK_SECRETS,
-    StackSecrets,
-)
+from choir_local.stack_secrets import StackSecrets
 from choir_local.supervisor import ChildSpec
 
 POSTGRES = "postgres"
@@ -78,16 +80,6 @@ class StackSetup:
         return address.dsn if address else self.postgres.dsn
 
     @property
-    def nats_token(self) -> str:
-        """Return the bus's token."""
-        return self.secrets.values[NATS_TOKEN]
-
-    @property
-    def operator_token(self) -> str:
-        """Return the operator token of control and the gateway."""
-        return self.secrets.values[OPERATOR_TOKEN]
-
-    @property
     def postgres_password(self) -> str:
         """Return the database's password."""
         address = self.configured_postgres
@@ -104,7 +96,7 @@ class StackSetup:
             values: Mapping[str, str] = read_secret_file(self.home.secrets_file)
         except ChoirError:
             values = self.secrets.values
-        return {name: value for name, value in values.items() if name not in STACK_SECRETS}
+        return {name: value for name, value in values.items() if name not in RESERVED_SECRETS}
 
 
 class HttpProgram(ABC):
@@ -187,7 +179,7 @@ class TranscriberProgram(HttpProgram):
 class ServiceProgram(HttpProgram):
     """One of Choir's own services."""
 
-    name: ClassVar[str]
+    name: ClassVar[ServiceName]
     module: ClassVar[str]
     depends_on: ClassVar[tuple[str, ...]]
     stops_before: ClassVar[tuple[str, ...]] = ()
@@ -206,8 +198,8 @@ class ServiceProgram(HttpProgram):
         return {}
 
     def secrets(self) -> JsonObject:
-        """Return the object for the standard input: the bus's token, which every service needs."""
-        return {"nats_token": self._setup.nats_token}
+        """Return the object for the standard input: the service's own key to the bus."""
+        return {"nats_key": self._setup.secrets.values[bus_key(self.name)]}
 
     async def prepare_command(self) -> Command:
         """Return the command to start, with the newest secrets."""
@@ -228,7 +220,7 @@ class MemoryProgram(ServiceProgram):
         return {"CHOIR_POSTGRES_DSN": self._setup.postgres_dsn}
 
     def secrets(self) -> JsonObject:
-        """Return the tokens, and what config.json says about embedding and memory."""
+        """Return the key and the password, and what config.json says about embedding and memory."""
         config_file, values = self._setup.home.config_file, self._setup.named_secrets()
         return {
             **super().secrets(),
@@ -277,14 +269,15 @@ class ControlProgram(ServiceProgram):
         }
 
     def secrets(self) -> JsonObject:
-        """Return the tokens and all named secrets."""
-        values = self._setup.named_secrets()
+        """Return the tokens, the key to the bus and all named secrets."""
+        own, values = self._setup.secrets.values, self._setup.named_secrets()
         # from the environment, not the file: reading the file again must not lose it
         supplied = {n: v for n, v in self._setup.model.secrets.items() if values.get(n) != v}
         return {
             **super().secrets(),
             "postgres_password": self._setup.postgres_password,
-            "operator_token": self._setup.operator_token,
+            "operator_token": own[OPERATOR_TOKEN],
+            "gateway_token": own[GATEWAY_TOKEN],
             "secrets": {**values},
             "supplied": {**supplied},
         }
@@ -307,12 +300,12 @@ class GatewayProgram(ServiceProgram):
         return {"CHOIR_GATEWAY_SOCKET": str(self._setup.home.gateway_socket)}
 
     def secrets(self) -> JsonObject:
-        """Return the tokens of the bots; other secrets are not passed to the gateway."""
+        """Return the token for control, and those of the bots; other secrets are not passed."""
         names = gateway_secrets(self._setup.home.config_file)
         values = self._setup.named_secrets()
         tokens: JsonObject = {name: values[name] for name in sorted(names) if name in values}
-        operator: JsonObject = {"operator_token": self._setup.operator_token}
-        return {**super().secrets(), **operator, "secrets": tokens}
+        own: JsonObject = {"gateway_token": self._setup.secrets.values[GATEWAY_TOKEN]}
+        return {**super().secrets(), **own, "secrets": tokens}
 
 
 SERVICES: tuple[type[ServiceProgram], ...] = (

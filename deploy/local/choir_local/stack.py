@@ -20,6 +20,8 @@ from choir_common.errors import StartupError
 from choir_common.logs.retention import LogLimitsReader
 from choir_common.postgres.configured import read_postgres_address
 from choir_common.redactor import Redactor
+from choir_common.stack_secrets import POSTGRES_ADMIN
+from choir_local.bus_users import service_users
 from choir_local.config_values import own_transcription, read_config
 from choir_local.home import Home
 from choir_local.model_choice import ModelChoice, choose_model
@@ -34,7 +36,7 @@ from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 from choir_local.services import SERVICES, ServiceProgram, StackSetup, build_children
 from choir_local.settings import LocalSettings
 from choir_local.sockets import check_socket_path, listen
-from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN, load_or_create_secrets
+from choir_local.stack_secrets import load_or_create_secrets
 from choir_local.stack_state import (
     ChildState,
     Phase,
@@ -157,7 +159,7 @@ class Stack:
             nats=EmbeddedNats(
                 home.data / "nats",
                 home.logs / "nats.log",
-                secrets.values[NATS_TOKEN],
+                service_users(secrets.values),
                 port=settings.nats_port,
                 program=settings.nats_bin,
             ),

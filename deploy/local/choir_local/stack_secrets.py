@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import ChoirError, StartupError
+from choir_common.ids import SERVICE_NAMES
 from choir_common.secret_file import edit_secret_file
+from choir_common.stack_secrets import OLD_NATS_TOKEN, STACK_SECRETS, bus_key
+from choir_local.bus_users import create_seed
 
-POSTGRES_ADMIN = "postgres-admin"
-NATS_TOKEN = "nats-token"  # noqa: S105 - a secret's name
-OPERATOR_TOKEN = "operator-token"  # noqa: S105 - a secret's name
-STACK_SECRETS = (POSTGRES_ADMIN, NATS_TOKEN, OPERATOR_TOKEN)
 RANDOM_BYTES = 32
+BUS_KEYS = frozenset(bus_key(service) for service in SERVICE_NAMES)
 PRIVATE = 0o600
 
 
@@ -26,6 +26,11 @@ class StackSecrets:
 
     values: Mapping[str, str]
     created: frozenset[str]
+
+
+def create_secret(name: str) -> str:
+    """Return a new value for one of the stack's own secrets: the seed of a key, or a random token."""
+    return create_seed() if name in BUS_KEYS else secrets.token_urlsafe(RANDOM_BYTES)
 
 
 def load_or_create_secrets(path: Path) -> StackSecrets:
@@ -38,7 +43,8 @@ def load_or_create_secrets(path: Path) -> StackSecrets:
             os.chmod(path, PRIVATE)  # noqa: PTH101 - also right for a symlink's target
         with edit_secret_file(path) as values:
             fresh = frozenset(name for name in STACK_SECRETS if name not in values)
-            values.update({name: secrets.token_urlsafe(RANDOM_BYTES) for name in fresh})
+            values.update({name: create_secret(name) for name in fresh})
+            values.pop(OLD_NATS_TOKEN, None)
         return StackSecrets(dict(values), fresh)
     except OSError as error:
         raise StartupError(f"The secrets file {path} cannot be read: {error}.") from None

@@ -6,7 +6,7 @@ An id is an opaque string; its prefix shows the reader which kind of object it i
 import os
 import re
 import time
-from typing import NewType
+from typing import Literal, NewType, get_args
 
 AgentId = NewType("AgentId", str)
 SessionId = NewType("SessionId", str)
@@ -17,6 +17,9 @@ DmName = NewType("DmName", str)
 GatewayName = NewType("GatewayName", str)
 RequestId = NewType("RequestId", str)
 ApprovalId = NewType("ApprovalId", str)
+
+ServiceName = Literal["control", "memory", "gateway", "browser"]
+SERVICE_NAMES: tuple[ServiceName, ...] = get_args(ServiceName)
 
 # An agent id is used unchanged in the names of a Postgres schema and role (quoted), of directories,
 # sockets, logs and containers, so two agents never share one. Dots and capitals are not allowed: names that

@@ -13,7 +13,7 @@ from choir_browser.contexts.browser_contexts import BrowserContexts
 from choir_browser.contexts.engine_manager import ChromiumLauncher, EngineManager
 from choir_browser.egress.proxy import EgressProxy
 from choir_browser.egress.traffic_limits import TrafficLimits
-from choir_browser.endpoints import VERSION, bus_endpoints, make_http_app
+from choir_browser.endpoints import VERSION, ChromiumState, bus_endpoints, make_http_app
 from choir_browser.limits.kill_policy import KillReasons, ResourceLimits
 from choir_browser.limits.load_slots import LoadSlots
 from choir_browser.limits.watchdog import ProcessWatchdog
@@ -81,14 +81,20 @@ async def run_browser(
     Raises StartupError if the settings are invalid or a socket cannot be bound.
     """
     stop = stop_on_signals()
+    if not settings.sandbox:
+        log.warning(
+            "chromium runs without its own sandbox",
+            advice="Run Choir as a user other than root; in a container, the container is the sandbox.",
+        )
     dialer = Dialer(parse_allowlist(settings.browser_allow, "CHOIR_BROWSER_ALLOW"))
     sockets = [_bind(settings)]
-    bus = Bus(settings.nats_url, secrets.nats_token, "choir-browser")
+    bus = Bus(settings.nats_url, secrets.nats_key, "browser")
     async with open_contexts(settings, dialer, SystemClock()) as (contexts, engine_manager):
-        app = make_http_app(bus, contexts.blobs, engine_manager, settings.chromium)
+        chromium = ChromiumState(engine_manager, settings.chromium, settings.sandbox)
+        app = make_http_app(bus, contexts.blobs, chromium)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(serve(app, sockets, stop))
-            endpoints = bus_endpoints(contexts, engine_manager, settings.chromium)
+            endpoints = bus_endpoints(contexts, chromium)
             work = tasks.create_task(_work(bus, contexts, endpoints, settings))
             await stop.wait()
             work.cancel()

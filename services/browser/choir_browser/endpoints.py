@@ -1,6 +1,7 @@
 """Endpoints of the browser service: three requests on the bus; blobs and health checks over HTTP."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -14,16 +15,34 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import Unavailable
 from choir_common.http.service_app import make_service_app
-from choir_common.wire.browser import BrowseRequest, BrowseResponse, CloseContext
+from choir_common.wire.browser import NO_SANDBOX, BrowseRequest, BrowseResponse, CloseContext
 from choir_common.wire.messages import Empty
 from choir_common.wire.operator import ComponentStatus
 
 VERSION = "0.1.0"
 
 
-def bus_endpoints(
-    contexts: BrowserContexts, engine_manager: EngineManager, chromium: Path | None
-) -> Sequence[Endpoint]:
+@dataclass(frozen=True, slots=True)
+class ChromiumState:
+    """What the service reports about Chromium."""
+
+    engine_manager: EngineManager
+    executable: Path | None
+    sandbox: bool
+
+    def describe(self) -> str:
+        """Return whether it runs, or the reason why it cannot, and whether its sandbox is off."""
+        warning = "" if self.sandbox else f"; {NO_SANDBOX}"
+        if self.engine_manager.running is not None:
+            return f"running{warning}"
+        try:
+            program = find_chromium(self.executable, None)
+        except Unavailable as error:
+            return error.message
+        return f"idle; starts on the first page ({program}){warning}"
+
+
+def bus_endpoints(contexts: BrowserContexts, chromium: ChromiumState) -> Sequence[Endpoint]:
     """Return the service's bus endpoints."""
 
     async def close_context(request: CloseContext) -> Empty:
@@ -34,9 +53,7 @@ def bus_endpoints(
         return await contexts.browse(request)
 
     async def status(_: Empty) -> ComponentStatus:
-        return ComponentStatus(
-            name="browser", ok=True, detail=_chromium_state(engine_manager, chromium)
-        )
+        return ComponentStatus(name="browser", ok=True, detail=chromium.describe())
 
     return (
         Endpoint(subjects.browser_status(), Empty, status),
@@ -45,11 +62,9 @@ def bus_endpoints(
     )
 
 
-def make_http_app(
-    bus: Bus, blobs: BlobStore, engine_manager: EngineManager, chromium: Path | None
-) -> FastAPI:
+def make_http_app(bus: Bus, blobs: BlobStore, chromium: ChromiumState) -> FastAPI:
     """Build the HTTP app with /livez, /readyz and the blob route."""
-    readiness = BrowserReadiness(bus, engine_manager, chromium)
+    readiness = BrowserReadiness(bus, chromium)
     app = make_service_app("Choir browser", VERSION, readiness)
 
     @app.get("/v1/blobs/{blob_id}", response_class=StreamingResponse)
@@ -65,26 +80,15 @@ def make_http_app(
 class BrowserReadiness:
     """The readiness check of the browser service."""
 
-    def __init__(self, bus: Bus, engine_manager: EngineManager, chromium: Path | None) -> None:
+    def __init__(self, bus: Bus, chromium: ChromiumState) -> None:
         self._bus = bus
-        self._engine_manager = engine_manager
         self._chromium = chromium
 
     async def check(self) -> Sequence[ComponentStatus]:
         """Return the state of the bus and of Chromium."""
         nats = self._bus.failure_reason
-        chromium = _chromium_state(self._engine_manager, self._chromium)
         return (
             ComponentStatus(name="nats", ok=not nats, detail=nats),
             # A missing Chromium is no failure of this service: browse requests report it.
-            ComponentStatus(name="chromium", ok=True, detail=chromium),
+            ComponentStatus(name="chromium", ok=True, detail=self._chromium.describe()),
         )
-
-
-def _chromium_state(engine_manager: EngineManager, executable: Path | None) -> str:
-    if engine_manager.running is not None:
-        return "running"
-    try:
-        return f"idle; starts on the first page ({find_chromium(executable, None)})"
-    except Unavailable as error:
-        return error.message

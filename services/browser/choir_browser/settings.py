@@ -56,9 +56,9 @@ class BrowserSettings(ServiceSettings):
 class BrowserSecrets(ServiceSecrets):
     """Secrets of this service."""
 
-    nats_token: str | None = Field(default=None, repr=False)
-    """Token for NATS; None if NATS requires none."""
+    nats_key: str | None = Field(default=None, repr=False)
+    """Seed of the browser service's nkey; None if NATS needs none."""
 
     def values(self) -> list[str]:
         """Return every secret value, for the redactor."""
-        return [self.nats_token] if self.nats_token else []
+        return [self.nats_key] if self.nats_key else []

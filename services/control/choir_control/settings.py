@@ -123,8 +123,11 @@ class ControlSecrets(ServiceSecrets):
     """Secrets of choird; the supervisor or the setup service writes this object."""
 
     postgres_password: str | None = Field(default=None, repr=False)
-    nats_token: str | None = Field(default=None, repr=False)
+    nats_key: str | None = Field(default=None, repr=False)
+    """Seed of control's nkey; None if NATS needs none."""
     operator_token: str | None = Field(default=None, repr=False)
+    gateway_token: str | None = Field(default=None, repr=False)
+    """Token of control at the gateway, and of the gateway at control, where it opens messages' files only."""
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
     """Named secrets of the resources that agents use, as secrets.json had them at startup."""
     supplied: dict[str, str] = Field(default_factory=dict, repr=False)
@@ -132,7 +135,7 @@ class ControlSecrets(ServiceSecrets):
 
     def values(self) -> list[str]:
         """Return every value, for the redactor."""
-        own = (self.postgres_password, self.nats_token, self.operator_token)
+        own = (self.postgres_password, self.nats_key, self.operator_token, self.gateway_token)
         return [value for value in (*own, *self.secrets.values(), *self.supplied.values()) if value]
 
 

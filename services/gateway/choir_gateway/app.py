@@ -35,9 +35,9 @@ async def run_gateway(
     """
     stop = stop_on_signals()
     sockets = _bind(settings, secrets)
-    bus = Bus(settings.nats_url, secrets.nats_token, "choir-gateway")
+    bus = Bus(settings.nats_url, secrets.nats_key, "gateway")
     control = NatsControlClient(bus, new_id("gw"))
-    files = ControlFileClient(settings.control, secrets.operator_token)
+    files = ControlFileClient(settings.control, secrets.gateway_token)
     console = ConsoleChannel(control, _spool(settings), files)
     conversations = ConversationDirectory()
     registry = ChannelRegistry(
@@ -54,8 +54,8 @@ async def run_gateway(
         console=console,
         token_receiver=TokenReceiver(registry=registry, redactor=redactor, control_files=files),
         # Behind the Unix socket alone, file permissions are sufficient, as on control's own socket.
-        console_token=secrets.operator_token if settings.gateway_http else None,
-        control_token=secrets.operator_token,
+        console_token=secrets.gateway_token if settings.gateway_http else None,
+        control_token=secrets.gateway_token,
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
@@ -85,10 +85,10 @@ def _bind(settings: GatewaySettings, secrets: GatewaySecrets) -> list[socket.soc
     """Return the listening sockets: TCP if configured; the Unix socket unless TCP replaces it."""
     sockets: list[socket.socket] = []
     if settings.gateway_http is not None:
-        if not secrets.operator_token:
+        if not secrets.gateway_token:
             raise StartupError(
                 "CHOIR_GATEWAY_HTTP makes the gateway listen on TCP, but its secrets contain no "
-                "operator_token to authenticate callers. Add it, or unset CHOIR_GATEWAY_HTTP."
+                "gateway_token to authenticate callers. Add it, or unset CHOIR_GATEWAY_HTTP."
             )
         sockets.append(bind_tcp_address(settings.gateway_http, "CHOIR_GATEWAY_HTTP"))
     if not sockets or settings.gateway_socket is not None:

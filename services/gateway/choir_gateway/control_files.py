@@ -14,10 +14,10 @@ from choir_common.http.client import make_client
 class ControlFileClient:
     """Client that downloads the files of the outbox from control."""
 
-    def __init__(self, endpoint: str, operator_token: str | None) -> None:
+    def __init__(self, endpoint: str, gateway_token: str | None) -> None:
         self._endpoint = endpoint
         # Control requires the token over TCP only.
-        self._headers = {"Authorization": f"Bearer {operator_token}"} if operator_token else {}
+        self._headers = {"Authorization": f"Bearer {gateway_token}"} if gateway_token else {}
         self._ca_pem: str | None = None
 
     def trust(self, ca_pem: str) -> None:

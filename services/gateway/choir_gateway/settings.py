@@ -17,7 +17,7 @@ class GatewaySettings(ServiceSettings):
     """TCP address `host:port`, used besides `gateway_socket` if that is set, otherwise instead of it.
 
     The first is for webhooks of an embedded stack, the second for containers. Every request except
-    Telegram's own then needs the operator token.
+    Telegram's own then needs the gateway token, which control has.
     """
     console_files: Path | None = None
     """Directory of the console's files; the default is `spool/console` in the home."""
@@ -53,17 +53,17 @@ class GatewaySettings(ServiceSettings):
 class GatewaySecrets(ServiceSecrets):
     """The secrets of the gateway service."""
 
-    nats_token: str | None = Field(default=None, repr=False)
-    """The token of NATS; None if NATS needs none."""
-    operator_token: str | None = Field(default=None, repr=False)
-    """Required from TCP callers, and from control when it sends tokens.
+    nats_key: str | None = Field(default=None, repr=False)
+    """Seed of the gateway's nkey; None if NATS needs none."""
+    gateway_token: str | None = Field(default=None, repr=False)
+    """Required from TCP callers, and from control when it sends tokens; control has it, too.
 
-    Without it neither is accepted.
+    Without it neither is accepted. At control it opens the files of messages and nothing else.
     """
     secrets: dict[str, str] = Field(default_factory=dict, repr=False)
     """The bots' tokens at startup, by their names in config.json; control sends later ones."""
 
     def values(self) -> list[str]:
         """Return every secret value, for the redactor."""
-        own = (self.nats_token, self.operator_token)
+        own = (self.nats_key, self.gateway_token)
         return [value for value in (*own, *self.secrets.values()) if value]

@@ -82,7 +82,7 @@ class MemoryService:
             application=SERVICE,
             setup=VectorTypes(),
         )
-        self._bus = Bus(settings.nats_url, _reveal(secrets.nats_token), SERVICE)
+        self._bus = Bus(settings.nats_url, _reveal(secrets.nats_key), "memory")
         usage_client = NatsUsageClient(self._bus)
         self._usage, self._budget = UsageReporter(usage_client, clock), ModelBudget(usage_client)
         self._space_store = SpaceStore(self._database)

@@ -24,7 +24,8 @@ class MemorySecrets(ServiceSecrets):
     postgres_password: SecretStr | None = None
     postgres_dsn: str | None = None
     """Postgres DSN from config.json; takes precedence over the environment."""
-    nats_token: SecretStr | None = None
+    nats_key: SecretStr | None = None
+    """Seed of memory's nkey; None if NATS needs none."""
     embedding_key: SecretStr | None = None
     """Bearer key of the embedding provider; not needed for a local one."""
     embedding: EmbeddingConfig | None = None
@@ -40,7 +41,7 @@ class MemorySecrets(ServiceSecrets):
 
     def values(self) -> list[str]:
         """Return every secret value, for the redactor."""
-        own = (self.postgres_password, self.nats_token, self.embedding_key, self.model_key)
+        own = (self.postgres_password, self.nats_key, self.embedding_key, self.model_key)
         secrets = (*own, *self.fallback_keys.values())
         return [secret.get_secret_value() for secret in secrets if secret is not None]
 

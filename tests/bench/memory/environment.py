@@ -18,7 +18,8 @@ from choir_common.clients.memory import NatsMemoryClient
 from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 from choir_memory.embedding.provider import ProviderEmbedder
 from tests.bench.memory.corpus import DIMENSIONS
-from tests.service.memory.servers import NATS_TOKEN, MemoryProcess, make_directory, running_nats
+from tests.service.memory.servers import MemoryProcess, make_directory, running_nats
+from tests.support.bus import BUS_KEY
 from tests.support.postgres import PASSWORD, running_postgres
 from tests.support.usage_fakes import make_reporter
 
@@ -155,7 +156,7 @@ async def bench_environment(home: Path | None) -> AsyncIterator[BenchEnvironment
             running_postgres() if home is None else persistent_postgres(home) as postgres,
             running_nats() as nats,
             fake_provider(home) as provider,
-            Bus(nats.url, NATS_TOKEN, "bench") as bus,
+            Bus(nats.url, BUS_KEY, "bench") as bus,
         ):
             env = {
                 "CHOIR_EMBEDDING_ENDPOINT": provider,

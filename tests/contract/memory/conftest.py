@@ -9,11 +9,11 @@ from choir_common.bus.client import Bus
 from choir_common.clients.memory import MemoryClient, NatsMemoryClient
 from choir_testing.fake_memory import FakeMemory
 from tests.service.memory.servers import (
-    NATS_TOKEN,
     MemoryProcess,
     make_directory,
     running_nats,
 )
+from tests.support.bus import BUS_KEY
 from tests.support.postgres import running_postgres
 
 
@@ -21,7 +21,7 @@ from tests.support.postgres import running_postgres
 async def service() -> AsyncIterator[MemoryProcess]:
     """One real service for all of them; each test takes agents of its own."""
     async with running_postgres() as postgres, running_nats() as nats:
-        async with Bus(nats.url, NATS_TOKEN, "starter") as bus:
+        async with Bus(nats.url, BUS_KEY, "starter") as bus:
             with make_directory() as root:
                 process = MemoryProcess(postgres.dsn, nats.url, bus, root)
                 await process.start()
@@ -36,5 +36,5 @@ async def memory(
     if request.param == "fake":
         yield FakeMemory()
         return
-    async with Bus(service.nats_url, NATS_TOKEN, "contract") as bus:
+    async with Bus(service.nats_url, BUS_KEY, "contract") as bus:
         yield NatsMemoryClient(bus)

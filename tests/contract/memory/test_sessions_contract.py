@@ -10,7 +10,8 @@ from choir_common.clients.memory import NatsSessionMemoryClient, SessionMemoryCl
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.memory_sessions import EraseSession, RecordUnits, SessionUnit
 from choir_testing.fake_memory_sessions import FakeSessionMemory
-from tests.service.memory.servers import NATS_TOKEN, MemoryProcess
+from tests.service.memory.servers import MemoryProcess
+from tests.support.bus import BUS_KEY
 from tests.support.sessions import BEGAN, LogBuilder, conversation_log
 
 
@@ -21,7 +22,7 @@ async def sessions(
     if request.param == "fake":
         yield FakeSessionMemory()
         return
-    async with Bus(service.nats_url, NATS_TOKEN, "contract") as bus:
+    async with Bus(service.nats_url, BUS_KEY, "contract") as bus:
         yield NatsSessionMemoryClient(bus)
 
 

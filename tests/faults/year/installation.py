@@ -29,7 +29,8 @@ from tests.faults.year.steps import AGENT, Action, ChangeModel, Configure, Maint
 from tests.faults.year.texts import answer_model
 from tests.service.memory.chat_provider import ChatProvider
 from tests.service.memory.provider import ScriptedProvider
-from tests.service.memory.servers import NATS_TOKEN, MemoryProcess, make_directory, running_nats
+from tests.service.memory.servers import MemoryProcess, make_directory, running_nats
+from tests.support.bus import BUS_KEY
 from tests.support.postgres import PASSWORD, running_postgres
 from tests.support.usage_fakes import RecordingLedger, control_endpoints
 
@@ -197,7 +198,7 @@ async def open_installation() -> AsyncIterator[Installation]:
     async with contextlib.AsyncExitStack() as stack:
         postgres = await stack.enter_async_context(running_postgres(in_memory=True))
         nats = await stack.enter_async_context(running_nats())
-        bus = await stack.enter_async_context(Bus(nats.url, NATS_TOKEN, "year"))
+        bus = await stack.enter_async_context(Bus(nats.url, BUS_KEY, "year"))
         database = await stack.enter_async_context(
             Database(postgres.dsn, PASSWORD, size=4, application="year")
         )

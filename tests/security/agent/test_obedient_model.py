@@ -31,7 +31,7 @@ from choir_common.wire.model import JsonObject
 from choir_control.agents.runtimes.process.runtime import ProcessRuntime
 from choir_local.nats import EmbeddedNats
 from tests.service.control.world import World, make_world, until
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
+from tests.service.memory.servers import bus, database, dsn, nats, postgres
 from tests.support.mail import (
     PASSWORD,
     USER,
@@ -204,7 +204,7 @@ async def scene(
     server = asyncio.create_task(serve(app, [listener], stop))
     async with (
         running_imap(make_certificate(tmp_path), open_login=True) as mailbox,
-        make_world(dsn, DATABASE_PASSWORD, nats.url, NATS_TOKEN, database, bus) as world,
+        make_world(dsn, DATABASE_PASSWORD, nats.url, database, bus) as world,
     ):
         made = Scene(world, model, mailbox)
         _configure(world, listener.getsockname()[1], mailbox)

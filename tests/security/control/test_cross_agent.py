@@ -164,7 +164,7 @@ async def test_words_to_anothers_conversation_are_refused(
 async def test_no_secret_of_another_binding_is_handed_out(
     world: World, attacker: AgentHand, victim: AgentHand
 ) -> None:
-    for name in ("tg", "operator-token", "postgres-password", "nats-token"):
+    for name in ("tg", "operator-token", "postgres-admin", "nats-key-control"):
         answer = await attacker.post("GET_SECRETS", f'{{"resources":["{name}"]}}'.encode())
         assert "bot-token-of-the-test" not in answer.text and PASSWORD not in answer.text
 

@@ -15,12 +15,13 @@ import psutil
 from choir_common.bus.client import Bus
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.control_stand_in import channel_table, running_control
-from tests.service.memory.servers import NATS_TOKEN, MemoryProcess
+from tests.service.memory.servers import MemoryProcess
+from tests.support.bus import BUS_KEY
 from tests.support.postgres import running_postgres
 from tests.support.service_process import running_bus_server, service_process
 
 SERVICES = ("gateway", "memory", "browser")
-OPERATOR_TOKEN = "operator-token-of-the-test"
+GATEWAY_TOKEN = "gateway-token-of-the-test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +55,19 @@ async def running_door(service: str) -> AsyncIterator[Door]:
 @contextlib.asynccontextmanager
 async def _plain(service: str, nats: EmbeddedNats) -> AsyncIterator[Door]:
     async with (
-        Bus(nats.url, NATS_TOKEN, "control") as bus,
+        Bus(nats.url, BUS_KEY, "control") as bus,
         running_control(bus, channel_table()),
         service_process(f"choir_{service}", nats.url) as process,
     ):
         if service == "gateway":
-            process.secrets = {"operator_token": OPERATOR_TOKEN}
+            process.secrets = {"gateway_token": GATEWAY_TOKEN}
         await process.start()
         assert process.process is not None
         yield Door(
             service,
             process.socket,
             process.process.pid,
-            {"Authorization": f"Bearer {OPERATOR_TOKEN}"},
+            {"Authorization": f"Bearer {GATEWAY_TOKEN}"},
         )
         assert await process.stop() == 0, process.log
         assert "Traceback" not in process.log
@@ -75,7 +76,7 @@ async def _plain(service: str, nats: EmbeddedNats) -> AsyncIterator[Door]:
 @contextlib.asynccontextmanager
 async def _memory(nats: EmbeddedNats) -> AsyncIterator[Door]:
     root = Path(tempfile.mkdtemp(prefix="choir-mem-"))
-    async with running_postgres() as postgres, Bus(nats.url, NATS_TOKEN, "test") as bus:
+    async with running_postgres() as postgres, Bus(nats.url, BUS_KEY, "test") as bus:
         process = MemoryProcess(postgres.dsn, nats.url, bus, root)
         try:
             await process.start()

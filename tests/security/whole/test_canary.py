@@ -23,7 +23,10 @@ import nats
 import psutil
 from nats.aio.msg import Msg
 
+from choir_common.bus.permissions import service_permissions
 from choir_common.http.client import make_client
+from choir_common.ids import SERVICE_NAMES
+from choir_common.stack_secrets import bus_key
 from choir_local.database.connection import open_database, run_program
 from choir_local.settings import LocalSettings
 from tests.support.stack import (
@@ -79,15 +82,15 @@ async def wiretap(stack: EmbeddedStack) -> AsyncIterator[list[bytes]]:
             b"\n".join((message.subject.encode(), str(message.headers).encode(), message.data))
         )
 
-    line = await nats.connect(
-        stack.children()["endpoints"]["nats"], token=stack.secret("nats-token")
-    )
-    try:
-        await line.subscribe(">", cb=take)
-        await line.flush()
+    async with contextlib.AsyncExitStack() as lines:
+        for service in SERVICE_NAMES:
+            key = stack.secret(bus_key(service))
+            line = await nats.connect(stack.children()["endpoints"]["nats"], nkeys_seed_str=key)
+            lines.push_async_callback(line.close)
+            for subject in service_permissions(service).subscribe:
+                await line.subscribe(subject, cb=take)
+            await line.flush()
         yield taken
-    finally:
-        await line.close()
 
 
 @contextlib.contextmanager

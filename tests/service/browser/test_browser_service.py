@@ -18,9 +18,9 @@ from choir_common.wire.browser import BrowseRequest, BrowseResponse, CloseContex
 from choir_local.nats import EmbeddedNats
 from tests.security.browser.web import Answer, Site, html, open_site, redirect
 from tests.service.browser.acting import named_below
+from tests.support.bus import BUS_KEY
 from tests.support.chromium import needs_chromium
 from tests.support.service_process import (
-    NATS_TOKEN,
     ServiceProcess,
     running_bus_server,
     service_process,
@@ -50,7 +50,7 @@ async def shared_browser(shared_site: Site) -> AsyncIterator[NatsBrowserClient]:
     async with (
         running_bus_server() as server,
         running_worker(server, shared_site),
-        Bus(server.url, NATS_TOKEN, "test") as bus,
+        Bus(server.url, BUS_KEY, "test") as bus,
     ):
         yield NatsBrowserClient(bus)
 
@@ -87,7 +87,7 @@ async def worker(nats: EmbeddedNats, site: Site) -> AsyncIterator[ServiceProcess
 async def own_browser(
     worker: ServiceProcess, nats: EmbeddedNats
 ) -> AsyncIterator[NatsBrowserClient]:
-    async with Bus(nats.url, NATS_TOKEN, "test") as bus:
+    async with Bus(nats.url, BUS_KEY, "test") as bus:
         yield NatsBrowserClient(bus)
 
 
@@ -273,7 +273,7 @@ async def test_an_idle_chromium_ends_and_the_agent_keeps_its_cookies(
     site.paths["/"] = html("<p id=p></p><script>p.textContent='cookie:'+document.cookie</script>")
     async with (
         service_process("choir_browser", nats.url) as worker,
-        Bus(nats.url, NATS_TOKEN, "test") as bus,
+        Bus(nats.url, BUS_KEY, "test") as bus,
     ):
         worker.env |= {
             "CHOIR_BROWSER_ALLOW": f"127.0.0.1:{site.port}",
@@ -293,7 +293,7 @@ async def test_without_chromium_the_worker_is_up_and_says_what_is_missing(
 ) -> None:
     async with (
         service_process("choir_browser", nats.url) as worker,
-        Bus(nats.url, NATS_TOKEN, "test") as bus,
+        Bus(nats.url, BUS_KEY, "test") as bus,
     ):
         worker.env |= {
             "CHOIR_CHROMIUM": "/nowhere/chromium",

@@ -25,9 +25,9 @@ from choir_control.agents.host_tools.browse import ArtifactDownload, BrowseTool
 from choir_control.log.leases.store import Lease
 from tests.security.browser.web import Answer, html, open_site, redirect
 from tests.service.browser.acting import surfing
+from tests.support.bus import BUS_KEY
 from tests.support.chromium import needs_chromium
 from tests.support.service_process import (
-    NATS_TOKEN,
     ServiceProcess,
     running_bus_server,
     service_process,
@@ -130,7 +130,7 @@ async def worker() -> AsyncIterator[ServiceProcess]:
 async def test_control_lays_pictures_and_downloads_into_the_workspace(
     worker: ServiceProcess, tmp_path: Path
 ) -> None:
-    async with open_site() as site, Bus(worker.nats_url, NATS_TOKEN, "test") as bus:
+    async with open_site() as site, Bus(worker.nats_url, BUS_KEY, "test") as bus:
         worker.env["CHOIR_BROWSER_ALLOW"] = f"127.0.0.1:{site.port}"
         await worker.start()
         site.paths["/"] = html("<p>a page</p>")
@@ -165,7 +165,7 @@ async def test_control_lays_pictures_and_downloads_into_the_workspace(
 async def test_the_door_gives_a_file_once_and_only_to_who_knows_its_name(
     worker: ServiceProcess,
 ) -> None:
-    async with open_site() as site, Bus(worker.nats_url, NATS_TOKEN, "test") as bus:
+    async with open_site() as site, Bus(worker.nats_url, BUS_KEY, "test") as bus:
         worker.env["CHOIR_BROWSER_ALLOW"] = f"127.0.0.1:{site.port}"
         await worker.start()
         site.paths["/file"] = Answer(FILE, headers=ATTACHED)

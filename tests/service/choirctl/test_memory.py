@@ -213,7 +213,7 @@ async def test_the_memory_of_an_agent_that_has_lived_is_carried_whole_and_search
     shell.succeeds("chat", "-m", "The ladder leans on the barn.")
     shell.succeeds("agent", "restart", "main")
     nats = str(stack.children()["endpoints"]["nats"])
-    async with Bus(nats, stack.secret("nats-token"), "control") as bus:
+    async with Bus(nats, stack.secret("nats-key-control"), "control") as bus:
         await lived_sessions(NatsSessionMemoryClient(bus))
     note = (
         "memory",

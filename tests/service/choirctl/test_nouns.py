@@ -122,7 +122,7 @@ def test_a_secret_is_kept_named_handed_on_and_deleted(stack: EmbeddedStack) -> N
     assert "some-key" not in stack.run("secret", "list")
 
 
-@pytest.mark.parametrize("name", ["operator-token", "postgres-admin", "nats-token"])
+@pytest.mark.parametrize("name", ["operator-token", "postgres-admin", "nats-key-browser"])
 def test_choirs_own_secrets_are_not_deleted(stack: EmbeddedStack, name: str) -> None:
     before = (stack.home / "secrets.json").read_bytes()
     assert code(stack, "secret", "delete", name)[0] == 4

@@ -7,7 +7,8 @@ import pytest
 
 from choir_common.settings import ServiceSettings
 from choir_local.nats import EmbeddedNats
-from tests.service.memory.servers import NATS_TOKEN, nats
+from tests.service.memory.servers import nats
+from tests.support.bus import BUS_KEY
 from tests.support.otlp_collector import running_collector
 
 __all__ = ["nats"]
@@ -57,7 +58,7 @@ print("sdk" if "opentelemetry.sdk.trace" in sys.modules else "no sdk")
 
 def run_service(server: EmbeddedNats, endpoint: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", ONE_SERVICE, server.url, NATS_TOKEN, endpoint],
+        [sys.executable, "-c", ONE_SERVICE, server.url, BUS_KEY, endpoint],
         capture_output=True,
         text=True,
         timeout=60,

@@ -9,7 +9,7 @@ from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world
-from tests.service.memory.servers import NATS_TOKEN, bus, database, dsn, nats, postgres
+from tests.service.memory.servers import bus, database, dsn, nats, postgres
 from tests.support.postgres import PASSWORD
 
 __all__ = ["bus", "database", "dsn", "nats", "postgres"]
@@ -20,7 +20,7 @@ async def stopped(
     dsn: str, nats: EmbeddedNats, database: Database, bus: Bus
 ) -> AsyncIterator[World]:
     """A choird that has not been started."""
-    async with make_world(dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as world:
+    async with make_world(dsn, PASSWORD, nats.url, database, bus) as world:
         yield world
 
 

@@ -14,7 +14,7 @@ from choir_common.http.client import make_client
 from choir_common.http.listen import bind_unix, serve
 from choir_common.http.response_parser import parse_events
 from choir_control.api.operator.console import MAX_STREAMS
-from tests.service.control.world import OPERATOR_TOKEN, World, until
+from tests.service.control.world import GATEWAY_TOKEN, World, until
 
 
 class ConsoleStandIn:
@@ -81,7 +81,7 @@ async def test_a_message_is_passed_on_and_its_answer_back(
     [(method, url, sent, headers)] = console.asked
     assert (method, url, sent) == ("POST", "/v1/dms/console/messages?wait=1", body)
     # the gateway trusts control for every user
-    assert headers["authorization"] == f"Bearer {OPERATOR_TOKEN}"
+    assert headers["authorization"] == f"Bearer {GATEWAY_TOKEN}"
 
 
 async def test_a_stream_comes_through_piece_by_piece_and_resumes(

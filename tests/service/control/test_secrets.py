@@ -10,7 +10,7 @@ import pytest
 from choir_testing.telegram import FakeTelegram, run_fake_telegram
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_process import spawn
-from tests.service.control.world import MODEL_KEY, OPERATOR_TOKEN, World, until
+from tests.service.control.world import GATEWAY_TOKEN, MODEL_KEY, OPERATOR_TOKEN, World, until
 from tests.support.service_process import ServiceProcess, service_process
 
 NEW_KEY = "sk-rotated-key-of-the-test"
@@ -88,7 +88,9 @@ async def test_without_a_database_nothing_is_swapped(world: World, agent: AgentH
 
 
 async def test_names_are_listed_and_never_values_nor_the_stacks_own(world: World) -> None:
-    write(world, {"key": NEW_KEY, "nats-token": "own-of-the-stack", "lonely": "value-of-lonely"})
+    write(
+        world, {"key": NEW_KEY, "nats-key-memory": "own-of-the-stack", "lonely": "value-of-lonely"}
+    )
     await apply(world)
     answer = await world.get("/v1/secrets")
     rows = {row["name"]: (row["set"], row["used_by"]) for row in answer.json()["items"]}
@@ -151,8 +153,7 @@ async def telegram() -> AsyncIterator[FakeTelegram]:
 async def gateway(stopped: World) -> AsyncIterator[ServiceProcess]:
     """A real gateway on the world's bus, without any bot's token."""
     async with service_process("choir_gateway", stopped.settings.nats_url) as process:
-        bus_token = stopped.secrets.nats_token or ""
-        process.secrets = {"operator_token": OPERATOR_TOKEN, "nats_token": bus_token}
+        process.secrets = {"gateway_token": GATEWAY_TOKEN}
         yield process
         await process.stop()
         assert BOT not in process.log

@@ -8,18 +8,20 @@ from choir_common.errors import Unavailable
 from choir_common.postgres.pool import Database
 from choir_common.wire.memory_search import EnsureSpace, MemoryHits, MemoryQuery
 from choir_common.wire.messages import Empty
+from choir_local.bus_users import create_seed
 from choir_local.postgres import EmbeddedPostgres
 from tests.service.control.world import World, make_world, until
-from tests.service.memory.servers import NATS_TOKEN, running_nats
+from tests.service.memory.servers import running_nats
+from tests.support.bus import BUS_KEY
 from tests.support.postgres import PASSWORD, running_postgres
 
 
 async def test_postgres_goes_away_in_the_middle_of_a_turn_and_comes_back() -> None:
     async with running_postgres() as postgres, running_nats() as nats:
         async with (
-            Bus(nats.url, NATS_TOKEN, "test") as bus,
+            Bus(nats.url, BUS_KEY, "test") as bus,
             Database(postgres.dsn, PASSWORD, size=2, application="test") as database,
-            make_world(postgres.dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as world,
+            make_world(postgres.dsn, PASSWORD, nats.url, database, bus) as world,
         ):
             world.lose_after(3)
             await world.start()
@@ -54,9 +56,9 @@ async def test_postgres_goes_away_in_the_middle_of_a_turn_and_comes_back() -> No
 async def test_an_exit_while_postgres_is_away_is_mended_when_it_is_back() -> None:
     async with running_postgres() as postgres, running_nats() as nats:
         async with (
-            Bus(nats.url, NATS_TOKEN, "test") as bus,
+            Bus(nats.url, BUS_KEY, "test") as bus,
             Database(postgres.dsn, PASSWORD, size=2, application="test") as database,
-            make_world(postgres.dsn, PASSWORD, nats.url, NATS_TOKEN, database, bus) as world,
+            make_world(postgres.dsn, PASSWORD, nats.url, database, bus) as world,
         ):
             await world.start()
             await (await world.agent()).begin()
@@ -69,8 +71,8 @@ async def test_an_exit_while_postgres_is_away_is_mended_when_it_is_back() -> Non
             assert resumed.spec.epoch == 2
 
 
-async def test_a_wrong_bus_token_is_a_reason_not_a_crash(stopped: World) -> None:
-    stopped.secrets = stopped.secrets.model_copy(update={"nats_token": "wrong-bus-token"})
+async def test_a_wrong_key_to_the_bus_is_a_reason_not_a_crash(stopped: World) -> None:
+    stopped.secrets = stopped.secrets.model_copy(update={"nats_key": create_seed()})
     started = asyncio.create_task(stopped.start())
 
     async def unready() -> bool:

@@ -33,9 +33,11 @@ from choir_control.app import ControlApp
 from choir_control.settings import ControlSecrets, ControlSettings
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.hand_runtime import HandRuntime
+from tests.support.bus import SERVICE_KEYS
 from tests.support.ports import free_port
 
 OPERATOR_TOKEN = "operator-token-of-the-test"
+GATEWAY_TOKEN = "gateway-token-of-the-test"
 NOT_HERE = ("memory", "gateway", "browser")
 MODEL_KEY = "sk-model-key-of-the-test"
 
@@ -276,7 +278,7 @@ async def until(condition: Callable[[], Awaitable[bool]], within: float = 60) ->
 
 @contextlib.asynccontextmanager
 async def make_world(
-    dsn: str, password: str, nats_url: str, nats_token: str, database: Database, bus: Bus
+    dsn: str, password: str, nats_url: str, database: Database, bus: Bus
 ) -> AsyncIterator[World]:
     """Make a home and a stopped choird in it."""
     home = Path(tempfile.mkdtemp(prefix="choir-ctrl-"))
@@ -291,8 +293,9 @@ async def make_world(
     )
     secrets = ControlSecrets(
         postgres_password=password,
-        nats_token=nats_token,
+        nats_key=SERVICE_KEYS["control"],
         operator_token=OPERATOR_TOKEN,
+        gateway_token=GATEWAY_TOKEN,
         secrets={"key": MODEL_KEY, "tg": "bot-token-of-the-test"},
     )
     gateway = GatewayStandIn()

@@ -14,8 +14,8 @@ from tests.service.gateway.control_stand_in import (
     channel_table,
     running_control,
 )
+from tests.support.bus import BUS_KEY, SERVICE_KEYS
 from tests.support.service_process import (
-    NATS_TOKEN,
     ServiceProcess,
     running_bus_server,
     service_process,
@@ -47,7 +47,7 @@ async def control(nats: EmbeddedNats, telegram: FakeTelegram) -> AsyncIterator[C
         DmBinding(name="bob", gateway="bot-main", user_id="8", admin=False),
         DmBinding(name="alice-work", gateway="bot-work", user_id="7", admin=False),
     )
-    async with Bus(nats.url, NATS_TOKEN, "control") as bus, running_control(bus, table) as made:
+    async with Bus(nats.url, BUS_KEY, "control") as bus, running_control(bus, table) as made:
         yield made
 
 
@@ -58,5 +58,5 @@ async def gateway(nats: EmbeddedNats, control: ControlStandIn) -> AsyncIterator[
         await process.start()
         yield process
         assert await process.stop() == 0, process.log
-        for token in (MAIN_TOKEN, WORK_TOKEN, NATS_TOKEN):
+        for token in (MAIN_TOKEN, WORK_TOKEN, SERVICE_KEYS["gateway"]):
             assert token not in process.log

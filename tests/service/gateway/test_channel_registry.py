@@ -20,7 +20,7 @@ from choir_gateway.control_files import ControlFileClient
 from choir_local.nats import EmbeddedNats
 from tests.service.control.world import until
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table, running_control
-from tests.support.service_process import NATS_TOKEN
+from tests.support.bus import BUS_KEY
 
 LATE = DmBinding(name="late", gateway="console", user_id="late", admin=False)
 
@@ -42,9 +42,9 @@ async def test_a_change_that_comes_while_the_channels_are_read_is_read_at_once(
     # so that only the publication can bring it
     monkeypatch.setattr(channel_registry, "REFRESH_INTERVAL_S", 3_600.0)
     async with (
-        Bus(nats.url, NATS_TOKEN, "control") as bus,
+        Bus(nats.url, BUS_KEY, "control") as bus,
         running_control(bus, channel_table(), ChangingControl(bus, channel_table())),
-        Bus(nats.url, NATS_TOKEN, "gateway") as own,
+        Bus(nats.url, BUS_KEY, "gateway") as own,
     ):
         control = NatsControlClient(own, "gw_1")
         spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))

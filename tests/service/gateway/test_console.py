@@ -22,7 +22,8 @@ from tests.service.gateway.control_stand_in import (
     channel_table,
     running_control,
 )
-from tests.support.service_process import NATS_TOKEN, ServiceProcess, service_process
+from tests.support.bus import BUS_KEY
+from tests.support.service_process import ServiceProcess, service_process
 
 SAY = "/v1/dms/console/messages"
 FOLLOW = "/v1/dms/console/events"
@@ -35,7 +36,7 @@ async def control(nats: EmbeddedNats) -> AsyncIterator[ControlStandIn]:
         bot_gateway("bot-main", "no-such-secret", "http://127.0.0.1:1"),
         DmBinding(name="alice", gateway="bot-main", user_id="7", admin=True),
     )
-    async with Bus(nats.url, NATS_TOKEN, "control") as bus, running_control(bus, table) as made:
+    async with Bus(nats.url, BUS_KEY, "control") as bus, running_control(bus, table) as made:
         yield made
 
 
@@ -264,7 +265,7 @@ async def test_the_gateway_waits_for_a_bus_that_starts_later_and_says_so(
             assert ready.status_code == 503 and "NATS" in ready.text
             assert (await client.post(SAY, json={"text": "x"})).status_code == 503
         await nats.start()
-        async with Bus(nats.url, NATS_TOKEN, "control") as bus:
+        async with Bus(nats.url, BUS_KEY, "control") as bus:
             async with running_control(bus, channel_table()):
                 async with asyncio.timeout(60):
                     while not await process.ready():
@@ -288,7 +289,7 @@ async def test_over_tcp_the_operators_token_is_asked_for(
     port = find_port()
     async with service_process("choir_gateway", nats.url) as process:
         process.env["CHOIR_GATEWAY_HTTP"] = f"127.0.0.1:{port}"
-        process.secrets = {"operator_token": "right-token"}
+        process.secrets = {"gateway_token": "right-token"}
         await process.spawn()
         async with make_client(f"http://127.0.0.1:{port}") as client:
             await until_answers(client)
@@ -321,7 +322,7 @@ async def test_what_cannot_work_ends_the_process_with_one_clear_sentence(
     nats: EmbeddedNats,
 ) -> None:
     cases = {
-        "operator_token": {"CHOIR_GATEWAY_HTTP": "127.0.0.1:1"},
+        "gateway_token": {"CHOIR_GATEWAY_HTTP": "127.0.0.1:1"},
         "107": {"CHOIR_GATEWAY_SOCKET": "/tmp/" + "x" * 120},
         "gateway_http": {"CHOIR_GATEWAY_HTTP": "nonsense"},
     }

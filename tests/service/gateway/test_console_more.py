@@ -22,7 +22,8 @@ from choir_common.wire.attachments import Attachment, Button
 from choir_common.wire.messages import DmBinding, EditTarget, OutboundMessage
 from choir_local.nats import EmbeddedNats
 from tests.service.gateway.control_stand_in import ControlStandIn, channel_table, running_control
-from tests.support.service_process import NATS_TOKEN, ServiceProcess, service_process
+from tests.support.bus import BUS_KEY
+from tests.support.service_process import ServiceProcess, service_process
 
 DM, OTHER = "/v1/dms/console", "/v1/dms/second"
 TOKEN = "operators-own-token"
@@ -36,7 +37,7 @@ async def control(nats: EmbeddedNats) -> AsyncIterator[ControlStandIn]:
     table = channel_table(
         DmBinding(name="second", gateway="console", user_id="another", admin=False)
     )
-    async with Bus(nats.url, NATS_TOKEN, "control") as bus, running_control(bus, table) as made:
+    async with Bus(nats.url, BUS_KEY, "control") as bus, running_control(bus, table) as made:
         yield made
 
 
@@ -73,7 +74,7 @@ async def doors_of(files: ControlsFiles, process: ServiceProcess) -> AsyncIterat
 @pytest.fixture
 async def gateway(nats: EmbeddedNats, control: ControlStandIn) -> AsyncIterator[ServiceProcess]:
     async with service_process("choir_gateway", nats.url) as process:
-        process.secrets = {"operator_token": TOKEN}
+        process.secrets = {"gateway_token": TOKEN}
         process.env = {"CHOIR_CONSOLE_FILE_MB": "1", "CHOIR_CONSOLE_FILES_MB": "2"}
         await process.start()
         yield process

@@ -23,7 +23,7 @@ from choir_local.nats import EmbeddedNats
 from tests.service.control.world import until
 from tests.service.gateway.control_stand_in import channel_table, running_control
 from tests.service.gateway.echo_channel.channel import EchoChannelFactory
-from tests.support.service_process import NATS_TOKEN
+from tests.support.bus import BUS_KEY
 
 ECHO = ChannelProperties(
     label="Echo", needs_token=False, has_webhook=False, uses_choir_api=False, is_idempotent=False
@@ -42,9 +42,9 @@ async def test_a_new_channel_type_receives_and_sends_messages(
         DmBinding(name="alice", gateway="hall", user_id="7", admin=False),
     )
     async with (
-        Bus(nats.url, NATS_TOKEN, "control") as control_bus,
+        Bus(nats.url, BUS_KEY, "control") as control_bus,
         running_control(control_bus, table) as stand_in,
-        Bus(nats.url, NATS_TOKEN, "gateway") as bus,
+        Bus(nats.url, BUS_KEY, "gateway") as bus,
     ):
         control, conversations = NatsControlClient(bus, "gw_1"), ConversationDirectory()
         files = ControlFileClient("http://127.0.0.1:1", None)
@@ -81,7 +81,7 @@ async def test_a_new_channel_type_receives_and_sends_messages(
 
 
 def test_each_channel_type_has_a_factory(tmp_path: Path) -> None:
-    bus = Bus("nats://127.0.0.1:1", NATS_TOKEN, "gateway")
+    bus = Bus("nats://127.0.0.1:1", BUS_KEY, "gateway")
     control, files = NatsControlClient(bus, "gw_1"), ControlFileClient("http://127.0.0.1:1", None)
     spool = FileSpool(tmp_path, SpoolLimits(1_000, 1_000, timedelta(days=1)))
     factories = make_channel_factories(

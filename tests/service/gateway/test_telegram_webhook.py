@@ -26,7 +26,7 @@ from tests.support.openapi import schemes, unresolved
 from tests.support.ports import free_port
 from tests.support.service_process import ServiceProcess, service_process
 
-OPERATOR, SECRET = "operator-token-of-the-test", "hook_secret-1"
+GATEWAY_TOKEN, SECRET = "gateway-token-of-the-test", "hook_secret-1"
 HEADER = "X-Telegram-Bot-Api-Secret-Token"
 
 
@@ -45,12 +45,12 @@ async def hooked(
     env = {"CHOIR_GATEWAY_HTTP": f"127.0.0.1:{port}", "CHOIR_CONTROL_ENDPOINT": control_at}
     async with service_process("choir_gateway", nats.url, env) as process:
         secrets = {"token": MAIN_TOKEN, "hook": SECRET}
-        process.secrets = {"operator_token": OPERATOR, "secrets": secrets}
+        process.secrets = {"gateway_token": GATEWAY_TOKEN, "secrets": secrets}
         process.address = f"http://127.0.0.1:{port}"
         await process.start()
         yield process
         assert await process.stop() == 0, process.log
-        for secret in (MAIN_TOKEN, SECRET, OPERATOR):
+        for secret in (MAIN_TOKEN, SECRET, GATEWAY_TOKEN):
             assert secret not in process.log
 
 
@@ -67,7 +67,7 @@ async def control_door(content: bytes) -> AsyncIterator[str]:
     """Serve a file as control does, to clients with the operator's token; return the address."""
 
     async def give(request: Request) -> Response:
-        known = request.headers.get("authorization") == f"Bearer {OPERATOR}"
+        known = request.headers.get("authorization") == f"Bearer {GATEWAY_TOKEN}"
         return Response(content) if known else Response(status_code=401)
 
     app = Starlette(routes=[Route("/v1/outbox/{outbox_id}/files/{ref}", give)])
@@ -85,7 +85,9 @@ async def post(gateway: ServiceProcess, secret: str | None, body: str, bot: str 
         return answer.status_code
 
 
-async def get_file(gateway: ServiceProcess, ref: str, token: str = OPERATOR) -> httpx2.Response:
+async def get_file(
+    gateway: ServiceProcess, ref: str, token: str = GATEWAY_TOKEN
+) -> httpx2.Response:
     async with make_client(gateway.endpoint) as client:
         headers = {"Authorization": f"Bearer {token}"}
         return await client.get("/v1/files/hooked", params={"ref": ref}, headers=headers)

@@ -11,9 +11,10 @@ from choir_common.http.client import make_client
 from choir_local.nats import EmbeddedNats
 from choir_testing.telegram import FakeTelegram
 from tests.service.gateway.control_stand_in import ControlStandIn
-from tests.support.service_process import NATS_TOKEN, ServiceProcess, service_process
+from tests.support.bus import SERVICE_KEYS
+from tests.support.service_process import ServiceProcess, service_process
 
-OPERATOR = "operator-token-of-the-test"
+GATEWAY_TOKEN = "gateway-token-of-the-test"
 OLD, NEW = "111:main-secret", "333:rotated-secret"
 
 
@@ -21,15 +22,15 @@ OLD, NEW = "111:main-secret", "333:rotated-secret"
 async def bare(nats: EmbeddedNats, control: ControlStandIn) -> AsyncIterator[ServiceProcess]:
     """A gateway that was started without any bot's token."""
     async with service_process("choir_gateway", nats.url) as process:
-        process.secrets = {"operator_token": OPERATOR}
+        process.secrets = {"gateway_token": GATEWAY_TOKEN}
         await process.start()
         yield process
         assert await process.stop() == 0, process.log
-        for token in (OLD, NEW, NATS_TOKEN, OPERATOR):
+        for token in (OLD, NEW, SERVICE_KEYS["gateway"], GATEWAY_TOKEN):
             assert token not in process.log
 
 
-async def put(gateway: ServiceProcess, body: str, token: str = OPERATOR) -> httpx2.Response:
+async def put(gateway: ServiceProcess, body: str, token: str = GATEWAY_TOKEN) -> httpx2.Response:
     async with make_client(gateway.endpoint) as client:
         return await client.put(
             "/v1/channels/tokens",

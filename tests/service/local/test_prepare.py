@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from choir_common.errors import StartupError
+from choir_local.bus_users import public_key
 from choirctl.start.state_directory import create_state_directory
 
 SCRIPT = Path(__file__).parents[3] / "deploy" / "docker" / "prepare.py"
@@ -138,3 +139,32 @@ def test_an_address_that_is_the_containers_own_is_refused(
     monkeypatch.setenv(name, "http://localhost:8080/v1")
     with pytest.raises(StartupError, match=r"host\.docker\.internal"):
         write_service_secrets(setup, home)
+
+
+def test_each_service_gets_its_own_key_and_the_gateway_no_operator_token(
+    setup: ModuleType, home: Path
+) -> None:
+    write_service_secrets(setup, home)
+    given = {name: read_volume(setup, name) for name in ("control", "memory", "gateway", "browser")}
+    conf = (setup.VOLUMES / "nats" / "nats.conf").read_text()
+    keys = [secrets["nats_key"] for secrets in given.values()]
+    assert len(set(keys)) == len(keys)
+    assert all(public_key(key) in conf and key not in conf for key in keys)
+    assert set(given["browser"]) == {"nats_key"}
+    assert set(given["gateway"]) == {"nats_key", "gateway_token", "secrets"}
+    operator = json.loads((home / "secrets.json").read_text())["operator-token"]
+    assert given["control"]["operator_token"] == operator != given["gateway"]["gateway_token"]
+    assert operator not in (setup.VOLUMES / "gateway" / "secrets.json").read_text()
+    assert (setup.VOLUMES / "browser" / "secrets.json").stat().st_mode & 0o777 == 0o400
+
+
+def test_an_upgrade_keeps_the_databases_password_and_drops_the_shared_token(
+    setup: ModuleType, home: Path
+) -> None:
+    old = {"postgres-admin": "the password", "nats-token": "the shared token"}
+    (setup.VOLUMES / "setup" / "secrets.json").write_text(json.dumps(old))
+    for _ in range(2):
+        write_service_secrets(setup, home)
+        own = read_volume(setup, "setup")
+        assert own["postgres-admin"] == "the password" and "nats-token" not in own
+        assert read_volume(setup, "browser")["nats_key"] == own["nats-key-browser"]

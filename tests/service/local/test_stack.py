@@ -313,7 +313,7 @@ async def test_standard_input_reaches_the_child_as_a_file(home: Path) -> None:
     read = "print('heard', open('/dev/stdin').read(), flush=True); import time; time.sleep(600)"
 
     async def command() -> Command:
-        return Command((sys.executable, "-S", "-c", read), stdin=b'{"nats_token": "t"}')
+        return Command((sys.executable, "-S", "-c", read), stdin=b'{"nats_key": "t"}')
 
     async def heard(_: int) -> bool:
         return "heard" in (home / "logs" / "ear.log").read_text()
@@ -325,7 +325,7 @@ async def test_standard_input_reaches_the_child_as_a_file(home: Path) -> None:
     supervisor.stop()
     await running
     line = json.loads((home / "logs" / "ear.log").read_text())
-    assert (line["source"], line["message"]) == ("ear", 'heard {"nats_token": "t"}')
+    assert (line["source"], line["message"]) == ("ear", 'heard {"nats_key": "t"}')
 
 
 async def test_the_servers_of_the_stack_return_after_a_kill(home: Path) -> None:

@@ -25,11 +25,10 @@ from choir_common.http.client import make_client
 from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
 from choir_memory.embedding.embedder import VectorTypes
+from tests.support.bus import BUS_KEY, BUS_USERS, SERVICE_KEYS
 from tests.support.ports import free_port
 from tests.support.postgres import PASSWORD, fresh_database
 from tests.support.shared_postgres import shared_postgres
-
-NATS_TOKEN = "bus-token"
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +59,7 @@ async def nats() -> AsyncIterator[EmbeddedNats]:
 
 @pytest.fixture
 async def bus(nats: EmbeddedNats) -> AsyncIterator[Bus]:
-    async with Bus(nats.url, NATS_TOKEN, "test") as connected:
+    async with Bus(nats.url, BUS_KEY, "test") as connected:
         yield connected
 
 
@@ -68,7 +67,7 @@ async def bus(nats: EmbeddedNats) -> AsyncIterator[Bus]:
 async def running_nats() -> AsyncIterator[EmbeddedNats]:
     """Start an empty nats-server on a free port, which it keeps when started again."""
     root = Path(tempfile.mkdtemp(prefix="choir-nats-"))
-    server = EmbeddedNats(root / "data", root / "nats.log", NATS_TOKEN, port=free_port())
+    server = EmbeddedNats(root / "data", root / "nats.log", BUS_USERS, port=free_port())
     try:
         await server.start()
         yield server
@@ -116,7 +115,7 @@ class MemoryProcess:
     async def spawn(self) -> Process:
         """Start the process; do not wait for it to be ready."""
         secrets = self.root / "secrets.json"
-        known = {"postgres_password": PASSWORD, "nats_token": NATS_TOKEN, **self.secrets}
+        known = {"postgres_password": PASSWORD, "nats_key": SERVICE_KEYS["memory"], **self.secrets}
         secrets.write_text(json.dumps(known))
         settings = {
             "CHOIR_HOME": str(self.root),

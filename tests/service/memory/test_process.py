@@ -21,12 +21,12 @@ from choir_common.wire.memory_search import (
 from choir_local.nats import EmbeddedNats
 from choir_local.postgres import EmbeddedPostgres
 from tests.service.memory.servers import (
-    NATS_TOKEN,
     MakeMemory,
     MemoryProcess,
     running_nats,
     until,
 )
+from tests.support.bus import BUS_KEY
 from tests.support.postgres import PASSWORD, fresh_database, running_postgres
 
 
@@ -322,7 +322,7 @@ async def test_a_secret_never_reaches_the_log(make_memory: MakeMemory) -> None:
     assert memory.process
     memory.process.send_signal(signal.SIGTERM)
     await memory.process.wait()
-    for secret in ("canary-5c1e0d", NATS_TOKEN, "test-password"):
+    for secret in ("canary-5c1e0d", BUS_KEY, "test-password"):
         assert secret not in memory.log
 
 

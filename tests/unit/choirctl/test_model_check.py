@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from choir_common.wire.browser import NO_SANDBOX
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import ComponentStatus, SystemStatus
@@ -245,3 +246,14 @@ async def test_entries_without_a_price_are_named(provider: Provider, tmp_path: P
     found = (await findings(tmp_path, RunningChoir(status, running.config)))["prices"]
     assert found.outcome == "warn"
     assert ", ".join(unpriced) in found.detail and "`models.own.prices`" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("detail", "outcome"), [("running", "ok"), (f"running; {NO_SANDBOX}", "warn")]
+)
+async def test_a_chromium_without_its_own_sandbox_is_a_warning(
+    provider: Provider, tmp_path: Path, detail: str, outcome: str
+) -> None:
+    browser = ComponentStatus(name="browser", ok=True, detail=detail)
+    found = (await findings(tmp_path, running_with(provider.model(), browser)))["chromium-sandbox"]
+    assert (found.outcome, NO_SANDBOX in found.detail) == (outcome, outcome == "warn")

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr
 
 from choir_common.errors import Conflict, NotFound, StartupError
 from choir_common.postgres.pool import Database
+from choir_common.stack_secrets import POSTGRES_ADMIN
 from choir_local.config_values import read_config
 from choir_local.home import Home, write_private
 from choir_local.launch import clean_environment
@@ -28,7 +29,7 @@ from choir_local.postgres_binaries import (
 )
 from choir_local.postgres_cluster import DATABASE, SUPERUSER, read_major_version
 from choir_local.settings import LocalSettings
-from choir_local.stack_secrets import POSTGRES_ADMIN, load_or_create_secrets
+from choir_local.stack_secrets import load_or_create_secrets
 from choir_local.stack_state import is_locked, lock_home
 
 APPLICATION = "choirctl-db"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Conflict, NotFound, StartupError
+from choir_common.stack_secrets import OPERATOR_TOKEN, RESERVED_SECRETS
 from choir_local.database.archive import CONFIG, DUMP, SECRETS, Manifest, unpack
 from choir_local.database.backup import ShowProgress
 from choir_local.database.connection import MAINTENANCE, DatabaseAccess, open_database, run_program
@@ -21,7 +22,6 @@ from choir_local.database.store import DatabaseStore, LogVerification
 from choir_local.home import Home, write_private
 from choir_local.postgres_cluster import DATABASE
 from choir_local.settings import LocalSettings
-from choir_local.stack_secrets import NATS_TOKEN, POSTGRES_ADMIN
 
 NEW_DATABASE = "choir_restoring"
 OLD_DATABASE = "choir_replaced"
@@ -138,7 +138,8 @@ def _put_secrets(home: Home, directory: Path) -> list[Path]:
         return []
     own = json.loads(home.secrets_file.read_text())
     backup_secrets = json.loads(incoming.read_text())
-    for name in (POSTGRES_ADMIN, NATS_TOKEN):
+    # The operator token is restored, because people's clients have it.
+    for name in RESERVED_SECRETS - {OPERATOR_TOKEN}:
         backup_secrets.pop(name, None)
     aside = home.secrets_file.with_name("secrets.json.before-restore")
     write_private(aside, json.dumps(own), durable=True)

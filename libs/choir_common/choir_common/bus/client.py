@@ -5,6 +5,9 @@ Each service builds one `Bus` in its `app`, serves its endpoints and calls other
 passed. An error is sent as an `ErrorEnvelope` in the body of a `nats.micro` error reply.
 """
 
+from choir_common.bus import nats_import  # noqa: F401  # before nats
+
+# isort: split
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,6 +25,8 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from nats.micro.request import Request as MicroRequest
 from pydantic import ValidationError
 
+from choir_common.bus import subjects
+from choir_common.bus.permissions import INBOX, inbox_prefix
 from choir_common.errors import (
     ChoirError,
     DeadlineExceeded,
@@ -46,8 +51,6 @@ CONNECT_TIMEOUT_S = 2
 STOP_GRACE_S = 2.0
 # Errors of a shutdown after the server has gone; RuntimeError is uvloop's for a closed transport.
 _CLOSE_ERRORS = (NatsError, TimeoutError, OSError, RuntimeError)
-PING_SUBJECT = "choir.nobody"
-"""A subject without subscribers, for `ping`: the server itself replies that there are none."""
 # Further requests to one endpoint wait in NATS' own pending buffer, which is bounded too.
 MAX_CONCURRENT_PER_ENDPOINT = 64
 
@@ -72,9 +75,13 @@ class ConnectionWatcher(Protocol):
 class Bus:
     """One NATS connection, which reconnects without limit and reports when it is down."""
 
-    def __init__(self, url: str, token: str | None, name: str) -> None:
+    def __init__(self, url: str, key: str | None, name: str) -> None:
+        """Configure a connection as the user with the nkey seed `key`; None: the server needs none.
+
+        `name` is the service's name; the server grants a service only the inboxes of its name.
+        """
         self._url = url
-        self._token = token
+        self._key = key
         self._name = name
         self._client = Client()
         self._tasks: asyncio.TaskGroup | None = None
@@ -88,8 +95,9 @@ class Bus:
         self._tasks = await self._stack.enter_async_context(asyncio.TaskGroup())
         await self._client.connect(
             self._url,
-            token=self._token,
+            nkeys_seed_str=self._key,
             name=self._name,
+            inbox_prefix=inbox_prefix(self._name),
             connect_timeout=CONNECT_TIMEOUT_S,
             reconnect_time_wait=0.1,  # type: ignore[arg-type]  # its own code sleeps on floats
             max_reconnect_attempts=-1,
@@ -183,7 +191,7 @@ class Bus:
             raise Unavailable("The message bus (NATS) is not reachable; it is being reconnected.")
         try:
             # Not nats-py's flush: after an abandoned ping it drops the connection at the next pong.
-            await self._client.request(PING_SUBJECT, b"", timeout=timeout_s)
+            await self._client.request(subjects.unserved(), b"", timeout=timeout_s)
         except NoRespondersError:
             return
         except (NatsTimeoutError, TimeoutError) as error:
@@ -262,6 +270,10 @@ class Bus:
                 slots.release()
 
         async def take(request: MicroRequest) -> None:
+            # A requester could otherwise have the response sent to a subject that only this service may use.
+            if not request._msg.reply.startswith(INBOX):
+                log.warning("request without an inbox refused", subject=endpoint.subject)
+                return
             # nats-py runs the callbacks of a subscription one after the other, so start a task at once.
             await slots.acquire()
             if self._tasks is None:

@@ -1,4 +1,21 @@
-"""Every NATS subject as a function, so that each is spelled in one place."""
+"""Every NATS subject as a function, and who may publish and who may subscribe to it.
+
+`ROUTES` is the source of the permissions that the NATS server enforces (`permissions`).
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from choir_common.ids import SERVICE_NAMES, ServiceName
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A subject with the services that may publish to it and those that may subscribe to it."""
+
+    subject: str
+    publishers: Collection[ServiceName]
+    subscribers: Collection[ServiceName]
 
 
 def accept_message() -> str:
@@ -42,12 +59,12 @@ def report_usage() -> str:
 
 
 def channels_changed() -> str:
-    """control → all gateways (published): Nothing; they read the channels again."""
+    """control → gateway (published to all): Nothing; they read the channels again."""
     return "choir.event.channels.changed"
 
 
 def dm_activity() -> str:
-    """control → all gateways (published): DmActivity; typing, idle or a progress card to show."""
+    """control → gateway (published to all): DmActivity; typing, idle or a progress card to show."""
     return "choir.event.dm.activity"
 
 
@@ -209,3 +226,33 @@ def browse_page() -> str:
 def browser_status() -> str:
     """control → browser: Nothing → ComponentStatus."""
     return "choir.browser.status"
+
+
+def unserved() -> str:
+    """Subject without subscribers, for `Bus.ping`: the server itself replies that there are none."""
+    return "choir.nobody"
+
+
+def _routes(
+    publisher: ServiceName, subscriber: ServiceName, *subjects: Callable[[], str]
+) -> tuple[Route, ...]:
+    return tuple(Route(subject(), (publisher,), (subscriber,)) for subject in subjects)
+
+
+ROUTES: tuple[Route, ...] = (
+    *_routes("gateway", "control", accept_message, press_button, store_card, store_progress),
+    *_routes("gateway", "control", read_history, read_channels),
+    *_routes("memory", "control", read_memory_settings, report_usage),
+    *_routes("memory", "control", reserve_money, release_money),
+    *_routes("control", "gateway", channels_changed, dm_activity, deliver_message),
+    *_routes("control", "memory", ensure_memory, query_memory, upsert_memory, memory_receipt),
+    *_routes("control", "memory", memory_hints, memory_reminders, memory_status),
+    *_routes("control", "memory", add_to_collection, list_collections, list_documents),
+    *_routes("control", "memory", follow_folder, remove_from_collection),
+    *_routes("control", "memory", record_units, archive_session, erase_session),
+    *_routes("control", "memory", list_memory, show_memory, search_memory, put_memory),
+    *_routes("control", "memory", delete_memory, forget_memory, export_memory, import_memory),
+    *_routes("control", "memory", audit_memory, memory_feedback, memory_state),
+    *_routes("control", "browser", close_context, browse_page, browser_status),
+    Route(unserved(), SERVICE_NAMES, ()),
+)

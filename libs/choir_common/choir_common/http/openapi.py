@@ -14,6 +14,11 @@ OPERATOR_TOKEN = HTTPBearer(
     description="The operator token. Not needed on choird's Unix socket, where file permissions decide.",
     auto_error=False,
 )
+GATEWAY_TOKEN = HTTPBearer(
+    scheme_name="gatewayToken",
+    description="The token that control and the gateway share.",
+    auto_error=False,
+)
 LEASE_TOKEN = HTTPBearer(
     scheme_name="leaseToken",
     description="The lease token of an agent's session, sent with `X-Choir-Session-Id`.",

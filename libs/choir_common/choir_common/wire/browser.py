@@ -11,6 +11,9 @@ Ref = Annotated[int, Field(ge=1, le=1_000_000)]
 """The number of a link, button or field in the page's text."""
 TabNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 
+NO_SANDBOX = "without Chromium's own sandbox"
+"""Part of the browser service's status; `choirctl doctor` looks for it."""
+
 
 class CloseContext(WireModel):
     """Destroy the agent's browser context, if there is one."""

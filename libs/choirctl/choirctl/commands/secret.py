@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from choir_common.errors import Forbidden, InvalidRequest, NotFound, TooLarge
 from choir_common.secret_file import MAX_VALUE_BYTES, edit_secret_file, read_secret_file
+from choir_common.stack_secrets import RESERVED_SECRETS
 from choir_common.wire.config_api import SecretName, SecretsApplied
 from choirctl.api.control import connect, parse_response
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
@@ -24,7 +25,6 @@ from choirctl.output.printing import print_json, print_rows, stderr_console, std
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 METRICS_TOKEN = "metrics-token"  # noqa: S105 - the name of what opens choird's figures, made by people
-RESERVED_SECRETS = ("postgres-admin", "nats-token", "operator-token")
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 
 

@@ -21,6 +21,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.errors import ChoirError, StartupError
+from choir_common.wire.browser import NO_SANDBOX
 from choir_common.wire.config import ModelConfig
 from choir_common.wire.config_api import ConfigView
 from choir_common.wire.operator import SystemStatus
@@ -217,6 +218,17 @@ async def _chromium(_: Installation) -> CheckResult:
     return "ok", path
 
 
+async def _chromium_sandbox(installation: Installation) -> CheckResult:
+    if installation.running is None:
+        return "ok", "the browser service reports its sandbox while Choir runs"
+    parts = installation.running.status.parts
+    if not any(part.name == "browser" and NO_SANDBOX in part.detail for part in parts):
+        return "ok", "Chromium uses its own sandbox, or does not run"
+    if installation.in_containers:
+        return "warn", f"the browser runs {NO_SANDBOX}: the container `browser` is the only wall."
+    return "warn", f"the browser runs {NO_SANDBOX}. Run Choir as a user other than root."
+
+
 def _playwright_chromium() -> str | None:
     """Return the newest Chromium that `playwright install` downloaded to the user's cache, if
     any."""
@@ -405,6 +417,7 @@ CHECKS: dict[str, HealthCheck] = {
     "postgres-user": _postgres_user,
     "nats": _nats,
     "chromium": _chromium,
+    "chromium-sandbox": _chromium_sandbox,
     "docker": _docker,
     "model": _model,
     "prices": _prices,

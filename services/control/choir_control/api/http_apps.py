@@ -15,11 +15,15 @@ from fastapi import APIRouter, Depends, FastAPI, Response
 
 from choir_common.errors import StartupError, Unavailable
 from choir_common.http.listen import bind_unix, serve
-from choir_common.http.openapi import LEASE_TOKEN, OPERATOR_TOKEN
+from choir_common.http.openapi import GATEWAY_TOKEN, LEASE_TOKEN, OPERATOR_TOKEN
 from choir_common.http.service_app import LargeBodyRoute, ReadinessCheck, make_service_app
 from choir_common.metrics import CONTENT_TYPE, Metrics
 from choir_control.api.event_streams import make_signal_router
-from choir_control.api.operator.authentication import MetricsAuthentication, OperatorAuthentication
+from choir_control.api.operator.authentication import (
+    FileAuthentication,
+    MetricsAuthentication,
+    OperatorAuthentication,
+)
 from choir_control.api.operator.console import LARGE_BODIES, console_routes
 from choir_control.api.operator.database_timeout import DatabaseTimeoutMiddleware
 from choir_control.api.readiness import CompleteReadiness, ReadinessChecks
@@ -85,8 +89,10 @@ def make_host_app(
     readiness: ReadinessChecks,
     endpoints: AgentEndpoints,
     authentication: OperatorAuthentication,
+    file_authentication: FileAuthentication,
     gateway: httpx2.AsyncClient,
     routers: Sequence[APIRouter],
+    file_routes: APIRouter,
     metrics: ControlMetrics,
     secrets: SecretStore,
 ) -> FastAPI:
@@ -107,6 +113,9 @@ def make_host_app(
         # With a prefix here and no router around them: otherwise FastAPI would prepare the routes of nested
         # routers a second time, to see that each has a path.
         app.include_router(router, prefix="/v1", dependencies=operators_only)
+
+    for_gateway = [Depends(file_authentication), Depends(GATEWAY_TOKEN)]
+    app.include_router(file_routes, prefix="/v1", dependencies=for_gateway)
 
     metrics_authentication = MetricsAuthentication(authentication, secrets)
 

@@ -9,13 +9,12 @@ from itertools import combinations
 from pathlib import Path
 
 from choir_common.ids import RESERVED_AGENT_IDS
+from choir_common.stack_secrets import RESERVED_SECRETS
 from choir_common.wire.channel_types import types_with_webhook
 from choir_common.wire.config import AgentDefaults, Config, secret_references
 from choir_common.wire.config_parts import MONEY_BUDGETS, AgentBudgets, Budgets
 from choir_control.configuration.prices import unpriced_entries
 
-# These open the database, the message bus and the operator API, so no agent ever receives one.
-RESERVED_SECRETS = ("postgres-admin", "nats-token", "operator-token")
 # One model call with the tools and the identity of an agent needs a few thousand tokens.
 MIN_SESSION_TOKENS = 1_000
 # Each core job has its own model conversation, and all of them run in one process.

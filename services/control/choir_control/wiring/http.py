@@ -19,7 +19,11 @@ from choir_control.api.event_streams import LogStreamer
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
 from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
 from choir_control.api.operator.approvals import approval_routes
-from choir_control.api.operator.authentication import OperatorAuthentication, ProcessTree
+from choir_control.api.operator.authentication import (
+    FileAuthentication,
+    OperatorAuthentication,
+    ProcessTree,
+)
 from choir_control.api.operator.collections import collection_routes
 from choir_control.api.operator.cost import cost_routes
 from choir_control.api.operator.forgetting import forget_routes
@@ -61,20 +65,22 @@ class HttpServices:
             metrics=log.metrics,
             limits=SessionRateLimiter(SystemClock()),
         )
+        operators = OperatorAuthentication(services.secrets.operator_token, ProcessTree())
         self.agent_app = make_agent_app(VERSION, self.readiness, endpoints)
         self.host_app = make_host_app(
             version=VERSION,
             readiness=self.readiness,
             endpoints=endpoints,
-            authentication=OperatorAuthentication(services.secrets.operator_token, ProcessTree()),
+            authentication=operators,
+            file_authentication=FileAuthentication(operators, services.secrets.gateway_token),
             gateway=services.gateway,
             routers=(
                 *_system_routers(services, self.readiness),
                 *_agent_routers(services),
                 *_memory_routers(services),
-                outbox_routes(services.conversations.outgoing_files),
                 *services.config_changes.routes(),
             ),
+            file_routes=outbox_routes(services.conversations.outgoing_files),
             metrics=log.control_metrics,
             secrets=services.secret_store,
         )

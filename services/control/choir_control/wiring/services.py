@@ -7,6 +7,7 @@ from choir_common.clock import Clock
 from choir_common.http.client import make_client
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
+from choir_common.stack_secrets import RESERVED_SECRETS
 from choir_common.telemetry import Redactor
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.operations.store import OperationStore
@@ -20,7 +21,6 @@ from choir_control.api.transports.listener import TcpListener
 from choir_control.approvals.proposals.config_proposal import ConfigApplier
 from choir_control.approvals.store import ApprovalStore
 from choir_control.configuration.current import ConfigService
-from choir_control.configuration.secrets.reload import RESERVED_SECRETS
 from choir_control.configuration.secrets.store import SecretStore
 from choir_control.configuration.version_store import ConfigVersionStore
 from choir_control.conversations.commands.context import BackgroundCommands, CommandContext
@@ -62,10 +62,8 @@ class ControlServices:
             size=settings.database_connections,
             application=SERVICE,
         )
-        self.bus = Bus(settings.nats_url, secrets.nats_token, SERVICE)
-        self.gateway = make_client(
-            settings.gateway_address, headers=_bearer(secrets.operator_token)
-        )
+        self.bus = Bus(settings.nats_url, secrets.nats_key, "control")
+        self.gateway = make_client(settings.gateway_address, headers=_bearer(secrets.gateway_token))
         self.listener = TcpListener(settings)
         self.agent_sockets = AgentSockets(settings)
         own_secrets = {k: v for k, v in secrets.secrets.items() if k not in RESERVED_SECRETS}

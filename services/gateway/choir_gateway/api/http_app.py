@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus, Endpoint
 from choir_common.errors import InvalidRequest, Unauthorized
-from choir_common.http.openapi import OPERATOR_TOKEN, WEBHOOK_SECRET
+from choir_common.http.openapi import GATEWAY_TOKEN, WEBHOOK_SECRET
 from choir_common.http.service_app import make_service_app
 from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
@@ -80,7 +80,7 @@ def make_gateway_app(
         max_body_bytes=MAX_BODY_BYTES,
         large_bodies=large_body_routes(console.spool.limits.file_bytes),
     )
-    token_scheme = Depends(OPERATOR_TOKEN)
+    token_scheme = Depends(GATEWAY_TOKEN)
     for_control = [Depends(_admit_control(control_token)), token_scheme]
     app.include_router(
         make_console_router(registry, console),
@@ -110,7 +110,7 @@ def _token_routes(receiver: TokenReceiver) -> APIRouter:
 
 
 def _file_routes(registry: ChannelRegistry) -> APIRouter:
-    """Return the file router for control; `make_gateway_app` requires the operator token."""
+    """Return the file router for control; `make_gateway_app` requires the gateway token."""
     router = APIRouter(tags=["channels"])
 
     @router.get("/v1/files/{gateway}", response_class=StreamingResponse)
@@ -157,13 +157,13 @@ def _admit(token: str | None) -> Callable[[Request], Awaitable[None]]:
             return
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         if not hmac.compare_digest(bearer.encode(), token.encode()):
-            raise Unauthorized("The operator token is needed (Authorization: Bearer ...).")
+            raise Unauthorized("The gateway token is needed (Authorization: Bearer ...).")
 
     return check
 
 
 def _admit_control(token: str | None) -> Callable[[Request], Awaitable[None]]:
-    """Require the operator token, on the Unix socket too.
+    """Require the gateway token, on the Unix socket too.
 
     A caller that could replace a bot's token would receive the messages of its users.
     """
@@ -171,7 +171,7 @@ def _admit_control(token: str | None) -> Callable[[Request], Awaitable[None]]:
         return _admit(token)
 
     async def refuse(_: Request) -> None:
-        raise Unauthorized("This gateway has no operator token, so it cannot authenticate control.")
+        raise Unauthorized("This gateway has no gateway token, so it cannot authenticate control.")
 
     return refuse
 

@@ -68,6 +68,19 @@ class OperatorAuthentication:
             raise Unauthorized("The operator token is wrong.")
 
 
+class FileAuthentication:
+    """Access check of the files of messages: operators, and the gateway with its token."""
+
+    def __init__(self, operators: OperatorAuthentication, gateway_token: str | None) -> None:
+        self._operators = operators
+        self._gateway_token = gateway_token
+
+    async def __call__(self, request: Request) -> None:
+        """Return for a valid client; raises as `OperatorAuthentication` does."""
+        if self._gateway_token is None or not _bears(request, self._gateway_token):
+            await self._operators(request)
+
+
 class MetricsAuthentication:
     """Access check of `/metrics`: operators, and clients with the secret `metrics-token`."""
 
@@ -79,10 +92,14 @@ class MetricsAuthentication:
         """Return for a valid client; raises as `OperatorAuthentication` does."""
         # read for each request, because `secret apply` changes it
         token = self._secrets.get_known((METRICS_TOKEN,)).get(METRICS_TOKEN)
-        header = request.headers.get("authorization", "")
-        if token and hmac.compare_digest(header.encode(), f"Bearer {token}".encode()):
-            return
-        await self._operators(request)
+        if not token or not _bears(request, token):
+            await self._operators(request)
+
+
+def _bears(request: Request, token: str) -> bool:
+    """Return whether the request has this bearer token."""
+    header = request.headers.get("authorization", "")
+    return hmac.compare_digest(header.encode(), f"Bearer {token}".encode())
 
 
 def _parent_of(pid: int) -> int | None:

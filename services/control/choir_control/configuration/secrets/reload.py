@@ -14,13 +14,11 @@ from typing import Protocol
 import structlog
 
 from choir_common.secret_file import read_secret_file
+from choir_common.stack_secrets import RESERVED_SECRETS
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.secrets.store import SecretChanges, SecretStore
 
 log = structlog.get_logger("choir.secrets")
-
-# The stack's own secrets. No agent is ever bound to one, and each service reads its own at startup.
-RESERVED_SECRETS = frozenset({"postgres-admin", "nats-token", "operator-token"})
 
 
 @dataclass(frozen=True, slots=True)
