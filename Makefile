@@ -1,12 +1,13 @@
 # Choir: `make run` starts it, `make test` tests it. Everything is installed in .venv and nowhere else.
 BIN := .venv/bin
 STAMP := .venv/.installed
+UV = $(or $(wildcard .tools/bin/uv),uv)
 # Tests wait more than they compute, so more workers than cores run at a time.
 WORKERS ?= 4
-MANIFESTS := uv.lock pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
+MANIFESTS := uv.lock pyproject.toml scripts/uv.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml deploy/*/pyproject.toml)
 PACKAGES := $(wildcard libs/*/choir* services/*/choir_* deploy/*/choir_*)
 .DEFAULT_GOAL := help
-.PHONY: help install run up down test nightly migration check bench bench-memory eval demo clean
+.PHONY: help install run up down test nightly migration check audit pins release bench bench-memory eval demo clean
 
 help: ## list the targets
 	@echo 'Choir. Needs Python >= 3.11, git and make.'
@@ -45,10 +46,20 @@ migration: install ## write the SQL migration that applies changes of control's 
 check: install ## check format, lint, types, imports, shape and words; CI runs this first
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy $(PACKAGES)
+	@$(BIN)/mypy $(PACKAGES) scripts
 	@$(BIN)/lint-imports
 	@$(BIN)/python tests/shape_check.py
 	@$(BIN)/python tests/words_check.py
+
+audit: install ## compare the packages of uv.lock with the advisory database; exits 3 if it cannot be reached (ARGS: uv audit --help)
+	@scripts/audit $(ARGS)
+
+pins: install ## write the hashes of uv and the digests of third-party images anew; exits 3 if a registry cannot be reached
+	@$(BIN)/python -m scripts.pins $(UV)
+
+release: install ## build VERSION into OUT (dist): archive, bill of materials, licences and checksums, signed with the SSH key KEY
+	@test -n "$(VERSION)" || { echo 'make release VERSION=1.2.3 KEY=~/.ssh/choir-release [OUT=dist]'; exit 2; }
+	@$(BIN)/python -m scripts.release $(VERSION) --out $(or $(OUT),dist) --uv $(UV) $(if $(KEY),--key $(KEY))
 
 bench: install ## measure a turn's overhead, start-up and memory; writes .bench/results.json
 	@$(BIN)/python -m tests.bench $(ARGS)

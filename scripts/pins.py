@@ -1,0 +1,126 @@
+"""Pins of what Choir downloads beside the packages of uv.lock: uv itself, and third-party images.
+
+`python -m scripts.pins UV` writes scripts/uv.txt and deploy/docker/images.lock anew. Exits 3 if a registry
+was unreachable; the lines of its images stay as they are. Used by `make pins` and `release`.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+UV_PIN = "scripts/uv.txt"
+IMAGE_LOCK = "deploy/docker/images.lock"
+PINNED_FILES = (
+    "deploy/docker/Dockerfile",
+    "docker-compose.yml",
+    "deploy/observability/compose.yml",
+)
+"""The files that name third-party images."""
+UNKNOWN = "-"
+EXIT_UNREACHABLE = 3
+REGISTRY_TIMEOUT_S = 60
+IMAGE = re.compile(r"^( *image: |FROM )(?P<name>[\w./-]+:[\w.-]+)(?=\s|$)", re.MULTILINE)
+OWN_TAG = ":local"
+
+
+def third_party_images(text: str) -> set[str]:
+    """Return the names of the images that a Dockerfile or compose file takes from a registry."""
+    names = {match["name"] for match in IMAGE.finditer(text)}
+    return {name for name in names if not name.endswith(OWN_TAG)}
+
+
+def read_image_lock(text: str) -> dict[str, str]:
+    """Return the digest of each image in a lock file; `-` if it is unknown."""
+    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return {row[0]: row[1] for row in rows}
+
+
+def pin_images(text: str, digests: dict[str, str]) -> str:
+    """Return a Dockerfile or compose file whose third-party images are named by tag and digest.
+
+    Raises LookupError for images without a known digest.
+    """
+    unknown = sorted(
+        name for name in third_party_images(text) if digests.get(name, UNKNOWN) == UNKNOWN
+    )
+    if unknown:
+        raise LookupError(f"no digest in {IMAGE_LOCK} for {', '.join(unknown)}")
+
+    def pinned(match: re.Match[str]) -> str:
+        digest = digests.get(match["name"])
+        return f"{match[0]}@{digest}" if digest else match[0]
+
+    return IMAGE.sub(pinned, text)
+
+
+def pinned_uv_version(root: Path = ROOT) -> str:
+    """Return the version of uv that is installed."""
+    match = re.search(r"^uv==(\S+)", (root / UV_PIN).read_text(), re.MULTILINE)
+    if match is None:
+        raise LookupError(f"{UV_PIN} names no version of uv")
+    return match[1]
+
+
+def refresh_images() -> list[str]:
+    """Write the current digests to the lock file; return the images whose registry did not answer."""
+    lock = ROOT / IMAGE_LOCK
+    comments = [line for line in lock.read_text().splitlines() if line.startswith("#")]
+    known = read_image_lock(lock.read_text())
+    texts = [(ROOT / path).read_text() for path in PINNED_FILES]
+    names = sorted(set[str]().union(*(third_party_images(text) for text in texts)))
+    current = {name: _digest(name) for name in names}
+    rows = [f"{name} {current[name] or known.get(name, UNKNOWN)}" for name in names]
+    lock.write_text("\n".join([*comments, *rows]) + "\n")
+    return [name for name in names if not current[name]]
+
+
+def _digest(image: str) -> str:
+    """Return the digest of an image's manifest list; empty if its registry does not answer."""
+    command = ["docker", "buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}"]
+    try:
+        done = subprocess.run(
+            [*command, image], capture_output=True, text=True, timeout=REGISTRY_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def refresh_uv(uv: str) -> None:
+    """Write the hashes of the pinned version of uv."""
+    pin = ROOT / UV_PIN
+    comments = [line for line in pin.read_text().splitlines() if line.startswith("#")]
+    command = [
+        uv,
+        "pip",
+        "compile",
+        "--quiet",
+        "--generate-hashes",
+        "--no-header",
+        "--no-annotate",
+        "-",
+    ]
+    done = subprocess.run(
+        command, input=f"uv=={pinned_uv_version()}", capture_output=True, text=True, check=True
+    )
+    pin.write_text("\n".join(comments) + "\n" + done.stdout)
+
+
+def main() -> int:
+    """Refresh both files."""
+    refresh_uv(sys.argv[1])
+    unreachable = refresh_images()
+    if unreachable:
+        print(
+            f"pins: no registry answered for {', '.join(unreachable)}; their lines are unchanged.\n"
+            "Run `make pins` again where docker can reach them.",
+            file=sys.stderr,
+        )
+        return EXIT_UNREACHABLE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
