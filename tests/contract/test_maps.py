@@ -29,6 +29,7 @@ RUNTIME_FILES = frozenset(
         "config.json",
         "current.json",
         "secrets.json",
+        "audit-keys.json",
         "version.json",
         "SOUL.md",
         "USER.md",

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from choir_common.eventlog.signature import AuditKeyring
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
@@ -126,7 +127,10 @@ async def open_spaces(database: Database) -> SpaceRegistry:
 
 def make_archivist(database: Database, spaces: SpaceRegistry) -> SessionArchiver:
     memory = HereMemory(database, spaces)
-    events, rehearsals = EventStore(database), RehearsalEraser(database, memory, Documents([]))
+    events, rehearsals = (
+        EventStore(database, AuditKeyring()),
+        RehearsalEraser(database, memory, Documents([])),
+    )
     return SessionArchiver(
         store=ArchiveStore(database),
         events=events,

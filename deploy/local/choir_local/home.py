@@ -59,6 +59,11 @@ class Home:
         return self.root / "secrets.json"
 
     @property
+    def audit_keys_file(self) -> Path:
+        """Return the file of the keys that sign the logs."""
+        return self.root / "audit-keys.json"
+
+    @property
     def model_file(self) -> Path:
         """Return the record of the last real model."""
         return self.data / "model.json"

@@ -43,6 +43,7 @@ COMMANDS = (
     CommandEntry("workspace", "Show workspaces, and empty one."),
     CommandEntry("approval", "Show agents' approval requests, and decide them."),
     CommandEntry("policy", "Show the rules on tool calls, and what they decide."),
+    CommandEntry("audit", "Check that no log was changed, and show its anchors."),
     CommandEntry("operation", "Show builds, updates and resets, and their progress."),
     CommandEntry("cost", "Show what model calls have cost, in US dollars."),
     CommandEntry("logs", "Print a log and follow it until Ctrl-C."),

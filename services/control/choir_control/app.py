@@ -21,6 +21,7 @@ from choir_control.agents.sessions.idle_end import INTERVAL_S as IDLE_INTERVAL_S
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.startup import read_startup_config
+from choir_control.log.audit.anchoring import SWEEP_INTERVAL_S as ANCHOR_SWEEP_INTERVAL_S
 from choir_control.log.retention import job
 from choir_control.money.budgets import LOST_CALLS_INTERVAL_S
 from choir_control.periodic import run_periodically
@@ -93,6 +94,7 @@ class ControlApp:
         candidate = await startup_config.or_last_valid(services.configuration)
         services.agent_sockets.bind(sorted(candidate.config.agents))
         snapshot = await services.configuration.put_in_force(candidate)
+        await services.log.audit.anchoring.open()
         await services.config_changes.secret_reloader.remember_startup_values()
         stack.push_async_callback(self._runtime.close)
         await services.operations.put_in_order()
@@ -148,6 +150,7 @@ class ControlApp:
                 tasks.create_task(worker, name=name)
             for name, interval_s, run in (
                 ("retention", job.INTERVAL_S, services.log.retention.sweep),
+                ("audit anchors", ANCHOR_SWEEP_INTERVAL_S, services.log.audit.anchoring.sweep),
                 ("approval expiry", EXPIRY_INTERVAL_S, services.approvals.expiry.expire_overdue),
                 ("idle sessions", IDLE_INTERVAL_S, services.sessions.idle_ender.sweep),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),

@@ -100,6 +100,11 @@ class ControlSettings(ServiceSettings):
         return self.home / "secrets.json"
 
     @property
+    def audit_keys(self) -> Path:
+        """Return the path of audit-keys.json, the keys that sign the logs."""
+        return self.home / "audit-keys.json"
+
+    @property
     def known_hosts(self) -> Path:
         """Return the path of Choir's known_hosts file, edited by people and used with the user's own."""
         return self.home / "known_hosts"

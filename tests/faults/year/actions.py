@@ -15,6 +15,7 @@ from choir_common.clients.memory import (
     NatsSessionMemoryClient,
 )
 from choir_common.errors import Unavailable
+from choir_common.eventlog.signature import AuditKeyring
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_common.wire.memory_collections import FollowFolder, ListCollections
@@ -86,7 +87,7 @@ class YearActions:
         sessions = NatsSessionMemoryClient(self.memory.bus)
         self._archiver = SessionArchiver(
             store=ArchiveStore(self.database),
-            events=EventStore(self.database),
+            events=EventStore(self.database, AuditKeyring()),
             memory=sessions,
             configuration=FixedConfiguration(CONFIG),  # type: ignore[arg-type]
             rehearsals=RehearsalEraser(self.database, sessions, Documents([])),

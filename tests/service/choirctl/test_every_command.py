@@ -117,6 +117,17 @@ def test_the_policy_is_listed_and_explained(shell: ChoirctlRunner) -> None:
     assert "not JSON" in shell.fails(2, "policy", "explain", "main", "choir.exec", "{")
 
 
+def test_the_logs_are_audited(shell: ChoirctlRunner) -> None:
+    shell.succeeds("chat", "-m", "hello")
+    assert "All events are signed" in shell.succeeds("session", "verify", session_of(shell))
+    (first_key,) = shell.data("audit", "anchors")["keys"]
+    assert shell.data("audit", "rotate")["keys"][0] == first_key
+    report = shell.data("audit", "verify")
+    assert report["faults"] == [] and all(log["ok"] for log in report["logs"])
+    assert "intact" in shell.succeeds("audit", "verify")
+    assert "No stored anchor" in shell.fails(3, "audit", "verify", "--root", "0" * 64)
+
+
 def test_the_cost_of_calls_is_told(shell: ChoirctlRunner) -> None:
     shell.succeeds("chat", "-m", "hello")
     report = shell.data("cost", "--by", "model")

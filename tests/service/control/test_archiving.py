@@ -11,6 +11,7 @@ import pytest
 from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import ChoirError, TooLarge, Unavailable
+from choir_common.eventlog.signature import AuditKeyring
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
@@ -120,7 +121,7 @@ async def desk(database: Database) -> AsyncIterator[Desk]:
     memory = Stubborn()
     erased: list[str] = []
     rehearsals = RehearsalEraser(database, memory, Documents(erased))
-    events = EventStore(database)
+    events = EventStore(database, AuditKeyring())
     archivist = SessionArchiver(
         store=ArchiveStore(database),
         events=events,

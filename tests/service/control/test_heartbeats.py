@@ -8,8 +8,6 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from choir_common.errors import ChoirError
-from choir_control.log.eventlog.store import EventStore
-from choir_control.log.eventlog.verify import verify_log
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.heartbeat_machine import HeartbeatMachine
 from tests.service.control.world import World, a_config
@@ -47,11 +45,12 @@ def test_the_walks_through_heartbeats_went_far_enough() -> None:
 async def test_every_flipped_bit_of_a_stored_log_is_found(world: World, agent: AgentHand) -> None:
     for text in ("first", "mañana 🌒", "last"):
         await agent.reply(text, kind="notice")
-    store, session = EventStore(world.database), agent.spec.session_id
+    assert world.control is not None
+    verifier, session = world.control.services.log.audit.verifier, agent.spec.session_id
     rev, head, flips = 3, agent.head, 0
 
     async def found() -> bool:
-        verdict = await verify_log(store, session, head)
+        verdict = await verifier.verify(session, head)
         # the event itself, or the one after it, which no longer follows
         return not verdict.ok and verdict.broken_at in (rev, rev + 1)
 
@@ -86,9 +85,9 @@ async def test_every_flipped_bit_of_a_stored_log_is_found(world: World, agent: A
     for bit in range(REV_BITS):
         if await put("rev", rev ^ 1 << bit):
             flips += 1
-            verdict = await verify_log(store, session, head)
+            verdict = await verifier.verify(session, head)
             assert not verdict.ok, bit
             assert await put("rev", rev)
-    assert (await verify_log(store, session, head)).ok
+    assert (await verifier.verify(session, head)).ok
     print(f"{flips} bits flipped, all found")
     assert flips > 1_000

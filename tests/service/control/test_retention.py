@@ -9,14 +9,16 @@ import orjson
 import pytest
 
 from choir_common.eventlog.chain import LogHead
+from choir_common.eventlog.signature import AuditKey, AuditKeyring
 from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import GENESIS
 from choir_common.wire.operator import LogVerification
 from choir_control.configuration.current import ConfigService
 from choir_control.configuration.version_store import ConfigVersionStore
+from choir_control.log.audit.anchor_store import AnchorStore
+from choir_control.log.audit.verifier import LogVerifier
 from choir_control.log.eventlog.store import EventStore
-from choir_control.log.eventlog.verify import verify_log
 from choir_control.log.retention.job import RetentionJob
 from choir_control.log.retention.log_store import ErasedLogStore
 from choir_control.log.retention.row_store import KEEP_NEWEST_CONFIGS
@@ -31,8 +33,9 @@ INSERT INTO choir_control.sessions (session_id, agent_id, status, epoch, head_re
 VALUES ($1, 'main', 'stopped', 1, $2, $3, 'w', 'm', 'console', 'console', $4, $4::timestamptz, $5)
 """
 EVENT = """
-INSERT INTO choir_control.session_events (session_id, rev, lane, type, payload, at, hash_prev, hash)
-VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8)
+INSERT INTO choir_control.session_events (session_id, rev, lane, type, payload, at, hash_prev, hash,
+    signature)
+VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9)
 """
 INBOX = """
 INSERT INTO choir_control.inbox (inbox_id, gateway, update_id, dm, text, sent_at, received_at, session_id,
@@ -56,6 +59,8 @@ class Records:
     database: Database
     job: RetentionJob
     events: EventStore
+    verifier: LogVerifier
+    keyring: AuditKeyring
 
     async def store(self, script: LogBuilder, age: timedelta, *, archived: bool = True) -> None:
         """Put in an ended session with its messages, as one of `age` ago."""
@@ -67,7 +72,14 @@ class Records:
             payload = orjson.dumps(event.payload).decode()
             chain = (event.at, event.hash_prev, event.hash)
             await self.database.execute(
-                EVENT, event.session_id, event.rev, event.lane, event.type, payload, *chain
+                EVENT,
+                event.session_id,
+                event.rev,
+                event.lane,
+                event.type,
+                payload,
+                *chain,
+                self.keyring.sign_event(event.session_id, event.rev, event.hash),
             )
             if event.type == "user_msg":
                 inbox_id = f"{script.session_id}-{event.rev}"
@@ -96,7 +108,7 @@ class Records:
 
     async def verify(self, script: LogBuilder) -> LogVerification:
         last = script.events[-1]
-        return await verify_log(self.events, script.session_id, LogHead(last.rev, last.hash))
+        return await self.verifier.verify(script.session_id, LogHead(last.rev, last.hash))
 
     async def holds(self, word: str) -> bool:
         """Tell whether a word stands in any row of any table."""
@@ -130,8 +142,11 @@ async def make_records(
     await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
     configuration = ConfigService(file, None, ConfigVersionStore(database))
     await configuration.put_in_force(configuration.read())
-    events = EventStore(database)
-    return Records(database, RetentionJob(database, events, configuration, pause_s=0.0), events)
+    keyring = AuditKeyring([AuditKey(bytes(32))])
+    events = EventStore(database, keyring)
+    verifier = LogVerifier(events, AnchorStore(database, keyring), keyring)
+    job = RetentionJob(database, verifier, configuration, pause_s=0.0)
+    return Records(database, job, events, verifier, keyring)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from choir_common.eventlog.chain import LogHead, link_event
+from choir_common.eventlog.key_file import load_keys
 from choir_common.wire.events import UserMessageStarted
 from choir_local.database import schemas
 from choir_local.database.connection import DatabaseAccess, open_database
@@ -142,12 +143,14 @@ async def test_a_log_that_retention_erased_does_not_stand_in_the_way_of_a_restor
 
 async def test_secrets_travel_only_when_they_are_asked_for(homes: Path) -> None:
     await fill(homes / "a", events=1)
+    keys = load_keys(homes / "a" / "audit-keys.json").keys
     file = homes / "with.backup"
     assert ctl(homes / "a", "db", "backup", str(file), "--with-secrets").returncode == 0
     assert ctl(homes / "b", "db", "restore", str(file)).returncode == 0
     before = json.loads((homes / "a" / "secrets.json").read_text())
     after = json.loads((homes / "b" / "secrets.json").read_text())
     assert after["openrouter-key"] == CANARY
+    assert load_keys(homes / "b" / "audit-keys.json").keys == keys
     assert after["postgres-admin"] != before["postgres-admin"]
     assert ctl(homes / "b", "db", "status").returncode == 0
 

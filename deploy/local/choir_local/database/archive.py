@@ -19,7 +19,8 @@ MANIFEST = "manifest.json"
 DUMP = "database.dump"
 CONFIG = "config.json"
 SECRETS = "secrets.json"
-PARTS = (DUMP, CONFIG, SECRETS)
+AUDIT_KEYS = "audit-keys.json"
+PARTS = (DUMP, CONFIG, SECRETS, AUDIT_KEYS)
 BLOCK = 1 << 20
 MANIFEST_MOST = 1 << 20
 

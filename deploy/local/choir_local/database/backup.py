@@ -13,6 +13,7 @@ from pathlib import Path
 
 from choir_common.errors import Conflict, NotFound
 from choir_local.database.archive import (
+    AUDIT_KEYS,
     CONFIG,
     DUMP,
     FORMAT,
@@ -104,7 +105,11 @@ async def _collect(
 def _copy(home: Home, directory: Path, with_secrets: bool) -> list[Path]:
     sources = [
         (CONFIG, home.config_file),
-        *([(SECRETS, home.secrets_file)] if with_secrets else []),
+        *(
+            [(SECRETS, home.secrets_file), (AUDIT_KEYS, home.audit_keys_file)]
+            if with_secrets
+            else []
+        ),
     ]
     copied = [directory / name for name, path in sources if path.exists()]
     for name, path in sources:

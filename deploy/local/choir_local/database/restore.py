@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from choir_common.errors import Conflict, NotFound, StartupError
+from choir_common.eventlog.key_file import restore_keys
 from choir_common.stack_secrets import OPERATOR_TOKEN, RESERVED_SECRETS
-from choir_local.database.archive import CONFIG, DUMP, SECRETS, Manifest, unpack
+from choir_local.database.archive import AUDIT_KEYS, CONFIG, DUMP, SECRETS, Manifest, unpack
 from choir_local.database.backup import ShowProgress
 from choir_local.database.connection import MAINTENANCE, DatabaseAccess, open_database, run_program
 from choir_local.database.schemas import migrate_all
@@ -66,6 +67,7 @@ async def restore(
             # renamed last
             chains = await _restore_dump(access, manifest, directory, show_progress)
             previous_files = [*_put_config(home, directory), *_put_secrets(home, directory)]
+            restore_keys(home.audit_keys_file, directory / AUDIT_KEYS)
             async with access.database(MAINTENANCE) as maintenance:
                 store = DatabaseStore(maintenance)
                 await store.rename_into_place(DATABASE, NEW_DATABASE, OLD_DATABASE)

@@ -145,7 +145,15 @@ class LogVerification(WireModel):
     broken_at: int | None = None
     reason: str | None = None
     erased_at: AwareTime | None = None
-    """When retention erased the log: only its hashes were compared with the session's head."""
+    """When the log was erased: its hashes and signatures are checked, without the events' content."""
+    erased_payloads: int = 0
+    """Events whose content was erased and whose hash was kept."""
+    signed_from: int | None = None
+    """The first revision with a signature of a key of this installation."""
+    anchors: int = 0
+    """Anchors that contain this log."""
+    unknown_keys: tuple[str, ...] = ()
+    """Ids of keys that signed events of this log and that this installation does not have."""
 
 
 ApprovalState = Literal[

@@ -23,6 +23,7 @@ from choir_common.errors import (
 )
 from choir_common.http.client import await_unless_hung, make_client
 from choir_common.http.response_parser import parse_events, read_problem
+from choir_common.wire.audit import AnchorList
 from choir_common.wire.events import Event
 from choir_common.wire.money import CostReport
 from choir_common.wire.operations import (
@@ -250,6 +251,19 @@ class ControlClient:
         """Ask control to check a session's whole log."""
         path = f"/v1/sessions/{session_id}/verify"
         return await self._get(path, LogVerification, timeout_s=VERIFY_TIMEOUT_S)
+
+    async def anchors(self) -> AnchorList:
+        """Return the anchors of the logs, checked by control."""
+        return await self._get("/v1/audit/anchors", AnchorList, timeout_s=VERIFY_TIMEOUT_S)
+
+    async def rotate_audit_key(self) -> AnchorList:
+        """Make a new key that signs the logs."""
+        return await self._post("/v1/audit/rotate", None, AnchorList)
+
+    async def session_ids(self) -> list[str]:
+        """Return the ids of all sessions, newest first."""
+        pages = self._pages("/v1/sessions", Page[SessionView], {})
+        return [view.session_id async for view in pages]
 
     async def _pages(
         self, path: str, shape: type[Page[M]], params: Mapping[str, str]

@@ -63,7 +63,8 @@ def backup(
     with_secrets: Annotated[
         bool,
         typer.Option(
-            "--with-secrets", help="Include secrets.json; anyone who can read FILE can read it."
+            "--with-secrets",
+            help="Include secrets.json and audit-keys.json; whoever can read FILE can read them.",
         ),
     ] = False,
     home: Home = None,

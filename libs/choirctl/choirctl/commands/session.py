@@ -24,6 +24,7 @@ from choirctl.app import add_group
 from choirctl.arguments import JobName, OptionalAgentId, SessionId
 from choirctl.commands.memory_forget import reset
 from choirctl.output.printing import (
+    format_count,
     print_json,
     print_json_line,
     print_rows,
@@ -168,7 +169,8 @@ def verify(
 ) -> None:
     """Check that a session's stored log is unchanged.
 
-    Verifies every hash of the chain. Exits 1 if one does not match.
+    Verifies every hash of the chain, every signature, and the log's anchors. Names the first event that
+    does not match, and exits 1.
     """
     verification = asyncio.run(_verify(find_target(ctx, home, url), session))
     if as_json:
@@ -176,11 +178,13 @@ def verify(
     elif verification.ok and verification.erased_at is not None:
         stdout_console().print(
             f"{session}: the log was erased on {verification.erased_at:%Y-%m-%d}. "
-            f"The hashes of its {verification.events} events are intact up to the session's head."
+            f"The hashes of its {verification.erased_payloads} erased events are intact up to the session's "
+            f"head. {_signature_text(verification)}"
         )
     elif verification.ok:
         stdout_console().print(
-            f"{session}: {verification.events} events, chain intact up to revision {verification.head_rev}."
+            f"{session}: {verification.events} events, chain intact up to revision {verification.head_rev}. "
+            f"{_signature_text(verification)}"
         )
     if not verification.ok:
         stderr_console().print(
@@ -209,6 +213,23 @@ def compact(
         print_json(queued_signal)
     else:
         stderr_console().print(queued_signal.note, markup=False)
+
+
+def _signature_text(verification: LogVerification) -> str:
+    """Return what the signatures and anchors of an intact log prove."""
+    anchored = f"It is in {format_count(verification.anchors, 'anchor')}."
+    if verification.unknown_keys:
+        keys = ", ".join(verification.unknown_keys)
+        anchored += f" Signatures of key {keys} were not checked: it is not in audit-keys.json."
+    match verification.signed_from:
+        case None:
+            return (
+                f"No event is signed by a key of this machine; an anchor covers the log. {anchored}"
+            )
+        case 1:
+            return f"All events are signed. {anchored}"
+        case rev:
+            return f"Events are signed from revision {rev}; an anchor or that one covers the rest. {anchored}"
 
 
 async def _compact(place: Target, session: str, lane: str | None) -> SignalQueued:

@@ -165,6 +165,26 @@ Table(
     Column("hashes", LargeBinary, nullable=False),
     Column("erased_at", TIME, nullable=False, server_default=CLOCK),
     Column("finished_at", TIME),
+    Column("signatures", LargeBinary),
+)
+
+Table(
+    "audit_anchors",
+    METADATA,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", TIME, nullable=False),
+    Column("root", Text, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+)
+
+Table(
+    "audit_anchor_heads",
+    METADATA,
+    Column("number", BigInteger, ForeignKey(f"{SCHEMA}.audit_anchors.number"), primary_key=True),
+    Column("session_id", Text, primary_key=True),
+    Column("rev", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+    Index("audit_anchor_heads_by_session", "session_id", "rev"),
 )
 
 Table(
@@ -298,6 +318,7 @@ Table(
     Column("hash_prev", Text, nullable=False),
     Column("hash", Text, nullable=False),
     Column("stored_at", TIME, nullable=False, server_default=NOW),
+    Column("signature", LargeBinary),
     Index(
         "session_events_jobs",
         "session_id",

@@ -19,6 +19,7 @@ from choir_control.api.event_streams import LogStreamer
 from choir_control.api.http_apps import AgentEndpoints, make_agent_app, make_host_app
 from choir_control.api.operator.agents import agent_routes, choice_routes, signal_routes
 from choir_control.api.operator.approvals import approval_routes
+from choir_control.api.operator.audit import audit_routes
 from choir_control.api.operator.authentication import (
     FileAuthentication,
     OperatorAuthentication,
@@ -127,6 +128,12 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
         dm_routes(services.configuration, services.sessions.store, services.log.memory_settings),
         command_routes(services.configuration),
         policy_routes(services.configuration),
+        audit_routes(
+            verifier=services.log.audit.verifier,
+            store=services.log.audit.anchors,
+            keys=services.log.audit.keys,
+            keyring=services.log.audit.keyring,
+        ),
     )
 
 
@@ -142,7 +149,12 @@ def _agent_routers(services: ControlServices) -> Sequence[APIRouter]:
         ),
         signal_routes(services.overview, sessions.signal_sender, events),
         choice_routes(services.configuration, sessions.overrides, services.overview),
-        session_routes(sessions.store, events, log_streams),
+        session_routes(
+            sessions=sessions.store,
+            events=events,
+            streams=log_streams,
+            verifier=services.log.audit.verifier,
+        ),
         operation_routes(services.operations),
         rollout_routes(services.rollout),
         workspace_routes(sessions.workspaces),

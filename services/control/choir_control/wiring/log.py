@@ -1,6 +1,7 @@
 """Wiring of the event log: appending, signals, metrics, retention and archiving."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from choir_common.bus.client import Bus
 from choir_common.clients.memory import NatsMemoryAdminClient, NatsSessionMemoryClient
@@ -12,7 +13,6 @@ from choir_control.log.archiving.archiver import SessionArchiver
 from choir_control.log.archiving.rehearsal_eraser import RehearsalEraser
 from choir_control.log.archiving.store import ArchiveStore
 from choir_control.log.eventlog.append import EventAppender
-from choir_control.log.eventlog.store import EventStore
 from choir_control.log.leases.authentication import LeaseAuthenticator
 from choir_control.log.leases.dm_memory import DmMemoryStore
 from choir_control.log.leases.store import LeaseStore
@@ -27,6 +27,7 @@ from choir_control.log.retention.reset_store import SessionResetStore
 from choir_control.log.signals.notifier import Notifier
 from choir_control.log.signals.store import SignalStore
 from choir_control.log.signals.streams import SignalStreams
+from choir_control.wiring.audit import AuditServices
 from choir_control.wiring.conversations import ConversationServices
 from choir_control.wiring.money import MoneyServices
 
@@ -44,6 +45,7 @@ class LogServices:
         conversations: ConversationServices,
         money: MoneyServices,
         restart_reasons: Sequence[str],
+        key_file: Path,
     ) -> None:
         """`restart_reasons` are the end reasons of sessions that the next one continues at once."""
         self.notifier = Notifier()
@@ -57,18 +59,19 @@ class LogServices:
             authenticator=self.leases,
             file_fetcher=conversations.file_fetcher,
         )
-        self.events = EventStore(database)
+        self.audit = AuditServices(
+            key_file=key_file,
+            database=database,
+            configuration=configuration,
+            outbox=conversations.outbox,
+        )
+        self.events = self.audit.events
         self.memory_settings = DmMemoryStore(database)
         self.resets = SessionResetStore(database)
-        self.content_eraser = SessionContentEraser(
-            incognito=IncognitoStore(database, restart_reasons),
-            resets=self.resets,
-            content=SessionContentStore(database),
-            logs=LogEraser(self.events, ErasedLogStore(database)),
-            spool=conversations.spool,
-            configuration=configuration,
+        self.content_eraser = self._make_content_eraser(
+            database, configuration, conversations, restart_reasons
         )
-        self.retention = RetentionJob(database, self.events, configuration)
+        self.retention = RetentionJob(database, self.audit.verifier, configuration)
         self.metrics = metrics
         self.control_metrics = ControlMetrics(self.metrics, GaugeStore(database))
         self.appender = EventAppender(
@@ -82,6 +85,22 @@ class LogServices:
         )
         self.archives = ArchiveStore(database)
         self.archiver = self._make_archiver(database, configuration, bus)
+
+    def _make_content_eraser(
+        self,
+        database: Database,
+        configuration: ConfigService,
+        conversations: ConversationServices,
+        restart_reasons: Sequence[str],
+    ) -> SessionContentEraser:
+        return SessionContentEraser(
+            incognito=IncognitoStore(database, restart_reasons),
+            resets=self.resets,
+            content=SessionContentStore(database),
+            logs=LogEraser(self.audit.verifier, ErasedLogStore(database)),
+            spool=conversations.spool,
+            configuration=configuration,
+        )
 
     def _make_archiver(
         self, database: Database, configuration: ConfigService, bus: Bus

@@ -118,6 +118,7 @@ class ControlServices:
             conversations=self.conversations,
             money=self.money,
             restart_reasons=CONTINUED_REASONS,
+            key_file=self.settings.audit_keys,
         )
 
     def _make_host_tools(self) -> HostToolServices:

@@ -127,7 +127,7 @@ class SessionServices:
         self, database: Database, outbox: OutboxRescanner, clock: Clock
     ) -> SessionCloser:
         return SessionCloser(
-            store=ClosingStore(database),
+            store=ClosingStore(database, self._log.audit.keyring),
             sessions=self.store,
             authenticator=self._log.leases,
             notifier=self._log.notifier,
@@ -219,7 +219,7 @@ class SessionServices:
 
     def _make_idle_ender(self, database: Database) -> IdleSessionEnder:
         return IdleSessionEnder(
-            closing_store=ClosingStore(database),
+            closing_store=ClosingStore(database, self._log.audit.keyring),
             sessions=self.store,
             configuration=self._configuration,
             starter=self.starter,

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import orjson
 
+from choir_common.eventlog.signature import AuditKeyring
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event, SessionAbandoned
 from choir_common.wire.operator import SessionStatus
@@ -25,8 +26,8 @@ WITH head AS (
     DELETE FROM choir_control.leases AS l USING head WHERE l.session_id = head.session_id
 ), stored AS (
     INSERT INTO choir_control.session_events
-        (session_id, rev, lane, type, payload, at, hash_prev, hash)
-    SELECT head.session_id, rev, $9, $10, $11::json, $12, $4, $8
+        (session_id, rev, lane, type, payload, at, hash_prev, hash, signature)
+    SELECT head.session_id, rev, $9, $10, $11::json, $12, $4, $8, $15
     FROM head, unnest($7::bigint[]) AS rev
 ), closed AS (
     UPDATE choir_control.inbox AS i SET closed_at = clock_timestamp()
@@ -84,8 +85,9 @@ class ClosingSnapshot:
 class ClosingStore:
     """Store operations that end a session."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keyring: AuditKeyring) -> None:
         self._database = database
+        self._keyring = keyring
 
     async def load(self, session_id: str, *, with_waiting: bool) -> ClosingSnapshot | None:
         """Return the session and its unanswered messages; `with_waiting` adds those not consumed yet."""
@@ -141,8 +143,12 @@ class ClosingStore:
             event.at if event else None,
             list(payload.answers) if payload else [],
             payload.text if payload else None,
+            self._sign(event) if event else None,
         )
         return bool(is_ended)
+
+    def _sign(self, event: Event) -> bytes:
+        return self._keyring.sign_event(event.session_id, event.rev, event.hash)
 
     async def find_idle(self, agent_id: str, idle_time: timedelta) -> SessionRow | None:
         """Return the agent's running session if nothing happened in it for `idle_time` and nothing is

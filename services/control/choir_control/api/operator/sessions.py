@@ -12,14 +12,16 @@ from choir_common.wire.operator import EventPage, LogVerification, Page, Session
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.api.event_streams import LogStreamer
+from choir_control.log.audit.verifier import LogVerifier
 from choir_control.log.eventlog.store import EventStore
-from choir_control.log.eventlog.verify import verify_log
 
 MAX_ID = 100
 MAX_REV = 2**53
 
 
-def session_routes(sessions: SessionStore, events: EventStore, streams: LogStreamer) -> APIRouter:
+def session_routes(
+    *, sessions: SessionStore, events: EventStore, streams: LogStreamer, verifier: LogVerifier
+) -> APIRouter:
     """Return the router."""
     router = APIRouter(prefix="/sessions", tags=["sessions"])
     router.include_router(_log_routes(sessions, events, streams))
@@ -46,9 +48,9 @@ def session_routes(sessions: SessionStore, events: EventStore, streams: LogStrea
 
     @router.get("/{session_id}/verify")
     async def verify_session(session_id: str) -> LogVerification:
-        """Recompute the hash chain of a session's log."""
+        """Check the hash chain, the signatures and the anchors of a session's log."""
         row = await _find(sessions, session_id)
-        return await verify_log(events, row.session_id, row.head)
+        return await verifier.verify(row.session_id, row.head)
 
     return router
 

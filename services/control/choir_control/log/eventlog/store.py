@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from choir_common.eventlog.chain import LogHead, event_from_row
+from choir_common.eventlog.signature import AuditKeyring
 from choir_common.postgres.pool import Database
 from choir_common.wire.events import Event
 from choir_common.wire.messages import OutboundMessage
@@ -39,10 +40,10 @@ WITH head AS (
     RETURNING session_id, agent_id, dm, gateway
 ), stored AS (
     INSERT INTO choir_control.session_events
-        (session_id, rev, lane, type, payload, at, hash_prev, hash)
+        (session_id, rev, lane, type, payload, at, hash_prev, hash, signature)
     SELECT head.session_id, e.*
     FROM head, unnest($9::bigint[], $10::text[], $11::text[], $12::json[], $13::text[],
-                      $14::text[], $15::text[]) AS e
+                      $14::text[], $15::text[], $29::bytea[]) AS e
 ), marked AS (
     UPDATE choir_control.inbox AS i SET
         session_id = CASE WHEN m.consumed IS NULL THEN i.session_id ELSE head.session_id END,
@@ -90,16 +91,21 @@ WITH head AS (
     RETURNING s.session_id
 ), stored AS (
     INSERT INTO choir_control.session_events
-        (session_id, rev, lane, type, payload, at, hash_prev, hash)
+        (session_id, rev, lane, type, payload, at, hash_prev, hash, signature)
     SELECT e.*
     FROM unnest($9::text[], $10::bigint[], $11::text[], $12::text[], $13::json[], $14::text[],
-                $15::text[], $16::text[])
-        AS e(session_id, rev, lane, type, payload, at, hash_prev, hash)
+                $15::text[], $16::text[], $18::bytea[])
+        AS e(session_id, rev, lane, type, payload, at, hash_prev, hash, signature)
     JOIN head USING (session_id)
 ), {charge_ctes(_GROUP_CHARGES)}
 SELECT session_id FROM head
 """  # noqa: S608 - constants only
 
+_READ = """
+SELECT rev, lane, type, payload, at, hash_prev, hash, signature
+FROM choir_control.session_events
+WHERE session_id = $1 AND rev > $2 ORDER BY rev LIMIT $3
+"""
 _OPEN_JOBS = """
 WITH jobs AS (
     SELECT rev, type, payload ->> 'job_id' AS job_id, payload ->> 'job_name' AS name
@@ -119,10 +125,12 @@ IS_REHEARSAL_SQL = """(s.rehearsal AND (s.forgotten_at IS NOT NULL OR NOT EXISTS
 
 @dataclass(frozen=True, slots=True)
 class ErasedLog:
-    """The remains of a log that retention erased: the time, and the hashes of its events."""
+    """The remains of an erased log: the time, and the hashes and signatures of its events."""
 
     erased_at: datetime
     hashes: bytes
+    signatures: bytes
+    """Empty if the log was erased before there was a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +144,16 @@ class DurableHead:
 class EventStore:
     """Store of the table `session_events` and of the heads in `sessions`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keyring: AuditKeyring) -> None:
         self._database = database
+        self._keyring = keyring
 
     async def append(self, lease: Lease, batch: EventBatch) -> list[OutboundMessage] | None:
         """Store a batch after its base; return the outbox rows, or None if the base is not the head."""
-        rows = await self._database.fetch(_APPEND, *_core(lease, batch), *_effects(lease, batch))
+        signatures = self._sign(batch.events)
+        rows = await self._database.fetch(
+            _APPEND, *_core(lease, batch), *_effects(lease, batch), signatures
+        )
         if not rows:
             return None
         replies = {reply.rev: reply for reply in batch.replies}
@@ -168,10 +180,14 @@ class EventStore:
 
         Raises Refused if Postgres rejects a value of any of them; none is stored then.
         """
+        signatures = [item for _, batch in batches for item in self._sign(batch.events)]
         rows = await self._database.fetch(
-            _APPEND_WORK, *_heads(batches), *_events(batches), _charges(batches)
+            _APPEND_WORK, *_heads(batches), *_events(batches), _charges(batches), signatures
         )
         return {row["session_id"] for row in rows}
+
+    def _sign(self, events: Sequence[Event]) -> list[bytes]:
+        return [self._keyring.sign_event(e.session_id, e.rev, e.hash) for e in events]
 
     async def read_head(self, lease: Lease) -> DurableHead:
         """Return the session's durable head, and store the sign of life."""
@@ -204,17 +220,14 @@ class EventStore:
 
         Raises ValueError if a stored event is damaged.
         """
-        rows = await self._database.fetch(
-            """
-            SELECT rev, lane, type, payload, at, hash_prev, hash
-            FROM choir_control.session_events
-            WHERE session_id = $1 AND rev > $2 ORDER BY rev LIMIT $3
-            """,
-            session_id,
-            after,
-            limit,
-        )
-        return [event_from_row(session_id, row) for row in rows]
+        return [event for event, _ in await self.read_signed(session_id, after, limit)]
+
+    async def read_signed(
+        self, session_id: str, after: int, limit: int
+    ) -> list[tuple[Event, bytes | None]]:
+        """Return the same with the signature of each event, if it has one."""
+        rows = await self._database.fetch(_READ, session_id, after, limit)
+        return [(event_from_row(session_id, row), row["signature"]) for row in rows]
 
     async def list_open_jobs(self, session_id: str) -> list[str]:
         """Return the names of the core jobs that were started and have not ended, oldest first."""
@@ -224,10 +237,10 @@ class EventStore:
     async def find_erased(self, session_id: str) -> ErasedLog | None:
         """Return the remains of an erased log, or None if the log was not erased."""
         row = await self._database.fetchrow(
-            "SELECT erased_at, hashes FROM choir_control.erased_logs WHERE session_id = $1",
+            "SELECT erased_at, hashes, signatures FROM choir_control.erased_logs WHERE session_id = $1",
             session_id,
         )
-        return ErasedLog(row["erased_at"], row["hashes"]) if row else None
+        return ErasedLog(row["erased_at"], row["hashes"], row["signatures"] or b"") if row else None
 
 
 def _core(lease: Lease, batch: EventBatch) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ import structlog
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_control.configuration.current import ConfigService
-from choir_control.log.eventlog.store import EventStore
+from choir_control.log.audit.verifier import LogVerifier
 from choir_control.log.retention.log_eraser import BATCH_ROWS, PAUSE_S, LogEraser
 from choir_control.log.retention.log_store import ErasedLogStore
 from choir_control.log.retention.row_store import ExpiredRowStore
@@ -37,7 +37,7 @@ class RetentionJob:
     def __init__(
         self,
         database: Database,
-        events: EventStore,
+        verifier: LogVerifier,
         configuration: ConfigService,
         *,
         pause_s: float = PAUSE_S,
@@ -46,7 +46,7 @@ class RetentionJob:
         self._logs = ErasedLogStore(database)
         self._signals = SignalStore(database)
         self._ledger = OldLedgerStore(database)
-        self._eraser = LogEraser(events, self._logs, pause_s=pause_s)
+        self._eraser = LogEraser(verifier, self._logs, pause_s=pause_s)
         self._configuration = configuration
         self._pause_s = pause_s
 

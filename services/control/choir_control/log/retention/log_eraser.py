@@ -4,8 +4,7 @@ import asyncio
 
 import structlog
 
-from choir_control.log.eventlog.store import EventStore
-from choir_control.log.eventlog.verify import verify_log
+from choir_control.log.audit.verifier import LogVerifier
 from choir_control.log.retention.log_store import ErasedLogStore, ExpiredLog
 
 log = structlog.get_logger("choir.retention")
@@ -19,16 +18,16 @@ class LogEraser:
     """Eraser of logs and of the messages that belong to them."""
 
     def __init__(
-        self, events: EventStore, logs: ErasedLogStore, *, pause_s: float = PAUSE_S
+        self, verifier: LogVerifier, logs: ErasedLogStore, *, pause_s: float = PAUSE_S
     ) -> None:
-        self._events = events
+        self._verifier = verifier
         self._logs = logs
         self._pause_s = pause_s
 
     async def erase(self, due: ExpiredLog) -> None:
         """Erase a verified log with the session's messages. A damaged log stays, as evidence."""
         if not due.has_hashes:
-            verification = await verify_log(self._events, due.session_id, due.head)
+            verification = await self._verifier.verify(due.session_id, due.head)
             if not verification.ok:
                 log.warning(
                     "a log does not verify and is not erased",

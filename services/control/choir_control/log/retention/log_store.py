@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from choir_common.eventlog.chain import LogHead
+from choir_common.eventlog.signature import NO_SIGNATURE
 from choir_common.postgres.pool import Database, Record
 
 MAX_SESSIONS = 100
@@ -37,8 +38,9 @@ ORDER BY s.started_at LIMIT $3
 """
 _DUE_WITHOUT_AGENT = f"{_OLD} AND s.agent_id <> ALL ($1::text[]) ORDER BY s.started_at LIMIT $3"
 _KEEP_HASHES = """
-INSERT INTO choir_control.erased_logs (session_id, hashes)
-SELECT session_id, string_agg(decode(hash, 'hex'), ''::bytea ORDER BY rev)
+INSERT INTO choir_control.erased_logs (session_id, hashes, signatures)
+SELECT session_id, string_agg(decode(hash, 'hex'), ''::bytea ORDER BY rev),
+    string_agg(coalesce(signature, $2), ''::bytea ORDER BY rev)
 FROM choir_control.session_events WHERE session_id = $1 GROUP BY session_id
 ON CONFLICT (session_id) DO NOTHING
 """
@@ -93,8 +95,8 @@ class ErasedLogStore:
         return _due(rows)
 
     async def store_hashes(self, session_id: str) -> None:
-        """Store the hashes of a log; from then on it counts as erased."""
-        await self._database.execute(_KEEP_HASHES, session_id)
+        """Store the hashes and signatures of a log; from then on it counts as erased."""
+        await self._database.execute(_KEEP_HASHES, session_id, NO_SIGNATURE)
 
     async def erase_batch(self, session_id: str, limit: int) -> None:
         """Delete the oldest `limit` events of a log."""
