@@ -1,6 +1,6 @@
 """Pins of what Choir downloads beside the packages of uv.lock: uv itself, and third-party images.
 
-`python -m scripts.pins UV` writes scripts/uv.txt and deploy/docker/images.lock anew. Exits 3 if a registry
+`python -m scripts.pins UV` writes scripts/uv.txt and deploy/docker/images.lock again. Exits 3 if a registry
 was unreachable; the lines of its images stay as they are. Used by `make pins` and `release`.
 """
 
