@@ -17,6 +17,7 @@ from choir_common.errors import InvalidRequest, Unavailable
 from choir_common.http.response_parser import read_problem
 
 UNIX_SCHEME = "unix://"
+TLS_SCHEME = "https://"
 MAX_CONNECTIONS = 500
 """Connections of one client. Long-lived streams must leave some of them for short requests."""
 CHUNK_BYTES = 64 * 1024
@@ -53,7 +54,10 @@ def make_client(
         return httpx2.AsyncClient(
             base_url="http://choir", transport=transport, headers=headers, timeout=timeout
         )
-    verify = ssl_context_for(ca_pem) if ca_pem else True
+    # as above: plain HTTP needs no certificates, and redirects are not followed
+    verify: ssl.SSLContext | bool = endpoint.startswith(TLS_SCHEME)
+    if ca_pem:
+        verify = ssl_context_for(ca_pem)
     return httpx2.AsyncClient(
         base_url=endpoint,
         headers=headers,

@@ -203,7 +203,10 @@ async def run_fake_telegram() -> AsyncIterator[FakeTelegram]:
         # Inherited by accepted sockets; otherwise each response waits 40 ms for the client's TCP
         # acknowledgement.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        async with make_client("", timeout_s=5) as client, asyncio.TaskGroup() as group:
+        async with (
+            make_client("http://127.0.0.1", timeout_s=5) as client,
+            asyncio.TaskGroup() as group,
+        ):
             fake = FakeTelegram(listener.getsockname()[1], group, client)
             server = _QuietServer(_configured(fake))
             group.create_task(server.serve(sockets=[listener]))
