@@ -11,13 +11,13 @@ import httpx2
 import pytest
 
 from choir_testing.rehearsal import run_rehearsal
-from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped
+from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped, template
 from tests.service.control.test_process import spawn
 from tests.service.control.world import World, until
 from tests.support.crash_injection import KILLED
 from tests.support.repositories import GitRepository
 
-__all__ = ["bus", "database", "dsn", "nats", "postgres", "stopped"]
+__all__ = ["bus", "database", "dsn", "nats", "postgres", "stopped", "template"]
 
 ROOT = Path(__file__).parents[2]
 UPDATE = """

@@ -10,12 +10,13 @@ import contextlib
 import functools
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
 
+from choir_common.postgres.pool import Database
 from choir_local.postgres import EmbeddedPostgres, PostgresPaths
 
 PASSWORD = "test-password"
@@ -43,16 +44,33 @@ async def running_postgres(*, in_memory: bool = False) -> AsyncIterator[Embedded
 
 
 @contextlib.asynccontextmanager
-async def fresh_database(dsn: str) -> AsyncIterator[str]:
-    """Create an empty database in the server of `dsn`; yield its address and drop it afterwards."""
+async def fresh_database(dsn: str, template: str = "template1") -> AsyncIterator[str]:
+    """Copy a database in the server of `dsn`, by default an empty one; yield the copy's address.
+
+    The copy is dropped afterwards. Nobody may be connected to `template`.
+    """
     name = f"t{uuid4().hex[:12]}"
-    await _tell(dsn, f"CREATE DATABASE {name}")
-    address, _, query = dsn.partition("?")
+    # without the write-ahead log it takes two thirds of the time
+    await _tell(dsn, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
     try:
-        yield f"{address.rpartition('/')[0]}/{name}?{query}"
+        yield address_of(name, dsn)
     finally:
         # FORCE: a remaining connection would keep the database's 8 MB until the last test
         await _tell(dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def make_template(dsn: str, name: str, fill: Callable[[Database], Awaitable[object]]) -> str:
+    """Create the database `name` in the server of `dsn`, `fill` it, and return `name`."""
+    await _tell(dsn, f"CREATE DATABASE {name}")
+    async with Database(address_of(name, dsn), PASSWORD, size=1, application=name) as database:
+        await fill(database)
+    return name
+
+
+def address_of(database: str, dsn: str) -> str:
+    """Return the address of another database in the server of `dsn`."""
+    address, _, query = dsn.partition("?")
+    return f"{address.rpartition('/')[0]}/{database}?{query}"
 
 
 def make_short_directory(prefix: str, *, in_memory: bool) -> Path:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped
+from tests.service.control.conftest import bus, database, dsn, nats, postgres, stopped, template
 from tests.service.control.world import World
 
-__all__ = ["bus", "database", "dsn", "nats", "postgres", "stopped"]
+__all__ = ["bus", "database", "dsn", "nats", "postgres", "stopped", "template"]
 
 DOORS: dict[str, dict[str, str]] = {
     "agent socket": {},

@@ -4,10 +4,19 @@ import json
 
 import pytest
 
-from tests.service.control.conftest import agent, bus, database, dsn, nats, postgres, stopped
+from tests.service.control.conftest import (
+    agent,
+    bus,
+    database,
+    dsn,
+    nats,
+    postgres,
+    stopped,
+    template,
+)
 from tests.service.control.world import World
 
-__all__ = ["agent", "bus", "database", "dsn", "nats", "postgres", "stopped"]
+__all__ = ["agent", "bus", "database", "dsn", "nats", "postgres", "stopped", "template"]
 
 
 @pytest.fixture

@@ -1,18 +1,41 @@
 """Fixtures of control's tests: a choird of its own for each test, over real servers."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from choir_common.bus.client import Bus
+from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_local.nats import EmbeddedNats
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import World, make_world
-from tests.service.memory.servers import bus, database, dsn, nats, postgres
-from tests.support.postgres import PASSWORD
+from tests.service.memory.servers import bus, database, nats, postgres
+from tests.support.postgres import PASSWORD, fresh_database, make_template
 
-__all__ = ["bus", "database", "dsn", "nats", "postgres"]
+__all__ = ["bus", "database", "nats", "postgres"]
+
+
+async def create_schema(database: Database) -> None:
+    """Create control's schema in an empty database."""
+    await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
+
+
+@pytest.fixture(scope="session")
+def template(postgres: str) -> str:
+    """The name of a database with control's schema and no data."""
+    making = make_template(postgres, "control", create_schema)
+    with ThreadPoolExecutor(1) as thread:  # the caller may be in an event loop
+        return thread.submit(asyncio.run, making).result()
+
+
+@pytest.fixture
+async def dsn(postgres: str, template: str) -> AsyncIterator[str]:
+    """The address of a fresh database with control's schema, copied because migrations take 0.1 s."""
+    async with fresh_database(postgres, template) as address:
+        yield address
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.clients.control import NatsControlClient
-from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.wire.activity import Card, CardMessage, DmActivity, Draft, Idle, Typing
 from choir_common.wire.events import CoreReported, CoreStarted, CoreStopped
 from choir_common.wire.rpc import ReplyDraft, StatusRequest
@@ -158,7 +157,6 @@ async def test_an_update_of_all_agents_is_one_card_and_one_word_at_its_end(
 async def test_the_card_of_a_work_that_was_cut_off_says_so(
     watcher: Watcher, stopped: World
 ) -> None:
-    await migrate(stopped.database, "choir_control", read_migrations("choir_control.migrations"))
     await stopped.database.execute(
         """
         INSERT INTO choir_control.operations (operation_id, kind, subject, dm, gateway, has_card)

@@ -12,7 +12,6 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Endpoint
 from choir_common.errors import ChoirError, TooLarge, Unavailable
 from choir_common.eventlog.signature import AuditKeyring
-from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_common.wire.events import MemoryWriteCommitted, ModelOutput
@@ -117,7 +116,6 @@ class Desk:
 
 @pytest.fixture
 async def desk(database: Database) -> AsyncIterator[Desk]:
-    await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
     memory = Stubborn()
     erased: list[str] = []
     rehearsals = RehearsalEraser(database, memory, Documents(erased))

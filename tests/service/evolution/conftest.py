@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from choir_common.postgres.pool import Database
+from tests.service.control.conftest import database, dsn, postgres, template
 from tests.service.evolution.scene import Scene, make_scene
-from tests.service.memory.servers import database, dsn, postgres
 
-__all__ = ["database", "dsn", "postgres"]
+__all__ = ["database", "dsn", "postgres", "template"]
 
 
 @pytest.fixture

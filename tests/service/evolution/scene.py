@@ -10,7 +10,6 @@ from typing import Any
 
 from choir_common.clock import SystemClock
 from choir_common.keyed_lock import KeyedLock
-from choir_common.postgres.migrate import migrate, read_migrations
 from choir_common.postgres.pool import Database
 from choir_common.wire.config import Config
 from choir_common.wire.model import JsonObject
@@ -185,7 +184,6 @@ class Scene:
 
 async def make_scene(database: Database, root: Path) -> Scene:
     """Make a home, a repository with two files, and a session that is active."""
-    await migrate(database, "choir_control", read_migrations("choir_control.migrations"))
     await database.execute(
         """
         INSERT INTO choir_control.sessions
