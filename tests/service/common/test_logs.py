@@ -20,6 +20,7 @@ from choir_common.logs.pump import MAX_LINE_BYTES, LineWriter, PipeReader, Token
 from choir_common.logs.retention import LogLimits, LogLimitsReader
 from choir_common.redactor import MASK, Redactor
 from choir_common.wire.config import Config
+from tests.support.preloaded_choirctl import run_choirctl
 
 CANARY = "sk-canary-0123456789"
 
@@ -255,13 +256,7 @@ def test_choirctl_prints_a_log_and_refuses_an_unknown_one(tmp_path: Path) -> Non
     file.close()
 
     def ask(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [Path(sys.executable).parent / "choirctl", "logs", *words],
-            env={**os.environ, "CHOIR_HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
+        return run_choirctl("logs", *words, home=tmp_path)
 
     shown = ask("choird", "--no-follow", "--lines", "2")
     assert [line.split(" ", 3)[3] for line in shown.stdout.splitlines()] == [

@@ -2,27 +2,19 @@
 
 import asyncio
 import json
-import os
-import sys
 from pathlib import Path
 
 from tests.service.control.world import OPERATOR_TOKEN, World
-
-CHOIRCTL = Path(sys.executable).parent / "choirctl"
+from tests.support.preloaded_choirctl import run_choirctl
 
 
 async def choirctl(world: World, *words: str) -> tuple[int, str, str]:
-    """Run choirctl over TCP: a child of the test is a child of choird, whom its socket refuses."""
+    """Run choirctl over TCP."""
     (world.home / "secrets.json").write_text(json.dumps({"operator-token": OPERATOR_TOKEN}))
-    process = await asyncio.create_subprocess_exec(
-        CHOIRCTL,
-        *words,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], "CHOIR_HOME": str(world.home), "CHOIR_URL": world.tcp},
+    done = await asyncio.to_thread(
+        run_choirctl, *words, home=world.home, env={"CHOIR_URL": world.tcp}
     )
-    said, complained = await asyncio.wait_for(process.communicate(), 60)
-    return process.returncode or 0, said.decode(), complained.decode()
+    return done.returncode, done.stdout, done.stderr
 
 
 async def test_a_new_agent_goes_from_nothing_to_a_built_image(stopped: World) -> None:

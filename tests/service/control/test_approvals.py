@@ -2,11 +2,8 @@
 
 import asyncio
 import json
-import os
-import sys
 import time
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -32,6 +29,7 @@ from tests.support.approvals import (
     SilentOutbox,
     configuration_with_timeout,
 )
+from tests.support.preloaded_choirctl import run_choirctl
 
 PAYLOAD: JsonObject = {"spec": {"name": "wash", "n": 1e16}, "reason": "because"}
 
@@ -289,20 +287,10 @@ async def test_an_unknown_request_is_not_found_and_an_agent_cannot_decide(
 
 
 async def choirctl(world: World, *args: str) -> tuple[int, str, str]:
-    """Run choirctl; return its exit code and what it said.
-
-    Over TCP with the token: on the socket a child of choird's process passes for an agent's tool.
-    """
-    process = await asyncio.create_subprocess_exec(
-        Path(sys.executable).with_name("choirctl"),
-        "approval",
-        *args,
-        env={**os.environ, "CHOIR_URL": world.tcp, "CHOIR_TOKEN": OPERATOR_TOKEN},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
+    """Run `choirctl approval` over TCP; return its exit code and what it said."""
+    env = {"CHOIR_URL": world.tcp, "CHOIR_TOKEN": OPERATOR_TOKEN}
+    done = await asyncio.to_thread(run_choirctl, "approval", *args, env=env)
+    return done.returncode, done.stdout, done.stderr
 
 
 async def test_an_operator_lists_reads_and_decides_on_the_command_line(

@@ -3,9 +3,7 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from choir_local.rehearsal.score import Score
 from choir_testing.rehearsal import run_rehearsal
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.world import OPERATOR_TOKEN, World, until
+from tests.support.preloaded_choirctl import run_choirctl
 from tests.support.repositories import GitRepository
 
 ON: JsonObject = {
@@ -225,13 +224,6 @@ async def test_an_operator_takes_back_on_the_command_line(world: World, agent: A
 
 async def choirctl(world: World, *args: str) -> tuple[int, str]:
     """Run `choirctl approval`; return its exit code and what it said."""
-    process = await asyncio.create_subprocess_exec(
-        Path(sys.executable).with_name("choirctl"),
-        "approval",
-        *args,
-        env={**os.environ, "CHOIR_URL": world.tcp, "CHOIR_TOKEN": OPERATOR_TOKEN},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    said, _ = await asyncio.wait_for(process.communicate(), 30)
-    return process.returncode or 0, said.decode()
+    env = {"CHOIR_URL": world.tcp, "CHOIR_TOKEN": OPERATOR_TOKEN}
+    done = await asyncio.to_thread(run_choirctl, "approval", *args, env=env)
+    return done.returncode, done.stdout

@@ -2,10 +2,8 @@
 
 import io
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from choir_common.wire.events import UserMessageStarted
 from choir_local.database import schemas
 from choir_local.database.connection import DatabaseAccess, open_database
 from choir_local.settings import LocalSettings
+from tests.support.preloaded_choirctl import run_choirctl
 
 CANARY = "sk-canary-of-the-backup"
 
@@ -33,13 +32,7 @@ def homes() -> Iterator[Path]:
 
 
 def ctl(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [Path(sys.executable).parent / "choirctl", *words],
-        env={**os.environ, "CHOIR_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    return run_choirctl(*words, home=home)
 
 
 async def fill(home: Path, events: int = 700) -> None:

@@ -12,20 +12,12 @@ from typer.core import TyperCommand, TyperGroup
 
 from choirctl.app import COMMANDS, CommandEntry, build_app
 from choirctl.examples import EXAMPLES
-
-CHOIRCTL = Path(sys.executable).parent / "choirctl"
+from tests.support.preloaded_choirctl import run_choirctl
 
 
 def run(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run choirctl with no environment but what a shell needs, and `env`."""
-    return subprocess.run(
-        [CHOIRCTL, *args],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **(env or {})},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
+    """Run choirctl without a home directory."""
+    return run_choirctl(*args, env={"HOME": "/nonexistent", **(env or {})})
 
 
 def test_help_names_every_command() -> None:

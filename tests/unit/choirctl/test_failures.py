@@ -1,7 +1,6 @@
 """Errors as data, and the questions that the program itself answers."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,7 @@ from choir_common.errors import NotFound, StartupError
 from choirctl.output.failures import report_error
 from choirctl.start.config_file import read_config
 from choirctl.start.state_directory import initial_config
-from tests.support.preloaded_choirctl import CHOIRCTL
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([CHOIRCTL, *words], capture_output=True, text=True, timeout=120)
+from tests.support.preloaded_choirctl import run_choirctl
 
 
 def test_an_error_is_json_where_json_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,18 +33,18 @@ def test_an_error_is_json_where_json_is_asked_for(capsys: pytest.CaptureFixture[
 def test_every_error_of_a_command_with_json_is_json(
     tmp_path: Path, words: tuple[str, ...], code: str, exit_code: int
 ) -> None:
-    done = run("--home", str(tmp_path / "h"), *words, "--json")
+    done = run_choirctl("--home", str(tmp_path / "h"), *words, "--json")
     assert (done.returncode, done.stdout) == (exit_code, "")
     error = json.loads(done.stderr)["error"]
     assert (error["code"], error["exit_code"]) == (code, exit_code) and error["message"]
 
 
 def test_a_mistyped_command_is_answered_with_the_nearest_one() -> None:
-    assert "Did you mean 'status'" in run("statsu").stderr
+    assert "Did you mean 'status'" in run_choirctl("statsu").stderr
 
 
 def test_the_version_is_an_option_as_well() -> None:
-    asked, command = run("--version"), run("version")
+    asked, command = run_choirctl("--version"), run_choirctl("version")
     assert asked.returncode == 0 and asked.stdout == command.stdout != ""
 
 

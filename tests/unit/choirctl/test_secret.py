@@ -4,27 +4,20 @@ import json
 import os
 import pty
 import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 
 import pytest
 
-CHOIRCTL = Path(sys.executable).parent / "choirctl"
+from tests.support.preloaded_choirctl import CHOIRCTL, run_choirctl
+
 LOCAL_MODES = 3
 VALUE = "s3cret-of-the-test"
 
 
 def run(home: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [CHOIRCTL, "secret", *args],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "CHOIR_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        input=stdin,
-        timeout=60,
-    )
+    done = run_choirctl("secret", *args, home=home, env={"HOME": "/nonexistent"}, given=stdin)
     assert VALUE not in done.stdout + done.stderr
     return done
 
