@@ -18,6 +18,7 @@ from choir_common.telemetry import Redactor
 from choir_control import VERSION
 from choir_control.agents.runtimes.port import AgentRuntime
 from choir_control.agents.sessions.idle_end import INTERVAL_S as IDLE_INTERVAL_S
+from choir_control.agents.sessions.workspace_traps import INTERVAL_S as TRAPS_INTERVAL_S
 from choir_control.approvals.service import EXPIRY_INTERVAL_S
 from choir_control.configuration.current import ConfigSnapshot
 from choir_control.configuration.startup import read_startup_config
@@ -153,6 +154,7 @@ class ControlApp:
                 ("audit anchors", ANCHOR_SWEEP_INTERVAL_S, services.log.audit.anchoring.sweep),
                 ("approval expiry", EXPIRY_INTERVAL_S, services.approvals.expiry.expire_overdue),
                 ("idle sessions", IDLE_INTERVAL_S, services.sessions.idle_ender.sweep),
+                ("workspace traps", TRAPS_INTERVAL_S, services.sessions.traps.sweep),
                 ("clone removal", job.INTERVAL_S / 6, proposals.remove_idle_clones),
                 ("lost model calls", LOST_CALLS_INTERVAL_S, services.money.budgets.count_lost),
                 ("conversation cleanup", job.INTERVAL_S, services.conversations.tidy),

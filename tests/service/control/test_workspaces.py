@@ -1,12 +1,15 @@
 """A workspace has one holder, and is emptied only once that one has stopped."""
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from choir_control.workspaces.traps import TrapReport
 from tests.service.control.agent_hand import AgentHand
 from tests.service.control.test_sessions import leases
 from tests.service.control.world import World, a_config, until
@@ -66,6 +69,41 @@ async def test_workspaces_are_listed_with_their_holders(world: World, agent: Age
     assert (main["agent_id"], main["session_id"]) == ("main", agent.spec.session_id)
     assert (main["files"], main["size"], main["complete"]) == (1, 5, True)
     assert (spare["agent_id"], spare["exists"]) == (None, False)
+
+
+async def test_traps_of_an_agent_are_disabled_in_its_own_workspace(
+    world: World, agent: AgentHand
+) -> None:
+    lay_trap(path_of(world) / "repo")
+    await agent.reply("done")
+    assert world.control is not None
+    await world.control.services.sessions.traps.sweep()
+    main = (await shown(world))["main"]
+    assert (main["disabled"], main["traps"]) == (["repo/.git/config.disabled-by-choir"], [])
+
+
+async def test_traps_in_a_directory_of_the_owner_are_named_only(
+    world: World, agent: AgentHand, tmp_path: Path
+) -> None:
+    lay_trap(tmp_path / "repo")
+    shutil.rmtree(path_of(world), ignore_errors=True)
+    path_of(world).symlink_to(tmp_path)
+    assert world.control is not None
+    traps = world.control.services.sessions.traps
+    await agent.reply("one")
+    await traps.sweep()
+    assert traps.report("main") == TrapReport(named=("repo/.git/config",))
+    (tmp_path / ".envrc").write_text("x")
+    await agent.reply("two")
+    await traps.sweep()
+    assert (await shown(world))["main"]["traps"] == [".envrc", "repo/.git/config"]
+
+
+def lay_trap(folder: Path) -> None:
+    """Make a repository whose `git status` runs a command."""
+    folder.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    subprocess.run(["git", "-C", folder, "config", "core.fsmonitor", "false"], check=True)
 
 
 async def test_a_reset_stops_the_holder_and_does_not_start_it_again(

@@ -77,6 +77,12 @@ class WorkspaceView(WireModel):
     """Bytes."""
     complete: bool
     """False if the count stopped at its time limit; there is more."""
+    disabled: tuple[str, ...] = ()
+    """Configuration and hooks of git that were disabled because they run commands, 20 at most."""
+    traps: tuple[str, ...] = ()
+    """Files that make a program run commands when somebody opens their directory, 20 at most."""
+    searched: bool = True
+    """False if the workspace was not searched completely for such files."""
 
 
 class ResetWorkspace(WireModel):

@@ -6,6 +6,7 @@ from typing import Annotated
 from urllib.parse import quote
 
 import typer
+from rich.markup import escape
 
 from choir_common.errors import InvalidRequest, NotFound
 from choir_common.wire.operations import (
@@ -19,7 +20,7 @@ from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.arguments import WorkspaceName
 from choirctl.output.operation_progress import raise_failure, run_operation
 from choirctl.output.printing import print_json, print_rows, stderr_console
-from choirctl.output.views import workspace_rows
+from choirctl.output.views import trap_lines, workspace_rows
 
 
 def register(app: typer.Typer) -> None:
@@ -33,12 +34,14 @@ def register(app: typer.Typer) -> None:
 def list_workspaces(
     ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
 ) -> None:
-    """List the workspaces with their paths, agents and sizes."""
+    """List the workspaces with their paths, agents and sizes, and files that run commands when opened."""
     workspaces = asyncio.run(_list(find_target(ctx, home, url)))
     if as_json:
         print_json(workspaces)
     else:
         print_rows(workspace_rows(workspaces), "No workspace is configured.")
+        for line in trap_lines(workspaces):
+            stderr_console().print(f"[yellow]{escape(line)}[/]", soft_wrap=True)
 
 
 def reset(

@@ -1,6 +1,6 @@
 """Tables and lines for the objects that `/v1` returns. Used by most commands and by the chat."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.filesize import decimal
 from rich.markup import escape
@@ -204,6 +204,19 @@ def workspace_rows(workspaces: Sequence[WorkspaceView]) -> Table:
             escape(workspace.path),
         )
     return rows
+
+
+def trap_lines(workspaces: Iterable[WorkspaceView]) -> Iterator[str]:
+    """Yield what an owner should know before opening the workspaces; nothing if they have no traps."""
+    for workspace in workspaces:
+        if workspace.disabled:
+            files = ", ".join(workspace.disabled)
+            yield f"{workspace.name}: disabled, because git would run it for you: {files}"
+        if workspace.traps:
+            files = ", ".join(workspace.traps)
+            yield f"{workspace.name}: read before you open its directory: {files}"
+        if not workspace.searched:
+            yield f"{workspace.name}: not searched completely for such files"
 
 
 def choice_facts(choices: AgentModelAndVoice) -> Table:

@@ -35,6 +35,7 @@ from choir_control.agents.sessions.startup import StartupRecovery
 from choir_control.agents.sessions.stop import AgentShutdown, SessionStopper
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.agents.sessions.workspace_reset import WorkspaceService
+from choir_control.agents.sessions.workspace_traps import WorkspaceTrapService
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import LeaseStore
 from choir_control.log.signals.notifier import OutboxRescanner
@@ -113,6 +114,9 @@ class SessionServices:
         self.idle_ender = self._make_idle_ender(database)
         self.crash_recovery = self._make_crash_recovery(browse_tool, clock)
         self.startup = self._make_startup(leases, image_resolver)
+        self.traps = WorkspaceTrapService(
+            home=settings.home, configuration=configuration, sessions=self.store
+        )
         self.workspaces = WorkspaceService(
             home=settings.home,
             configuration=configuration,
@@ -120,6 +124,7 @@ class SessionServices:
             starter=self.starter,
             stopper=self.stopper,
             operations=operations,
+            traps=self.traps,
         )
         self.forgetting = self._make_forgetting(memory_admin, memory_tools, clock)
 

@@ -17,6 +17,7 @@ from choir_control.agents.operations.store import Requester
 from choir_control.agents.sessions.record import SessionRow
 from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.stop import SessionStopper
+from choir_control.agents.sessions.workspace_traps import WorkspaceTrapService
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import LeaseStore
 from choir_control.workspaces.deletion import DeletionResult, delete_contents
@@ -46,6 +47,7 @@ class WorkspaceService:
         starter: SessionStarter,
         stopper: SessionStopper,
         operations: OperationService,
+        traps: WorkspaceTrapService,
     ) -> None:
         self._home = home
         self._configuration = configuration
@@ -53,6 +55,7 @@ class WorkspaceService:
         self._starter = starter
         self._stopper = stopper
         self._operations = operations
+        self._traps = traps
 
     async def all(self) -> list[WorkspaceView]:
         """Return every workspace by name, with the agent that uses it and its size."""
@@ -61,6 +64,7 @@ class WorkspaceService:
         for name, workspace in sorted(self._configuration.current.config.workspaces.items()):
             usage = await asyncio.to_thread(measure_workspace, Path(workspace.path), MEASURE_S)
             holder = holders.get(f"workspace:{name}")
+            report = self._traps.report(name)
             views.append(
                 WorkspaceView(
                     name=name,
@@ -71,6 +75,9 @@ class WorkspaceService:
                     files=usage.files,
                     size=usage.size,
                     complete=usage.complete,
+                    disabled=report.disabled,
+                    traps=report.named,
+                    searched=report.is_complete,
                 )
             )
         return views
