@@ -110,11 +110,6 @@ class FileReader:
             case _:
                 raise UnreadableFile(self._explain(status))
 
-    @property
-    def child_pid(self) -> int | None:
-        """The process id of the child; None while there is none."""
-        return self._child.pid if self._child is not None else None
-
     def close(self) -> None:
         """End the child and everything that it started."""
         child, self._child = self._child, None

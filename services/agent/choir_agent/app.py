@@ -105,7 +105,7 @@ async def run_agent(
         control=control,
         workspace=workspace,
         session_log=session_log,
-        tmp_dir=settings.tmp_dir,
+        settings=settings,
         choir_dir=Path(boot.choir_dir),
         git=git,
     )
@@ -264,7 +264,7 @@ class Agent:
             budget=TokenBudget(self._session_log, self._dynamic),
             money=self._money,
             estimator=self._memory.token_estimator,
-            counter=Tokenizer(git.own_children),
+            counter=Tokenizer(),
         )
 
     def _build_lanes(self, model: PictureModel, git: GitAccess, workspace: Workspace) -> None:

@@ -27,6 +27,8 @@ class AgentProcessSettings:
     """OTLP/HTTP endpoint for spans. If None, the OpenTelemetry SDK is not loaded."""
     tmp_dir: str = DEFAULT_TMP_DIR
     """Directory for temporary files of commands; in the process runtime /tmp itself is not accessible."""
+    call_launcher: int | None = None
+    """Descriptor of the connection to the launcher of tool calls; None where the agent starts it itself."""
     hello_timeout_s: float = 60.0
     """Seconds to wait for control at startup. If we exit, the runtime starts us again."""
     stop_grace_s: float = 15.0
@@ -48,10 +50,12 @@ class AgentProcessSettings:
             raise StartupError(
                 f"CHOIR_LOG_LEVEL is {level!r}; it takes one of {', '.join(LOG_LEVELS)}."
             )
+        launcher = os.environ.get("CHOIR_CALL_LAUNCHER")
         return cls(
             log_level=level,
             otlp_endpoint=os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"),
             tmp_dir=os.environ.get("TMPDIR", DEFAULT_TMP_DIR),
+            call_launcher=int(launcher) if launcher else None,
         )
 
 

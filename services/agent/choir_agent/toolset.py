@@ -7,6 +7,7 @@ from pathlib import Path
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.log.session_log import SessionLog
+from choir_agent.settings import AgentProcessSettings
 from choir_agent.skills.skill_registry import SkillRegistry, load_skills
 from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.builtin import core_spawn
@@ -41,6 +42,7 @@ from choir_agent.tools.builtin.skill import (
 from choir_agent.tools.builtin.tts_speak import TtsSpeakTool
 from choir_agent.tools.builtin.web_browse import WebBrowseTool
 from choir_agent.tools.builtin.web_search import WebSearchTool
+from choir_agent.tools.call_launcher_client import CallLauncherClient
 from choir_agent.tools.external_loader import load_external_tools
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.registry import ToolRegistry
@@ -65,7 +67,7 @@ def build_toolset(
     control: ControlClient,
     workspace: Workspace,
     session_log: SessionLog,
-    tmp_dir: str,
+    settings: AgentProcessSettings,
     choir_dir: Path,
     git: GitAccess,
 ) -> Toolset:
@@ -73,8 +75,13 @@ def build_toolset(
 
     Raises StartupError for an invalid skill or tool.
     """
-    files = WorkspaceFiles(workspace, git.own_children)
-    programs = ProgramRunner(workspace.root, tmp_dir, own=git.own_children, git=git)
+    files = WorkspaceFiles(workspace)
+    programs = ProgramRunner(
+        workspace.root,
+        settings.tmp_dir,
+        git=git,
+        launcher=CallLauncherClient(settings.call_launcher),
+    )
     # The proposal tools read this list later, when it has the names of all tools.
     known_tools: list[str] = []
     tools: list[Tool] = [

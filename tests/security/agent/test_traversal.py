@@ -17,7 +17,6 @@ import orjson
 import pytest
 
 from choir_agent.arbiter.rulings import RefuseCall, check_call
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.builtin.fs_read import FsReadTool
@@ -193,7 +192,7 @@ class Place:
         """Return every tool that takes a path, with what else it needs."""
         children = ProgramRunner(self.root, str(self.root))
         return [
-            (FsReadTool(self.workspace, WorkspaceFiles(self.workspace, OwnChildProcesses())), {}),
+            (FsReadTool(self.workspace, WorkspaceFiles(self.workspace)), {}),
             (FsWriteTool(self.workspace), {"content": "overwritten"}),
             (FsWriteTool(self.workspace), {"content": "overwritten", "mode": "append"}),
             (FsWriteTool(self.workspace), {"content": "overwritten", "mode": "create"}),

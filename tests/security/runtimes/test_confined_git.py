@@ -17,6 +17,7 @@ import asyncio
 from choir_agent.credentials.git_access import GitAccess
 from choir_agent.settings import CurrentSettings
 from choir_agent.tools.builtin.shell import ShellTool
+from choir_agent.tools.call_launcher_client import CallLauncherClient
 from choir_agent.tools.program_runner import ProgramRunner
 from choir_agent.tools.tool import CallContext
 from choir_common.wire.config import AgentSettings, Budgets, GitIdentityConfig, ModelConfig
@@ -35,7 +36,10 @@ async def main():
     key = Path('key').read_text()
     Path('key').unlink()
     git = GitAccess(os.environ['TMPDIR'], home)
-    shell = ShellTool(ProgramRunner(home, os.environ["TMPDIR"], own=git.own_children, git=git))
+    shell = ShellTool(ProgramRunner(
+        home, os.environ['TMPDIR'], git=git,
+        launcher=CallLauncherClient(int(os.environ['CHOIR_CALL_LAUNCHER']))
+    ))
     async def run(command):
         done = await shell.run(CallContext('c', 'edge'), {'command': command})
         return done.output['stdout'] + done.output['stderr']

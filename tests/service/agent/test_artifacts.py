@@ -8,7 +8,6 @@ import pytest
 
 from choir_agent.arbiter.call_execution import CallOutcome, execute_call, with_summary
 from choir_agent.arbiter.rulings import CheckedCall
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.locks.claim import keys_overlap
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.builtin.fs_read import FsReadTool
@@ -98,7 +97,7 @@ async def test_a_large_output_is_cut_and_can_be_read_whole(
     assert reference.startswith(".choirtmp/artifacts/")
     kept = orjson.loads((workspace.root / reference).read_bytes())
     assert kept.items() >= whole.items()
-    again = FsReadTool(workspace, WorkspaceFiles(workspace, OwnChildProcesses()))
+    again = FsReadTool(workspace, WorkspaceFiles(workspace))
     context = CallContext("c", "edge", workspace.canonical(reference))
     read = (await again.run(context, {"path": reference, "offset": 0, "length": 100})).output
     assert "next_offset" in read

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools import workspace_files
 from choir_agent.tools.workspace import Workspace
 from choir_agent.tools.workspace_files import WorkspaceFiles
@@ -37,8 +36,7 @@ async def test_the_next_file_is_read_after_a_read_was_cancelled(
     monkeypatch.setattr(workspace_files, "FileReader", partial(FileReader, program=program))
     Image.new("RGB", (6, 4)).save(tmp_path / "cat.png")
     workspace = Workspace(tmp_path)
-    own = OwnChildProcesses()
-    files = WorkspaceFiles(workspace, own)
+    files = WorkspaceFiles(workspace)
     try:
         first = asyncio.create_task(files.load_picture(PictureRef(path="cat.png")))
         async with asyncio.timeout(30):

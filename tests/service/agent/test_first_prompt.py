@@ -6,7 +6,6 @@ from pathlib import Path
 
 import orjson
 
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.models.tokenizer import Tokenizer
 from choir_control.configuration.identity_files import write_identity_files
 from tests.service.agent.control_stand_in import run_control
@@ -29,5 +28,5 @@ async def test_the_first_prompt_takes_four_thousand_tokens_at_most(tmp_path: Pat
     assert "choir_web_browse" in str(body["tools"])
     assert "personal agent that runs on your user's own machine" in str(body["messages"])
     sent = orjson.dumps([body["messages"], body["tools"]]).decode()
-    counts = await Tokenizer(OwnChildProcesses()).count(sent)
+    counts = await Tokenizer().count(sent)
     assert counts is not None and counts[0] <= MOST_TOKENS, counts

@@ -51,15 +51,10 @@ def current(secret: str | None, *hosts: str) -> CurrentSettings:
 class Place:
     """An agent's shell with git set up."""
 
-    def __init__(self, root: Path, neighbour: int | None) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
         self.git = GitAccess(str(root / "tmp"), root / "ws")
-        if neighbour is not None:
-            # in the test the agent's process has children that no agent has
-            self.git.own_children.pids.add(neighbour)
-        self.shell = ShellTool(
-            ProgramRunner(root / "ws", str(root / "tmp"), own=self.git.own_children, git=self.git)
-        )
+        self.shell = ShellTool(ProgramRunner(root / "ws", str(root / "tmp"), git=self.git))
 
     async def run(self, command: str) -> tuple[int, str]:
         """Run a command as the model would; return its exit code and what it printed."""
@@ -83,9 +78,9 @@ class Place:
 
 
 @contextlib.asynccontextmanager
-async def agent_at(root: Path, neighbour: int | None = None) -> AsyncIterator[Place]:
+async def agent_at(root: Path) -> AsyncIterator[Place]:
     """Set up an agent's shell and git, and end both."""
-    agent = Place(root, neighbour)
+    agent = Place(root)
     try:
         yield agent
     finally:
@@ -104,7 +99,7 @@ CHANGE = "cd repo && echo more >> README && git commit -qam second && git push -
 async def test_clone_and_push_over_https_work_for_an_allowed_host(place: Path) -> None:
     with https_git(place / "served", TOKEN) as server:
         trust(place, server)
-        async with agent_at(place, server.pid) as agent:
+        async with agent_at(place) as agent:
             await agent.git.apply_settings(current(TOKEN, f"localhost:{server.port}"))
             code, said = await agent.run(f"git clone -q {server.url('localhost')} repo && {CHANGE}")
             assert code == 0, said
@@ -120,7 +115,7 @@ async def test_clone_and_push_over_https_work_for_an_allowed_host(place: Path) -
 async def test_another_host_is_sent_no_token(place: Path) -> None:
     with https_git(place / "served", TOKEN) as trap:
         trust(place, trap)
-        async with agent_at(place, trap.pid) as agent:
+        async with agent_at(place) as agent:
             await agent.git.apply_settings(current(TOKEN, f"localhost:{trap.port}"))
             # the very same server under another name, and under another port's name
             code, said = await agent.run(f"git clone {trap.url('127.0.0.1')} repo")
@@ -134,7 +129,7 @@ async def test_another_host_is_sent_no_token(place: Path) -> None:
 async def test_a_helper_of_the_repository_does_not_get_the_token(place: Path) -> None:
     with https_git(place / "served", TOKEN) as server:
         trust(place, server)
-        async with agent_at(place, server.pid) as agent:
+        async with agent_at(place) as agent:
             await agent.git.apply_settings(current(TOKEN, f"localhost:{server.port}"))
             await agent.run(f"git clone -q {server.url('localhost')} repo")
             await agent.run("cd repo && git config credential.helper store && git pull -q")
@@ -144,7 +139,7 @@ async def test_a_helper_of_the_repository_does_not_get_the_token(place: Path) ->
 async def test_a_new_token_takes_the_next_question_and_none_is_left_after_it(place: Path) -> None:
     with https_git(place / "served", TOKEN) as server:
         trust(place, server)
-        async with agent_at(place, server.pid) as agent:
+        async with agent_at(place) as agent:
             host = f"localhost:{server.port}"
             clone = f"rm -rf repo; git clone -q {server.url('localhost')} repo"
             await agent.git.apply_settings(current("ghp_revoked000", host))
@@ -171,7 +166,7 @@ async def test_a_private_key_works_for_an_allowed_host_and_is_offered_to_no_othe
     place: Path,
 ) -> None:
     with ssh_git(place / "served") as server:
-        async with agent_at(place, server.pid) as agent:
+        async with agent_at(place) as agent:
             await agent.git.apply_settings(current(server.private_key, "localhost"))
             code, said = await agent.run(f"git clone -q {server.url('localhost')} repo && {CHANGE}")
             assert code == 0, said
@@ -187,7 +182,7 @@ async def test_a_private_key_works_for_an_allowed_host_and_is_offered_to_no_othe
             assert agent.holds(middle) == []
             assert middle not in (await agent.run("env; cat /proc/*/environ /proc/*/cmdline"))[1]
             await agent.git.apply_settings(current(None))
-            assert agent.git.own_children.pids == {server.pid}
+            assert (await agent.run("pgrep -x ssh-agent"))[1] == ""
 
 
 @pytest.mark.skipif(SSHD is None, reason="NO sshd HERE: git over ssh is not tested")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from choir_agent.arbiter.rulings import CheckedCall, check_call
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools import ripgrep
 from choir_agent.tools.builtin.fs_search import FsSearchTool
 from choir_agent.tools.program_runner import ProgramRunner
@@ -205,9 +204,7 @@ async def test_a_directory_swapped_while_it_is_searched_never_leads_out(
     swapper = subprocess.Popen(
         [sys.executable, "-IS", "-c", SWAP, str(place.root), str(tmp_path / "out")]
     )
-    own = OwnChildProcesses()
-    own.pids.add(swapper.pid)
-    tool = FsSearchTool(place.workspace, ProgramRunner(place.root, "/tmp", own=own))
+    tool = FsSearchTool(place.workspace, ProgramRunner(place.root, "/tmp"))
     searched = 0
     try:
         # the path as it was resolved and locked, before all this

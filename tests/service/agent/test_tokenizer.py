@@ -1,7 +1,6 @@
 """The offline tokenizer: a real child process that counts and is gone."""
 
 from choir_agent.budgets.limits import TokenBudget
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.models.model_wrappers import CallPurpose, MeteredModel
 from choir_agent.models.tokenizer import Tokenizer
 from choir_agent.working_memory.token_estimator import TokenEstimator
@@ -38,11 +37,8 @@ class Uncounting:
 
 
 async def test_texts_are_counted_exactly_and_the_child_is_gone() -> None:
-    own = OwnChildProcesses()
-    counts = await Tokenizer(own).count("hello world", "", 'a "quoted"\nline', SENTENCE * 200)
+    counts = await Tokenizer().count("hello world", "", 'a "quoted"\nline', SENTENCE * 200)
     assert counts == (2, 0, 5, 2601)
-    assert not own.pids
-    assert not own.starting
 
 
 class RecordingCounter:
@@ -50,7 +46,7 @@ class RecordingCounter:
 
     def __init__(self) -> None:
         self.lengths: list[int] = []
-        self._tokenizer = Tokenizer(OwnChildProcesses())
+        self._tokenizer = Tokenizer()
 
     async def count(self, *texts: str) -> tuple[int, ...] | None:
         self.lengths.append(len(texts[0]))

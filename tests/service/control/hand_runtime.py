@@ -44,6 +44,9 @@ class HandRuntime:
     async def unavailable_reason(self) -> str:
         return self.away
 
+    def limitations(self) -> tuple[str, ...]:
+        return ()
+
     def archive_log(self, agent_id: str, session_id: str) -> None:
         self.sessions_over.append((agent_id, session_id))
 

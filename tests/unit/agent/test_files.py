@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools.builtin.fs_read import FsReadTool
 from choir_agent.tools.builtin.fs_write import FsWriteTool
 from choir_agent.tools.tool import CallContext, ToolFailed
@@ -20,7 +19,7 @@ async def read(root: Path, path: str = "f", **arguments: int) -> JsonObject:
     try:
         context = CallContext("c", "edge", workspace.canonical(path))
         return (
-            await FsReadTool(workspace, WorkspaceFiles(workspace, OwnChildProcesses())).run(
+            await FsReadTool(workspace, WorkspaceFiles(workspace)).run(
                 context, {"path": path, **arguments}
             )
         ).output

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from choir_agent.arbiter.rulings import CheckedCall, check_call
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.locks.claim import key_path, keys_overlap, locks_conflict
 from choir_agent.tools.builtin.fs_read import FsReadTool
 from choir_agent.tools.builtin.fs_write import FsWriteTool
@@ -31,7 +30,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 def locks_of(workspace: Workspace, tool: str, path: str) -> tuple[HeldLock, ...]:
     registry = ToolRegistry(
         [
-            FsReadTool(workspace, WorkspaceFiles(workspace, OwnChildProcesses())),
+            FsReadTool(workspace, WorkspaceFiles(workspace)),
             FsWriteTool(workspace),
         ]
     )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.credentials.git_access import GitAccess
+from choir_agent.settings import AgentProcessSettings
 from choir_agent.tools.manifest import RuntimeView, ToolManifest
 from choir_agent.tools.workspace import Workspace
 from choir_agent.toolset import build_toolset
@@ -48,7 +49,7 @@ async def test_the_table_of_tools_is_what_the_registry_holds(tmp_path: Path) -> 
         control=control,
         workspace=workspace,
         session_log=session_log,
-        tmp_dir=str(tmp_path),
+        settings=AgentProcessSettings(tmp_dir=str(tmp_path)),
         choir_dir=tmp_path,
         git=git,
     )

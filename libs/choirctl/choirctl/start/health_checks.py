@@ -142,6 +142,17 @@ async def _landlock(_: Installation) -> CheckResult:
     return "ok", f"Landlock version {version}"
 
 
+async def _confinement(installation: Installation) -> CheckResult:
+    """Check what the running Choir found out about this host when it started its first agent."""
+    if installation.running is None:
+        return "ok", "known while Choir runs"
+    parts = installation.running.status.parts
+    detail = next((part.detail for part in parts if part.name == "runtime"), "")
+    if detail:
+        return "warn", f"{detail}. Use the docker runtime where agents are not trusted."
+    return "ok", "agents and their tool calls have all walls"
+
+
 async def _socket_path(installation: Installation) -> CheckResult:
     check_path_length(installation.home.root)
     return "ok", f"sockets fit below {installation.home.root}"
@@ -406,6 +417,7 @@ CHECKS: dict[str, HealthCheck] = {
     "running": _running,
     "python": _python,
     "landlock": _landlock,
+    "confinement": _confinement,
     "home": _home,
     "config": _config,
     "secrets": _secrets,

@@ -15,7 +15,6 @@ from types import MappingProxyType
 
 import structlog
 
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.credentials.config_files import git_config, is_private_key, ssh_config
 from choir_agent.credentials.credential_server import CredentialServer, GitCredential
 from choir_agent.credentials.ssh_agent import SshAgent, SshAgentFailed
@@ -38,7 +37,6 @@ class GitAccess:
         """Use a private directory below `tmp_dir`, and the user's own git settings in `home`."""
         self._tmp_dir = tmp_dir
         self._home = home
-        self.own_children = OwnChildProcesses()
         self._directory: Path | None = None
         self._credential_server = CredentialServer()
         self._ssh_agent: SshAgent | None = None
@@ -106,7 +104,7 @@ class GitAccess:
         if key is None or self._directory is None:
             return
         self._generation += 1
-        agent = SshAgent(self._directory / f"ssh-{self._generation}", self.own_children)
+        agent = SshAgent(self._directory / f"ssh-{self._generation}")
         try:
             await agent.open(key)
         except SshAgentFailed as error:

@@ -9,7 +9,6 @@ import shutil
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
 
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_common.errors import ChoirError
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -25,9 +24,8 @@ class SshAgentFailed(ChoirError):
 class SshAgent:
     """One ssh-agent process with one key."""
 
-    def __init__(self, socket: Path, own: OwnChildProcesses) -> None:
+    def __init__(self, socket: Path) -> None:
         self.socket = socket
-        self._own = own
         self._process: Process | None = None
 
     async def open(self, key: str) -> None:
@@ -56,7 +54,6 @@ class SshAgent:
         except TimeoutError:
             process.kill()
             await process.wait()
-        self._own.pids.discard(process.pid)
 
     async def _start(self) -> None:
         process = self._process = await self._spawn(
@@ -77,7 +74,6 @@ class SshAgent:
             text = "\n".join(key.strip().splitlines()) + "\n"
             _, output = await process.communicate(text.encode())
         finally:
-            self._own.pids.discard(process.pid)
             if process.returncode is None:
                 process.kill()
         if process.returncode != 0:
@@ -85,18 +81,15 @@ class SshAgent:
             raise SshAgentFailed(f"ssh-add rejected the key: {reason}")
 
     async def _spawn(self, argv: list[str], environment: dict[str, str], stdin: int) -> Process:
-        with self._own.start():
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=stdin,
-                stdout=DEVNULL,
-                stderr=PIPE if stdin == PIPE else DEVNULL,
-                env={"PATH": PATH, **environment},
-                cwd="/",
-                start_new_session=True,
-            )
-            self._own.pids.add(process.pid)
-        return process
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=stdin,
+            stdout=DEVNULL,
+            stderr=PIPE if stdin == PIPE else DEVNULL,
+            env={"PATH": PATH, **environment},
+            cwd="/",
+            start_new_session=True,
+        )
 
 
 async def _answers(path: Path) -> bool:

@@ -10,8 +10,6 @@ from asyncio.subprocess import DEVNULL, PIPE
 import orjson
 import structlog
 
-from choir_agent.credentials.child_processes import OwnChildProcesses
-
 log = structlog.get_logger("choir.agent.tokens")
 
 PROGRAM = "choir_agent.models.tokenizer_program"
@@ -21,10 +19,6 @@ PATIENCE_S = 20.0
 
 class Tokenizer:
     """Token counter for the o200k_base encoding, which is close to that of most models."""
-
-    def __init__(self, own: OwnChildProcesses) -> None:
-        """Use `own` to register the child, so that it is not killed as an orphan of a command."""
-        self._own = own
 
     async def count(self, *texts: str) -> tuple[int, ...] | None:
         """Return the number of tokens of each text, or None if the tokenizer failed or timed out."""
@@ -39,17 +33,14 @@ class Tokenizer:
         return counts if len(counts) == len(texts) else None
 
     async def _run(self, lines: bytes) -> bytes:
-        with self._own.start():
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-m", PROGRAM, stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
-                env={}, cwd="/", start_new_session=True,
-            )  # fmt: skip
-            self._own.pids.add(process.pid)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-m", PROGRAM, stdin=PIPE, stdout=PIPE, stderr=DEVNULL,
+            env={}, cwd="/", start_new_session=True,
+        )  # fmt: skip
         try:
             answer, _ = await process.communicate(lines)
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-            self._own.pids.discard(process.pid)
         return answer

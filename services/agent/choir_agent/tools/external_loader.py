@@ -5,14 +5,13 @@ An invalid tool stops the startup: an agent never runs with half of its tools.
 
 import hashlib
 import os
-import subprocess
-import sys
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from choir_agent.tools import sandbox_exec
+from choir_agent.call_launcher import seccomp
+from choir_agent.call_launcher.kernel import Kernel
 from choir_agent.tools.external_tool import TIMEOUT_MARGIN_MS, ExternalTool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.model_view import model_name
@@ -28,7 +27,6 @@ TOOL_DIRS = ("global", "agent")
 IMAGE_ROOT = PurePosixPath("/choir")
 MAX_MANIFEST_BYTES = 256_000
 MAX_TOOLS = 200
-PROBE_TIMEOUT_S = 15.0
 
 
 class _InvalidManifest(Exception):
@@ -163,17 +161,10 @@ def _check_names(names: Collection[str], reserved_names: Collection[str], top: P
 
 def _check_offline_support(names: list[str]) -> None:
     """Check that this kernel can keep a program offline; raises StartupError if it cannot."""
-    probe = [sys.executable, "-I", "-S", sandbox_exec.__file__, "--offline", "--"]
-    try:
-        tried = subprocess.run(probe, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        reason = str(error)
-    else:
-        if tried.returncode == 0:
-            return
-        reason = tried.stderr.decode("utf-8", "replace").strip()
+    if seccomp.is_supported(Kernel()):
+        return
     raise StartupError(
         f"The tools {', '.join(names)} have `network: false`, but this system cannot block network "
-        f"access ({reason}). Run the agent on Linux with seccomp, or set "
+        "access. Run the agent on Linux with seccomp (x86_64 or aarch64), or set "
         "`network: true` in the manifests."
     )

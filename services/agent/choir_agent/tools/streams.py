@@ -78,8 +78,15 @@ async def output_pipe(sink: StreamSink) -> AsyncIterator[int]:
 @asynccontextmanager
 async def input_pipe(data: bytes | int | None) -> AsyncIterator[int]:
     """Yield a descriptor from which `data` can be read: bytes, an open file, or nothing."""
-    if not isinstance(data, bytes):
-        yield asyncio.subprocess.DEVNULL if data is None else data
+    if isinstance(data, int):
+        yield data
+        return
+    if data is None:
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield nothing
+        finally:
+            os.close(nothing)
         return
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     os.set_blocking(read_end, True)

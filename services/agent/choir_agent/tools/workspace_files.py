@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from choir_agent.credentials.child_processes import OwnChildProcesses
 from choir_agent.tools.file_lines import scan_file
 from choir_agent.tools.tool import ToolFailed
 from choir_agent.tools.workspace import Workspace
@@ -36,10 +35,8 @@ Read = TypeVar("Read")
 class WorkspaceFiles:
     """Reader of texts and pictures in the workspace, one file at a time."""
 
-    def __init__(self, workspace: Workspace, own: OwnChildProcesses) -> None:
-        """Use `own` to register the child, so that it is not killed as an orphan of a command."""
+    def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._own = own
         self._reader = FileReader(LIMITS)
         self._lock = asyncio.Lock()
         self._cache: OrderedDict[PictureRef, bytes] = OrderedDict()
@@ -51,11 +48,10 @@ class WorkspaceFiles:
         Raises UnreadableFile, ToolFailed if the file cannot be opened, and Unavailable.
         """
         async with self._lock:
-            with self._own.start():
-                try:
-                    return await self._run(partial(self._read_text, path, file_format))
-                finally:
-                    self._register_child()
+            try:
+                return await self._run(partial(self._read_text, path, file_format))
+            finally:
+                self._restart_timer()
 
     async def count_pages(self, path: str, max_bytes: int) -> int:
         """Return the number of pages of a PDF; 0 for one with more bytes.
@@ -63,11 +59,10 @@ class WorkspaceFiles:
         Raises UnreadableFile, ToolFailed if the file cannot be opened, and Unavailable.
         """
         async with self._lock:
-            with self._own.start():
-                try:
-                    return await asyncio.to_thread(self._count_pages, path, max_bytes)
-                finally:
-                    self._register_child()
+            try:
+                return await asyncio.to_thread(self._count_pages, path, max_bytes)
+            finally:
+                self._restart_timer()
 
     async def load_pdf(self, path: str) -> str | bytes:
         """Return a PDF as a data URI (bytes), or a remark why it is not shown (text)."""
@@ -86,15 +81,14 @@ class WorkspaceFiles:
             if cached is not None:
                 self._cache.move_to_end(picture)
                 return cached
-            with self._own.start():
-                try:
-                    uri = await self._run(partial(self._read_picture, picture))
-                except UnreadableFile as error:
-                    return f"[Choir] The picture {picture.path} is not shown: it {error}."
-                except (ToolFailed, Unavailable) as error:
-                    return f"[Choir] The picture {picture.path} is not shown: {error.message}"
-                finally:
-                    self._register_child()
+            try:
+                uri = await self._run(partial(self._read_picture, picture))
+            except UnreadableFile as error:
+                return f"[Choir] The picture {picture.path} is not shown: it {error}."
+            except (ToolFailed, Unavailable) as error:
+                return f"[Choir] The picture {picture.path} is not shown: {error.message}"
+            finally:
+                self._restart_timer()
             self._remember(picture, uri)
             return uri
 
@@ -148,10 +142,7 @@ class WorkspaceFiles:
         while sum(map(len, self._cache.values())) > CACHE_BYTES and len(self._cache) > 1:
             self._cache.popitem(last=False)
 
-    def _register_child(self) -> None:
-        pid = self._reader.child_pid
-        if pid is not None:
-            self._own.pids.add(pid)
+    def _restart_timer(self) -> None:
         self._cancel_timer()
         self._idle_timer = asyncio.get_running_loop().call_later(IDLE_S, self._close_idle)
 

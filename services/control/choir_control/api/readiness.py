@@ -81,7 +81,10 @@ class ReadinessChecks:
 
     async def _check_runtime(self) -> str:
         reason = await self._runtime.unavailable_reason()
-        return f"!{reason}" if reason else ""
+        if reason:
+            return f"!{reason}"
+        missing = self._runtime.limitations()
+        return f"this host lacks: {'; '.join(missing)}" if missing else ""
 
     async def _check_memory(self) -> str:
         # A degraded memory counts as ready: search without embeddings still works.

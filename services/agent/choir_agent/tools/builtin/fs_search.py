@@ -8,7 +8,6 @@ Where the kernel has Landlock, it can read nothing else.
 import asyncio
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -165,11 +164,14 @@ class FsSearchTool:
         if not target.is_directory:
             stdin = target.descriptor
             return Program(call_id, [*argv, "-"], SEARCH_TIMEOUT_S, stdin=stdin, readable=readable)
-        # The opened directory, even if its path now refers to another one.
-        directory = f"/proc/self/fd/{target.descriptor}"
-        if sys.platform != "linux":
-            directory = str(self._workspace.root / target.path)
-        return Program(call_id, argv, SEARCH_TIMEOUT_S, cwd=directory, readable=(".", *readable))
+        return Program(
+            call_id,
+            argv,
+            SEARCH_TIMEOUT_S,
+            # The opened directory, even if its path now refers to another one.
+            directory=target.descriptor,
+            readable=(".", *readable),
+        )
 
 
 def _globs(arguments: JsonObject) -> list[str]:

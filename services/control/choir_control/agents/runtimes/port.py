@@ -89,6 +89,10 @@ class AgentRuntime(Protocol):
         """Return why agents cannot be started or stopped at the moment, or an empty string."""
         ...
 
+    def limitations(self) -> tuple[str, ...]:
+        """Return which parts of the agents' confinement this host does not support, in operators' words."""
+        ...
+
     def archive_log(self, agent_id: str, session_id: str) -> None:
         """Archive the agent's log because the session is over; if the process still runs, after its exit."""
         ...

@@ -156,6 +156,10 @@ class DockerRuntime:
             return error.message
         return ""
 
+    def limitations(self) -> tuple[str, ...]:
+        """Return an empty tuple: the engine confines agents, and each agent logs what its calls lack."""
+        return ()
+
     def archive_log(self, agent_id: str, session_id: str) -> None:
         """Archive the agent's log at the end of its session; if the container still runs, after its exit."""
         agent = self._agents.get(agent_id)

@@ -64,6 +64,8 @@ class Boundary:
     workspace: Path
     temporary: Path
     limits: ProcessLimits
+    launcher: Path | None
+    """Script that starts the programs of tool calls; None if the agent's package is not installed here."""
 
     def options(self, parent: int, view: Path | None) -> list[str]:
         """Return the options for `confine`'s command line; they contain no secrets."""
@@ -74,6 +76,8 @@ class Boundary:
         pairs += [("--limit", f"{name}={number}") for name, number in self.limits.options()]
         if view is not None:
             pairs.append(("--view", str(view)))
+        if self.launcher is not None:
+            pairs.append(("--launcher", str(self.launcher)))
         return [word for pair in pairs for word in pair]
 
     def environment(self, parent: Mapping[str, str]) -> dict[str, str]:
@@ -111,7 +115,16 @@ def make_boundary(
         workspace=spec.workspace,
         temporary=temporary,
         limits=limits,
+        launcher=find_launcher(),
     )
+
+
+def find_launcher() -> Path | None:
+    """Return the script of the launcher of tool calls, which belongs to the agent's package."""
+    agent = find_spec("choir_agent")
+    if agent is None or agent.origin is None:
+        return None
+    return Path(agent.origin).parent / "call_launcher" / "script.py"
 
 
 def python_directories() -> list[Path]:

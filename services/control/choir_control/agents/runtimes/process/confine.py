@@ -11,7 +11,11 @@ each with one value:
     --chdir PATH    working directory of the program
     --view PATH     use a mount namespace without the rest of the file tree, built at PATH, which is in no
                     other option; fails where that is forbidden
-Without a program it tests the confinement and exits with 0. There are two layers. In the view only the given
+    --launcher FILE the launcher of tool calls, a script that runs beside the program, outside its Landlock
+                    domain, and gives each call a domain with the same rules
+    --newest-abi N  use at most this version of Landlock, as on an older kernel
+Without a program it tests the confinement, prints what this host does not support of it (a JSON list), and
+exits with 0. There are two layers. In the view only the given
 paths exist, so that every other Unix socket of this user is out of reach (Landlock does not restrict
 connecting to them). Landlock restricts what may be done with these paths, and to which processes signals go.
 """
@@ -19,6 +23,8 @@ connecting to them). Landlock restricts what may be done with these paths, and t
 import ctypes
 import os
 import resource
+import runpy
+import socket
 import stat
 import sys
 import time
@@ -54,6 +60,8 @@ READ = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR
 WRITE = (FS_FIRST_ABI | 1 << 13 | FS_TRUNCATE) & ~(FS_MAKE_CHAR | FS_MAKE_BLOCK)
 DEVICE = FS_READ_FILE | FS_WRITE_FILE | FS_TRUNCATE
 SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1, 2
+LAUNCHER_VARIABLE = "CHOIR_CALL_LAUNCHER"
+"""Environment variable by which the program gets the descriptor of its connection to the launcher."""
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 a private one, made in the view
 
 
@@ -64,6 +72,8 @@ class ConfinementOptions:
     parent: int = 0
     view: str = ""
     chdir: str = "/"
+    launcher: str = ""
+    newest_abi: int = sys.maxsize
     read: list[str] = field(default_factory=list)
     write: list[str] = field(default_factory=list)
     device: list[str] = field(default_factory=list)
@@ -83,6 +93,10 @@ def parse(arguments: list[str]) -> ConfinementOptions:
             options.view = value
         elif name == "--chdir":
             options.chdir = value
+        elif name == "--launcher":
+            options.launcher = value
+        elif name == "--newest-abi":
+            options.newest_abi = int(value)
         elif name == "--limit":
             limit, _, number = value.partition("=")
             options.limits[limit] = int(number)
@@ -132,9 +146,9 @@ def landlock_abi(kernel: SystemCalls) -> int:
         return 0
 
 
-def restrict_files(kernel: SystemCalls, rules: dict[str, int]) -> int:
+def restrict_files(kernel: SystemCalls, rules: dict[str, int], newest_abi: int) -> int:
     """Restrict this process and its children to `rules`; return the Landlock version, or 0 for none."""
-    abi = landlock_abi(kernel)
+    abi = min(newest_abi, landlock_abi(kernel))
     if abi == 0:
         return 0
     handled_rights = FS_FIRST_ABI
@@ -261,6 +275,39 @@ def limit_resources(limits: dict[str, int]) -> None:
         resource.setrlimit(number, (value, value))
 
 
+def start_launcher(options: ConfinementOptions) -> None:
+    """Fork the launcher of tool calls; the program gets the connection in its environment.
+
+    It keeps the capabilities in this view that a call's namespaces need. It runs in this interpreter, because
+    executing another one would drop them.
+    """
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    if os.fork() != 0:
+        theirs.close()
+        os.environ[LAUNCHER_VARIABLE] = str(ours.fileno())
+        os.set_inheritable(ours.detach(), True)
+        return
+    ours.close()
+    die_with_parent(SystemCalls(), parent)
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - standard input holds the boot line
+        os.dup2(nothing.fileno(), 0)
+    pairs = [("--socket", str(theirs.fileno())), ("--newest-abi", str(options.newest_abi))]
+    if options.view:
+        # Paths that are not listed do not exist: only the names of parent directories are visible.
+        pairs += [("--namespaces", "yes"), ("--list", "/"), ("--write", SHARED_MEMORY)]
+    pairs += [("--read", path) for path in options.read]
+    pairs += [("--write", path) for path in options.write]
+    pairs += [("--device", path) for path in options.device]
+    sys.argv = [options.launcher, *(word for pair in pairs for word in pair)]
+    try:
+        runpy.run_path(options.launcher)
+    except OSError as error:
+        warn(f"the launcher of tool calls has ended: {error.strerror}")
+    finally:
+        os._exit(0)
+
+
 def die_with_parent(kernel: SystemCalls, parent: int) -> None:
     """Make the kernel kill this process when control ends; exit if it has ended already."""
     kernel.prctl(PR_SET_PDEATHSIG, SIGKILL)
@@ -278,6 +325,8 @@ def confine_linux(options: ConfinementOptions) -> None:
     Path("/proc/self/oom_score_adj").write_text("500")
     if options.view:
         build_view(kernel, options)
+    if options.launcher:
+        start_launcher(options)
     drop_capabilities(kernel)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
     # Again: entering a user namespace changed the credentials, which clears the signal.
@@ -287,7 +336,7 @@ def confine_linux(options: ConfinementOptions) -> None:
     if options.view:
         # Paths that are not listed do not exist: only the names of parent directories are visible.
         rules |= {"/": FS_READ_DIR, SHARED_MEMORY: WRITE}
-    if restrict_files(kernel, rules) == 0:
+    if restrict_files(kernel, rules, options.newest_abi) == 0:
         warn("this kernel has no Landlock: the agent is confined by its file permissions only")
 
 
@@ -303,14 +352,17 @@ def main(arguments: list[str]) -> None:
     """Confine this process and execute the program."""
     options = parse(arguments)
     os.umask(0o077)
+    limit_resources(options.limits)
     if sys.platform == "linux":
         confine_linux(options)
     else:
         warn("this system has no Landlock: the agent is confined by its file permissions only")
-    limit_resources(options.limits)
     if options.program:
         os.chdir(options.chdir)
         os.execv(options.program[0], options.program)  # noqa: S606 no shell is meant
+    elif LAUNCHER_VARIABLE in os.environ:
+        with socket.socket(fileno=int(os.environ[LAUNCHER_VARIABLE])) as launcher:
+            sys.stdout.write(launcher.makefile().readline())
 
 
 if __name__ == "__main__":

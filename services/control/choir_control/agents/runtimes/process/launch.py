@@ -11,6 +11,7 @@ from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import orjson
 import structlog
 
 from choir_common.logs.pump import PipeReader
@@ -27,6 +28,7 @@ AGENT = (sys.executable, "-I", "-m", "choir_agent")
 CONFINE = (sys.executable, "-I", "-S", confine.__file__)
 PASSED_VARIABLES = ("CHOIR_LOG_LEVEL", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROBE_WITHIN_S = 15.0
+SIGNALS_SCOPED_SINCE = 6  # version of Landlock, in Linux 6.12
 MAX_BOOT_LINE_BYTES = 60_000  # bytes; a pipe takes 64 KiB before a writer blocks
 
 
@@ -50,6 +52,8 @@ class ProcessLauncher:
         self._logs = logs
         self._view: Path | None = None
         self._probed = False
+        self.missing: tuple[str, ...] = ()
+        """What this host does not support of the confinement; known after the first `prepare`."""
 
     async def prepare(self, spec: LaunchSpec) -> Boundary:
         """Create the agent's directories and return its boundary; the first call tests the kernel.
@@ -113,42 +117,51 @@ class ProcessLauncher:
 
     async def _probe(self, boundary: Boundary) -> None:
         """Test which confinement this kernel supports, and log a warning if a part is missing."""
-        if sys.platform != "linux" or confine.landlock_abi(confine.SystemCalls()) == 0:
-            log.warning(
-                "no Landlock in this kernel: agents are confined by file permissions only; use the "
-                "docker runtime where agents are not trusted"
-            )
         if sys.platform != "linux":
-            return
-        reason = await self._test_view(boundary)
-        if reason is None:
-            self._view = self._view_base
+            self.missing = (f"{sys.platform} confines agents by file permissions only",)
         else:
+            try:
+                self.missing = await self._test_confinement(boundary, self._view_base)
+                self._view = self._view_base
+            except OSError as error:
+                self.missing = (
+                    f"mount namespaces ({error}): agents can connect to Unix sockets of this user's "
+                    "other programs (docker, ssh-agent)",
+                    *await self._test_confinement(boundary, None),
+                )
+        if confine.landlock_abi(confine.SystemCalls()) < SIGNALS_SCOPED_SINCE:
+            self.missing += (
+                "Landlock 6: an agent's own process, unlike its tool calls, can send signals to this "
+                "user's other processes",
+            )
+        if self.missing:
             log.warning(
-                "no mount namespaces here: agents can connect to Unix sockets of this user's other "
-                "programs (docker, ssh-agent); use the docker runtime where agents are not trusted",
-                reason=reason,
+                "this host does not support all walls around agents; use the docker runtime where "
+                "agents are not trusted",
+                missing=self.missing,
             )
 
-    async def _test_view(self, boundary: Boundary) -> str | None:
-        """Return why a private view cannot be made here, or None if it can."""
+    async def _test_confinement(self, boundary: Boundary, view: Path | None) -> tuple[str, ...]:
+        """Return what is missing on this host; raises OSError if the view cannot be made."""
         process = await asyncio.create_subprocess_exec(
             *CONFINE,
-            *boundary.options(os.getpid(), self._view_base),
+            *boundary.options(os.getpid(), view),
             "--",
             stdin=DEVNULL,
-            stdout=DEVNULL,
+            stdout=PIPE,
             stderr=PIPE,
             env={},
         )
         try:
             async with asyncio.timeout(PROBE_WITHIN_S):
-                _, stderr = await process.communicate()
+                stdout, stderr = await process.communicate()
         except TimeoutError:
             process.kill()
             await process.wait()
-            return f"no response within {PROBE_WITHIN_S:g} s"
-        return stderr.decode(errors="replace").strip() if process.returncode else None
+            raise OSError(f"no response within {PROBE_WITHIN_S:g} s") from None
+        if process.returncode != 0:
+            raise OSError(stderr.decode(errors="replace").strip())
+        return tuple(orjson.loads(stdout)) if stdout else ()
 
     def _agent_environment(self, boundary: Boundary) -> dict[str, str]:
         own = self._environment

@@ -122,6 +122,10 @@ class ProcessRuntime:
         """Return an empty string: child processes depend on no other service."""
         return ""
 
+    def limitations(self) -> tuple[str, ...]:
+        """Return what this host does not support of the confinement; known after the first start."""
+        return self._launcher.missing
+
     def archive_log(self, agent_id: str, session_id: str) -> None:
         """Archive the agent's log because the session is over; if the process still runs, after its exit."""
         agent = self._agents.get(agent_id)
@@ -191,7 +195,8 @@ class ProcessRuntime:
             }
             kill_count = await asyncio.to_thread(orphans.kill_adopted, live_pids)
         if kill_count:
-            log.info("killed what an agent left behind", agent=agent_id, processes=kill_count)
+            # its launcher of tool calls is among them, unless it ended first
+            log.debug("killed what an agent left behind", agent=agent_id, processes=kill_count)
         self._records.remove(agent_id)
 
     async def _kill(self, agent: ProcessAgent) -> None:

@@ -1,0 +1,137 @@
+"""Domain of tool calls: the walls around each program, and what this host cannot provide of them."""
+
+import errno
+import os
+import sys
+
+from choir_agent.call_launcher import landlock, seccomp
+from choir_agent.call_launcher.kernel import (
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    CLONE_NEWUSER,
+    MS_RDONLY,
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+    Kernel,
+)
+from choir_agent.call_launcher.landlock import Rule
+
+CALL_NAMESPACES = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC
+SIGNALS_SCOPED_SINCE = 6
+"""First version of Landlock that restricts signals and abstract sockets."""
+
+
+class CallDomain:
+    """Walls that this host supports; each call gets its own instance of them."""
+
+    def __init__(
+        self,
+        *,
+        rules: tuple[Rule, ...],
+        abi: int,
+        namespaces: int,
+        has_seccomp: bool,
+        missing: tuple[str, ...],
+    ) -> None:
+        """Set the walls.
+
+        `abi` is the version of Landlock, or 0 for none. `namespaces` are flags of clone, 0 where they are
+        forbidden. `missing` names for the operator what the host does not support.
+        """
+        self.rules = rules
+        self.abi = abi
+        self.namespaces = namespaces
+        self.has_seccomp = has_seccomp
+        self.missing = missing
+
+    def restrict(self, kernel: Kernel, *, offline: bool, readable: tuple[str, ...]) -> None:
+        """Put this process behind its walls, before it executes the program. Raises OSError."""
+        kernel.join_own_keyring()
+        if self.abi:
+            landlock.restrict_files(kernel, self.abi, self.rules)
+            if readable:
+                rules = landlock.reading_rules(readable)
+                landlock.restrict_files(kernel, self.abi, rules)
+        if not self.has_seccomp:
+            if offline:
+                raise OSError(errno.ENOSYS, "this system cannot block network access of a program")
+            return
+        tracing = self.abi > 0 and not offline
+        seccomp.install_filter(
+            kernel, seccomp.build_filter(kernel.machine, offline=offline, tracing=tracing)
+        )
+
+
+def prepare_domain(
+    kernel: Kernel, *, rules: tuple[Rule, ...], newest_abi: int, want_namespaces: bool
+) -> CallDomain:
+    """Prepare this process to start calls, and find out what the host supports.
+
+    Without `rules` a call may use all files that its user may use.
+    """
+    missing: list[str] = []
+    if sys.platform != "linux":
+        missing.append(f"{sys.platform} has no walls for tool calls")
+        return CallDomain(rules=(), abi=0, namespaces=0, has_seccomp=False, missing=tuple(missing))
+    abi = landlock.supported_abi(kernel, newest_abi)
+    if abi == 0:
+        missing.append("Landlock (tool calls can read the memory of others)")
+    namespaces = 0
+    if not want_namespaces:
+        missing.append("PID namespaces (not available to this agent)")
+    else:
+        try:
+            _prepare_namespaces(kernel)
+            _try_namespaces(kernel)
+            namespaces = CALL_NAMESPACES
+        except OSError as error:
+            missing.append(f"PID namespaces ({error})")
+    if not namespaces:
+        kernel.drop_capabilities()
+    if not namespaces and abi < SIGNALS_SCOPED_SINCE:
+        missing.append("protection from signals (Landlock 6 or PID namespaces)")
+    has_seccomp = seccomp.is_supported(kernel)
+    if not has_seccomp:
+        missing.append(f"seccomp (this kernel has none, or no list for {kernel.machine})")
+    kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
+    # Calls that run beside each other must not read this process or its copies in /proc.
+    kernel.prctl(PR_SET_DUMPABLE, 0)
+    return CallDomain(
+        rules=rules or (("/", landlock.ANY),),
+        abi=abi,
+        namespaces=namespaces,
+        has_seccomp=has_seccomp,
+        missing=tuple(missing),
+    )
+
+
+def _prepare_namespaces(kernel: Kernel) -> None:
+    """Give up root's rights on the host for rights in a user namespace; a plain user has one already."""
+    if os.geteuid() != 0:
+        return
+    gid = os.getegid()
+    # A private /proc that can be written, to map root to itself in the new user namespace.
+    kernel.call("unshare", CLONE_NEWNS)
+    kernel.mount_proc(0)
+    kernel.call("unshare", CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", "0 0 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - pathlib is slow to import
+            file.write(text)
+    kernel.call("unshare", CLONE_NEWNS)
+
+
+def _try_namespaces(kernel: Kernel) -> None:
+    """Make all namespaces of a call once; raises OSError if that is forbidden."""
+    child = kernel.fork(CALL_NAMESPACES | CLONE_NEWNET)
+    if child == 0:
+        code = 0
+        try:
+            kernel.mount_proc(MS_RDONLY)
+        except OSError as error:
+            code = error.errno or errno.EPERM
+        os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        raise OSError(code, f"mount of /proc: {os.strerror(code)}")

@@ -1,0 +1,79 @@
+"""System calls that Python does not offer; each raises OSError."""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION_3 = 0x20080522
+LAST_CAPABILITY = 63
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
+CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+SYS_CLONE = {"x86_64": 56, "aarch64": 220}
+SYS_KEYCTL = {"x86_64": 250, "aarch64": 219}
+KEYCTL_JOIN_SESSION_KEYRING = 1
+
+
+class Kernel:
+    """System calls on this process."""
+
+    def __init__(self) -> None:
+        # PyDLL keeps the interpreter's lock, which a child made by `clone` needs in a known state.
+        self._libc = ctypes.PyDLL(None, use_errno=True)
+        self.machine = os.uname().machine
+
+    def call(self, name: str, *arguments: object) -> int:
+        """Call a function of libc."""
+        result = int(getattr(self._libc, name)(*arguments))
+        if result < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, f"{name}: {os.strerror(number)}")
+        return result
+
+    def prctl(self, option: int, first: int = 0, second: object = 0) -> None:
+        """Call prctl, which changes an attribute of this process."""
+        last = ctypes.c_ulong(second) if isinstance(second, int) else second
+        zero = ctypes.c_ulong(0)
+        self.call("prctl", option, ctypes.c_ulong(first), last, zero, zero)
+
+    def syscall(self, number: int, *arguments: object) -> int:
+        """Make any system call."""
+        return self.call("syscall", ctypes.c_long(number), *arguments)
+
+    def fork(self, namespaces: int) -> int:
+        """Fork into new namespaces; return 0 in the child. For processes with one thread."""
+        if not namespaces:
+            return os.fork()
+        zeros = [ctypes.c_ulong(0)] * 4
+        flags = ctypes.c_ulong(namespaces | signal.SIGCHLD)
+        return self.syscall(SYS_CLONE[self.machine], flags, *zeros)
+
+    def mount_proc(self, flags: int) -> None:
+        """Mount the file tree of this process's PID namespace at /proc."""
+        flags |= MS_NOSUID | MS_NODEV | MS_NOEXEC
+        self.call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(flags), None)
+
+    def drop_capabilities(self) -> None:
+        """Drop every capability permanently, including those that root would regain at exec."""
+        for capability in range(LAST_CAPABILITY + 1):
+            try:
+                self.prctl(PR_CAPBSET_DROP, capability)
+            except OSError:
+                break  # past the kernel's last capability, or none is held that could be regained
+        self.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+        header = CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
+        self.call("capset", header, bytes(24))
+
+    def join_own_keyring(self) -> None:
+        """Leave the session keyring of the user for a new one; where keyctl is forbidden, do nothing."""
+        try:
+            number = SYS_KEYCTL[self.machine]
+            self.syscall(number, ctypes.c_long(KEYCTL_JOIN_SESSION_KEYRING), None)
+        except (OSError, KeyError):
+            return  # no keyrings here, or an outer filter forbids them to the program as well

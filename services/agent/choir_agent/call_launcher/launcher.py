@@ -1,0 +1,127 @@
+"""Launcher: receives calls over a socket and forks a supervisor for each.
+
+Options, each with one value:
+    --socket FD         the connection to the agent; its end is the launcher's
+    --newest-abi N      use at most this version of Landlock, as on an older kernel
+    --namespaces WORD   `yes`: make namespaces for each call
+    --read PATH         calls may read and execute it
+    --write PATH        calls may read, write and execute it
+    --list PATH         calls may list the directory, without reading files below it
+    --device PATH       a device that calls may read and write
+Without any path a call may use all files that its user may use. The first line on the connection is JSON: a
+list of what the host does not support.
+"""
+
+import contextlib
+import errno
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+
+from choir_agent.call_launcher import landlock
+from choir_agent.call_launcher.domain import CallDomain, prepare_domain
+from choir_agent.call_launcher.kernel import (
+    CLONE_NEWNET,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    Kernel,
+)
+from choir_agent.call_launcher.messages import CallReply, receive_request
+from choir_agent.call_launcher.supervisor import Supervisor, kill_children, list_children
+
+RIGHTS = {
+    "--read": landlock.READ,
+    "--write": landlock.WRITE,
+    "--list": landlock.FS_READ_DIR,
+    "--device": landlock.DEVICE,
+}
+UNLIMITED_ABI = 1_000
+
+
+class Launcher:
+    """Receives calls and forks their supervisors; has one thread."""
+
+    def __init__(self, kernel: Kernel, domain: CallDomain, connection: socket.socket) -> None:
+        self._kernel = kernel
+        self._domain = domain
+        self._connection = connection
+        self._supervisors: set[int] = set()
+
+    def serve(self) -> None:
+        """Serve until the agent closes the connection."""
+        signal.signal(signal.SIGCHLD, self._reap)
+        # Collecting garbage writes to every object, and so copies the memory that children share.
+        gc.disable()
+        gc.freeze()
+        self._connection.sendall(json.dumps(self._domain.missing).encode() + b"\n")
+        while True:
+            word, files, _, _ = socket.recv_fds(self._connection, 1, 1)
+            if not word:
+                return
+            for file in files:
+                self._fork_supervisor(file, offline=word == b"0")
+                os.close(file)
+
+    def _fork_supervisor(self, file: int, *, offline: bool) -> None:
+        # A supervisor that is not in the set yet must not be taken for an orphan.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        namespaces = self._domain.namespaces
+        if namespaces and offline:
+            namespaces |= CLONE_NEWNET
+        pid = self._kernel.fork(namespaces)
+        if pid == 0:
+            self._connection.close()
+            self._supervise(socket.socket(fileno=file))
+        self._supervisors.add(pid)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    def _supervise(self, channel: socket.socket) -> None:
+        """Run one call, reply, and end this process."""
+        try:
+            request, files = receive_request(channel)
+            reply = Supervisor(self._kernel, self._domain, channel).run(request, files)
+        except (OSError, ValueError, TypeError) as error:
+            number = error.errno if isinstance(error, OSError) else None
+            reply = CallReply(error_number=number or errno.EINVAL, error=str(error))
+        try:
+            channel.sendall(reply.encode())
+        finally:
+            os._exit(0)
+
+    def _reap(self, *_: object) -> None:
+        """Reap supervisors, and kill orphans of a supervisor that its call has killed."""
+        try:
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+                self._supervisors.discard(pid)
+        except ChildProcessError:
+            return
+        kill_children(list_children() - self._supervisors)
+
+
+def main(arguments: list[str]) -> None:
+    """Serve calls with the given options."""
+    rules: list[landlock.Rule] = []
+    options = {"--newest-abi": str(UNLIMITED_ABI), "--namespaces": "no"}
+    for name, value in zip(arguments[::2], arguments[1::2], strict=True):
+        if name in RIGHTS:
+            rules.append((value, RIGHTS[name]))
+        else:
+            options[name] = value
+    kernel = Kernel()
+    connection = socket.socket(fileno=int(options["--socket"]))
+    connection.set_inheritable(False)
+    domain = prepare_domain(
+        kernel,
+        rules=tuple(rules),
+        newest_abi=int(options["--newest-abi"]),
+        want_namespaces=options["--namespaces"] == "yes",
+    )
+    if sys.platform == "linux":
+        kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
+        kernel.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The agent may end without having read the first line, which resets the connection.
+    with contextlib.suppress(ConnectionError):
+        Launcher(kernel, domain, connection).serve()

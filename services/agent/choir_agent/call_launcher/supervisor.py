@@ -1,0 +1,177 @@
+"""Supervisor of one call: starts its program, waits for its end, and kills all that it started.
+
+In a PID namespace it is the first process, so that its own end is the end of every other. Elsewhere it
+adopts orphans (subreaper) and kills its descendants.
+"""
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from choir_agent.call_launcher.domain import CallDomain
+from choir_agent.call_launcher.kernel import (
+    MS_RDONLY,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    Kernel,
+)
+from choir_agent.call_launcher.messages import STANDARD_STREAMS, CallReply, CallRequest
+
+FIRST_OTHER_FILE = STANDARD_STREAMS
+# Each pass finds the children of the processes that the previous pass killed.
+MAX_PASSES = 200
+CHANGED_SIGNALS = (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT)
+
+
+class Supervisor:
+    """Supervisor of one call, in a process of its own."""
+
+    def __init__(self, kernel: Kernel, domain: CallDomain, channel: socket.socket) -> None:
+        self._kernel = kernel
+        self._domain = domain
+        self._channel = channel
+
+    def run(self, request: CallRequest, files: list[int]) -> CallReply:
+        """Run the program to its end, or until the agent ends the stream."""
+        if sys.platform == "linux":
+            self._kernel.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
+        if self._domain.namespaces:
+            self._kernel.mount_proc(MS_RDONLY)
+            self._kernel.drop_capabilities()
+        with _child_signals() as ended_children:
+            program, error_number = self._start(request, files)
+            exit_code = None
+            if not error_number:
+                exit_code = self._wait(program, ended_children)
+            kill_descendants(program, in_namespace=bool(self._domain.namespaces))
+        error = os.strerror(error_number) if error_number else ""
+        return CallReply(exit_code=exit_code, error_number=error_number, error=error)
+
+    def _start(self, request: CallRequest, files: list[int]) -> tuple[int, int]:
+        """Start the program; return its pid, and the number of the error that prevented it or 0."""
+        failure, failure_writer = os.pipe()
+        program = os.fork()
+        if program == 0:
+            number = errno.EINVAL
+            try:
+                self._become(request, files, failure_writer)
+            except OSError as error:
+                number = error.errno or number
+            except BaseException:
+                number = errno.EINVAL
+            os.write(FIRST_OTHER_FILE, number.to_bytes(4, "big"))
+            os._exit(127)
+        os.close(failure_writer)
+        for file in files:
+            os.close(file)
+        # Ends empty when the program is executed, which closes the other end.
+        number = int.from_bytes(os.read(failure, 4), "big")
+        os.close(failure)
+        return program, number
+
+    def _become(self, request: CallRequest, files: list[int], failure_writer: int) -> None:
+        """Become the program, behind its walls, with no open files but its standard streams."""
+        os.setsid()
+        if sys.platform == "linux":
+            self._kernel.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if len(files) > STANDARD_STREAMS:
+            os.fchdir(files[STANDARD_STREAMS])
+        else:
+            os.chdir(request.cwd)
+        # Above the numbers that they get, so that none of them is overwritten.
+        sources = [os.dup(file) for file in (*files[:STANDARD_STREAMS], failure_writer)]
+        for number, source in enumerate(sources):
+            os.dup2(source, number, inheritable=number < FIRST_OTHER_FILE)
+        os.closerange(FIRST_OTHER_FILE + 1, os.sysconf("SC_OPEN_MAX"))
+        for number in CHANGED_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        self._domain.restrict(
+            self._kernel, offline=request.offline, readable=tuple(request.readable)
+        )
+        os.execvpe(request.argv[0], request.argv, request.environment)  # noqa: S606 - no shell
+
+    def _wait(self, program: int, ended_children: int) -> int | None:
+        """Return the program's exit code, or None when the agent has ended the call before."""
+        poll = select.poll()
+        poll.register(ended_children, select.POLLIN)
+        poll.register(self._channel, select.POLLIN)
+        while True:
+            for file, _ in poll.poll():
+                if file == ended_children:
+                    os.read(ended_children, 512)
+                    for pid, status in _reap():
+                        if pid == program:
+                            return os.waitstatus_to_exitcode(status)
+                elif not self._channel.recv(1):
+                    return None
+
+
+@contextmanager
+def _child_signals() -> Iterator[int]:
+    """Yield a descriptor that can be read whenever a child has ended."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _ignore)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(-1)
+        os.close(reader)
+        os.close(writer)
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing: the wakeup descriptor tells of the signal, which a handler must not lose."""
+
+
+def _reap() -> Iterator[tuple[int, int]]:
+    """Reap the children that have ended; yield their pids and exit statuses."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            yield ended
+
+
+def kill_descendants(program: int, *, in_namespace: bool) -> None:
+    """Kill and reap everything that the call started."""
+    if in_namespace:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.waitpid(-1, 0)
+    # At once, so that a group that forks all the time has no chance.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(program, signal.SIGKILL)
+    for _ in range(MAX_PASSES):
+        children = list_children()
+        if not children:
+            break
+        kill_children(children)
+    for _ in _reap():
+        pass
+
+
+def kill_children(children: set[int]) -> None:
+    """Kill and reap these children; their own children then become ours."""
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def list_children() -> set[int]:
+    """Return the pids of this process's children; empty where the kernel does not list them."""
+    try:
+        with open("/proc/thread-self/children") as file:  # noqa: PTH123 - pathlib is slow to import
+            return {int(pid) for pid in file.read().split()}
+    except OSError:
+        return set()

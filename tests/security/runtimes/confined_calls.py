@@ -1,0 +1,128 @@
+"""Tool calls inside the walls of the process runtime, as root or as a plain user, on emulated older kernels.
+
+The confined program is not a whole agent: it speaks to the launcher of tool calls with the launcher's own
+messages, so that it runs on the system's Python, which another user can execute.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import choir_agent
+from choir_control.agents.runtimes.process import confine
+
+PYTHON = "/usr/bin/python3"
+NOBODY = 65534
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/proc", "/etc/ld.so.cache")
+LAUNCHER = Path("choir_agent", "call_launcher", "script.py")
+
+AGENT = """
+import json, os, select, socket, sys
+sys.path.insert(0, {package!r})
+from choir_agent.call_launcher.messages import CallReply, CallRequest
+launcher = socket.socket(fileno=int(os.environ['CHOIR_CALL_LAUNCHER']))
+missing = json.loads(launcher.makefile().readline())
+def start(script, environment=(), offline=False):
+    ours, theirs = socket.socketpair()
+    socket.send_fds(launcher, [b'0' if offline else b'1'], [theirs.fileno()])
+    theirs.close()
+    reader, writer = os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    message = CallRequest(argv=[{python!r}, '-I', '-c', script], environment=dict(environment),
+                          cwd=os.getcwd(), offline=offline, readable=[]).encode()
+    socket.send_fds(ours, [message[:4]], [nothing, writer, writer])
+    ours.sendall(message[4:])
+    os.close(writer)
+    return ours, os.fdopen(reader)
+def end(call):
+    text = call[1].read()
+    return text, CallReply.decode(call[0].makefile('rb').read())
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A kernel and a user, real or emulated."""
+
+    abi: int
+    """Newest version of Landlock to be used; 0 for none."""
+    root: bool
+    view: bool = True
+    """Whether there are mount and PID namespaces."""
+
+    def user_prefix(self) -> list[str]:
+        """Return the words that run a command as the host's user."""
+        if self.root or os.geteuid() != 0:
+            return []
+        return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+
+    def __str__(self) -> str:
+        user = "root" if self.root else "plain user"
+        return f"{user}, Landlock {self.abi}{'' if self.view else ', no namespaces'}"
+
+
+def run_confined(host: Host, code: str) -> Any:
+    """Run `code` in an agent's place on a host; return what it printed as JSON."""
+    # not pytest's directory, which other users cannot enter
+    with tempfile.TemporaryDirectory(prefix="choir-calls-", ignore_cleanup_errors=True) as name:
+        return _run_at(Path(name).resolve(), host, code)
+
+
+def _run_at(place: Path, host: Host, code: str) -> Any:
+    package, workspace, view = place / "package", place / "workspace", place / "view"
+    shutil.copytree(Path(choir_agent.__file__).parent / "call_launcher", package / LAUNCHER.parent)
+    (package / "choir_agent" / "__init__.py").touch()
+    shutil.copy(confine.__file__, package / "confine.py")
+    workspace.mkdir()
+    view.mkdir()
+    place.chmod(0o711)
+    if not host.root and os.geteuid() == 0:
+        for directory in (workspace, view):
+            os.chown(directory, NOBODY, NOBODY)
+    reads = [word for path in (*SYSTEM, package) for word in ("--read", str(path))]
+    options = ["--view", str(view)] if host.view else []
+    program = AGENT.format(package=str(package), python=PYTHON) + code
+    words = [
+        *(PYTHON, "-I", "-S", str(package / "confine.py"), *options, *reads),
+        *("--write", str(workspace), "--device", "/dev/null", "--chdir", str(workspace)),
+        *("--launcher", str(package / LAUNCHER), "--newest-abi", str(host.abi)),
+    ]
+    done = subprocess.run(
+        [
+            *host.user_prefix(),
+            *words,
+            "--parent",
+            str(os.getpid()),
+            "--",
+            PYTHON,
+            "-I",
+            "-c",
+            program,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def unsupported(host: Host) -> str:
+    """Return why a host cannot be emulated here, or an empty string."""
+    newest = confine.landlock_abi(confine.SystemCalls())
+    if sys.platform != "linux" or newest < host.abi:
+        return f"LOUD: this kernel has Landlock {newest}, not {host.abi}"
+    if not Path(PYTHON).exists():
+        return f"NO {PYTHON}: another user cannot run this Python here"
+    if os.geteuid() != 0 and host.root:
+        return "this run is not root's"
+    return ""

@@ -1,0 +1,171 @@
+"""S26: what a malicious command of `choir.exec` reaches of other calls, of its agent and of the host."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.security.runtimes.confined_calls import Host, run_confined, unsupported
+
+SECRET = "notion-key-of-another-tool"
+EVERY = "CHOIR_TEST_EVERY_HOST" in os.environ
+EVERY_HOST = [Host(abi, root) for abi in range(1, 8) for root in (True, False)]
+HOSTS = EVERY_HOST if EVERY else [Host(1, root=True), Host(5, root=False), Host(7, root=True)]
+WITHOUT_NAMESPACES = [Host(abi, root=True, view=False) for abi in range(1, 8)]
+
+ATTACK = """
+import ctypes, errno, json, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+outside, secret, agent = int(sys.argv[1]), sys.argv[2].encode(), int(sys.argv[3])
+stolen, killed, traced, seen = [], [], [], 0
+for name in os.listdir('/proc'):
+    if not name.isdigit() or int(name) == os.getpid():
+        continue
+    seen += name != '1'
+    for file in ('environ', 'cmdline', 'maps', 'mem'):
+        try:
+            with open(f'/proc/{name}/{file}', 'rb') as opened:
+                text = opened.read(1) if file == 'mem' else opened.read()
+        except OSError as error:
+            if file == 'mem' and error.errno == errno.EIO:
+                stolen.append(f'{name}/mem')
+            continue
+        if file != 'cmdline' and text:
+            stolen.append(f'{name}/{file}')
+for pid in (outside, agent):
+    try:
+        os.kill(pid, 0)
+        killed.append(pid)
+    except OSError:
+        pass
+    if libc.ptrace(16, pid, 0, 0) == 0:
+        traced.append(pid)
+calls = {'unshare': (272, 97, 0x10000000), 'io_uring_setup': (425, 425, 1), 'keyctl': (250, 219, 0),
+         'add_key': (248, 217, 0), 'request_key': (249, 218, 0), 'personality': (135, 92, 0x0040000),
+         'modify_ldt': (154, None, 0), 'bpf': (321, 280, 0), 'perf_event_open': (298, 241, 0),
+         'userfaultfd': (323, 282, 0), 'mount': (165, 40, 0), 'setns': (308, 268, 0),
+         'pidfd_getfd': (438, 438, 0), 'newest': (470, 470, 0)}
+allowed = []
+for name, numbers in calls.items():
+    number = numbers[os.uname().machine == 'aarch64']
+    if number is None:
+        continue
+    ctypes.set_errno(0)
+    result = libc.syscall(number, numbers[2], 0, 0, 0, 0)
+    if result != -1 or ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS):
+        allowed.append(name)
+child = libc.syscall(56 if os.uname().machine == 'x86_64' else 220, 0x10000011, 0, 0, 0, 0)
+if child == 0:
+    os._exit(0)
+allowed += ['clone'] if child > 0 else []
+sockets = []
+for family in (socket.AF_NETLINK, getattr(socket, 'AF_VSOCK', 40), socket.AF_PACKET, 38):
+    try:
+        socket.socket(family, socket.SOCK_RAW if family != 40 else socket.SOCK_STREAM).close()
+        sockets.append(int(family))
+    except OSError:
+        pass
+socket.socket(socket.AF_INET).close()
+files = sorted(int(name) for name in os.listdir('/proc/self/fd'))
+status = open('/proc/self/status').read()
+print(json.dumps({'seen': seen, 'stolen': stolen, 'killed': killed, 'traced': traced,
+    'allowed': allowed, 'sockets': sockets, 'files': files[:-1],
+    'capabilities': [line for line in status.splitlines() if line.startswith('Cap')]}))
+"""
+# Another call, with a secret in its environment and memory, and then the attacker beside it.
+CALLS = """
+victim = start('import time; print("ready", flush=True); time.sleep(60)', {{'KEY': {secret!r}}})
+victim[1].readline()
+attack = {attack!r}.replace('sys.argv[1]', '{outside}').replace('sys.argv[2]', repr({secret!r}))
+thief = start(attack.replace('sys.argv[3]', str(os.getpid())))
+text, reply = end(thief)
+assert reply.exit_code == 0, text
+victim[0].shutdown(socket.SHUT_WR)
+lived = end(victim)[1].exit_code is None
+print(json.dumps([json.loads(text), missing, lived]))
+"""
+
+
+@pytest.fixture
+def outside(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Start a process of the same user outside all walls; yield its pid."""
+    host: Host = request.getfixturevalue("host")
+    process = subprocess.Popen([*host.user_prefix(), "sleep", "60"])
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+def attack(host: Host, outside: int) -> tuple[dict[str, Any], list[str], bool]:
+    """Attack from one call; return what succeeded, what the host lacks, and whether the other lived."""
+    if reason := unsupported(host):
+        pytest.skip(reason)
+    report, missing, lived = run_confined(
+        host, CALLS.format(secret=SECRET, attack=ATTACK, outside=outside)
+    )
+    return report, missing, lived
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=str)
+def test_a_call_reaches_no_other_call_nor_its_agent_nor_the_host(host: Host, outside: int) -> None:
+    report, missing, lived = attack(host, outside)
+    assert missing == []
+    assert lived
+    assert report == {
+        "seen": 0,
+        "stolen": [],
+        "killed": [],
+        "traced": [],
+        "allowed": [],
+        "sockets": [],
+        "files": [0, 1, 2],
+        "capabilities": [f"Cap{name}:\t{'0' * 16}" for name in ("Inh", "Prm", "Eff", "Bnd", "Amb")],
+    }
+
+
+@pytest.mark.parametrize("host", WITHOUT_NAMESPACES if EVERY else WITHOUT_NAMESPACES[-1:], ids=str)
+def test_without_namespaces_no_memory_is_read_and_what_is_missing_is_named(
+    host: Host, outside: int
+) -> None:
+    report, missing, lived = attack(host, outside)
+    assert lived
+    assert (report["stolen"], report["traced"], report["allowed"]) == ([], [], [])
+    assert (report["sockets"], report["files"]) == ([], [0, 1, 2])
+    assert "PID namespaces" in missing[0]
+    if host.abi >= 6:
+        assert report["killed"] == []
+    else:
+        assert "protection from signals" in missing[1]
+
+
+ENDLESS = """
+import os, time
+if os.fork() == 0:
+    os.environ.clear()
+    os.setsid()
+    if os.fork() == 0:
+        open('stray', 'w').write('alive')
+        while True:
+            time.sleep(0.05)
+            open('pulse', 'a').write('.')
+    os._exit(0)
+while not os.path.exists('pulse'):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("host", [Host(7, root=True), Host(7, root=True, view=False)], ids=str)
+def test_what_a_call_detached_ends_before_its_result_is_known(host: Host) -> None:
+    if reason := unsupported(host):
+        pytest.skip(reason)
+    code = f"""
+end(start({ENDLESS!r}))
+import time
+before = os.stat('pulse').st_size
+time.sleep(0.3)
+print(json.dumps([before, os.stat('pulse').st_size]))
+"""
+    before, after = run_confined(host, code)
+    assert before == after > 0
