@@ -117,15 +117,7 @@ class SessionServices:
         self.traps = WorkspaceTrapService(
             home=settings.home, configuration=configuration, sessions=self.store
         )
-        self.workspaces = WorkspaceService(
-            home=settings.home,
-            configuration=configuration,
-            leases=leases,
-            starter=self.starter,
-            stopper=self.stopper,
-            operations=operations,
-            traps=self.traps,
-        )
+        self.workspaces = self._make_workspaces(settings, leases, operations)
         self.forgetting = self._make_forgetting(memory_admin, memory_tools, clock)
 
     def _make_closer(
@@ -169,6 +161,19 @@ class SessionServices:
             stopper=self.stopper,
             authenticator=self._log.leases,
             outbox=outbox,
+        )
+
+    def _make_workspaces(
+        self, settings: ControlSettings, leases: LeaseStore, operations: OperationService
+    ) -> WorkspaceService:
+        return WorkspaceService(
+            home=settings.home,
+            configuration=self._configuration,
+            leases=leases,
+            starter=self.starter,
+            stopper=self.stopper,
+            operations=operations,
+            traps=self.traps,
         )
 
     def _make_forgetting(
