@@ -60,6 +60,11 @@ def verify(
     """
     listing, logs = asyncio.run(_verify(find_target(ctx, home, url)))
     matching = [anchor for anchor in listing.anchors if anchor.root == root]
+    if root is not None and not matching:
+        raise NotFound(
+            f"No stored anchor has the root {root[:64]!r}. The logs were replaced since you received it, "
+            "or it belongs to another Choir."
+        )
     faults = [_anchor_fault(anchor) for anchor in listing.anchors if anchor.fault]
     faults += [f"{log.session_id}: {log.reason}" for log in logs if not log.ok]
     if as_json:
@@ -72,11 +77,6 @@ def verify(
         )
     else:
         _print_summary(listing, logs, matching)
-    if root is not None and not matching:
-        raise NotFound(
-            f"No stored anchor has the root {root[:64]!r}. The logs were replaced since you received it, "
-            "or it belongs to another Choir."
-        )
     if faults:
         for fault in faults:
             stderr_console().print(fault, markup=False)
