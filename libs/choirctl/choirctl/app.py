@@ -40,6 +40,7 @@ COMMANDS = (
     CommandEntry("session", "Show, compact and reset sessions; show their logs and jobs."),
     CommandEntry("memory", "Show, change, export and import an agent's memory."),
     CommandEntry("collection", "Add documents to an agent's memory, and erase them."),
+    CommandEntry("person", "Erase everything that a person said and received."),
     CommandEntry("workspace", "Show workspaces, and empty one."),
     CommandEntry("approval", "Show agents' approval requests, and decide them."),
     CommandEntry("policy", "Show the rules on tool calls, and what they decide."),

@@ -28,6 +28,7 @@ EXAMPLES = {
     "voice set": "choirctl voice set main calm",
     "policy list": "choirctl policy list",
     "policy explain": 'choirctl policy explain main choir.email.send \'{"to": ["ann@example.com"]}\'',
+    "person erase": "choirctl person erase console --preview",
     "audit anchors": "choirctl audit anchors",
     "audit verify": "choirctl audit verify",
     "audit rotate": "choirctl audit rotate",

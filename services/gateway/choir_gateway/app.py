@@ -59,15 +59,16 @@ async def run_gateway(
     )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve(app, sockets, stop))
-        work = tasks.create_task(_work(bus, registry))
+        work = tasks.create_task(_work(bus, registry, console))
         await stop.wait()
         # Open streams would keep the server from stopping.
         console.close()
         work.cancel()
 
 
-async def _work(bus: Bus, registry: ChannelRegistry) -> None:
-    async with bus, bus.serve("choir-gateway", VERSION, *make_bus_endpoints(registry)):
+async def _work(bus: Bus, registry: ChannelRegistry, console: ConsoleChannel) -> None:
+    endpoints = make_bus_endpoints(registry, console)
+    async with bus, bus.serve("choir-gateway", VERSION, *endpoints):
         log.info("gateway ready")
         await registry.run(bus)
 

@@ -73,6 +73,11 @@ def deliver_message() -> str:
     return "choir.gateway.deliver"
 
 
+def erase_gateway_files() -> str:
+    """control → gateway: EraseDmFiles → DmFilesErased."""
+    return "choir.gateway.erase"
+
+
 def ensure_memory() -> str:
     """control → memory: EnsureSpace → Nothing."""
     return "choir.memory.ensure"
@@ -244,7 +249,14 @@ ROUTES: tuple[Route, ...] = (
     *_routes("gateway", "control", read_history, read_channels),
     *_routes("memory", "control", read_memory_settings, report_usage),
     *_routes("memory", "control", reserve_money, release_money),
-    *_routes("control", "gateway", channels_changed, dm_activity, deliver_message),
+    *_routes(
+        "control",
+        "gateway",
+        channels_changed,
+        dm_activity,
+        deliver_message,
+        erase_gateway_files,
+    ),
     *_routes("control", "memory", ensure_memory, query_memory, upsert_memory, memory_receipt),
     *_routes("control", "memory", memory_hints, memory_reminders, memory_status),
     *_routes("control", "memory", add_to_collection, list_collections, list_documents),

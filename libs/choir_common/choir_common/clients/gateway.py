@@ -16,6 +16,7 @@ from choir_common.bus import subjects
 from choir_common.bus.client import Bus
 from choir_common.errors import OutcomeUnknown
 from choir_common.http.client import stream_download
+from choir_common.wire.erasure import DmFilesErased, EraseDmFiles
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 
 # A long Telegram message takes this long under its rate limits.
@@ -26,6 +27,8 @@ class GatewayClient(Protocol):
     """Delivery of messages to users."""
 
     async def deliver(self, message: OutboundMessage) -> DeliveryReceipt: ...
+
+    async def erase_files(self, request: EraseDmFiles) -> DmFilesErased: ...
 
 
 class NatsGatewayClient:
@@ -79,6 +82,12 @@ class NatsGatewayClient:
             raise OutcomeUnknown(
                 "The gateway was restarted or the bus connection was lost during the delivery."
             ) from error
+
+    async def erase_files(self, request: EraseDmFiles) -> DmFilesErased:
+        """Delete the files of a DM; repeating it deletes what came since."""
+        return await self._bus.request(
+            subjects.erase_gateway_files(), request, DmFilesErased, TIMEOUT_S
+        )
 
 
 PATH = "/v1/files/{gateway}"

@@ -24,6 +24,7 @@ from choir_common.errors import (
 from choir_common.http.client import await_unless_hung, make_client
 from choir_common.http.response_parser import parse_events, read_problem
 from choir_common.wire.audit import AnchorList
+from choir_common.wire.erasure import PersonErasurePreview
 from choir_common.wire.events import Event
 from choir_common.wire.money import CostReport
 from choir_common.wire.operations import (
@@ -251,6 +252,10 @@ class ControlClient:
         """Ask control to check a session's whole log."""
         path = f"/v1/sessions/{session_id}/verify"
         return await self._get(path, LogVerification, timeout_s=VERIFY_TIMEOUT_S)
+
+    async def preview_person_erasure(self, dm: str) -> PersonErasurePreview:
+        """Return what an erasure of a DM would remove. Raises NotFound."""
+        return await self._get(f"/v1/dms/{quote(dm, safe='')}/erasure", PersonErasurePreview)
 
     async def anchors(self) -> AnchorList:
         """Return the anchors of the logs, checked by control."""

@@ -58,6 +58,11 @@ class Target:
         return self.home / "received"
 
     @property
+    def chat_history(self) -> Path:
+        """The lines that people typed in `choirctl chat`."""
+        return self.home / "chat_history"
+
+    @property
     def ca_file(self) -> Path:
         """The CA certificate that choird creates for this state directory if it serves HTTPS."""
         return self.home / "tls" / "ca.pem"

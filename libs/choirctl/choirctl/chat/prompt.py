@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, TextIO
 
 from prompt_toolkit import PromptSession
@@ -224,7 +223,7 @@ def _keys() -> KeyBindings:
 
 def open_history(place: Target, chat: ChatState) -> History:
     """Return the input history; stored in the state directory, readable only by its owner."""
-    path: Path = place.home / "chat_history"
+    path = place.chat_history
     if not place.home.is_dir():
         return InMemoryHistory()
     try:

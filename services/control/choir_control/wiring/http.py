@@ -30,6 +30,7 @@ from choir_control.api.operator.cost import cost_routes
 from choir_control.api.operator.forgetting import forget_routes
 from choir_control.api.operator.memory import MemorySpaces, memory_routes
 from choir_control.api.operator.operations import operation_routes, rollout_routes, workspace_routes
+from choir_control.api.operator.persons import person_routes
 from choir_control.api.operator.policy import policy_routes
 from choir_control.api.operator.sessions import session_routes
 from choir_control.api.operator.system import (
@@ -128,6 +129,7 @@ def _system_routers(services: ControlServices, readiness: ReadinessChecks) -> Se
         dm_routes(services.configuration, services.sessions.store, services.log.memory_settings),
         command_routes(services.configuration),
         policy_routes(services.configuration),
+        person_routes(services.persons),
         audit_routes(
             verifier=services.log.audit.verifier,
             store=services.log.audit.anchors,

@@ -3,12 +3,15 @@
 import os
 
 from choir_common.bus.client import Bus
+from choir_common.clients.memory import NatsSessionMemoryClient
 from choir_common.clock import Clock
 from choir_common.http.client import make_client
 from choir_common.metrics import Metrics
 from choir_common.postgres.pool import Database
 from choir_common.stack_secrets import RESERVED_SECRETS
 from choir_common.telemetry import Redactor
+from choir_control.agents.erasure.person_eraser import PersonEraser
+from choir_control.agents.erasure.person_store import PersonStore
 from choir_control.agents.operations.service import OperationService
 from choir_control.agents.operations.store import OperationStore
 from choir_control.agents.rollout.service import AgentRedeployer, UpdateService
@@ -85,6 +88,7 @@ class ControlServices:
             cards=self.conversations.activity,
         )
         self.sessions = self._make_sessions()
+        self.persons = self._make_person_eraser()
         self.config_changes = self._make_config_changes()
         self.rollout = self._make_rollout()
         self.approvals = self._make_approvals()
@@ -150,6 +154,23 @@ class ControlServices:
             memory_tools=self.host_tools.memory_tools,
             memory_admin=self.host_tools.memory_admin,
             listener=self.listener,
+            clock=self._clock,
+        )
+
+    def _make_person_eraser(self) -> PersonEraser:
+        return PersonEraser(
+            store=PersonStore(self.database),
+            sessions=self.sessions.store,
+            starter=self.sessions.starter,
+            stopper=self.sessions.stopper,
+            resets=self.log.resets,
+            content_eraser=self.log.content_eraser,
+            session_memory=NatsSessionMemoryClient(self.bus),
+            memory=self.host_tools.memory_admin,
+            gateway=self.conversations.gateway,
+            operations=self.operations,
+            configuration=self.configuration,
+            keyring=self.log.audit.keyring,
             clock=self._clock,
         )
 

@@ -20,6 +20,7 @@ from choir_common.http.openapi import GATEWAY_TOKEN, WEBHOOK_SECRET
 from choir_common.http.service_app import make_service_app
 from choir_common.redactor import Redactor
 from choir_common.wire.config_api import BotTokens
+from choir_common.wire.erasure import DmFilesErased, EraseDmFiles
 from choir_common.wire.messages import DeliveryReceipt, OutboundMessage
 from choir_common.wire.operator import ComponentStatus
 from choir_gateway import VERSION
@@ -50,13 +51,20 @@ class TokenReceiver:
         self._registry.set_tokens(tokens)
 
 
-def make_bus_endpoints(registry: ChannelRegistry) -> Sequence[Endpoint]:
+def make_bus_endpoints(registry: ChannelRegistry, console: ConsoleChannel) -> Sequence[Endpoint]:
     """Return the gateway's NATS endpoints."""
 
     async def deliver(message: OutboundMessage) -> DeliveryReceipt:
         return await registry.deliver(message)
 
-    return (Endpoint(subjects.deliver_message(), OutboundMessage, deliver),)
+    async def erase(request: EraseDmFiles) -> DmFilesErased:
+        # Only the console keeps files: other channels leave them with their messenger.
+        return DmFilesErased(files=await console.spool.erase_dm(request.dm))
+
+    return (
+        Endpoint(subjects.deliver_message(), OutboundMessage, deliver),
+        Endpoint(subjects.erase_gateway_files(), EraseDmFiles, erase),
+    )
 
 
 def make_gateway_app(

@@ -8,6 +8,7 @@ uploads, and drops the oldest files of agents.
 import asyncio
 import os
 import secrets
+import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -87,6 +88,20 @@ class FileSpool:
     async def open_outgoing(self, dm: str, outbox_id: int, ref: str) -> AsyncIterator[bytes]:
         """Return the bytes of an agent's file; raises NotFound if it is not here."""
         return await _opened(self._brought(dm, outbox_id, ref))
+
+    async def erase_dm(self, dm: str) -> int:
+        """Delete all files of a DM; return how many there were."""
+        return await asyncio.to_thread(self._erase_dm, dm) if _plain(dm) else 0
+
+    def _erase_dm(self, dm: str) -> int:
+        count = 0
+        for way in ("in", "out"):
+            folder = self._root / way / dm
+            count += sum(len(names) for _, _, names in os.walk(folder))
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                raise Unavailable(f"Some files of {dm} could not be deleted. Ask again.")
+        return count
 
     def _taken(self, ref: str) -> Path:
         dm, _, token = ref.partition("/")

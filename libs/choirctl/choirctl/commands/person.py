@@ -1,0 +1,126 @@
+"""Command `choirctl person erase`."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from choir_common.errors import Conflict, InvalidRequest
+from choir_common.wire.erasure import ErasePerson, ErasureCertificate, PersonErasurePreview
+from choir_common.wire.operations import OperationView
+from choirctl.api.control import connect
+from choirctl.api.target import AsJson, Home, Target, Url, find_target
+from choirctl.app import add_group
+from choirctl.output.operation_progress import raise_failure, run_operation
+from choirctl.output.printing import format_count, print_json, stderr_console
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group."""
+    add_group(app, "person", ("erase", erase))
+
+
+def erase(
+    ctx: typer.Context,
+    dm: Annotated[str, typer.Argument(help="The person's DM, as in config.json.")],
+    certificate: Annotated[
+        Path | None,
+        typer.Option(help="New file for the signed certificate.", show_default=False),
+    ] = None,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only show what would be erased; change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase everything that a person said and received in a DM, permanently.
+
+    That is logs, messages, files, and all that memory derived from them alone. Hashes stay, so that logs
+    can still be verified. Agents of the DM are stopped and started again. Shows what would be erased, and
+    asks. The signed certificate says what was removed, and what an erasure does not cover.
+    """
+    place = find_target(ctx, home, url)
+    if certificate is not None and certificate.exists():
+        raise Conflict(f"{certificate} exists. Choose another name, or remove it.")
+    plan = asyncio.run(_preview(place, dm))
+    if preview:
+        _print_preview(plan, as_json=as_json)
+        return
+    if not yes:
+        _confirm(plan)
+    operation = asyncio.run(_erase(place, plan, as_json))
+    if operation.result is not None:
+        result = ErasureCertificate.model_validate(operation.result, strict=False)
+        if certificate is not None:
+            _write(certificate, result)
+        if as_json:
+            print_json(result)
+        else:
+            _print_certificate(result)
+    raise_failure(operation)
+
+
+def _confirm(plan: PersonErasurePreview) -> None:
+    if not sys.stdin.isatty():
+        raise InvalidRequest("Nobody can be asked whether to erase it. Say --yes or --preview.")
+    _print_preview(plan, as_json=False)
+    if typer.prompt("Type the name of the DM to erase this permanently", err=True) != plan.dm:
+        raise InvalidRequest("The name does not match; nothing was erased.")
+
+
+def _print_preview(plan: PersonErasurePreview, *, as_json: bool) -> None:
+    if as_json:
+        print_json(plan)
+        return
+    console = stderr_console()
+    events = sum(session.events for session in plan.sessions)
+    sessions = format_count(len(plan.sessions), "session")
+    console.print(
+        f"To erase in {plan.dm}: {sessions} with {format_count(events, 'event')}, and what memory has "
+        "of them.",
+        markup=False,
+    )
+    for table, count in plan.places.items():
+        console.print(f"  {table}: {format_count(count, 'row')}", markup=False)
+    if plan.running:
+        console.print(f"Stopped and started again: {', '.join(plan.running)}.", markup=False)
+
+
+def _print_certificate(result: ErasureCertificate) -> None:
+    console = stderr_console()
+    console.print(
+        f"Erased {result.dm}: {format_count(len(result.sessions), 'session')}.", markup=False
+    )
+    for place, count in result.removed.items():
+        console.print(f"  {place}: {count:,}", markup=False)
+    for place, count in result.remaining.items():
+        console.print(f"Still there: {place}, {format_count(count, 'row')}.", markup=False)
+    console.print(f"Not covered: {'; '.join(result.not_covered)}.", markup=False)
+    console.print(f"Signed with key {result.key_id}: {result.signature}", markup=False)
+
+
+def _write(path: Path, result: ErasureCertificate) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(result.model_dump_json(indent=2) + "\n")
+
+
+async def _preview(place: Target, dm: str) -> PersonErasurePreview:
+    async with connect(place) as api:
+        return await api.preview_person_erasure(dm)
+
+
+async def _erase(place: Target, plan: PersonErasurePreview, quiet: bool) -> OperationView:
+    path = f"/v1/dms/{quote(plan.dm, safe='')}/erasure"
+    async with connect(place) as api:
+        request = ErasePerson(expected_digest=plan.digest)
+        operation = await run_operation(api, place, path, quiet, request)
+    # It has the lines of all DMs, without saying whose they are.
+    place.chat_history.unlink(missing_ok=True)
+    return operation
