@@ -55,7 +55,7 @@ check: install ## check format, lint, types, imports, shape and words; CI runs t
 audit: install ## compare the packages of uv.lock with the advisory database; exits 3 if it cannot be reached (ARGS: uv audit --help)
 	@scripts/audit $(ARGS)
 
-pins: install ## write the hashes of uv and the digests of third-party images anew; exits 3 if a registry cannot be reached
+pins: install ## write the hashes of uv and the digests of third-party images again; exits 3 if a registry cannot be reached
 	@$(BIN)/python -m scripts.pins $(UV)
 
 release: install ## build VERSION into OUT (dist): archive, bill of materials, licences and checksums, signed with the SSH key KEY
