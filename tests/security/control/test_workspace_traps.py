@@ -184,11 +184,11 @@ def test_git_runs_a_trap_of_an_agent_before_the_search_and_not_after_it(
     copy = tmp_path / "copy"
     shutil.copytree(repository, copy, symlinks=True)
     report = search(repository)
-    assert report.found and report.disabled and report.is_complete
+    assert report.changes and report.disabled and report.is_complete
     use(repository)
     assert not has_run(repository)
     assert git(repository, "rev-list", "--count", "HEAD") == "2\n", "the repository still works"
-    assert search(repository).found == ()
+    assert search(repository).changes == ()
     use(copy)
     assert has_run(repository), "the trap works where nothing is disabled"
 
@@ -221,7 +221,7 @@ def test_what_an_agent_needs_for_its_work_is_kept(repository: Path) -> None:
     before = git(repository, "config", "--local", "--list", "-z")
     assert search(repository) == TrapReport()
     set_fsmonitor(repository)
-    assert search(repository).found == ("repo/.git/config",)
+    assert search(repository).changes == ("repo/.git/config",)
     assert git(repository, "config", "--local", "--list", "-z") == before
 
 
@@ -241,8 +241,8 @@ def test_a_directory_of_the_owner_is_not_changed_but_its_traps_are_named(reposit
     set_hook(repository)
     config = (repository / ".git/config").read_bytes()
     report = search(repository, disable=False)
-    assert set(report.named) == {"repo/.git/config", "repo/.git/hooks/post-index-change"}
-    assert report.disabled == report.found == ()
+    assert set(report.warnings) == {"repo/.git/config", "repo/.git/hooks/post-index-change"}
+    assert report.disabled == report.changes == ()
     assert (repository / ".git/config").read_bytes() == config
 
 
@@ -252,7 +252,7 @@ def test_files_of_other_programs_are_named(repository: Path) -> None:
         file = repository / path
         file.parent.mkdir(exist_ok=True)
         file.write_text("x")
-    assert set(search(repository).named) == {f"repo/{path}" for path in paths}
+    assert set(search(repository).warnings) == {f"repo/{path}" for path in paths}
 
 
 def test_a_link_out_of_the_workspace_is_not_followed(repository: Path, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_link_out_of_the_workspace_is_not_followed(repository: Path, tmp_path:
 
 def test_a_configuration_that_git_refuses_is_moved_aside(repository: Path) -> None:
     (repository / ".git/config").write_text("[core\n")
-    assert search(repository).found == ("repo/.git/config",)
+    assert search(repository).changes == ("repo/.git/config",)
     assert git(repository, "status", "--short") == ""
 
 
@@ -273,7 +273,7 @@ def test_any_name_of_a_file_can_be_shown(repository: Path) -> None:
     folder = repository / os.fsdecode(b"\xff\x1b[2J")
     folder.mkdir()
     (folder / ".envrc").write_text("x")
-    assert search(repository).named == ("repo/\N{REPLACEMENT CHARACTER}\x1b[2J/.envrc",)
+    assert search(repository).warnings == ("repo/\N{REPLACEMENT CHARACTER}\x1b[2J/.envrc",)
 
 
 def test_a_workspace_that_is_too_deep_or_unreadable_is_reported(repository: Path) -> None:

@@ -92,7 +92,7 @@ async def test_traps_in_a_directory_of_the_owner_are_named_only(
     traps = world.control.services.sessions.traps
     await agent.reply("one")
     await traps.sweep()
-    assert traps.report("main") == TrapReport(named=("repo/.git/config",))
+    assert traps.report("main") == TrapReport(warnings=("repo/.git/config",))
     (tmp_path / ".envrc").write_text("x")
     await agent.reply("two")
     await traps.sweep()

@@ -63,11 +63,11 @@ _GIT_ENVIRONMENT = {
 class TrapReport:
     """Traps of a workspace, as paths relative to it."""
 
-    found: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     """Configuration and hooks of git that this search has disabled."""
     disabled: tuple[str, ...] = ()
     """All files that are disabled, also by earlier searches."""
-    named: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """Traps that were left as they are."""
     is_complete: bool = True
     """False if there are more entries or levels than are searched, or directories that cannot be read."""
@@ -93,9 +93,9 @@ class _TrapSearch:
     top: int
     disable: bool
     deadline: float
-    found: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     disabled: set[str] = field(default_factory=set)
-    named: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     entries: int = 0
     is_complete: bool = True
 
@@ -113,7 +113,10 @@ class _TrapSearch:
             except OSError:
                 self.is_complete = False
         return TrapReport(
-            _shown(self.found), _shown(sorted(self.disabled)), _shown(self.named), self.is_complete
+            _shown(self.changes),
+            _shown(sorted(self.disabled)),
+            _shown(self.warnings),
+            self.is_complete,
         )
 
     def _search_directory(self, path: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -140,7 +143,7 @@ class _TrapSearch:
         if path.endswith(DISABLED):
             self.disabled.add(path)
         elif _NAMED.fullmatch(path):
-            self.named.append(path)
+            self.warnings.append(path)
 
     def _open(self, path: tuple[str, ...]) -> int:
         directory = os.dup(self.top)
@@ -167,8 +170,8 @@ class _TrapSearch:
             return
         self._trap(directory, name, path)
         if settings is not None and self.disable:
-            kept = [setting for setting in settings if not executes(setting, len(path))]
-            _write_new(directory, name, render_settings(kept))
+            harmless = [setting for setting in settings if not executes(setting, len(path))]
+            _write_new(directory, name, render_settings(harmless))
 
     def _check_hooks(self, directory: int, path: tuple[str, ...]) -> None:
         try:
@@ -187,10 +190,10 @@ class _TrapSearch:
     def _trap(self, directory: int, name: str, path: tuple[str, ...]) -> None:
         """Move a trap aside, or name it."""
         if not self.disable:
-            self.named.append(_join(path, name))
+            self.warnings.append(_join(path, name))
             return
         self.disabled.add(_join(path, _move_aside(directory, name)))
-        self.found.append(_join(path, name))
+        self.changes.append(_join(path, name))
 
 
 def _shown(paths: list[str]) -> tuple[str, ...]:

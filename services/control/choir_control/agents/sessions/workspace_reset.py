@@ -76,7 +76,7 @@ class WorkspaceService:
                     size=usage.size,
                     complete=usage.complete,
                     disabled=report.disabled,
-                    traps=report.named,
+                    traps=report.warnings,
                     searched=report.is_complete,
                 )
             )

@@ -79,10 +79,10 @@ class WorkspaceTrapService:
         except OSError as error:
             log.warning("workspace not searched for traps", workspace=name, error=str(error))
             return TrapReport(is_complete=False)
-        if report.found:
-            log.warning("traps disabled in a workspace", workspace=name, paths=report.found)
-        if set(report.named) - set(before.named):
-            log.warning("traps in a workspace", workspace=name, paths=report.named)
+        if report.changes:
+            log.warning("traps disabled in a workspace", workspace=name, paths=report.changes)
+        if set(report.warnings) - set(before.warnings):
+            log.warning("traps in a workspace", workspace=name, paths=report.warnings)
         if not report.is_complete and before.is_complete:
             log.warning("workspace is too large to search for traps", workspace=name)
         return report
