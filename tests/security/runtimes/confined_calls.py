@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,14 +68,14 @@ class Host:
         return f"{user}, Landlock {self.abi}{'' if self.view else ', no namespaces'}"
 
 
-def run_confined(host: Host, code: str) -> Any:
+def run_confined(host: Host, code: str, *limits: str) -> Any:
     """Run `code` in an agent's place on a host; return what it printed as JSON."""
     # not pytest's directory, which other users cannot enter
     with tempfile.TemporaryDirectory(prefix="choir-calls-", ignore_cleanup_errors=True) as name:
-        return _run_at(Path(name).resolve(), host, code)
+        return _run_at(Path(name).resolve(), host, code, limits)
 
 
-def _run_at(place: Path, host: Host, code: str) -> Any:
+def _run_at(place: Path, host: Host, code: str, limits: Sequence[str]) -> Any:
     package, workspace, view = place / "package", place / "workspace", place / "view"
     shutil.copytree(Path(choir_agent.__file__).parent / "call_launcher", package / LAUNCHER.parent)
     (package / "choir_agent" / "__init__.py").touch()
@@ -92,6 +93,7 @@ def _run_at(place: Path, host: Host, code: str) -> Any:
         *(PYTHON, "-I", "-S", str(package / "confine.py"), *options, *reads),
         *("--write", str(workspace), "--device", "/dev/null", "--chdir", str(workspace)),
         *("--launcher", str(package / LAUNCHER), "--newest-abi", str(host.abi)),
+        *(word for limit in limits for word in ("--call-limit", limit)),
     ]
     done = subprocess.run(
         [

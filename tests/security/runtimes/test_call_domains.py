@@ -1,4 +1,4 @@
-"""S26: what a malicious command of `choir.exec` reaches of other calls, of its agent and of the host."""
+"""S26, S27: what a malicious command of `choir.exec` reaches of other calls, of its agent and of the host."""
 
 import os
 import subprocess
@@ -169,3 +169,45 @@ print(json.dumps([before, os.stat('pulse').st_size]))
 """
     before, after = run_confined(host, code)
     assert before == after > 0
+
+
+BOMB = """
+import os, time
+for _ in range(200):
+    if os.fork() == 0:
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+"""
+HOARD = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        kept = b'x' * 40_000_000
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "limit", "reason"),
+    [
+        (BOMB, "processes=100", "processes; the limit is 100"),
+        (HOARD, "memory=83886080", "MiB of memory; the limit is 80 MiB"),
+    ],
+    ids=["processes", "memory"],
+)
+def test_a_call_whose_processes_together_exceed_a_limit_is_ended_and_told_why(
+    script: str, limit: str, reason: str
+) -> None:
+    host = Host(7, root=True)
+    if cause := unsupported(host):
+        pytest.skip(cause)
+    code = f"""
+_, reply = end(start({script!r}))
+print(json.dumps([reply.excess, reply.exit_code, end(start('print(1)'))[0]]))
+"""
+    excess, exit_code, next_output = run_confined(host, code, limit)
+    assert excess.endswith(reason)
+    assert (exit_code, next_output) == (None, "1\n")

@@ -4,6 +4,8 @@ Options, each with one value:
     --socket FD         the connection to the agent; its end is the launcher's
     --newest-abi N      use at most this version of Landlock, as on an older kernel
     --namespaces WORD   `yes`: make namespaces for each call
+    --memory BYTES      private memory of all processes of a call; needs namespaces
+    --processes N       number of processes of a call; needs namespaces
     --read PATH         calls may read and execute it
     --write PATH        calls may read, write and execute it
     --list PATH         calls may list the directory, without reading files below it
@@ -29,6 +31,7 @@ from choir_agent.call_launcher.kernel import (
     PR_SET_PDEATHSIG,
     Kernel,
 )
+from choir_agent.call_launcher.limits import CallLimits
 from choir_agent.call_launcher.messages import CallReply, receive_request
 from choir_agent.call_launcher.supervisor import Supervisor, kill_children, list_children
 
@@ -44,9 +47,12 @@ UNLIMITED_ABI = 1_000
 class Launcher:
     """Receives calls and forks their supervisors; has one thread."""
 
-    def __init__(self, kernel: Kernel, domain: CallDomain, connection: socket.socket) -> None:
+    def __init__(
+        self, *, kernel: Kernel, domain: CallDomain, limits: CallLimits, connection: socket.socket
+    ) -> None:
         self._kernel = kernel
         self._domain = domain
+        self._limits = limits
         self._connection = connection
         self._supervisors: set[int] = set()
 
@@ -82,7 +88,9 @@ class Launcher:
         """Run one call, reply, and end this process."""
         try:
             request, files = receive_request(channel)
-            reply = Supervisor(self._kernel, self._domain, channel).run(request, files)
+            reply = Supervisor(
+                kernel=self._kernel, domain=self._domain, limits=self._limits, channel=channel
+            ).run(request, files)
         except (OSError, ValueError, TypeError) as error:
             number = error.errno if isinstance(error, OSError) else None
             reply = CallReply(error_number=number or errno.EINVAL, error=str(error))
@@ -105,6 +113,7 @@ def main(arguments: list[str]) -> None:
     """Serve calls with the given options."""
     rules: list[landlock.Rule] = []
     options = {"--newest-abi": str(UNLIMITED_ABI), "--namespaces": "no"}
+    options |= {"--memory": "0", "--processes": "0"}
     for name, value in zip(arguments[::2], arguments[1::2], strict=True):
         if name in RIGHTS:
             rules.append((value, RIGHTS[name]))
@@ -119,9 +128,10 @@ def main(arguments: list[str]) -> None:
         newest_abi=int(options["--newest-abi"]),
         want_namespaces=options["--namespaces"] == "yes",
     )
+    limits = CallLimits(memory=int(options["--memory"]), processes=int(options["--processes"]))
     if sys.platform == "linux":
         kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
         kernel.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # The agent may end without having read the first line, which resets the connection.
     with contextlib.suppress(ConnectionError):
-        Launcher(kernel, domain, connection).serve()
+        Launcher(kernel=kernel, domain=domain, limits=limits, connection=connection).serve()

@@ -44,12 +44,21 @@ class CallReply:
     """End of a call, after all its processes have ended."""
 
     def __init__(
-        self, *, exit_code: int | None = None, error_number: int = 0, error: str = ""
+        self,
+        *,
+        exit_code: int | None = None,
+        error_number: int = 0,
+        error: str = "",
+        excess: str = "",
     ) -> None:
-        """Set the exit code (negative for a signal), or the error for which the program did not start."""
+        """Set the exit code (negative for a signal), or why there is none.
+
+        `error` is why the program did not start, and `excess` which limit it exceeded.
+        """
         self.exit_code = exit_code
         self.error_number = error_number
         self.error = error
+        self.excess = excess
 
     def encode(self) -> bytes:
         """Return the message; it ends with the stream."""

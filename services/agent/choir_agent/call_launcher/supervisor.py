@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,6 +22,7 @@ from choir_agent.call_launcher.kernel import (
     PR_SET_PDEATHSIG,
     Kernel,
 )
+from choir_agent.call_launcher.limits import CHECK_INTERVAL_S, CallLimits
 from choir_agent.call_launcher.messages import STANDARD_STREAMS, CallReply, CallRequest
 
 FIRST_OTHER_FILE = STANDARD_STREAMS
@@ -32,10 +34,14 @@ CHANGED_SIGNALS = (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT)
 class Supervisor:
     """Supervisor of one call, in a process of its own."""
 
-    def __init__(self, kernel: Kernel, domain: CallDomain, channel: socket.socket) -> None:
+    def __init__(
+        self, *, kernel: Kernel, domain: CallDomain, limits: CallLimits, channel: socket.socket
+    ) -> None:
         self._kernel = kernel
         self._domain = domain
+        self._limits = limits
         self._channel = channel
+        self._excess = ""
 
     def run(self, request: CallRequest, files: list[int]) -> CallReply:
         """Run the program to its end, or until the agent ends the stream."""
@@ -52,7 +58,9 @@ class Supervisor:
                 exit_code = self._wait(program, ended_children)
             kill_descendants(program, in_namespace=bool(self._domain.namespaces))
         error = os.strerror(error_number) if error_number else ""
-        return CallReply(exit_code=exit_code, error_number=error_number, error=error)
+        return CallReply(
+            exit_code=exit_code, error_number=error_number, error=error, excess=self._excess
+        )
 
     def _start(self, request: CallRequest, files: list[int]) -> tuple[int, int]:
         """Start the program; return its pid, and the number of the error that prevented it or 0."""
@@ -99,12 +107,22 @@ class Supervisor:
         os.execvpe(request.argv[0], request.argv, request.environment)  # noqa: S606 - no shell
 
     def _wait(self, program: int, ended_children: int) -> int | None:
-        """Return the program's exit code, or None when the agent has ended the call before."""
+        """Return the program's exit code, or None if the agent or a limit ended the call before."""
         poll = select.poll()
         poll.register(ended_children, select.POLLIN)
         poll.register(self._channel, select.POLLIN)
+        # Only in a namespace of its own does /proc show the call's processes and no other.
+        is_limited = self._domain.namespaces != 0
+        next_check = time.monotonic() + CHECK_INTERVAL_S
         while True:
-            for file, _ in poll.poll():
+            events = poll.poll(CHECK_INTERVAL_S * 1000 if is_limited else None)
+            # By the clock, too: a program may cause events without a pause.
+            if is_limited and time.monotonic() >= next_check:
+                next_check = time.monotonic() + CHECK_INTERVAL_S
+                self._excess = self._limits.find_excess()
+                if self._excess:
+                    return None
+            for file, _ in events:
                 if file == ended_children:
                     os.read(ended_children, 512)
                     for pid, status in _reap():

@@ -12,6 +12,7 @@ from typing import Protocol
 from choir_agent.call_launcher.messages import CallRequest
 from choir_agent.tools.call_launcher_client import CallLauncherClient, StartedCall
 from choir_agent.tools.streams import StreamSink, input_pipe, output_pipe
+from choir_agent.tools.tool import ToolFailed
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -62,7 +63,8 @@ class ProgramRunner:
         """Run a program to its end and return its exit code, negative for a signal.
 
         Returns None if the agent killed it: after its timeout, or because a sink had enough. A
-        cancellation kills it, too. Raises OSError if it cannot be started.
+        cancellation kills it, too. Raises OSError if it cannot be started, and ToolFailed if it exceeded a
+        limit.
         """
         async with (
             output_pipe(stdout) as out,
@@ -99,7 +101,10 @@ class ProgramRunner:
 
 
 async def _end_of(call: StartedCall, sinks: tuple[StreamSink, ...], timeout_s: float) -> int | None:
-    """Wait until a program ends, a sink has enough, or the timeout expires; raises OSError."""
+    """Wait until a program ends, a sink has enough, or the timeout expires.
+
+    Raises OSError and ToolFailed.
+    """
     ended = asyncio.create_task(call.wait())
     waits = [ended, *(asyncio.create_task(sink.enough.wait()) for sink in sinks)]
     try:
@@ -107,6 +112,8 @@ async def _end_of(call: StartedCall, sinks: tuple[StreamSink, ...], timeout_s: f
         if not ended.done():
             return None
         reply = ended.result()
+        if reply.excess:
+            raise ToolFailed("over_limit", f"The program was killed: {reply.excess}.")
         if reply.error_number:
             raise OSError(reply.error_number, reply.error)
         return reply.exit_code

@@ -49,6 +49,11 @@ class ProcessLimits:
     The limit is therefore generous: it only stops a fork bomb. Root is exempt.
     """
 
+    call_memory: int = 4 << 30
+    """Bytes of private memory of all processes of one tool call."""
+    call_processes: int = 512
+    """Processes of one tool call: stops a fork bomb, not a parallel build."""
+
     def options(self) -> Iterator[tuple[str, int]]:
         """Yield the limits under the kernel's names (RLIMIT_*)."""
         yield from (("core", self.core), ("nofile", self.nofile), ("fsize", self.fsize))
@@ -78,6 +83,10 @@ class Boundary:
             pairs.append(("--view", str(view)))
         if self.launcher is not None:
             pairs.append(("--launcher", str(self.launcher)))
+            pairs += [
+                ("--call-limit", f"memory={self.limits.call_memory}"),
+                ("--call-limit", f"processes={self.limits.call_processes}"),
+            ]
         return [word for pair in pairs for word in pair]
 
     def environment(self, parent: Mapping[str, str]) -> dict[str, str]:

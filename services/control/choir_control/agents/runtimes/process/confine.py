@@ -13,6 +13,7 @@ each with one value:
                     other option; fails where that is forbidden
     --launcher FILE the launcher of tool calls, a script that runs beside the program, outside its Landlock
                     domain, and gives each call a domain with the same rules
+    --call-limit NAME=N  a limit on all processes of a tool call: memory (bytes), processes
     --newest-abi N  use at most this version of Landlock, as on an older kernel
 Without a program it tests the confinement, prints what this host does not support of it (a JSON list), and
 exits with 0. There are two layers. In the view only the given
@@ -78,6 +79,7 @@ class ConfinementOptions:
     write: list[str] = field(default_factory=list)
     device: list[str] = field(default_factory=list)
     limits: dict[str, int] = field(default_factory=dict)
+    call_limits: dict[str, int] = field(default_factory=dict)
     program: list[str] = field(default_factory=list)
 
 
@@ -97,9 +99,10 @@ def parse(arguments: list[str]) -> ConfinementOptions:
             options.launcher = value
         elif name == "--newest-abi":
             options.newest_abi = int(value)
-        elif name == "--limit":
+        elif name in ("--limit", "--call-limit"):
             limit, _, number = value.partition("=")
-            options.limits[limit] = int(number)
+            limits = options.limits if name == "--limit" else options.call_limits
+            limits[limit] = int(number)
         else:
             lists[name].append(value)
     return options
@@ -296,6 +299,7 @@ def start_launcher(options: ConfinementOptions) -> None:
     if options.view:
         # Paths that are not listed do not exist: only the names of parent directories are visible.
         pairs += [("--namespaces", "yes"), ("--list", "/"), ("--write", SHARED_MEMORY)]
+    pairs += [(f"--{name}", str(limit)) for name, limit in options.call_limits.items()]
     pairs += [("--read", path) for path in options.read]
     pairs += [("--write", path) for path in options.write]
     pairs += [("--device", path) for path in options.device]
