@@ -28,7 +28,7 @@ class AgentProcessSettings:
     tmp_dir: str = DEFAULT_TMP_DIR
     """Directory for temporary files of commands; in the process runtime /tmp itself is not accessible."""
     call_launcher: int | None = None
-    """Descriptor of the connection to the launcher of tool calls; None where the agent starts it itself."""
+    """Descriptor of the connection to the launcher of tool calls. Without one the agent starts it."""
     hello_timeout_s: float = 60.0
     """Seconds to wait for control at startup. If we exit, the runtime starts us again."""
     stop_grace_s: float = 15.0

@@ -123,8 +123,8 @@ def _assemble(steps: Sequence[Step | str]) -> bytes:
         else:
             instructions.append(step)
     return b"".join(
-        struct.pack("HBBI", code, places[label] - here if label else 0, 0, operand)
-        for here, (code, operand, label) in enumerate(instructions, start=1)
+        struct.pack("HBBI", code, places[label] - place if label else 0, 0, operand)
+        for place, (code, operand, label) in enumerate(instructions, start=1)
     )
 
 

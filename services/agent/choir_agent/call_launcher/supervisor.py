@@ -154,8 +154,8 @@ def _ignore(*_: object) -> None:
 def _reap() -> Iterator[tuple[int, int]]:
     """Reap the children that have ended; yield their pids and exit statuses."""
     with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            yield ended
+        while (exit_status := os.waitpid(-1, os.WNOHANG))[0]:
+            yield exit_status
 
 
 def kill_descendants(program: int, *, in_namespace: bool) -> None:

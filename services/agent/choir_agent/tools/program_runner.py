@@ -105,13 +105,13 @@ async def _end_of(call: StartedCall, sinks: tuple[StreamSink, ...], timeout_s: f
 
     Raises OSError and ToolFailed.
     """
-    ended = asyncio.create_task(call.wait())
-    waits = [ended, *(asyncio.create_task(sink.enough.wait()) for sink in sinks)]
+    waiter = asyncio.create_task(call.wait())
+    waits = [waiter, *(asyncio.create_task(sink.enough.wait()) for sink in sinks)]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if not ended.done():
+        if not waiter.done():
             return None
-        reply = ended.result()
+        reply = waiter.result()
         if reply.excess:
             raise ToolFailed("over_limit", f"The program was killed: {reply.excess}.")
         if reply.error_number:
