@@ -1,5 +1,5 @@
-"""Length of hypothesis state machine runs: seconds each in `make test`, a million steps in
-`make nightly`."""
+"""Length of hypothesis runs: seconds each in `make test`; in `make nightly` a million steps of each state
+machine, and a hundred times the examples of long properties."""
 
 from typing import ClassVar
 
@@ -39,6 +39,12 @@ def machine_settings(number: int, steps: int, *, usual_length: int) -> hypothesi
         return hypothesis.settings(max_examples=number, stateful_step_count=steps)
     walks_needed = NIGHTLY_STEPS * 21 // 20 // usual_length
     return hypothesis.settings(max_examples=walks_needed // PARTS_OF_A_NIGHT + 1)
+
+
+def example_count(daily: int) -> int:
+    """Return the number of examples of a property: `daily`, or a hundred times as many in the nightly run."""
+    nightly = hypothesis.settings.get_current_profile_name() == NIGHTLY
+    return daily * 100 if nightly else daily
 
 
 def machine_runs() -> range:

@@ -68,6 +68,7 @@ from choir_common.wire.events import (
     render_payload,
 )
 from choir_common.wire.events import Event as WireEvent
+from tests.support.state_machines import example_count
 
 BUDGETS = Budgets(
     max_steps_per_turn=4,
@@ -427,7 +428,7 @@ DEEDS = (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=example_count(20), deadline=None)
 @given(
     deeds=st.lists(st.sampled_from(DEEDS), min_size=80, max_size=200),
     random=st.randoms(use_true_random=False),

@@ -250,12 +250,12 @@ class LocksMachine(CountingMachine):
 
 @pytest.mark.parametrize("part", machine_runs())
 def test_random_claims_on_the_table_are_granted_by_the_rules(part: int) -> None:
-    run_state_machine_as_test(TableMachine, settings=machine_settings(120, 40, usual_length=95))
+    run_state_machine_as_test(TableMachine, settings=machine_settings(40, 40, usual_length=95))
 
 
 @pytest.mark.parametrize("part", machine_runs())
 def test_random_calls_that_end_break_and_are_cancelled_leave_the_locks_in_order(part: int) -> None:
-    run_state_machine_as_test(LocksMachine, settings=machine_settings(60, 30, usual_length=82))
+    run_state_machine_as_test(LocksMachine, settings=machine_settings(20, 30, usual_length=82))
 
 
 def test_the_walks_through_table_and_locks_went_far_enough() -> None:

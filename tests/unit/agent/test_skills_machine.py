@@ -258,7 +258,7 @@ class SkillMachine(CountingMachine):
 
 @pytest.mark.parametrize("part", machine_runs())
 def test_a_model_without_sense_stays_within_its_skill(part: int) -> None:
-    run_state_machine_as_test(SkillMachine, settings=machine_settings(150, 30, usual_length=58))
+    run_state_machine_as_test(SkillMachine, settings=machine_settings(50, 30, usual_length=58))
 
 
 def test_the_walks_through_skills_went_far_enough() -> None:
