@@ -237,6 +237,7 @@ class Agent:
             snapshots=SnapshotWriter(self._memory),
             failure_hints=FailureHints(self._control),
             money=self._money,
+            links=self._memory,
         )
 
     def _build_status_reporter(self) -> StatusReporter:
@@ -420,6 +421,7 @@ class Agent:
                     continues=self._hello.continues,
                     image_version=self._boot.image_version,
                     seed=inherited.seed,
+                    taint=inherited.taint,
                 ),
             )
         # A crash may have interrupted the copying: continue after the last durable copy.

@@ -19,7 +19,7 @@ from choir_common.wire.config import (
     VoiceProfileConfig,
 )
 from choir_common.wire.events import ToolResultCommitted
-from tests.service.agent.control_stand_in import TOKEN, ControlStandIn, run_control
+from tests.service.agent.control_stand_in import TOKEN, ControlStandIn, SameAnswer, run_control
 from tests.service.agent.rude_provider import Behaviour, Request, rude_provider
 from tests.service.agent.running_agent import agent_process
 
@@ -71,7 +71,7 @@ def bind(control: ControlStandIn) -> None:
 
 def call(command: str) -> dict[str, object]:
     """Return a call of the shell as it stands in an answer."""
-    arguments = orjson.dumps({"command": command}).decode()
+    arguments = orjson.dumps({"command": command, "network": True}).decode()
     return {
         "id": "c",
         "type": "function",
@@ -105,6 +105,8 @@ async def test_secrets_are_in_no_event_log_file_prompt_or_output() -> None:
     async with rude_provider({"look around": prober(prompts)}) as provider:
         async with run_control(provider.endpoint) as control:
             bind(control)
+            # a command with network asks once its lane holds text from outside
+            control.approvals = SameAnswer("approved")
             # as the runtimes start it: even root without capabilities
             capless = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
             async with agent_process(control, capless if os.geteuid() == 0 else ()):

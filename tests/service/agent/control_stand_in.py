@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -68,6 +69,18 @@ DM = "console"
 TOKEN = "lease-token-of-the-test"
 
 HostTool = Callable[[HostToolRequest], HostToolResponse]
+
+
+class SameAnswer(dict[str, ApprovalResponse]):
+    """A person who answers every question alike, at once."""
+
+    def __init__(self, status: Literal["approved", "rejected"]) -> None:
+        super().__init__()
+        self._status = status
+
+    def setdefault(self, key: str, default: ApprovalResponse) -> ApprovalResponse:  # type: ignore[override]
+        """Return the answer to a new question."""
+        return super().setdefault(key, default.model_copy(update={"status": self._status}))
 
 
 def refuse_host_tools(request: HostToolRequest) -> HostToolResponse:

@@ -20,6 +20,7 @@ from choir_common.wire.money import ModelUsage
 from choir_common.wire.preparation_events import AttachmentsRead as AttachmentsRead
 from choir_common.wire.preparation_events import PictureDescribed as PictureDescribed
 from choir_common.wire.preparation_events import RemindersAdded as RemindersAdded
+from choir_common.wire.provenance import LaneTaint, ResultProvenance
 from choir_common.wire.session_events import CarriedEvent as CarriedEvent
 from choir_common.wire.session_events import CompactionRequested as CompactionRequested
 from choir_common.wire.session_events import Fact as Fact
@@ -151,6 +152,8 @@ class ToolCallCommitted(WireModel):
     call_id: str
     tool: str
     locks: tuple[HeldLock, ...] = ()
+    approved: bool = False
+    """Whether a person, or an earlier yes of a person, allowed this call."""
 
 
 ToolStatus = Literal["success", "error", "refused", "interrupted"]
@@ -177,6 +180,8 @@ class ToolResultCommitted(WireModel):
     """Pictures for models that see."""
     usage: tuple[SpeechUsage, ...] = ()
     """Speech that the call synthesised."""
+    provenance: ResultProvenance | None = None
+    """The origins of what it brought into the lane; None in logs of older versions."""
 
 
 class MemoryWriteCommitted(WireModel):
@@ -398,6 +403,8 @@ class MemoryCompacted(WireModel):
     completion_tokens: int = 0
     failed: str = ""
     """Why the model's output could not be used."""
+    taint: LaneTaint | None = None
+    """What the summary rests on; None in logs of older versions."""
     cached_tokens: int = 0
     usage: ModelUsage | None = None
     """What the call's price depends on besides the tokens above."""

@@ -51,6 +51,12 @@ class RuntimeSection(WireModel):
     """Whether a call may be repeated under its call_id if a crash hid its outcome."""
     origin: Literal["tool", "web"] = "tool"
     """`web`: outsiders wrote its output, so what the agent notes afterwards gets the trust of a page."""
+    outside: bool | None = None
+    """Whether it returns text that outsiders wrote; default: as `network`, and true for origin `web`."""
+    private: bool = True
+    """Whether it returns or sends private data that is not among its arguments."""
+    sends: bool | None = None
+    """Whether a call can send data out; default: as `network`."""
     exec_path: str | None = None
     """Relative to the manifest, or below /choir; default: the file with the manifest's name."""
     locks: tuple[LockTemplate, ...] = ()

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from choir_common.wire.memory_modes import MemoryMode
 from choir_common.wire.model import JsonObject, WireModel
+from choir_common.wire.provenance import SessionTaint
 
 
 class SummaryTopic(WireModel):
@@ -54,6 +55,8 @@ class SessionStarted(WireModel):
     image_version: str = ""
     seed: tuple[LaneSummary, ...] = ()
     """The lane summaries of the session it continues."""
+    taint: SessionTaint | None = None
+    """The origins of what it takes over; None without a predecessor, and in logs of older versions."""
 
 
 class CarriedEvent(WireModel):

@@ -15,10 +15,11 @@ import structlog
 from choir_agent import tracing_spans
 from choir_agent.arbiter.approval_client import ApprovalClient
 from choir_agent.arbiter.call_execution import CallOutcome, FailureHints, execute_call, with_summary
-from choir_agent.arbiter.call_policy import RuledCall, rule_call
+from choir_agent.arbiter.call_policy import RuledCall, question_of_call, rule_call
 from choir_agent.arbiter.rulings import (
     AskHuman,
     CheckedCall,
+    Question,
     RefuseCall,
     RunCall,
     WaitForLocks,
@@ -32,6 +33,8 @@ from choir_agent.locks.lock_manager import LockManager
 from choir_agent.log.log_replicator import LogReplicator
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import EDGE_LANE, CallStage, CallState, SessionState
+from choir_agent.provenance.result_origins import EndedCall, result_provenance
+from choir_agent.provenance.taint_rule import LinkSource, NoLinks, TaintRule, runs_offline
 from choir_agent.settings import SettingsSource
 from choir_agent.tools.artifacts import ArtifactStore
 from choir_agent.tools.availability import is_switched_off, secrets_for, unavailable_tools
@@ -46,6 +49,7 @@ from choir_common.wire.events import (
     ToolResultCommitted,
 )
 from choir_common.wire.model import JsonObject
+from choir_common.wire.provenance import ResultProvenance
 from choir_common.wire.rpc import ApprovalRequest
 
 log = structlog.get_logger("choir.agent.arbiter")
@@ -96,6 +100,7 @@ class Arbiter:
         snapshots: SnapshotWriter,
         failure_hints: FailureHints,
         money: MoneyReserver = UNLIMITED,
+        links: LinkSource = NoLinks(),  # noqa: B008 - has no state
     ) -> None:
         self._log = session_log
         self._replication = replication
@@ -107,6 +112,7 @@ class Arbiter:
         self._snapshots = snapshots
         self._failure_hints = failure_hints
         self._money = money
+        self._taint_rule = TaintRule(links)
         self._leaves_open = False
         self._parking = ""
         self._artifacts = ArtifactStore(workspace, session_log.redactor)
@@ -224,7 +230,7 @@ class Arbiter:
             lane,
             self._locks,
             self._forbidden(lane, turn_id, checked, ruled),
-            question=ruled.question if ruled is not None else None,
+            question=self._question(lane, checked, ruled),
         )
         match ruling:
             case RefuseCall():
@@ -256,6 +262,14 @@ class Arbiter:
         context = PolicyContext(self.state, settings.budgets, lane, turn_id, self._hidden())
         refused = self._policy.refusal(tool, context)
         return ruled.denial if refused is None else refused
+
+    def _question(
+        self, lane: str, checked: CheckedCall | RefuseCall, ruled: RuledCall | None
+    ) -> Question | None:
+        if isinstance(checked, RefuseCall) or ruled is None:
+            return None
+        lane_taint = self.state.taint.lane(lane)
+        return question_of_call(self._taint_rule, ruled, checked, lane=lane, lane_taint=lane_taint)
 
     def _hidden(self) -> frozenset[str]:
         return unavailable_tools(
@@ -294,11 +308,19 @@ class Arbiter:
         with tracing_spans.wait_span("approval", call.call_id, lane):
             decision = await self._approvals.decision(request)
         if decision == "approved":
-            await self._run(lane, turn_id, call, ask.permit)
+            await self._run(lane, turn_id, call, ask.permit, approved=True)
         else:
             self._close(lane, turn_id, call, NOT_APPROVED[decision])
 
-    async def _run(self, lane: str, turn_id: str, call: ToolCall, permit: CheckedCall) -> None:
+    async def _run(
+        self,
+        lane: str,
+        turn_id: str,
+        call: ToolCall,
+        permit: CheckedCall,
+        *,
+        approved: bool = False,
+    ) -> None:
         async with contextlib.AsyncExitStack() as locks:
             with tracing_spans.wait_span("locks", call.call_id, lane):
                 await locks.enter_async_context(self._locks.hold(lane, permit.locks))
@@ -309,7 +331,11 @@ class Arbiter:
                 self._refuse(lane, turn_id, call, forbidden)
                 return
             payload = ToolCallCommitted(
-                turn_id=turn_id, call_id=call.call_id, tool=call.tool, locks=permit.locks
+                turn_id=turn_id,
+                call_id=call.call_id,
+                tool=call.tool,
+                locks=permit.locks,
+                approved=approved,
             )
             rev = self.commit(lane, payload)
             await self._execute(lane, turn_id, call, permit, rev)
@@ -337,6 +363,7 @@ class Arbiter:
             context = self._context(lane, turn_id, call, permit)
             outcome = await execute_call(permit, context, self._artifacts)
             outcome = await self._failure_hints.add_hints(call.tool, call.call_id, outcome)
+            outcome = replace(outcome, provenance=self._provenance(permit, context, outcome))
         except asyncio.CancelledError:
             # Close the call here, while its locks are still held.
             if not self._leaves_open:
@@ -355,7 +382,23 @@ class Arbiter:
             settings=current.settings,
             secrets=secrets_for(permit.tool.manifest.runtime.secret_resources, current),
             money=self._money,
+            offline=runs_offline(
+                permit.tool.manifest.runtime.flow, permit.arguments, self.state.taint.lane(lane)
+            ),
         )
+
+    def _provenance(
+        self, permit: CheckedCall, context: CallContext, outcome: CallOutcome
+    ) -> ResultProvenance:
+        executed_call = EndedCall(
+            tool=permit.tool.manifest.name,
+            flow=permit.tool.manifest.runtime.flow,
+            arguments=permit.arguments,
+            output=outcome.output,
+            path=permit.path,
+            offline=context.offline,
+        )
+        return result_provenance(executed_call, self.state.taint)
 
     def _close(
         self,
@@ -382,6 +425,7 @@ class Arbiter:
             artifact_ref=outcome.artifact_ref,
             pictures=outcome.pictures,
             usage=outcome.usage,
+            provenance=outcome.provenance,
         )
         self.commit(lane, payload)
         log.info("tool call ended", tool=call.tool, call_id=call.call_id, status=outcome.status)

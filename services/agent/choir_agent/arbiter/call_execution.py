@@ -22,6 +22,7 @@ from choir_common.eventlog.tool_results import SEEN_BEFORE, failure_text, record
 from choir_common.wire.attachments import PictureRef
 from choir_common.wire.events import EventPayload, Exposure, ToolStatus
 from choir_common.wire.model import JsonObject
+from choir_common.wire.provenance import ResultProvenance
 from choir_common.wire.rpc import HostToolRequest
 from choir_common.wire.speech import SpeechUsage
 
@@ -48,6 +49,8 @@ class CallOutcome:
     artifact_ref: str | None = None
     pictures: tuple[PictureRef, ...] = ()
     usage: tuple[SpeechUsage, ...] = ()
+    provenance: ResultProvenance | None = None
+    """None for calls whose output was not seen."""
     refusal: BudgetExceeded | None = None
     """The budget in money that did not allow the call's own request to a provider."""
 

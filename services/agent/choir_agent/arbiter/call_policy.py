@@ -5,10 +5,13 @@ from datetime import UTC, datetime
 
 from choir_agent.arbiter.rulings import CheckedCall, Question
 from choir_agent.log.session_state import EDGE_LANE
+from choir_agent.provenance.taint_rule import SendingCall, TaintRule
 from choir_agent.tools.model_view import model_name
 from choir_common.policy import PolicyCall, decide, find_destinations
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import AgentPolicy, PolicyDecision
+from choir_common.wire.provenance import LaneTaint
+from choir_common.wire.rpc import MAX_WHY
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +65,28 @@ def rule_call(policy: AgentPolicy, checked: CheckedCall, lane: str) -> RuledCall
     return RuledCall(
         call, decide(policy.rules, call, datetime.now(UTC), needs_approval=needs_approval)
     )
+
+
+def question_of_call(
+    rule: TaintRule, ruled: RuledCall, checked: CheckedCall, *, lane: str, lane_taint: LaneTaint
+) -> Question | None:
+    """Return what a person is asked: by the policy, by the taint rule, or by both."""
+    policy_question = ruled.question
+    if ruled.is_allowed_by_owner:
+        return policy_question
+    runtime = checked.tool.manifest.runtime
+    sending = SendingCall(
+        lane=lane,
+        tool=checked.tool.manifest.name,
+        flow=runtime.flow,
+        arguments=checked.arguments,
+        destinations=ruled.call.destinations,
+    )
+    why = rule.question(sending, lane_taint)
+    if why is None:
+        return policy_question
+    reasons = (
+        [why] if policy_question is None or not policy_question.why else [policy_question.why, why]
+    )
+    # A yes of longer scope would answer for data that nobody has seen.
+    return Question(why="\n".join(reasons)[:MAX_WHY], scopes=("once",), grants="named")

@@ -327,6 +327,7 @@ class Compactor:
             prompt_tokens=completion.prompt_tokens if completion is not None else 0,
             completion_tokens=completion.completion_tokens if completion is not None else 0,
             failed=failed,
+            taint=self._committer.state.taint.lane(lane),
             cached_tokens=completion.cached_tokens if completion is not None else 0,
             usage=completion.usage if completion is not None else None,
         )

@@ -18,7 +18,6 @@ from choir_agent.log.session_state import (
     SessionState,
     TurnState,
 )
-from choir_common.eventlog.tool_results import returns_outside_text
 from choir_common.wire.events import (
     ApprovalDecided,
     CoreReported,
@@ -46,8 +45,7 @@ def apply_work_event(work: W, payload: WorkPayload) -> W:
         case ToolCallCommitted():
             return _with_stage(work, payload.call_id, CallStage.COMMITTED)
         case ToolResultCommitted():
-            outside = work.read_outside or returns_outside_text(payload.tool, payload.output)
-            return _with_stage(replace(work, read_outside=outside), payload.call_id, CallStage.DONE)
+            return _with_stage(work, payload.call_id, CallStage.DONE)
         case _:
             assert_never(payload)
 
@@ -134,7 +132,7 @@ def _due_after_request(state: SessionState, job: JobState, brief: str) -> tuple[
             return tuple(
                 replace(due, brief=brief) if other is due else other for other in state.due
             )
-    return (*state.due, DueReport(f"{mark}{state.rev}", brief, job.dm, job.read_outside))
+    return (*state.due, DueReport(f"{mark}{state.rev}", brief, job.dm))
 
 
 def apply_injection(job: JobState, injected: InjectedInstruction, rev: int) -> JobState:
@@ -155,7 +153,7 @@ def apply_core_stopped(state: SessionState, stopped: CoreStopped) -> SessionStat
     if job is None:
         return state
     # A later job may use the same lane name, so the lane's skill and summary are removed.
-    due = DueReport(stopped.job_id, describe_outcome(stopped), job.dm, job.read_outside)
+    due = DueReport(stopped.job_id, describe_outcome(stopped), job.dm)
     return replace(
         state,
         jobs=tuple(other for other in state.jobs if other is not job),

@@ -26,6 +26,7 @@ from choir_agent.log.session_state import (
     TurnState,
     load_state,
 )
+from choir_agent.provenance.taint_fold import apply_to_taint
 from choir_common.wire.config_parts import MONEY_BUDGETS
 from choir_common.wire.events import (
     NON_CLOSING_KINDS,
@@ -71,9 +72,7 @@ from choir_common.wire.events import (
 
 def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
     """Return the state after one more event."""
-    state = replace(
-        state, rev=event.rev, last_message_at=_message_time(event) or state.last_message_at
-    )
+    state = _advance(state, event)
     match event.payload:
         case SessionStarted() | CarriedEvent() | MemoryModeChanged() | SessionAbandoned() as p:
             return _apply_lifecycle(state, p)
@@ -119,6 +118,16 @@ def apply_event(state: SessionState, event: CommittedEvent) -> SessionState:
             return state
         case _:
             assert_never(event.payload)
+
+
+def _advance(state: SessionState, event: CommittedEvent) -> SessionState:
+    """Return the state with what every event changes."""
+    return replace(
+        state,
+        rev=event.rev,
+        last_message_at=_message_time(event) or state.last_message_at,
+        taint=apply_to_taint(state.taint, event.lane, event.payload),
+    )
 
 
 def _message_time(event: CommittedEvent) -> str:
@@ -224,7 +233,6 @@ def _begin_report(state: SessionState, report: ReportBegun) -> SessionState:
         dm=report.dm,
         subject=report.subject,
         brief=report.brief,
-        read_outside=any(d.read_outside for d in state.due if d.subject == report.subject),
     )
     return replace(state, turn=turn)
 

@@ -4,7 +4,7 @@ It can be written to a snapshot and read back, so that recovery time does not de
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from typing import Protocol
@@ -12,12 +12,15 @@ from typing import Protocol
 import orjson
 from pydantic import TypeAdapter
 
+from choir_agent.provenance.taint_fold import UNKNOWN_PAST
 from choir_common.wire.events import CoreStarted, LaneSummary, ModelOutput, ToolCall
 from choir_common.wire.memory_modes import MemoryMode
 from choir_common.wire.model import JsonObject
+from choir_common.wire.provenance import SessionTaint
 
 EDGE_LANE = "edge"
 CORE_LANE_PREFIX = "core:"
+NO_TAINT = SessionTaint()
 
 
 def core_lane(job_name: str) -> str:
@@ -64,8 +67,6 @@ class WorkState:
     noticed: bool = False
     """Whether the user has already received the notice to wait."""
     cancelled: bool = False
-    read_outside: bool = False
-    """Whether it has read text from outside sources; what memory stores afterwards gets no higher trust."""
 
     @property
     def news(self) -> bool:
@@ -164,8 +165,6 @@ class DueReport:
     subject: str
     brief: str
     dm: str
-    read_outside: bool = False
-    """Whether the reported work has read text from outside sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +233,8 @@ class SessionState:
     """Sequence number of the newest inject, cancel or compact signal in the log."""
     fallbacks: tuple[str, ...] = ()
     """Names of the models for which another one answers, as the user was told."""
+    taint: SessionTaint = NO_TAINT
+    """Where the content of each lane and of the workspace comes from."""
     last_message_at: str = ""
     """When the newest message of the user or to the user was committed, UTC, ISO 8601, or empty."""
 
@@ -291,7 +292,8 @@ def load_state(dumped: JsonObject) -> SessionState:
 
     Raises pydantic.ValidationError for an invalid snapshot.
     """
-    return _adapter().validate_python(dumped, strict=False)
+    state = _adapter().validate_python(dumped, strict=False)
+    return state if "taint" in dumped else replace(state, taint=UNKNOWN_PAST)
 
 
 def state_digest(state: SessionState) -> str:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from choir_agent.call_launcher import seccomp
 from choir_agent.call_launcher.kernel import Kernel
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.external_tool import TIMEOUT_MARGIN_MS, ExternalTool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.model_view import model_name
@@ -19,7 +20,7 @@ from choir_agent.tools.program_runner import ProgramRunner
 from choir_common.errors import StartupError
 from choir_common.eventlog.tool_results import OUTSIDE_OUTPUT, TOOL_OUTPUT
 from choir_common.json_schema import find_schema_fault
-from choir_common.wire.repository_files import ToolManifestFile
+from choir_common.wire.repository_files import RuntimeSection, ToolManifestFile
 from choir_common.wire.validation_messages import error_messages
 
 TOOL_DIRS = ("global", "agent")
@@ -134,6 +135,7 @@ def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
             side_effect=runtime.side_effect,
             idempotent=runtime.idempotent,
             source=OUTSIDE_OUTPUT if runtime.origin == "web" else TOOL_OUTPUT,
+            flow=_data_flow(runtime),
             locks=tuple(LockTemplate(lock.resource, lock.mode) for lock in runtime.locks),
             needs_approval=runtime.needs_approval,
             lanes=runtime.lanes,
@@ -144,6 +146,20 @@ def _manifest(read: ToolManifestFile, digest: str) -> ToolManifest:
             version=runtime.version,
             executable_hash=digest,
         ),
+    )
+
+
+def _data_flow(runtime: RuntimeSection) -> DataFlow:
+    """Return what the manifest declares; whatever it does not declare, the tool may do."""
+    outside = runtime.outside if runtime.outside is not None else runtime.network
+    # Without network the kernel keeps it from sending, whatever the manifest says.
+    sends = runtime.network and runtime.sends is not False
+    return DataFlow(
+        outside=outside or runtime.origin == "web",
+        private=runtime.private,
+        sends="network" if sends else "nothing",
+        reads_workspace=runtime.private,
+        writes="files",
     )
 
 

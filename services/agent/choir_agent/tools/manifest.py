@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from choir_agent.provenance.data_flow import INTERNAL, DataFlow
 from choir_common.eventlog.tool_results import OutputSource
 from choir_common.wire.events import Exposure
 from choir_common.wire.model import JsonObject
@@ -42,6 +43,8 @@ class RuntimeView:
     """Whether a call may be run again when a crash left its outcome unknown."""
     source: OutputSource
     """Origin and trust of its output."""
+    flow: DataFlow = INTERNAL
+    """What it brings into a lane, and what it can send out."""
     host: bool = False
     """Whether control runs it on the host's side."""
     locks: tuple[LockTemplate, ...] = ()

@@ -56,7 +56,7 @@ SHORT_TOOLS: Mapping[str, ShortTool] = {
         ("to", "subject", "text", "attachments", "in_reply_to"),
     ),
     "choir.exec": ShortTool(
-        "Run a shell command in the workspace; return exit code and output.", ("command",)
+        "Run a shell command in the workspace; return exit code and output.", ("command", "network")
     ),
     "choir.fs.read": ShortTool(
         "Read a file of the workspace; of a long one a range of lines at a time.",

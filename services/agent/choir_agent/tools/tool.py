@@ -73,6 +73,8 @@ class CallContext:
     """Secrets of the resources that the manifest names, and no others."""
     money: MoneyReserver = UNLIMITED
     """Reservation of money for the calls of providers that the tool makes."""
+    offline: bool = False
+    """Whether the call must run without network."""
 
     @property
     def job_id(self) -> str | None:

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from choir_agent.log.committed_event import CommittedEvent, original_of
 from choir_agent.log.session_fold import apply_event
 from choir_agent.log.session_state import EDGE_LANE, SessionState
+from choir_agent.provenance.taint_fold import join_lanes
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.memory_delta import MAX_SUMMARY_BYTES
 from choir_agent.working_memory.working_memory import WorkingMemory
@@ -35,6 +36,7 @@ from choir_common.wire.events import (
     render_payload,
 )
 from choir_common.wire.model import JsonObject
+from choir_common.wire.provenance import SessionTaint
 
 log = structlog.get_logger("choir.agent.memory")
 
@@ -51,6 +53,8 @@ class CarriedConversation:
     seed: tuple[LaneSummary, ...] = ()
     carried: tuple[CarriedEvent, ...] = ()
     """In the order of the predecessor's log. The same log always gives the same list."""
+    taint: SessionTaint | None = None
+    """The origins of what is continued, and of the workspace's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,15 @@ def _inherit(events: tuple[Event, ...], continues: str) -> CarriedConversation:
     carried_events = list(_copies(visible_events))
     if window is not None and (abandonment := _abandoned(past_events, window)) is not None:
         carried_events.append(abandonment)
-    return CarriedConversation(_seed(state, continues), tuple(carried_events))
+    return CarriedConversation(_seed(state, continues), tuple(carried_events), _taint(state))
+
+
+def _taint(state: SessionState) -> SessionTaint:
+    """Return the taint without that of core jobs, which end with their session."""
+    lane_taint = state.taint.lane(EDGE_LANE)
+    for lane in state.taint.lanes.values():
+        lane_taint = join_lanes(lane_taint, lane)
+    return state.taint.model_copy(update={"lanes": {EDGE_LANE: lane_taint}})
 
 
 def _is_shown(event: CommittedEvent, window: LaneWindow) -> bool:

@@ -9,6 +9,7 @@ import orjson
 from choir_agent.log.committed_event import CommittedEvent, original_of
 from choir_agent.log.session_log import SessionLog
 from choir_agent.log.session_state import EDGE_LANE, core_lane, dump_state, load_state
+from choir_agent.working_memory import window_links
 from choir_agent.working_memory.lane_window import LaneWindow
 from choir_agent.working_memory.token_estimator import TokenEstimator
 from choir_common.wire.events import (
@@ -85,6 +86,16 @@ class WorkingMemory:
     def lanes(self) -> tuple[str, ...]:
         """Return the lanes that have a window."""
         return tuple(self._windows)
+
+    def is_from_user(self, lane: str, url: str) -> bool:
+        """Return whether a message of the user in a lane's window contains exactly this URL."""
+        window = self._windows.get(lane)
+        return window is not None and url in window_links.written_by_user(window)
+
+    def is_link(self, lane: str, url: str) -> bool:
+        """Return whether a page, a mail or search results in a lane's window contain exactly this URL."""
+        window = self._windows.get(lane)
+        return window is not None and url in window_links.read_outside(window)
 
     def oldest_needed_rev(self, next_rev: int) -> int:
         """Return the revision of the oldest event that is needed to rebuild all windows."""

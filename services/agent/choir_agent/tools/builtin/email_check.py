@@ -3,6 +3,7 @@
 Runs without locks; reads through `mail.imap`. Changes nothing: messages stay unread.
 """
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.mail.account import mail_account
 from choir_agent.tools.mail.loading import open_mailbox
 from choir_agent.tools.mail.requests import FOLDER, parse_folder, parse_query
@@ -34,6 +35,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=OUTSIDE_OUTPUT,
+        flow=DataFlow(outside=True, private=True),
         timeout_ms=60_000,
         side_effect="read",
         idempotent=True,

@@ -4,6 +4,7 @@ Runs without locks; reads through `mail.imap`. A message stays unread unless the
 Attachments are saved in `.choirtmp/recv/` under safe file names.
 """
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.mail.account import mail_account
 from choir_agent.tools.mail.loading import open_mailbox
 from choir_agent.tools.mail.requests import (
@@ -58,6 +59,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=OUTSIDE_OUTPUT,
+        flow=DataFlow(outside=True, private=True, writes="files"),
         timeout_ms=120_000,
         # It may save files in the workspace and mark messages as read.
         side_effect="write",

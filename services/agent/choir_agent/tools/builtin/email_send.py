@@ -4,6 +4,7 @@ Runs without locks, after the commitment is durable; sends through `mail.smtp`. 
 the call's id, so that a duplicate is recognisable.
 """
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.mail.account import mail_account
 from choir_agent.tools.mail.loading import send_mail
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
@@ -57,6 +58,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=OUTSIDE_OUTPUT,
+        flow=DataFlow(sends="mail"),
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
         # Servers do not deduplicate by Message-ID: a repetition sends a second mail.

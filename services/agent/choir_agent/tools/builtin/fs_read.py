@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.file_lines import (
     FileOverview,
     drop_partial_character,
@@ -65,6 +66,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=TOOL_OUTPUT,
+        flow=DataFlow(private=True, reads_workspace=True),
         timeout_ms=15_000,
         side_effect="none",
         idempotent=True,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.program_runner import Program, ProgramRunner
 from choir_agent.tools.ripgrep import MatchCollector, find_ripgrep
@@ -64,6 +65,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=TOOL_OUTPUT,
+        flow=DataFlow(private=True, reads_workspace=True),
         # Longer than ripgrep's own timeout, after which the matches so far are returned.
         timeout_ms=int(SEARCH_TIMEOUT_S * 1000) + 5_000,
         side_effect="none",

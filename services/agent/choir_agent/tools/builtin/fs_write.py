@@ -7,6 +7,7 @@ reader sees either the old or the new file.
 import asyncio
 import os
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.file_lines import content_hash, split_lines
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
@@ -48,6 +49,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=TOOL_OUTPUT,
+        flow=DataFlow(writes="path"),
         timeout_ms=15_000,
         side_effect="write",
         # Appending or inserting twice differs from doing it once.

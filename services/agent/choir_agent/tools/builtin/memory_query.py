@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.log.session_log import LogEntry, SessionLog
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolFailed, ToolOutput
@@ -97,7 +98,12 @@ MANIFEST = ToolManifest(
         },
     ),
     RuntimeView(
-        source=OWN_OUTPUT, timeout_ms=TIMEOUT_MS, side_effect="none", idempotent=True, host=True
+        source=OWN_OUTPUT,
+        flow=DataFlow(private=True),
+        timeout_ms=TIMEOUT_MS,
+        side_effect="none",
+        idempotent=True,
+        host=True,
     ),
 )
 

@@ -5,6 +5,7 @@ Runs without locks, after the commitment is durable. The host applies it once pe
 
 from choir_agent.control_client.control_client import ControlClient
 from choir_agent.log.session_state import SessionStateSource
+from choir_agent.provenance.taint_fold import is_as_trusted_as_pages
 from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
@@ -61,9 +62,8 @@ class MemoryUpsertTool:
 
     async def run(self, context: CallContext, arguments: JsonObject) -> ToolOutput:
         """Write the document; raises ToolFailed with the host's error."""
-        work = self._session.state.find_work(context.turn_id)
         # Not an argument of the model: a web page may have persuaded it to write.
-        outside = work is not None and work.read_outside
+        outside = is_as_trusted_as_pages(self._session.state.taint.lane(context.lane))
         input_: JsonObject = {**arguments, "outside": True} if outside else arguments
         output = await run_host_tool(self._control, context, MANIFEST, input_)
         document, key = output.get("document_id"), output.get("key")

@@ -5,6 +5,7 @@ Runs without locks, after the commitment is durable. Uses `tools.notion`.
 
 import re
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.api_client import ApiClient
 from choir_agent.tools.manifest import LlmView, RuntimeView, ToolManifest
 from choir_agent.tools.notion.api import NotionClient, notion_service
@@ -58,6 +59,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=TOOL_OUTPUT,
+        flow=DataFlow(outside=True, private=True),
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
         # Creating a page twice makes two pages.

@@ -5,6 +5,7 @@ Runs under lock `workspace` X, after the commitment is durable.
 
 import shutil
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.program_runner import PATH, Program, ProgramRunner
 from choir_agent.tools.streams import OutputCapture
@@ -18,19 +19,24 @@ CAPTURE_BYTES_EACH_END = 500_000
 """Bytes captured of each stream's beginning and end; the result contains less, an artifact all of it."""
 MAX_OUTPUT = 60_000
 
+OFFLINE_NOTE = (
+    "The command ran without network, because this conversation holds text from outside. If it needs a "
+    "connection, call again with network: true; a person must agree."
+)
+
 MANIFEST = ToolManifest(
     LlmView(
         name="choir.exec",
         description=(
-            "Run a shell command in the workspace directory and return its exit code and output. "
-            "Standard input is closed. Everything it started ends with the command, so start no "
-            "background processes. Long output is cut in the middle; artifact_ref then names a file "
-            "that holds more of it."
+            "Run a shell command in the workspace; return its output. Stdin is closed, "
+            "and no process outlives it. Long output is cut; artifact_ref then names a file with "
+            "more. `network` false: it needs none."
         ),
         parameters={
             "type": "object",
             "properties": {
                 "command": {"type": "string", "minLength": 1, "maxLength": 50_000},
+                "network": {"type": "boolean"},
                 "timeout_ms": {"type": "integer", "minimum": 100, "maximum": MAX_TIMEOUT_MS},
             },
             "required": ["command"],
@@ -39,6 +45,14 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=TOOL_OUTPUT,
+        flow=DataFlow(
+            outside=True,
+            private=True,
+            sends="network",
+            reads_workspace=True,
+            writes="files",
+            can_be_offline=True,
+        ),
         # Longer than the longest timeout that a call may request, which ends the command in an
         # orderly way.
         timeout_ms=MAX_TIMEOUT_MS + 10_000,
@@ -67,7 +81,7 @@ class ShellTool:
         if "\x00" in command:
             raise ToolFailed("bad_input", "A command cannot contain a NUL character.")
         argv = [self._shell, "-c", command]
-        program = Program(context.call_id, argv, timeout_s, with_git=True)
+        program = Program(context.call_id, argv, timeout_s, with_git=True, offline=context.offline)
         stdout, stderr = (
             OutputCapture(CAPTURE_BYTES_EACH_END),
             OutputCapture(CAPTURE_BYTES_EACH_END),
@@ -81,6 +95,8 @@ class ShellTool:
             "stdout": stdout.text(),
             "stderr": stderr.text(),
         }
+        if context.offline and exit_code and "network" not in arguments:
+            output["note"] = OFFLINE_NOTE
         if exit_code is None:
             raise ToolFailed("timeout", f"Killed after {timeout_s:g} s.", output)
         return ToolOutput(output, f"exit code {exit_code}, {stdout.size} bytes of output")

@@ -4,6 +4,7 @@ Runs under lock `browser_tab` X, after the commitment is durable.
 """
 
 from choir_agent.control_client.control_client import ControlClient
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.host_tools import run_host_tool
 from choir_agent.tools.manifest import LlmView, LockTemplate, RuntimeView, ToolManifest
 from choir_agent.tools.tool import CallContext, ToolOutput
@@ -69,6 +70,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=OUTSIDE_OUTPUT,
+        flow=DataFlow(outside=True, sends="pages", writes="files"),
         timeout_ms=TIMEOUT_MS,
         side_effect="external",
         # Opening some links has an effect (confirm, unsubscribe).

@@ -8,6 +8,7 @@ import re
 
 from pydantic import JsonValue
 
+from choir_agent.provenance.data_flow import DataFlow
 from choir_agent.tools.api_client import (
     ApiClient,
     ApiRequest,
@@ -57,6 +58,7 @@ MANIFEST = ToolManifest(
     ),
     RuntimeView(
         source=OUTSIDE_OUTPUT,
+        flow=DataFlow(outside=True),
         timeout_ms=int(TIMEOUT_S * 1000) + 5_000,
         side_effect="read",
         idempotent=True,

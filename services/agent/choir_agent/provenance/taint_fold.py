@@ -1,0 +1,213 @@
+"""Fold of events into the origins of what each lane and the workspace hold. Pure.
+
+A lane's taint never shrinks: when the events that carry it are compacted, it stays with the summary. A core
+job begins with the taint of the lane that spawned it, and gives its own back with its reports and its end.
+"""
+
+from collections.abc import Iterable
+
+from choir_common.eventlog.tool_results import (
+    OUTSIDE_OUTPUT,
+    OWN_OUTPUT,
+    SOURCE_BY_TOOL,
+    TOOL_OUTPUT,
+    returns_outside_text,
+)
+from choir_common.wire.events import (
+    CoreReported,
+    CoreStarted,
+    CoreStopped,
+    EventPayload,
+    InjectedInstruction,
+    MemoryCompacted,
+    RemindersAdded,
+    SessionStarted,
+    ToolCallCommitted,
+    ToolCallRequested,
+    ToolResultCommitted,
+    UserMessageStarted,
+)
+from choir_common.wire.provenance import (
+    MAX_ORIGIN_CHARS,
+    LaneTaint,
+    Origin,
+    ResultProvenance,
+    SessionTaint,
+    WorkspaceTaint,
+)
+
+EDGE = "edge"
+ANY_PATH = "*"
+"""In `ResultProvenance.wrote`: any file may have changed."""
+MAX_ORIGINS = 6
+"""Origins that are kept for each lane and file; the newest ones are shown to a person."""
+MAX_FILES = 200
+"""Files whose origin is kept; a file beyond them counts as any other file of the workspace."""
+BROWSE = "choir.web.browse"
+CHOOSING_ACTIONS = frozenset({"open", "click", "select", "download"})
+"""Actions of the browser that contact what a page or the user named."""
+UNKNOWN_PAST = SessionTaint(
+    lanes={
+        EDGE: LaneTaint(
+            outside=(Origin(what="this conversation before the update", trust=TOOL_OUTPUT.trust),),
+            private=(Origin(what="this conversation before the update"),),
+            trust=TOOL_OUTPUT.trust,
+        )
+    }
+)
+"""The state of a snapshot that an older version wrote."""
+
+
+def apply_to_taint(taint: SessionTaint, lane: str, payload: EventPayload) -> SessionTaint:
+    """Return the taint after one more event of a lane."""
+    match payload:
+        case SessionStarted(taint=inherited) if inherited is not None:
+            return inherited
+        case MemoryCompacted(target=target, taint=lane_taint) if lane_taint is not None:
+            # A reset may leave nothing of the session but its summaries.
+            return _with_lane(taint, target, join_lanes(taint.lane(target), lane_taint))
+        case ToolResultCommitted():
+            return _after_result(taint, lane, payload)
+        case ToolCallRequested(tool=tool) if tool == BROWSE and taint.lane(lane).holds_both:
+            return _after_choice(taint, lane, payload)
+        case ToolCallCommitted(approved=True):
+            agreed = taint.lane(lane).model_copy(update={"choices": 0})
+            return _with_lane(taint, lane, agreed)
+        case RemindersAdded(reminders=reminders) if reminders:
+            least = min(reminder.trust for reminder in reminders)
+            return _add(taint, EDGE, _from_memory(least))
+        case UserMessageStarted():
+            return _after_message(taint, payload)
+        case CoreStarted(job_name=name):
+            return _with_lane(taint, f"core:{name}", taint.lane(EDGE))
+        case InjectedInstruction(target=target, by="edge"):
+            return _with_lane(taint, target, join_lanes(taint.lane(target), taint.lane(EDGE)))
+        case CoreReported(job_name=name):
+            joined = join_lanes(taint.lane(EDGE), taint.lane(f"core:{name}"))
+            return _with_lane(taint, EDGE, joined)
+        case CoreStopped(job_name=name):
+            joined = join_lanes(taint.lane(EDGE), taint.lane(f"core:{name}"))
+            rest = {
+                key: lane_taint for key, lane_taint in taint.lanes.items() if key != f"core:{name}"
+            }
+            return _with_lane(taint.model_copy(update={"lanes": rest}), EDGE, joined)
+        case _:
+            return taint
+
+
+def join_origins(before: Iterable[Origin], added: Iterable[Origin]) -> tuple[Origin, ...]:
+    """Return distinct origins, the newest last; only the newest are kept."""
+    by_text = {source.what: source for source in before}
+    for source in added:
+        by_text.pop(source.what, None)
+        by_text[source.what] = source
+    return tuple(by_text.values())[-MAX_ORIGINS:]
+
+
+def join_lanes(lane_taint: LaneTaint, other: LaneTaint) -> LaneTaint:
+    """Return what a lane holds that has read the content of another."""
+    if other == LaneTaint():
+        return lane_taint
+    return LaneTaint(
+        outside=join_origins(lane_taint.outside, other.outside),
+        private=join_origins(lane_taint.private, other.private),
+        trust=min(lane_taint.trust, other.trust),
+        choices=max(lane_taint.choices, other.choices),
+    )
+
+
+def _add(taint: SessionTaint, lane: str, incoming: ResultProvenance) -> SessionTaint:
+    if not incoming.outside and not incoming.private:
+        return taint
+    least = min((source.trust for source in incoming.outside), default=100)
+    added = LaneTaint(outside=incoming.outside, private=incoming.private, trust=least)
+    return _with_lane(taint, lane, join_lanes(taint.lane(lane), added))
+
+
+def _with_lane(taint: SessionTaint, lane: str, lane_taint: LaneTaint) -> SessionTaint:
+    if taint.lanes.get(lane) == lane_taint:
+        return taint
+    return taint.model_copy(update={"lanes": {**taint.lanes, lane: lane_taint}})
+
+
+def _after_result(taint: SessionTaint, lane: str, result: ToolResultCommitted) -> SessionTaint:
+    incoming = result.provenance or _of_unseen_result(result)
+    after = _add(taint, lane, incoming)
+    lane_taint, workspace = after.lane(lane), after.workspace
+    if result.artifact_ref is not None:
+        workspace = _with_file(workspace, result.artifact_ref, lane_taint)
+    if incoming.wrote == ANY_PATH and lane_taint.outside:
+        # Any file may hold it now, so what was known of single files no longer matters.
+        outside = join_origins(workspace.outside, lane_taint.outside)
+        workspace = WorkspaceTaint(outside=outside)
+    elif incoming.wrote and incoming.wrote != ANY_PATH:
+        workspace = _with_file(workspace, incoming.wrote, lane_taint)
+    if workspace is after.workspace:
+        return after
+    return after.model_copy(update={"workspace": workspace})
+
+
+def _with_file(workspace: WorkspaceTaint, path: str, lane_taint: LaneTaint) -> WorkspaceTaint:
+    before = workspace.files.get(path)
+    if not lane_taint.outside and before is None:
+        return workspace  # as any other file of the workspace
+    files = {name: file for name, file in workspace.files.items() if name != path}
+    # An edited file may still hold what it held before.
+    files[path] = join_lanes(before or LaneTaint(), lane_taint).model_copy(update={"choices": 0})
+    outside = workspace.outside
+    while len(files) > MAX_FILES:
+        dropped = files.pop(next(iter(files)))
+        outside = join_origins(outside, dropped.outside)
+    return WorkspaceTaint(outside=outside, files=files)
+
+
+def _of_unseen_result(result: ToolResultCommitted) -> ResultProvenance:
+    """Return what a call may have brought in that was interrupted, or that an older version recorded."""
+    if result.status == "refused":
+        return ResultProvenance()
+    source = (Origin(what=f"output of {result.tool}"[:MAX_ORIGIN_CHARS]),)
+    if result.status == "interrupted" and result.tool not in SOURCE_BY_TOOL:
+        return ResultProvenance(outside=source, private=source, wrote=ANY_PATH)
+    outside = source if returns_outside_text(result.tool, result.output) else ()
+    is_private = not result.tool.startswith(("choir.web.", "choir.core.", "choir.skill."))
+    return ResultProvenance(outside=outside, private=source if is_private else ())
+
+
+def _after_choice(taint: SessionTaint, lane: str, call: ToolCallRequested) -> SessionTaint:
+    if call.input.get("action") not in CHOOSING_ACTIONS:
+        return taint
+    lane_taint = taint.lane(lane)
+    return _with_lane(
+        taint, lane, lane_taint.model_copy(update={"choices": lane_taint.choices + 1})
+    )
+
+
+def _from_memory(least: int) -> ResultProvenance:
+    source = Origin(what="reminders from memory", trust=least)
+    return ResultProvenance(
+        outside=(source,) if least < OWN_OUTPUT.trust else (), private=(source,)
+    )
+
+
+def _after_message(taint: SessionTaint, message: UserMessageStarted) -> SessionTaint:
+    """Note the message's files: the user owns them, but others may have written them."""
+    workspace = taint.workspace
+    for file in message.attachments:
+        if file.transcription is not None:
+            continue
+        # The sender chose the name, so it is cut and kept in one line.
+        name = " ".join(file.name.split())[:100]
+        source = (Origin(what=f"file {name} from the user", trust=TOOL_OUTPUT.trust),)
+        incoming = ResultProvenance(outside=source, private=source)
+        taint = _add(taint, EDGE, incoming)
+        if file.path:
+            lane_taint = LaneTaint(outside=source, private=source, trust=TOOL_OUTPUT.trust)
+            workspace = _with_file(workspace, file.path, lane_taint)
+    if workspace is taint.workspace:
+        return taint
+    return taint.model_copy(update={"workspace": workspace})
+
+
+def is_as_trusted_as_pages(lane_taint: LaneTaint) -> bool:
+    """Return whether what a lane notes deserves no more trust than a web page."""
+    return lane_taint.trust <= OUTSIDE_OUTPUT.trust
