@@ -1,8 +1,13 @@
 """A model's Markdown as Telegram shows it."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from choir_common.wire.events import ReplyKind
+from choir_common.wire.messages import OutboundMessage
 from choir_gateway.channels.telegram.markdown import parse_markdown
+from choir_gateway.channels.telegram.parts import TextPart, split_message
 from choir_gateway.channels.telegram.styled import to_html
 
 
@@ -22,7 +27,7 @@ def html(text: str) -> str:
         ("![a cat](http://x.y/cat.png)", '<a href="http://x.y/cat.png">a cat</a>'),
         ("- one\n- two\n  - deeper\n", "• one\n• two\n  ◦ deeper"),
         ("3. c\n4. d", "3. c\n4. d"),
-        ("> said\n> so\n\nthen", "<blockquote>said\nso</blockquote>\n\nthen"),
+        ("> said\n> so\n\nthen", "<i>said\nso</i>\n\nthen"),
         ("```sh\nls -l\n```", '<pre><code class="language-sh">ls -l</code></pre>'),
         ("```\na\n```\nb", "<pre>a</pre>\n\nb"),
         ("a\n\n---\n\nb", "a\n\n———\n\nb"),
@@ -54,3 +59,36 @@ def test_markdown_is_said_in_telegrams_html(written: str, shown: str) -> None:
 def test_what_is_no_markup_stays_as_it_is_written(written: str) -> None:
     shown = html(written).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     assert shown.strip() == written.strip()
+
+
+@pytest.mark.parametrize(
+    "written", ["> a", "<blockquote>a</blockquote>", "> > `a`", "- > a", ">a\n>\n> b"]
+)
+def test_only_choirs_own_words_are_quotations(written: str) -> None:
+    agents = outbound(written, session_id="s", kind="answer")
+    assert "<blockquote>" not in shown(agents)
+    for own in (outbound(written), outbound(written, session_id="s", kind="notice")):
+        assert shown(own).startswith("<blockquote>") and shown(own).endswith("</blockquote>")
+
+
+def outbound(
+    text: str, session_id: str | None = None, kind: ReplyKind = "notice"
+) -> OutboundMessage:
+    return OutboundMessage(
+        outbox_id=1,
+        dm="d",
+        gateway="g",
+        agent_id="choir" if session_id is None else "main",
+        session_id=session_id,
+        rev=None,
+        kind=kind,
+        text=text,
+        answers=None,
+        at=datetime.now(UTC),
+    )
+
+
+def shown(message: OutboundMessage) -> str:
+    (part,) = split_message(message)
+    assert isinstance(part, TextPart)
+    return to_html(part.styled)

@@ -14,6 +14,7 @@ from rich.text import Text
 from choir_common.escape_text import escape_hidden
 from choir_common.wire.events import ReplyKind
 from choir_common.wire.messages import OutboundMessage
+from choirctl.chat.own_words import OWN_MARK, OWN_SENDER, message_text
 
 # colour, and what follows the agent's name; a report comes from a job, so it answers no message
 STYLES: Mapping[ReplyKind, tuple[str, str]] = {
@@ -37,9 +38,11 @@ def render_message(message: OutboundMessage) -> RenderableType:
     """Return a message as it is printed on the terminal."""
     colour, does = STYLES[message.kind]
     head = f"[bold {colour}]{escape(escape_hidden(message.agent_id))}{does}[/]"
-    text = escape_hidden(message.text)
-    if message.agent_id == "choir" or not MARKDOWN.search(text):
-        # Choir's own messages are plain text: they quote what an agent wants to do, verbatim
+    text = message_text(message)
+    if message.agent_id == OWN_SENDER:
+        # plain text, because it quotes what an agent wants to do, verbatim
+        return Text.from_markup(f"{OWN_MARK} {head}\n{escape(text)}", emoji=False)
+    if not MARKDOWN.search(text):
         return Text.from_markup(f"{head} {escape(text)}", emoji=False)
     return Group(Text.from_markup(head, emoji=False), _render_markdown(text))
 

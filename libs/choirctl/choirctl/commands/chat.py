@@ -12,7 +12,6 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import ChoirError, Conflict, DeadlineExceeded, InvalidRequest
-from choir_common.escape_text import escape_hidden
 from choir_common.wire.activity import Draft
 from choir_common.wire.messages import InboundAccepted, OutboundMessage
 from choirctl.api.control import ControlClient, connect
@@ -21,6 +20,7 @@ from choirctl.chat.dm_client import DmClient, open_dm
 from choirctl.chat.dm_selection import select_dm
 from choirctl.chat.draft_lines import wrap_draft
 from choirctl.chat.file_transfer import save_files, upload_file
+from choirctl.chat.own_words import message_text
 from choirctl.chat.stop_detection import wait_until_stopped
 from choirctl.output.printing import print_json, stderr_console
 
@@ -197,7 +197,7 @@ async def _await_answer(
             if message.kind == "report":
                 console.print(f"[bold magenta]{escape(message.agent_id)} reports[/]")
             if message.kind in ("notice", "report", "message"):
-                console.print(escape_hidden(message.text), markup=False)
+                console.print(message_text(message), markup=False)
             elif message.answers == accepted.inbox_id:
                 return message
 

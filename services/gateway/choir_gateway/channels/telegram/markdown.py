@@ -1,7 +1,8 @@
 """Parser from a model's Markdown to styled text for Telegram. Pure; called by `parts`.
 
 Elements without a Telegram form become characters: a heading is bold, a list has bullets, a table
-is a block of aligned columns. HTML and entities stay as written.
+is a block of aligned columns. A quotation is italic: only Choir's own words are quotations. HTML and
+entities stay as written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +60,8 @@ class _Renderer:
         match token.type:
             case "heading_open" | "blockquote_open":
                 self._separate()
-                self._open("b" if token.type == "heading_open" else "blockquote")
+                # Telegram's quotations are for Choir's own words.
+                self._open("b" if token.type == "heading_open" else "i")
             case "heading_close" | "blockquote_close":
                 self._close()
                 self.gap = "\n\n"
@@ -163,8 +165,8 @@ def _allowed_marks(marks: Sequence[TextMark]) -> tuple[TextMark, ...]:
     allowed: list[TextMark] = []
     for mark in marks:
         if mark.tag in {"pre", "code"}:
-            # Code cannot be combined with other marks, except a quote around it.
-            allowed = [other for other in allowed if other.tag == "blockquote"]
+            # Code cannot be combined with other marks.
+            allowed = []
         if mark.tag == "a" and not mark.detail.lower().startswith(LINK_SCHEMES):
             continue
         if all(mark.tag != other.tag for other in allowed):

@@ -37,7 +37,7 @@ from choir_gateway.channels.telegram.parts import (
     label_repeated_text,
     split_message,
 )
-from choir_gateway.channels.telegram.styled import make_plain, plain_text, to_html
+from choir_gateway.channels.telegram.styled import make_own, plain_text, to_html
 
 log = structlog.get_logger("choir.gateway.telegram")
 
@@ -126,7 +126,7 @@ class MessageSender:
         """Send a note of control to a user, in as many messages as needed; give up after some minutes."""
         deadline = asyncio.get_running_loop().time() + NOTE_TIMEOUT_S
         try:
-            for part in split_text(make_plain(text), LIMIT - len(REPEATED_LABEL)):
+            for part in split_text(make_own(text), LIMIT - len(REPEATED_LABEL)):
                 await self._send_with_retries(TextPart(part), _Target(user_id, deadline))
         except (Unavailable, RefusedError) as error:
             log.warning("note not sent", error=str(error))
@@ -283,7 +283,7 @@ class MessageSender:
     ) -> str | None:
         log.warning("file not sent", outbox_id=outbox_id, reason=why)
         name = part.attachment.name
-        sorry = make_plain(f"The file {name} could not be sent: {why.rstrip('.')}.\n")
+        sorry = make_own(f"The file {name} could not be sent: {why.rstrip('.')}.\n")
         return await self._send_text(TextPart((*sorry, *part.caption)), target)
 
     async def _upload(self, outbox_id: int, part: FilePart, target: _Target) -> str | None:

@@ -43,6 +43,11 @@ def make_plain(text: str) -> Styled:
     return (TextRun(text),) if text else ()
 
 
+def make_own(text: str) -> Styled:
+    """Return a text of Choir itself as a quotation, a form that no text of an agent has."""
+    return (TextRun(text, (TextMark("blockquote", 1),)),) if text else ()
+
+
 def to_html(runs: Styled) -> str:
     """Return Telegram's HTML; tags are closed in the reverse order of opening."""
     out: list[str] = []
