@@ -5,22 +5,24 @@ before it applies one. choirctl computes it too, and shows nothing that the dige
 
 The display is a difference: all that the digest covers, and nothing else. choirctl colours the lines;
 control puts the first of them into the conversation. An agent's text can neither move the cursor nor hide
-anything: every invisible character is escaped. Does not decide and does not store requests. See
+anything: every invisible character is spelled out. Does not decide and does not store requests. See
 docs/design/approvals.md.
 """
 
 import hashlib
 import json
-import unicodedata
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from pydantic import JsonValue
 
-from choir_common.escape_text import escape_hidden
+from choir_common.escape_text import spell_uncertain
 from choir_common.eventlog.chain import canonical_json
 from choir_common.wire.model import JsonObject
+
+_SPELLED = re.compile(r"<U\+[0-9A-F]{4,6}>")
 
 MAX_SUMMARY_CHARS = 160
 # Basis fields that are digests; people compare only the first characters.
@@ -90,9 +92,8 @@ def request_lines(request_type: str, payload: JsonObject, basis: JsonObject) -> 
 
 
 def escape_line(text: str) -> str:
-    """Return a text with every character escaped that is not visible as itself."""
-    visible_text = escape_hidden(text, keep="\t", joiners=False)
-    return "".join(c if c == "\t" or _is_known(c) else f"<U+{ord(c):04X}>" for c in visible_text)
+    """Return a text with every character spelled out that is not visible as itself."""
+    return spell_uncertain(text)
 
 
 def _changes(
@@ -182,6 +183,11 @@ def _json(value: JsonValue) -> str:
     return escape_lines(json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True))
 
 
+def has_spelled_characters(text: str) -> bool:
+    """Return whether a shown text contains a character that was spelled out."""
+    return _SPELLED.search(text) is not None
+
+
 def escape_lines(text: str) -> str:
     """Return a text of several lines with every invisible character escaped."""
     return "\n".join(escape_line(line) for line in text.split("\n"))
@@ -203,11 +209,6 @@ def _keys(patch: JsonValue, path: tuple[str, ...] = ()) -> Iterator[str]:
         return
     for name, inner in patch.items():
         yield from _keys(inner, (*path, name))
-
-
-def _is_known(character: str) -> bool:
-    # Private and unassigned characters look different in each font, so they are escaped.
-    return unicodedata.category(character)[0] != "C"
 
 
 def _cut(text: str, most: int) -> str:

@@ -35,6 +35,10 @@ async def _pending(api: ControlClient) -> list[str]:
     return [view.approval_id for view in await api.approvals() if view.status == "pending"]
 
 
+async def _grants(api: ControlClient) -> list[str]:
+    return [view.grant_id for view in await api.grants()]
+
+
 async def _operations(api: ControlClient) -> list[str]:
     return [view.operation_id for view in await api.operations(RECENT)]
 
@@ -114,6 +118,10 @@ ApprovalId = Annotated[
     typer.Argument(
         metavar="APPROVAL", help="The request's id.", autocompletion=complete_with(_pending)
     ),
+]
+GrantId = Annotated[
+    str,
+    typer.Argument(metavar="GRANT", help="The grant's id.", autocompletion=complete_with(_grants)),
 ]
 ModelName = Annotated[
     str, typer.Option("--llm", help="Model, by name.", autocompletion=complete_with(_models))

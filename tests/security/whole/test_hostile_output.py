@@ -94,6 +94,7 @@ VALUES: dict[str, Value] = {
     "collection": lambda _: "books",
     "source": lambda _: "main",
     "job": lambda _: "slow",
+    "grant": lambda _: "grant_1",
     "setting": lambda _: "on",
     "text": lambda _: ONE_LINE,
     "name": _known("receipt"),

@@ -6,6 +6,7 @@ What each refuses is in the modules beside this one.
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ CHANGES: dict[str, Any] = {
     "policy": [
         {"action": "deny", "tools": ["choir.email.*"], "recipients": ["*@evil.org"], "why": "no"},
         {"action": "ask", "lanes": ["core"]},
+        {"action": "ask", "paths": ["asked.txt"], "why": "it is watched"},
     ],
     "models": {"quick": {"model": "quick", "endpoint": NOWHERE}},
     "tts": {"eleven": {"model_id": "m", "endpoint": NOWHERE, "secret": "voice-key"}},
@@ -101,7 +103,7 @@ def test_somebody_is_talked_to(shell: ChoirctlRunner) -> None:
 
 
 def test_the_policy_is_listed_and_explained(shell: ChoirctlRunner) -> None:
-    assert [rule["action"] for rule in shell.data("policy", "list")] == ["deny", "ask"]
+    assert [rule["action"] for rule in shell.data("policy", "list")] == ["deny", "ask", "ask"]
     assert "recipients=*@evil.org" in shell.succeeds("policy", "list")
     mail = ("policy", "explain", "main", "choir.email.send")
     denied = shell.succeeds(*mail, '{"to": ["x@evil.org"]}')
@@ -115,6 +117,8 @@ def test_the_policy_is_listed_and_explained(shell: ChoirctlRunner) -> None:
     assert in_a_job["decision"]["rule"] == 1 and in_a_job["may_contact_others"]
     assert "no agent" in shell.fails(3, "policy", "explain", "nobody", "choir.exec")
     assert "not JSON" in shell.fails(2, "policy", "explain", "main", "choir.exec", "{")
+    assert shell.data("policy", "grants") == []
+    assert "no grant" in shell.fails(3, "policy", "revoke", "grant_1")
 
 
 def test_the_logs_are_audited(shell: ChoirctlRunner) -> None:
@@ -229,6 +233,33 @@ def test_a_request_is_listed_shown_approved_rolled_back_and_rejected(shell: Choi
     assert shell.data("approval", "rollback", first)["state"] in ("reverting", "rolled_back")
     until_approval(shell, first, "rolled_back")
     assert shell.data("approval", "reject", second)["status"] == "rejected"
+
+
+def test_a_yes_for_the_session_is_listed_used_and_revoked(shell: ChoirctlRunner) -> None:
+    arguments = json.dumps({"path": "asked.txt", "content": "x"})
+    say = ("chat", "-m", f"/tool choir.fs.write {arguments}")
+
+    def waiting() -> list[dict[str, Any]]:
+        return [a for a in shell.data("approval", "list") if a["request_type"] == "call"]
+
+    with ThreadPoolExecutor(1) as threads:
+        talk = threads.submit(shell.succeeds, *say)
+        deadline = time.monotonic() + PATIENCE_S
+        while not (asked := waiting()):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        approval = asked[0]["approval_id"]
+        assert "it is watched" in shell.succeeds("approval", "show", approval)
+        assert "approved" in shell.succeeds("approval", "approve", approval, "--scope", "session")
+        talk.result(PATIENCE_S)
+    shell.succeeds(*say)  # nobody is asked
+    assert waiting() == []
+    assert "equal calls" in shell.succeeds("policy", "grants")
+    (grant,) = shell.data("policy", "grants")
+    explained = shell.succeeds("policy", "explain", "main", "choir.fs.write", arguments)
+    assert f"Grant {grant['grant_id']} answers" in explained
+    assert "revoked" in shell.succeeds("policy", "revoke", grant["grant_id"])
+    assert shell.data("policy", "grants") == []
 
 
 def test_the_configuration_is_shown_loaded_compared_and_applied(

@@ -196,6 +196,11 @@ class World:
         async with make_client(self.endpoint, timeout_s=60) as client:
             return await client.put(path, **more)
 
+    async def delete(self, path: str) -> httpx2.Response:
+        """Delete something over the host endpoint's Unix socket."""
+        async with make_client(self.endpoint) as client:
+            return await client.delete(path)
+
     async def say(
         self, text: str, update_id: str, dm: str = "console", reply_to: str | None = None
     ) -> InboundAccepted:

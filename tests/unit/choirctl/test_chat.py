@@ -213,7 +213,14 @@ def test_markdown_is_laid_out_and_a_links_address_is_seen() -> None:
 
 def test_choirs_own_words_are_shown_as_they_are() -> None:
     message = a_message(1, "-**secret**\n+[x](y)").model_copy(update={"agent_id": "choir"})
-    assert as_shown(message) == "choir -**secret**\n+[x](y)\n"
+    assert as_shown(message) == "▌ choir\n▌ -**secret**\n▌ +[x](y)\n"
+
+
+def test_an_agents_words_cannot_look_like_choirs() -> None:
+    choirs = a_message(1, "main requests\nmore").model_copy(update={"agent_id": "choir"})
+    imitation = as_shown(choirs).removesuffix("\n")
+    for text in (imitation, f"hello\n{imitation}", f"**hello**\n\n{imitation}"):
+        assert "▌" not in as_shown(a_message(2, text))
 
 
 def test_what_was_said_before_is_cut_unless_all_of_it_is_wanted() -> None:
@@ -298,6 +305,26 @@ def test_y_decides_the_one_request_that_was_seen() -> None:
         assert questions.parse_answer(typed, 11.0) is None
     questions.remove(question)
     assert questions.parse_answer("y", 12.0) is None
+
+
+def test_scopes_and_pages_of_a_request_are_typed() -> None:
+    questions = PendingApprovals()
+    codes = ("y", "s", "a", "n")
+    question = questions.add_message(a_message(5, "?", *(f"a:x:{code}" for code in codes)), 1.0)
+    assert question is not None and "y session until the session ends" in question.describe()
+    for typed, code in (("y", "y"), ("y session", "s"), ("Yes always 1", "a"), ("n", "n")):
+        decided = questions.parse_answer(typed, 2.0)
+        assert decided is not None and decided.data == f"a:x:{code}"
+    for typed in ("y job", "m", "n session"):
+        with pytest.raises(InvalidRequest, match="Nothing was decided"):
+            questions.parse_answer(typed, 2.0)
+    edit = a_message(6, "page", "a:x:p2", "a:x:n", edits=5)
+    assert [message.outbox_id for message in without_edited([question.message, edit])] == [6]
+    questions.add_message(edit, 3.0)
+    more = questions.parse_answer("m", 4.0)
+    assert more is not None and more.data == "a:x:p2"
+    with pytest.raises(InvalidRequest, match="m shows all"):
+        questions.parse_answer("y", 4.0)
 
 
 def test_a_request_that_came_while_a_line_was_typed_is_not_decided_by_it() -> None:

@@ -6,7 +6,13 @@ import pytest
 
 from choir_common.approvals import LineKind, escape_line, request_lines, request_summary
 from choir_common.wire.model import JsonObject
-from choir_control.approvals.texts import format_request, truncate_lines
+from choir_control.approvals.texts import (
+    PAGE_CHARACTERS,
+    format_page,
+    format_request,
+    split_pages,
+    truncate_lines,
+)
 
 DIFF = """diff --git a/README.md b/README.md
 index 1..2 100644
@@ -100,11 +106,43 @@ def test_what_an_agent_wrote_cannot_move_a_cursor_turn_a_line_or_begin_one() -> 
 
 def test_a_conversation_is_shown_the_beginning_how_much_is_left_and_where_to_see_it() -> None:
     payload: JsonObject = {"tool": "t", "input": json.loads(json.dumps({"rows": ["x" * 50] * 500}))}
-    text = format_request("main", "appr_1", "call", payload, {})
-    assert text.startswith("main requests the use of t.") and len(text) < 2_000
-    assert "more lines" in text and "choirctl approval show appr_1" in text
-    assert "/approve appr_1" in text and "/reject appr_1" in text
+    notice = format_request("main", "appr_1", "call", payload, {})
+    assert notice.text.startswith("main requests the use of t.") and len(notice.text) < 2_000
+    assert "more lines" in notice.text and "choirctl approval show appr_1" in notice.text
+    assert "/approve appr_1" in notice.text and "/reject appr_1" in notice.text
+    assert notice.pages > 1 and "once all pages were opened" in notice.text
     short = format_request("main", "appr_1", "call", {"tool": "t", "input": {}}, {})
-    assert "more lines" not in short
+    assert "more lines" not in short.text and short.pages == 0
     long = request_lines("call", {"tool": "t", "input": {"a": "y" * 5_000}}, {})
     assert "(a long line)" in truncate_lines(long, 100, 100_000)
+
+
+@pytest.mark.parametrize("count", [1, 23, 24, 200])
+@pytest.mark.parametrize("width", [5, 401, 9_000])
+def test_the_pages_of_a_request_leave_nothing_out(count: int, width: int) -> None:
+    payload: JsonObject = {"tool": "t", "input": {f"k{n}": "y" * width for n in range(count)}}
+    lines = request_lines("call", payload, {})
+    pages = [
+        format_page("main", "a", "call", payload, {}, n + 1) for n in range(len(split_pages(lines)))
+    ]
+    assert max(map(len, pages)) < PAGE_CHARACTERS + 400
+    assert all(f"Page {n} of {len(pages)}." in page for n, page in enumerate(pages, 1))
+    shown = "".join(split_pages(lines)).replace("\n", "")
+    assert shown == "".join(line.text for line in lines)
+    is_whole = "more lines" not in (text := format_request("main", "a", "call", payload, {}).text)
+    assert (format_request("main", "a", "call", payload, {}).pages == 0) == (
+        is_whole and "(a long line)" not in text
+    )
+
+
+@pytest.mark.parametrize("hidden", ["\u200b", "\ufe0f", "\u3164", "\u00a0", "p\u0430y"])
+def test_a_request_with_characters_that_deceive_is_opened_before_it_is_approved(
+    hidden: str,
+) -> None:
+    call: JsonObject = {"tool": "t", "input": {"text": f"see {hidden} here"}}
+    notice = format_request("main", "appr_1", "call", call, {})
+    assert notice.pages == 1 and "spelled out" in notice.text
+    assert (
+        format_request("main", "a", "call", {"tool": "t", "input": {"text": "мир Grüße"}}, {}).pages
+        == 0
+    )

@@ -154,6 +154,8 @@ class ToolCallCommitted(WireModel):
     locks: tuple[HeldLock, ...] = ()
     approved: bool = False
     """Whether a person, or an earlier yes of a person, allowed this call."""
+    grant_id: str | None = None
+    """The person's earlier yes that approved the call, if the policy asked."""
 
 
 ToolStatus = Literal["success", "error", "refused", "interrupted"]

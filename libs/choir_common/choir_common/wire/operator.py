@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from choir_common.wire.channel_types import CHANNEL_TYPES, ChannelProperties, ChannelType
 from choir_common.wire.events import Event
+from choir_common.wire.grants import MAX_GRANT_DAYS, GrantScope
 from choir_common.wire.memory_modes import DEFAULT_MODE, MemoryMode
 from choir_common.wire.messages import AgentState
 from choir_common.wire.model import AgentName, AwareTime, JsonObject, WireModel
@@ -190,6 +191,8 @@ class ApprovalView(WireModel):
     """The decision and the state of its execution."""
     detail: str = ""
     """Result of the execution, or why nothing can run."""
+    scopes: tuple[GrantScope, ...] = ("once",)
+    """The scopes that an approval may have."""
 
 
 class Decision(WireModel):
@@ -197,6 +200,10 @@ class Decision(WireModel):
 
     digest: str | None = None
     """The digest that was shown; if the request has another digest, nothing is decided."""
+    scope: GrantScope = "once"
+    """Which later calls an approval covers; the request lists the possible ones."""
+    days: int | None = Field(default=None, ge=1, le=MAX_GRANT_DAYS)
+    """Lifetime of the scope `always`; default: 30."""
 
 
 class DmView(WireModel):

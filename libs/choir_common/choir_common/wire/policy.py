@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from choir_common.wire.grants import GrantView
 from choir_common.wire.model import AwareTime, JsonObject, Name, WireModel
 
 MAX_TOOL_NAME = 100
@@ -91,3 +92,5 @@ class ExplainedCall(WireModel):
     """Whether the call can contact hosts that its arguments do not name."""
     rules: tuple[RuleCheck, ...] = ()
     """All rules up to the one that applies."""
+    grants: tuple[GrantView, ...] = ()
+    """Grants that cover the call; those of a job or session cover it only there."""

@@ -136,6 +136,8 @@ class ApprovalResponse(WireModel):
     approval_id: str
     status: Literal["pending", "approved", "rejected", "expired"]
     """`expired`: no decision in time, which is treated as not approved."""
+    grant_id: str | None = None
+    """The earlier yes that answered; nobody was asked."""
 
 
 STATE_PREFIXES = ("EDGE_", "CORE_")

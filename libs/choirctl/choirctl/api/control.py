@@ -26,6 +26,7 @@ from choir_common.http.response_parser import parse_events, read_problem
 from choir_common.wire.audit import AnchorList
 from choir_common.wire.erasure import PersonErasurePreview
 from choir_common.wire.events import Event
+from choir_common.wire.grants import GrantView
 from choir_common.wire.money import CostReport
 from choir_common.wire.operations import (
     AgentModelAndVoice,
@@ -169,6 +170,14 @@ class ControlClient:
         """Return the rules on tool calls in the order in which they are tried."""
         return (await self._get("/v1/policy", Page[PolicyRule])).items
 
+    async def grants(self) -> list[GrantView]:
+        """Return the yeses that cover later calls, oldest first."""
+        return (await self._get("/v1/policy/grants", Page[GrantView])).items
+
+    async def revoke_grant(self, grant_id: str) -> GrantView:
+        """Revoke a grant. Raises NotFound if it is not in force."""
+        return await self._delete(f"/v1/policy/grants/{quote(grant_id, safe='')}", GrantView)
+
     async def explain_call(self, agent_id: str, call: ExplainCall) -> ExplainedCall:
         """Return what the policy decides on a call. Raises NotFound if there is no such agent."""
         return await self._post(f"/v1/agents/{agent_id}/policy", call, ExplainedCall)
@@ -182,11 +191,11 @@ class ControlClient:
         return await self._get(f"/v1/approvals/{quote(approval_id, safe='')}", ApprovalView)
 
     async def decide_approval(
-        self, approval_id: str, verdict: ApprovalVerdict, digest: str
+        self, approval_id: str, verdict: ApprovalVerdict, decision: Decision
     ) -> ApprovalView:
         """Decide a request. Raises Conflict if it was decided before, or if its digest is another one."""
         path = f"/v1/approvals/{quote(approval_id, safe='')}/{verdict}"
-        return await self._post(path, Decision(digest=digest), ApprovalView)
+        return await self._post(path, decision, ApprovalView)
 
     async def roll_back(self, approval_id: str) -> ApprovalView:
         """Roll back an applied request. Raises Conflict if it is not applied, or if later changes need it."""
@@ -302,6 +311,9 @@ class ControlClient:
 
     async def _put(self, path: str, body: BaseModel, shape: type[M]) -> M:
         return parse_response(await self.send("PUT", path, body=body), shape)
+
+    async def _delete(self, path: str, shape: type[M]) -> M:
+        return parse_response(await self.send("DELETE", path), shape)
 
     async def send(
         self,

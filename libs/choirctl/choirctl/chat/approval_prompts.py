@@ -1,28 +1,45 @@
-"""Pending approval requests of a chat, and the mapping of a typed `y` or `n` to one of them.
+"""Pending approval requests of a chat, and the mapping of a typed answer such as `y` to one of them.
 
 Pure. Used by `terminal_chat`. A line only decides a request that was on the screen before the user began to
 type it.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from choir_common.errors import InvalidRequest
 from choir_common.wire.messages import OutboundMessage
 
-ANSWER = re.compile(r"(y|yes|n|no)(?:\s+(\d{1,6}))?", re.IGNORECASE)
+ANSWER = re.compile(
+    r"(y|yes|n|no|m|more)(?:\s+(job|session|always))?(?:\s+(\d{1,6}))?", re.IGNORECASE
+)
+ANSWERS = {"y": "y", "j": "y job", "s": "y session", "a": "y always", "p": "m", "n": "n"}
+"""What the user types for a button, by the code in its data (`a:NONCE:CODE`)."""
+EFFECTS = {
+    "y": "approves",
+    "y job": "until the job ends",
+    "y session": "until the session ends",
+    "y always": "also later",
+    "m": "shows all",
+    "n": "rejects",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PendingApproval:
-    """A message with an approve and a reject button, and when it was shown (monotonic seconds)."""
+    """A message with buttons that decide or show more, and when it was shown (monotonic seconds)."""
 
     number: int
     message: OutboundMessage
     shown_at: float
-    approve_data: str
-    reject_data: str
+    choices: Mapping[str, str]
+    """The data of the buttons by what the user types for them."""
+
+    def describe(self) -> str:
+        """Return how to answer."""
+        typed = ", ".join(f"{answer} {EFFECTS[answer]}" for answer in self.choices)
+        return f"Request {self.number}: {typed} (with a number: n {self.number})."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +64,11 @@ class PendingApprovals:
         """
         if message.edits is not None:
             self.pending.pop(message.edits.outbox_id, None)
-        data = [button.data for button in message.buttons]
-        yes = next((value for value in data if value.endswith(":y")), None)
-        no = next((value for value in data if value.endswith(":n")), None)
-        if yes is None or no is None or message.outbox_id in self.pending:
+        choices = _choices(message)
+        if "n" not in choices or message.outbox_id in self.pending:
             return None
         self.last_number += 1
-        question = PendingApproval(self.last_number, message, now, yes, no)
+        question = PendingApproval(self.last_number, message, now, choices)
         self.pending[message.outbox_id] = question
         return question
 
@@ -69,15 +84,15 @@ class PendingApprovals:
         match = ANSWER.fullmatch(text.strip())
         if match is None or not self.pending:
             return None
-        question = self._select(match[2])
+        question = self._select(match[3])
         if question.shown_at > started_at:
             raise InvalidRequest(
                 "A request arrived while you were typing. Nothing was decided; read it first."
             )
-        return ButtonChoice(
-            question,
-            question.approve_data if match[1].lower().startswith("y") else question.reject_data,
-        )
+        answer = f"{match[1][0]} {match[2] or ''}".strip().lower()
+        if answer not in question.choices:
+            raise InvalidRequest(f"Nothing was decided. {question.describe()}")
+        return ButtonChoice(question, question.choices[answer])
 
     def prompt_prefix(self) -> str:
         """Return the prefix of the prompt: how to answer the pending requests."""
@@ -94,12 +109,18 @@ class PendingApprovals:
         raise InvalidRequest(f"Which of the requests? {numbers}, or n.")
 
 
+def _choices(message: OutboundMessage) -> dict[str, str]:
+    """Return the data of a message's approval buttons by what the user types for them."""
+    codes = {button.data.rpartition(":")[2][:1]: button.data for button in message.buttons}
+    return {ANSWERS[code]: data for code, data in codes.items() if code in ANSWERS}
+
+
 def without_edited(messages: Iterable[OutboundMessage]) -> list[OutboundMessage]:
     """Return the messages with buttons that no later message has edited, oldest first."""
     by_id: dict[int, OutboundMessage] = {}
     for message in messages:
         if message.edits is not None:
             by_id.pop(message.edits.outbox_id, None)
-        elif message.buttons:
+        if message.buttons:
             by_id[message.outbox_id] = message
     return list(by_id.values())

@@ -337,8 +337,7 @@ class _TerminalChat:
         self._console.print(render_message(message))
         question = self._pending_approvals.add_message(message, time.monotonic())
         if question is not None:
-            number = question.number
-            self._console.print(f"[bold]Request {number}: y approves, n rejects (y {number}).[/]")
+            self._console.print(f"[bold]{escape(question.describe())}[/]")
 
     async def print_activity(self, line: str) -> None:
         """Print what the agent has done."""

@@ -1,7 +1,6 @@
 """Commands `choirctl approval list|show|approve|reject|rollback`; see docs/design/approvals.md."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -16,7 +15,8 @@ from choir_common.approvals import (
     request_summary,
 )
 from choir_common.errors import Conflict
-from choir_common.wire.operator import ApprovalView
+from choir_common.grants import parse_days, parse_scope
+from choir_common.wire.operator import ApprovalView, Decision
 from choirctl.api.control import ApprovalVerdict, connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
@@ -24,8 +24,6 @@ from choirctl.arguments import ApprovalId
 from choirctl.output.printing import format_age, print_json, print_rows, stdout_console, table
 
 WHO_READS = 12  # characters of a digest, enough for a person to compare
-APPROVE = "Approve a request exactly as shown. It is executed, and the agent is notified."
-REJECT = "Reject a request. The decision is recorded, and the agent is notified."
 STYLES = {LineKind.HEAD: "bold", LineKind.PLACE: "cyan", LineKind.OLD: "red", LineKind.NEW: "green"}
 
 
@@ -36,8 +34,8 @@ def register(app: typer.Typer) -> None:
         "approval",
         ("list", list_approvals),
         ("show", show),
-        ("approve", _decision_command("approve", APPROVE)),
-        ("reject", _decision_command("reject", REJECT)),
+        ("approve", approve),
+        ("reject", reject),
         ("rollback", roll_back),
     )
 
@@ -73,27 +71,47 @@ def show(
         _print_request(view)
 
 
-def _decision_command(verdict: ApprovalVerdict, help_: str) -> Callable[..., None]:
-    """Return the command function for one of the two verdicts."""
+def approve(
+    ctx: typer.Context,
+    approval: ApprovalId,
+    scope: Annotated[
+        str,
+        typer.Option(help="Later calls that are covered, too.", metavar="once|job|session|always"),
+    ] = "once",
+    lifetime: Annotated[
+        str | None,
+        typer.Option("--for", help="Lifetime of the scope always. [default: 30d]", metavar="DAYS"),
+    ] = None,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve a request exactly as shown. It is executed, and the agent is notified."""
+    decision = Decision(scope=parse_scope(scope), days=parse_days(lifetime) if lifetime else None)
+    _decide(find_target(ctx, home, url), approval, "approve", decision, as_json)
 
-    def decide(
-        ctx: typer.Context,
-        approval: ApprovalId,
-        home: Home = None,
-        url: Url = None,
-        as_json: AsJson = False,
-    ) -> None:
-        view = asyncio.run(_send(find_target(ctx, home, url), approval, verdict, as_json))
-        if as_json:
-            print_json(view)
-        else:
-            stdout_console().print(f"{view.approval_id}: {view.status}.")
-            if view.detail:
-                stdout_console().print(escape_lines(view.detail), markup=False, highlight=False)
 
-    # typer takes the help text from the docstring
-    decide.__doc__ = help_
-    return decide
+def reject(
+    ctx: typer.Context,
+    approval: ApprovalId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reject a request. The decision is recorded, and the agent is notified."""
+    _decide(find_target(ctx, home, url), approval, "reject", Decision(), as_json)
+
+
+def _decide(
+    place: Target, approval: str, verdict: ApprovalVerdict, decision: Decision, as_json: bool
+) -> None:
+    view = asyncio.run(_send(place, approval, verdict, decision, as_json))
+    if as_json:
+        print_json(view)
+        return
+    stdout_console().print(f"{view.approval_id}: {view.status}.")
+    if view.detail:
+        stdout_console().print(escape_lines(view.detail), markup=False, highlight=False)
 
 
 def roll_back(
@@ -130,7 +148,7 @@ async def _roll_back(place: Target, approval: str) -> ApprovalView:
 
 
 async def _send(
-    place: Target, approval: str, verdict: ApprovalVerdict, as_json: bool
+    place: Target, approval: str, verdict: ApprovalVerdict, decision: Decision, as_json: bool
 ) -> ApprovalView:
     async with connect(place) as api:
         view = _verify_digest(await api.approval(approval))
@@ -139,7 +157,8 @@ async def _send(
         if not as_json:
             _print_request(view)
         # the digest of what was just shown: control refuses the decision if it has changed since
-        return await api.decide_approval(approval, verdict, view.digest)
+        bound = decision.model_copy(update={"digest": view.digest})
+        return await api.decide_approval(approval, verdict, bound)
 
 
 def _already(view: ApprovalView) -> str:

@@ -1,4 +1,4 @@
-"""Commands `choirctl policy list|explain`."""
+"""Commands `choirctl policy list|explain|grants|revoke`."""
 
 import asyncio
 from typing import Annotated
@@ -8,25 +8,35 @@ import typer
 from rich.markup import escape
 
 from choir_common.errors import InvalidRequest
+from choir_common.grants import describe_grant
+from choir_common.wire.grants import GrantView
 from choir_common.wire.model import JsonObject
 from choir_common.wire.policy import MAX_TOOL_NAME, ExplainCall, ExplainedCall, LaneKind, PolicyRule
 from choirctl.api.control import connect
 from choirctl.api.target import AsJson, Home, Target, Url, find_target
 from choirctl.app import add_group
-from choirctl.arguments import AgentId
-from choirctl.output.printing import print_json, print_rows, stdout_console, table
+from choirctl.arguments import AgentId, GrantId
+from choirctl.output.printing import format_age, print_json, print_rows, stdout_console, table
 
 ANSWERS = {
     "allow": "The call runs without a question.",
     "ask": "A person decides before the call runs.",
     "deny": "The call is refused.",
 }
+NO_GRANTS = "No yes covers later calls; `approval approve ID --scope always` gives one."
 NO_RULES = "config.json has no rules (section `policy`). Tools ask if their manifests say so."
 
 
 def register(app: typer.Typer) -> None:
     """Add the group."""
-    add_group(app, "policy", ("list", list_rules), ("explain", explain))
+    add_group(
+        app,
+        "policy",
+        ("list", list_rules),
+        ("explain", explain),
+        ("grants", list_grants),
+        ("revoke", revoke),
+    )
 
 
 def list_rules(
@@ -66,6 +76,38 @@ def explain(
         _print(explanation)
 
 
+def list_grants(
+    ctx: typer.Context, home: Home = None, url: Url = None, as_json: AsJson = False
+) -> None:
+    """List the yeses that cover later calls."""
+    grants = asyncio.run(_grants(find_target(ctx, home, url)))
+    if as_json:
+        print_json(grants)
+        return
+    rows = table("GRANT", "COVERS", "GRANTED BY", "GRANTED")
+    for grant in grants:
+        by = escape(grant.granted_by)
+        rows.add_row(
+            grant.grant_id, escape(describe_grant(grant)), by, format_age(grant.granted_at)
+        )
+    print_rows(rows, NO_GRANTS)
+
+
+def revoke(
+    ctx: typer.Context,
+    grant: GrantId,
+    home: Home = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a grant: a person decides on such calls again, from the next one on."""
+    view = asyncio.run(_revoke(find_target(ctx, home, url), grant))
+    if as_json:
+        print_json(view)
+    else:
+        stdout_console().print(f"{view.grant_id}: revoked.", markup=False)
+
+
 def _print(explanation: ExplainedCall) -> None:
     console, decision = stdout_console(), explanation.decision
     console.print(f"{decision.action}: {ANSWERS[decision.action]}", markup=False)
@@ -74,6 +116,10 @@ def _print(explanation: ExplainedCall) -> None:
         console.print(f"Rule {decision.rule} of config.json decides{why}", markup=False)
     else:
         console.print("No rule applies; the tool's manifest decides.", markup=False)
+    if decision.action == "ask":
+        for grant in explanation.grants:
+            text = f"Grant {grant.grant_id} answers: {describe_grant(grant)}."
+            console.print(text, markup=False)
     destinations = [*explanation.hosts, *explanation.recipients]
     if explanation.may_contact_others:
         destinations.append("anything on the internet")
@@ -116,6 +162,16 @@ def _read_lane(text: str) -> LaneKind:
 async def _list(place: Target) -> list[PolicyRule]:
     async with connect(place) as api:
         return await api.policy()
+
+
+async def _grants(place: Target) -> list[GrantView]:
+    async with connect(place) as api:
+        return await api.grants()
+
+
+async def _revoke(place: Target, grant: str) -> GrantView:
+    async with connect(place) as api:
+        return await api.revoke_grant(grant)
 
 
 async def _explain(place: Target, agent: str, call: ExplainCall) -> ExplainedCall:

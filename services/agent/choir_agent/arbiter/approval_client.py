@@ -4,7 +4,6 @@ See docs/design/approvals.md.
 """
 
 import asyncio
-from typing import Literal
 
 import structlog
 
@@ -18,8 +17,6 @@ log = structlog.get_logger("choir.agent.approvals")
 # If the signal of a decision was lost, the same request sent again returns the decision.
 POLL_INTERVAL_S = 30.0
 MAX_BUFFERED_DECISIONS = 100
-Decision = Literal["approved", "rejected", "expired"]
-"""Outcome of a request; `expired` means that no human decided in time."""
 
 
 class ApprovalClient:
@@ -54,13 +51,13 @@ class ApprovalClient:
             self._early.pop(next(iter(self._early)))
         return False
 
-    async def decision(self, request: ApprovalRequest) -> Decision:
-        """Request approval of a call and wait for the decision."""
+    async def decision(self, request: ApprovalRequest) -> ApprovalResponse:
+        """Request approval of a call and return the decision, for which it waits."""
         call_id = request.call_id
         while True:
             answer = await self._ask(request)
             if answer.status != "pending":
-                return answer.status
+                return answer
             if answer.approval_id in self._early:
                 del self._early[answer.approval_id]
                 continue

@@ -307,10 +307,12 @@ class Arbiter:
         )
         with tracing_spans.wait_span("approval", call.call_id, lane):
             decision = await self._approvals.decision(request)
-        if decision == "approved":
-            await self._run(lane, turn_id, call, ask.permit, approved=True)
+        if decision.status == "approved":
+            await self._run(
+                lane, turn_id, call, ask.permit, approved=True, grant_id=decision.grant_id
+            )
         else:
-            self._close(lane, turn_id, call, NOT_APPROVED[decision])
+            self._close(lane, turn_id, call, NOT_APPROVED[decision.status])
 
     async def _run(
         self,
@@ -320,6 +322,7 @@ class Arbiter:
         permit: CheckedCall,
         *,
         approved: bool = False,
+        grant_id: str | None = None,
     ) -> None:
         async with contextlib.AsyncExitStack() as locks:
             with tracing_spans.wait_span("locks", call.call_id, lane):
@@ -336,6 +339,7 @@ class Arbiter:
                 tool=call.tool,
                 locks=permit.locks,
                 approved=approved,
+                grant_id=grant_id,
             )
             rev = self.commit(lane, payload)
             await self._execute(lane, turn_id, call, permit, rev)

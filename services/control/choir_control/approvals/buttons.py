@@ -6,10 +6,10 @@ reveal what is wrong with it.
 
 import structlog
 
-from choir_common.errors import Conflict
+from choir_common.errors import Conflict, InvalidRequest
 from choir_common.wire.messages import ButtonPress, ButtonResponse
-from choir_control.approvals.nonce import parse_button_data
-from choir_control.approvals.service import ApprovalService
+from choir_control.approvals.nonce import ButtonNonce, parse_button_data
+from choir_control.approvals.service import ApprovalService, GrantChoice
 from choir_control.approvals.store import Approval, ApprovalStore, PressedButton, Verdict
 from choir_control.approvals.texts import TOO_LATE
 from choir_control.configuration.current import ConfigService
@@ -48,21 +48,36 @@ class ApprovalButtons:
         # chats.
         if data is None or dm is None or press.chat_id != press.user_id:
             return self._refuse(press, "malformed, or from an unknown user")
-        nonce, verdict = data
-        button = PressedButton(nonce.sha256, dm, press.user_id, press.callback_id)
+        button = PressedButton(data.nonce.sha256, dm, press.user_id, press.callback_id)
         earlier = await self._store.find_by_press(button)
         if earlier is None:
             return self._refuse(press, "unknown, or for another user")
         # The same press again: the channel repeated it after a lost answer.
         if earlier.answer is not None:
             return _answer(earlier.answer, await self._approvals.find(earlier.approval_id))
+        approval = await self._approvals.find(earlier.approval_id)
+        if data.page is not None:
+            return await self._show_page(press, approval, data.nonce, data.page)
+        if data.verdict == "approved" and approval.pages_shown < approval.pages:
+            return self._refuse(press, "not all of the request was shown")
         try:
-            approval = await self._approvals.decide(
-                earlier.approval_id, verdict, f"dm {dm}", button=button
+            decided = await self._approvals.decide(
+                approval.approval_id,
+                data.verdict,
+                f"dm {dm}",
+                button=button,
+                scope=GrantChoice(data.scope),
             )
-        except Conflict:
-            return self._refuse(press, "too late")
-        return _answer(verdict, approval)
+        except (Conflict, InvalidRequest):
+            return self._refuse(press, "too late, or not offered")
+        return _answer(data.verdict, decided)
+
+    async def _show_page(
+        self, press: ButtonPress, approval: Approval, nonce: ButtonNonce, page: int
+    ) -> ButtonResponse:
+        if not await self._approvals.show_page(approval, page, nonce):
+            return self._refuse(press, "not the next page")
+        return ButtonResponse(answer=f"Page {page} of {approval.pages}.")
 
     def _find_dm(self, gateway: str, user_id: str) -> str | None:
         """Return the conversation (DM) of a user on a gateway, or None."""

@@ -8,10 +8,32 @@ from dataclasses import dataclass
 from typing import Literal
 
 from choir_common.wire.attachments import Button
+from choir_common.wire.grants import DEFAULT_GRANT_DAYS, GrantScope
 
 NONCE_BYTES = 16
 
-_DATA = re.compile(r"a:([A-Za-z0-9_-]{22}):([yn])")
+_DATA = re.compile(r"a:([A-Za-z0-9_-]{22}):(?:([yjsan])|p([0-9]{1,4}))")
+_SCOPES: dict[str, GrantScope] = {"y": "once", "j": "job", "s": "session", "a": "always"}
+
+
+@dataclass(frozen=True, slots=True)
+class ButtonChoices:
+    """What the buttons of a request offer."""
+
+    scopes: tuple[GrantScope, ...]
+    pages: int = 0
+    """Pages that are shown before the request can be approved."""
+    pages_shown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PressedChoice:
+    """What a pressed button chooses: a page, or a decision."""
+
+    nonce: "ButtonNonce"
+    page: int | None = None
+    verdict: Literal["approved", "rejected"] = "rejected"
+    scope: GrantScope = "once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +52,38 @@ class ButtonNonce:
         """Return the hash under which the table stores it."""
         return hashlib.sha256(self.value.encode()).digest()
 
-    def buttons(self) -> Sequence[Button]:
-        """Return the buttons that carry it."""
-        return (
-            Button(label="Approve", data=f"a:{self.value}:y"),
-            Button(label="Reject", data=f"a:{self.value}:n"),
+    def buttons(self, choices: ButtonChoices) -> Sequence[Button]:
+        """Return the buttons that carry it; while a page is not shown, none of them approves."""
+        if choices.pages_shown < choices.pages:
+            page = choices.pages_shown + 1
+            label = "Show all" if page == 1 else f"Next page ({page} of {choices.pages})"
+            return (self._button(label, f"p{page}"), self._button("Reject", "n"))
+        # In a job the scope `session` is left to the command, so that the buttons fit on a phone.
+        labels = {
+            "once": "Approve" if choices.scopes == ("once",) else "Once",
+            "job": "For this job",
+            "session": "" if "job" in choices.scopes else "For this session",
+            "always": f"Always ({DEFAULT_GRANT_DAYS} days)",
+        }
+        approving = (
+            self._button(labels[scope], code)
+            for code, scope in _SCOPES.items()
+            if scope in choices.scopes and labels[scope]
         )
+        return (*approving, self._button("Reject", "n"))
+
+    def _button(self, label: str, code: str) -> Button:
+        return Button(label=label, data=f"a:{self.value}:{code}")
 
 
-def parse_button_data(data: str) -> tuple[ButtonNonce, Literal["approved", "rejected"]] | None:
-    """Return the nonce and the verdict of a pressed button, or None if it is not an approval button."""
+def parse_button_data(data: str) -> PressedChoice | None:
+    """Return what a pressed button chooses, or None if it is not an approval button."""
     match = _DATA.fullmatch(data)
     if match is None:
         return None
-    return ButtonNonce(match[1]), "approved" if match[2] == "y" else "rejected"
+    nonce, code, page = ButtonNonce(match[1]), match[2], match[3]
+    if page is not None:
+        return PressedChoice(nonce, page=int(page))
+    if code == "n":
+        return PressedChoice(nonce)
+    return PressedChoice(nonce, verdict="approved", scope=_SCOPES[code])

@@ -4,6 +4,7 @@ The session's signal, the text for the conversation and the order to apply the p
 together with the decision. See docs/design/approvals.md.
 """
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -12,14 +13,24 @@ import structlog
 from choir_common.approvals import request_summary
 from choir_common.clock import Clock
 from choir_common.errors import Conflict, NotFound
+from choir_common.grants import call_subject, check_scope
+from choir_common.ids import new_id
 from choir_common.keyed_lock import KeyedLock
+from choir_common.wire.grants import DEFAULT_GRANT_DAYS, GrantScope
+from choir_control.approvals.grant_store import NewGrant
+from choir_control.approvals.nonce import ButtonNonce
 from choir_control.approvals.store import (
     Approval,
     ApprovalStore,
     Outcome,
     PressedButton,
 )
-from choir_control.approvals.texts import DECIDED_BY_TIMEOUT, format_decision
+from choir_control.approvals.texts import (
+    DECIDED_BY_TIMEOUT,
+    format_decision,
+    format_grant,
+    format_page,
+)
 from choir_control.configuration.current import ConfigService
 from choir_control.log.signals.notifier import Notifier, OutboxRescanner
 
@@ -29,6 +40,18 @@ MAX_ID = 100
 EXPIRY_INTERVAL_S = 5.0
 # A longer interval means that this process was suspended, and then nobody could decide either.
 MAX_INTERVAL_S = 3 * EXPIRY_INTERVAL_S
+
+
+@dataclass(frozen=True, slots=True)
+class GrantChoice:
+    """Which later calls an approval covers."""
+
+    scope: GrantScope = "once"
+    days: int | None = None
+    """Lifetime of the scope `always`."""
+
+
+ONCE = GrantChoice()
 
 
 class ProposalRunner(Protocol):
@@ -72,28 +95,24 @@ class ApprovalService:
         outcome: Outcome,
         by: str,
         digest: str | None = None,
+        *,
         button: PressedButton | None = None,
+        scope: GrantChoice = ONCE,
     ) -> Approval:
         """Approve, reject or expire a request and return its new state.
 
         `by` is stored as the decider. `digest` is the one that the decider saw, if known; `button`
-        is the pressed one, if there was one. Raises NotFound, or Conflict if the request
+        is the pressed one, if there was one. An approval covers later calls according to `scope`.
+        Raises NotFound, InvalidRequest for a scope that was not offered, or Conflict if the request
         was decided before or its content differs from `digest`.
         """
         approval = await self.find(approval_id)
         if digest is not None and digest != approval.digest:
             raise Conflict(f"{approval_id} differs from what you were shown; look at it again.")
-        summary = request_summary(approval.request_type, approval.payload)
-        text = format_decision(
-            summary,
-            approval_id,
-            outcome,
-            by,
-            approval.request_type,
-            too_late=approval.session_ended,
-        )
+        grant = _make_grant(approval, scope) if outcome == "approved" else None
+        text = _describe_decision(approval, outcome, by, grant)
         async with self._signal_locks.of(approval.dm):
-            is_first = await self._store.decide(approval_id, outcome, by, text, button)
+            is_first = await self._store.decide(approval_id, outcome, by, text, button, grant)
         decided = await self.find(approval_id)
         if not is_first:
             raise Conflict(_describe_earlier_decision(decided))
@@ -108,10 +127,59 @@ class ApprovalService:
             session=decided.session_id,
             request_type=decided.request_type,
             digest=decided.digest,
+            grant_id=grant.grant_id if grant else None,
         )
         if outcome == "approved":
             self._proposals.wake()
         return decided
+
+    async def show_page(self, approval: Approval, page: int, nonce: ButtonNonce) -> bool:
+        """Show a page in place of the notice; return False if another page comes next."""
+        if not 1 <= page <= min(approval.pages, approval.pages_shown + 1):
+            return False
+        text = format_page(
+            approval.agent_id,
+            approval.approval_id,
+            approval.request_type,
+            approval.payload,
+            approval.basis,
+            page,
+        )
+        await self._store.show_page(approval, page, text, nonce)
+        self._outbox.rescan(approval.dm)
+        return True
+
+
+def _make_grant(approval: Approval, choice: GrantChoice) -> NewGrant | None:
+    """Return the grant of an approval, or None for one call; raises InvalidRequest."""
+    check_scope(choice.scope, approval.scopes, choice.days)
+    if choice.scope == "once":
+        return None
+    days = choice.days or DEFAULT_GRANT_DAYS
+    return NewGrant(
+        grant_id=new_id("grant"),
+        subject=call_subject(approval.agent_id, approval.payload),
+        scope=choice.scope,
+        lifetime=timedelta(days=days) if choice.scope == "always" else None,
+    )
+
+
+def _describe_decision(
+    approval: Approval, outcome: Outcome, by: str, grant: NewGrant | None
+) -> str:
+    covers = ""
+    if grant is not None:
+        days = grant.lifetime.days if grant.lifetime is not None else 0
+        covers = format_grant(grant.grant_id, grant.scope, days, grant.subject.destinations)
+    return format_decision(
+        request_summary(approval.request_type, approval.payload),
+        approval.approval_id,
+        outcome,
+        by,
+        approval.request_type,
+        too_late=approval.session_ended,
+        grant=covers,
+    )
 
 
 def _describe_earlier_decision(approval: Approval) -> str:

@@ -9,20 +9,27 @@ from datetime import datetime, timedelta
 from typing import Literal, cast
 
 import orjson
+import structlog
 
 from choir_common.approvals import request_digest
 from choir_common.errors import Conflict, InvalidRequest, RateLimited
 from choir_common.eventlog.chain import canonical_json
+from choir_common.grants import offered_scopes
 from choir_common.ids import new_id
 from choir_common.postgres.pool import Connection, Database, Record
+from choir_common.wire.grants import GrantScope
+from choir_common.wire.memory_modes import INCOGNITO
 from choir_common.wire.model import JsonObject
 from choir_common.wire.operator import ApprovalState
 from choir_common.wire.rpc import ApprovalRequest, ApprovalResponse
 from choir_common.wire.signals import ApprovalResolvedSignal
-from choir_control.approvals.nonce import ButtonNonce
+from choir_control.approvals.grant_store import NewGrant, find_covering_grant
+from choir_control.approvals.nonce import ButtonChoices, ButtonNonce
 from choir_control.approvals.texts import format_request
 from choir_control.configuration.current import ConfigService
 from choir_control.log.leases.store import Lease
+
+log = structlog.get_logger("choir.approvals")
 
 MAX_CALL_ID = 200
 MAX_PAYLOAD_BYTES = 200_000
@@ -35,9 +42,12 @@ Outcome = Literal["approved", "rejected", "expired"]
 """The end of a request; `expired` means that nobody decided in time."""
 
 MAX_BASIS_BYTES = 400_000
+GRANT_PREFIX = "grant "
+"""Beginning of `decided_by` if a grant answered the request."""
 
 _COLUMNS = """approval_id, a.session_id, a.agent_id, call_id, request_type, payload, a.digest, a.status,
-    created_at, resolved_at, decided_by, s.dm, s.gateway, e.stage, COALESCE(e.detail, '') AS detail,
+    created_at, resolved_at, decided_by, scopes, job_id, pages, pages_shown, s.dm, s.gateway, e.stage,
+    COALESCE(e.detail, '') AS detail,
     request_type = 'call' AND s.ended_at IS NOT NULL
     AND s.status NOT IN ('starting', 'active', 'stopping', 'crashed')
     AND s.ended_at <= COALESCE(resolved_at, clock_timestamp()) AS session_ended"""
@@ -53,7 +63,13 @@ WITH decided AS (
         SELECT FROM choir_control.approval_nonces AS n
         WHERE n.nonce_sha256 = $6 AND n.approval_id = a.approval_id AND n.dm = $7 AND n.user_id = $8
           AND n.digest = a.digest AND n.used_at IS NULL))
-    RETURNING approval_id, session_id, request_type, digest, notice_id
+    RETURNING approval_id, session_id, agent_id, job_id, request_type, digest, notice_id
+), granted AS (
+    INSERT INTO choir_control.grants (grant_id, agent_id, tool, destinations, digest, scope, session_id,
+        job_id, approval_id, granted_by, expires_at)
+    SELECT $10::text, agent_id, $11::text, $12::text[], $13::text, $14::text, session_id, job_id,
+        approval_id, $3, clock_timestamp() + $15::interval
+    FROM decided WHERE $2 = 'approved' AND $10::text IS NOT NULL
 ), used AS (
     UPDATE choir_control.approval_nonces AS n
     SET used_at = clock_timestamp(), callback_id = CASE WHEN n.nonce_sha256 = $6 THEN $9 END
@@ -74,6 +90,19 @@ WITH decided AS (
     FROM decided JOIN choir_control.sessions USING (session_id) WHERE notice_id IS NOT NULL
 )
 SELECT session_id, (SELECT dm FROM said), (SELECT outbox_id FROM edited) FROM decided
+"""
+# Shows the next page in place of the notice, which has the buttons.
+_PAGE = """
+WITH shown AS (
+    UPDATE choir_control.pending_approvals SET pages_shown = $2
+    WHERE approval_id = $1 AND status = 'pending' AND pages_shown = $2 - 1 AND $2 <= pages
+      AND notice_id IS NOT NULL
+    RETURNING approval_id, session_id, notice_id
+), said AS (
+    SELECT approval_id, choir_control.say_with(dm, gateway, $3, $4::json, notice_id) AS outbox_id
+    FROM shown JOIN choir_control.sessions USING (session_id)
+)
+SELECT approval_id, outbox_id FROM said
 """
 _NOTICE = """
 WITH said AS (
@@ -126,6 +155,13 @@ class Approval:
     dm: str
     """The conversation that was asked."""
     gateway: str
+    scopes: tuple[GrantScope, ...] = ("once",)
+    """The scopes that a yes may have."""
+    job_id: str | None = None
+    """The core job that makes the call."""
+    pages: int = 0
+    """Pages that a person opens before an approval in a conversation; 0: the notice shows all."""
+    pages_shown: int = 0
     basis: JsonObject = field(default_factory=dict)
     """The context it was shown with: what it would change, and the versions that this is based on."""
     stage: str | None = None
@@ -191,7 +227,7 @@ class ApprovalStore:
         self, connection: Connection, lease: Lease, request: ApprovalRequest
     ) -> ApprovalResponse | None:
         row = await connection.fetchrow(
-            "SELECT approval_id, status, digest, basis FROM choir_control.pending_approvals "
+            "SELECT approval_id, status, digest, basis, decided_by FROM choir_control.pending_approvals "
             "WHERE session_id = $1 AND call_id = $2",
             lease.session_id,
             request.call_id,
@@ -204,7 +240,12 @@ class ApprovalStore:
                 f"The call {request.call_id} requested something else before; a decision applies "
                 "only to what was shown."
             )
-        return ApprovalResponse(approval_id=row["approval_id"], status=row["status"])
+        by = row["decided_by"] or ""
+        return ApprovalResponse(
+            approval_id=row["approval_id"],
+            status=row["status"],
+            grant_id=by.removeprefix(GRANT_PREFIX) if by.startswith(GRANT_PREFIX) else None,
+        )
 
     async def _insert(
         self,
@@ -214,6 +255,9 @@ class ApprovalStore:
         content: tuple[str, str, str],
     ) -> ApprovalResponse:
         payload, basis, digest = content
+        grant_id = await find_covering_grant(connection, lease, request)
+        if grant_id is not None:
+            return await self._insert_granted(connection, lease, request, content, grant_id)
         pending = await connection.fetchval(
             "SELECT count(*) FROM choir_control.pending_approvals "
             "WHERE session_id = $1 AND status = 'pending'",
@@ -225,18 +269,15 @@ class ApprovalStore:
                 "them is decided."
             )
         approval_id = new_id("appr")
-        text = format_request(
-            lease.agent_id,
-            approval_id,
-            request.request_type,
-            request.payload,
-            orjson.loads(basis),
+        notice = format_request(
+            lease.agent_id, approval_id, request.request_type, request.payload, orjson.loads(basis)
         )
+        scopes = _scopes_of(lease, request)
         await connection.execute(
             """
-            INSERT INTO choir_control.pending_approvals
-                (approval_id, session_id, agent_id, call_id, request_type, payload, digest, basis)
-            VALUES ($1, $2, $3, $4, $5, $6::json, $7, $8::json)
+            INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id,
+                request_type, payload, digest, basis, scopes, job_id, pages)
+            VALUES ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9, $10, $11)
             """,
             approval_id,
             lease.session_id,
@@ -246,18 +287,64 @@ class ApprovalStore:
             payload,
             digest,
             basis,
+            scopes,
+            request.job_id,
+            notice.pages,
         )
-        await self._send_request(connection, lease, approval_id, text, digest)
+        choices = ButtonChoices(scopes=scopes, pages=notice.pages)
+        await self._send_request(connection, lease, approval_id, notice.text, digest, choices)
         return ApprovalResponse(approval_id=approval_id, status="pending")
 
+    async def _insert_granted(
+        self,
+        connection: Connection,
+        lease: Lease,
+        request: ApprovalRequest,
+        content: tuple[str, str, str],
+        grant_id: str,
+    ) -> ApprovalResponse:
+        """Store a request that a grant answers; nobody is asked."""
+        payload, basis, digest = content
+        approval_id = new_id("appr")
+        await connection.execute(
+            """
+            INSERT INTO choir_control.pending_approvals (approval_id, session_id, agent_id, call_id,
+                request_type, payload, digest, basis, job_id, status, resolved_at, decided_by)
+            VALUES ($1, $2, $3, $4, 'call', $5::json, $6, $7::json, $8, 'approved', clock_timestamp(), $9)
+            """,
+            approval_id,
+            lease.session_id,
+            lease.agent_id,
+            request.call_id,
+            payload,
+            digest,
+            basis,
+            request.job_id,
+            f"{GRANT_PREFIX}{grant_id}",
+        )
+        log.info(
+            "approved by a grant",
+            approval_id=approval_id,
+            grant_id=grant_id,
+            agent=lease.agent_id,
+            session=lease.session_id,
+            digest=digest,
+        )
+        return ApprovalResponse(approval_id=approval_id, status="approved", grant_id=grant_id)
+
     async def _send_request(
-        self, connection: Connection, lease: Lease, approval_id: str, text: str, digest: str
+        self,
+        connection: Connection,
+        lease: Lease,
+        approval_id: str,
+        text: str,
+        digest: str,
+        choices: ButtonChoices,
     ) -> None:
         """Send the request to the conversation, with buttons if its user is known."""
         nonce = ButtonNonce.generate()
         dm = self._configuration.current.config.dms.get(lease.bindings.dm)
-        buttons = [button.model_dump() for button in nonce.buttons()] if dm else []
-        buttons_json = orjson.dumps(buttons).decode() if buttons else None
+        buttons_json = _buttons_json(nonce, choices) if dm else None
         await connection.execute(_NOTICE, lease.session_id, text, buttons_json, approval_id)
         if dm:
             await connection.execute(
@@ -309,8 +396,11 @@ class ApprovalStore:
         by: str,
         text: str,
         press: PressedButton | None = None,
+        grant: NewGrant | None = None,
     ) -> bool:
         """Decide, with the session's signal and the conversation's text; return False if it had no effect.
+
+        An approval with `grant` also covers later calls.
 
         Edits the message that asked. Without such a message the text is sent as a new one, unless
         the decision was made in that conversation.
@@ -328,8 +418,34 @@ class ApprovalStore:
                 if press
                 else [None] * 4
             ),
+            *(
+                (
+                    grant.grant_id,
+                    grant.subject.tool,
+                    grant.subject.destinations,
+                    grant.subject.digest,
+                    grant.scope,
+                    grant.lifetime,
+                )
+                if grant
+                else [None] * 6
+            ),
         )
         return row is not None
+
+    async def show_page(self, approval: Approval, page: int, text: str, nonce: ButtonNonce) -> None:
+        """Replace the notice of a request with its page `page`, unless that was shown before."""
+        choices = ButtonChoices(scopes=approval.scopes, pages=approval.pages, pages_shown=page)
+        async with self._database.transaction() as connection:
+            row = await connection.fetchrow(
+                _PAGE, approval.approval_id, page, text, _buttons_json(nonce, choices)
+            )
+            if row is not None:
+                await connection.execute(
+                    "UPDATE choir_control.pending_approvals SET notice_id = $2 WHERE approval_id = $1",
+                    row["approval_id"],
+                    row["outbox_id"],
+                )
 
     async def get(self, approval_id: str) -> Approval | None:
         """Return a request, or None."""
@@ -354,11 +470,21 @@ class ApprovalStore:
         return [row["approval_id"] for row in rows if row["overdue"]]
 
 
+def _scopes_of(lease: Lease, request: ApprovalRequest) -> tuple[GrantScope, ...]:
+    scopes = offered_scopes(request.request_type, request.scopes, request.job_id)
+    # A yes that outlives an incognito session would keep what it sent where.
+    return tuple(s for s in scopes if s != "always" or lease.memory_mode != INCOGNITO)
+
+
 def _check_call_id(request: ApprovalRequest) -> None:
     if not 0 < len(request.call_id) <= MAX_CALL_ID or "\x00" in request.call_id:
         raise InvalidRequest(f"call_id must have 1 to {MAX_CALL_ID} characters, and no NUL.")
 
 
+def _buttons_json(nonce: ButtonNonce, choices: ButtonChoices) -> str:
+    return orjson.dumps([button.model_dump() for button in nonce.buttons(choices)]).decode()
+
+
 def _approval(row: Record) -> Approval:
     documents = {name: orjson.loads(row[name]) for name in ("payload", "basis")}
-    return Approval(**{**dict(row), **documents})
+    return Approval(**{**dict(row), **documents, "scopes": tuple(row["scopes"])})

@@ -3,7 +3,11 @@
 The statement that changes a request also stores the text.
 """
 
-from choir_common.approvals import DiffLine, request_lines, request_summary
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from choir_common.approvals import DiffLine, has_spelled_characters, request_lines, request_summary
+from choir_common.wire.grants import GrantScope
 from choir_common.wire.model import JsonObject
 
 DECIDED_BY_TIMEOUT = "timeout"
@@ -14,6 +18,8 @@ SHORT_MAX_CHARACTERS = 1_200
 LONG_MAX_LINES = 120
 LONG_MAX_CHARACTERS = 6_000
 MAX_LINE_WIDTH = 400
+PAGE_CHARACTERS = 3_000
+"""A page fits into one message of every channel."""
 
 TOO_LATE = "The session that requested this has ended, so nothing runs; ask the agent again."
 
@@ -21,16 +27,62 @@ HOW_TO_DECIDE = (
     "/approve {id} or /reject {id}. /approvals {id} shows more, "
     "`choirctl approval show {id}` all of it."
 )
+CUT = "Not all is shown here. It can be approved once all pages were opened."
+SPELLED = (
+    "Some characters are invisible or look like others; they are spelled out, like <U+200B>. It can be "
+    "approved once all pages were opened."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestNotice:
+    """The text that asks, and the pages that must be shown before an approval."""
+
+    text: str
+    pages: int = 0
+    """0: the text shows all of the request as it is."""
 
 
 def format_request(
     agent_id: str, approval_id: str, request_type: str, payload: JsonObject, basis: JsonObject
-) -> str:
-    """Return the text that asks: who, for what, the beginning of the change, and how to decide."""
+) -> RequestNotice:
+    """Return the notice that asks: who, for what, the beginning of the change, and how to decide."""
     lines = request_lines(request_type, payload, basis)
     body = truncate_lines(lines, SHORT_MAX_LINES, SHORT_MAX_CHARACTERS)
     first = f"{agent_id} requests {request_summary(request_type, payload)}."
-    return f"{first}\n{body}\n{HOW_TO_DECIDE.format(id=approval_id)}"
+    is_whole = body == "\n".join(line.text for line in lines)
+    is_spelled = has_spelled_characters(f"{first}\n{body}")
+    how = HOW_TO_DECIDE.format(id=approval_id)
+    if is_whole and not is_spelled:
+        return RequestNotice(f"{first}\n{body}\n{how}")
+    warning = SPELLED if is_spelled else CUT
+    return RequestNotice(f"{first}\n{body}\n{warning}\n{how}", pages=len(split_pages(lines)))
+
+
+def format_page(
+    agent_id: str,
+    approval_id: str,
+    request_type: str,
+    payload: JsonObject,
+    basis: JsonObject,
+    page: int,
+) -> str:
+    """Return one page of a request, counted from 1; nothing is left out of the pages."""
+    pages = split_pages(request_lines(request_type, payload, basis))
+    first = f"{agent_id} requests {request_summary(request_type, payload)}. Page {page} of {len(pages)}."
+    how = HOW_TO_DECIDE.format(id=approval_id) if page == len(pages) else CUT
+    return f"{first}\n{pages[page - 1]}\n{how}"
+
+
+def split_pages(lines: Sequence[DiffLine]) -> list[str]:
+    """Return the lines as pages of at most `PAGE_CHARACTERS`; a line that is too long is continued."""
+    rest = "\n".join(line.text for line in lines)
+    pages: list[str] = []
+    while len(rest) > PAGE_CHARACTERS:
+        end = rest.rfind("\n", PAGE_CHARACTERS // 2, PAGE_CHARACTERS + 1)
+        pages.append(rest[:end] if end >= 0 else rest[:PAGE_CHARACTERS])
+        rest = rest[end + 1 :] if end >= 0 else rest[PAGE_CHARACTERS:]
+    return [*pages, rest]
 
 
 def format_details(approval_id: str, state: str, head: str, lines: list[DiffLine]) -> str:
@@ -61,12 +113,23 @@ def truncate_lines(lines: list[DiffLine], most_lines: int, most_characters: int)
 
 
 def format_decision(
-    gist: str, approval_id: str, outcome: str, by: str, request_type: str, *, too_late: bool = False
+    gist: str,
+    approval_id: str,
+    outcome: str,
+    by: str,
+    request_type: str,
+    *,
+    too_late: bool = False,
+    grant: str = "",
 ) -> str:
-    """Return the text about a decision: what, by whom, and what happens next."""
+    """Return the text about a decision: what, by whom, and what happens next.
+
+    `grant` says which later calls it covers.
+    """
     if outcome == "approved":
         then = "The agent continues." if request_type == "call" else "Executing."
         then = TOO_LATE if too_late else then
+        then = f"{then} {grant}".rstrip()
         return f"Approved by {by}: {gist} ({approval_id}). {then}"
     if outcome == "expired":
         return f"Expired: {gist} ({approval_id}). Nobody decided in time; nothing was done."
@@ -76,3 +139,13 @@ def format_decision(
 def format_result(gist: str, approval_id: str, how: str, detail: str) -> str:
     """Return the text about the result of carrying out a request."""
     return f"{how}: {gist} ({approval_id}). {detail}".rstrip()
+
+
+def format_grant(grant_id: str, scope: GrantScope, days: int, destinations: Sequence[str]) -> str:
+    """Return the text about a yes that covers later calls."""
+    until = {"job": "until this job ends", "session": "until this session ends"}
+    what = f"Calls to {', '.join(destinations)}" if destinations else "Equal calls"
+    return (
+        f"{what} need no further yes {until.get(scope, f'for {days} days')}; "
+        f"`/revoke {grant_id}` ends that."
+    )

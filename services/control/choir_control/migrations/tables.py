@@ -1,9 +1,8 @@
 """Control's tables as they are after all migrations, from which migrations are generated and checked.
 
 A new column is one line here: `make migration TOPIC=name` writes the numbered SQL file, and a test compares
-this module with a migrated database. CHECK constraints and triggers are in the SQL files only, because
-Alembic cannot compare them. Services do not import this module: SQLAlchemy would cost control 37 MB and 0.3 s
-of CPU at each start (docs/decisions/0046-tables-are-described-once-for-alembic.md).
+this module with a migrated database. CHECK constraints and triggers are in the SQL files only: Alembic cannot
+compare them. Services do not import this module, because SQLAlchemy costs 37 MB and 0.3 s (decision 46).
 """
 
 from sqlalchemy import (
@@ -12,36 +11,23 @@ from sqlalchemy import (
     Boolean,
     Column,
     Date,
-    DateTime,
     ForeignKey,
     Identity,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     Numeric,
     Table,
     Text,
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import INTERVAL, JSONB
+from sqlalchemy.dialects.postgresql import JSONB
 
-SCHEMA = "choir_control"
-METADATA = MetaData(
-    schema=SCHEMA,
-    # the names that Postgres gives by itself
-    naming_convention={
-        "pk": "%(table_name)s_pkey",
-        "fk": "%(table_name)s_%(column_0_name)s_fkey",
-        "uq": "%(table_name)s_%(column_0_N_name)s_key",
-    },
-)
-TIME = DateTime(timezone=True)
-NOW = text("now()")
-CLOCK = text("clock_timestamp()")
-DOLLARS = Numeric(24, 12)
-ZERO = text("0")
+from choir_control.migrations import approval_tables
+from choir_control.migrations.metadata import CLOCK, DOLLARS, METADATA, NOW, SCHEMA, TIME, ZERO
+
+__all__ = ("METADATA", "SCHEMA", "approval_tables")
 
 Table(
     "channel_messages",
@@ -335,36 +321,6 @@ Table(
 )
 
 Table(
-    "pending_approvals",
-    METADATA,
-    Column("approval_id", Text, primary_key=True),
-    Column("session_id", Text, ForeignKey(f"{SCHEMA}.sessions.session_id"), nullable=False),
-    Column("agent_id", Text, nullable=False),
-    Column("call_id", Text, nullable=False),
-    Column("request_type", Text, nullable=False),
-    Column("payload", JSON, nullable=False),
-    Column("status", Text, nullable=False, server_default=text("'pending'::text")),
-    Column("created_at", TIME, nullable=False, server_default=NOW),
-    Column("resolved_at", TIME),
-    Column("digest", Text, nullable=False, server_default=text("''::text")),
-    Column("decided_by", Text),
-    Column("basis", JSON, nullable=False, server_default=text("'{}'::json")),
-    Column("waited", INTERVAL, nullable=False, server_default=text("'00:00:00'::interval")),
-    Column("notice_id", BigInteger, ForeignKey(f"{SCHEMA}.outbox.outbox_id", ondelete="SET NULL")),
-    Index("pending_approvals_by_age", text("created_at DESC")),
-    Index(
-        "pending_approvals_by_notice", "notice_id", postgresql_where=text("notice_id IS NOT NULL")
-    ),
-    Index(
-        "pending_approvals_open",
-        "session_id",
-        "created_at",
-        postgresql_where=text("status = 'pending'"),
-    ),
-    UniqueConstraint("session_id", "call_id"),
-)
-
-Table(
     "received_files",
     METADATA,
     Column("inbox_id", Text, ForeignKey(f"{SCHEMA}.inbox.inbox_id"), primary_key=True),
@@ -384,48 +340,6 @@ Table(
     Column("done_at", TIME),
     Index("signals_open_by_dm", "dm", "seq", postgresql_where=text("done_at IS NULL")),
     Index("signals_open_by_session", "session_id", "seq", postgresql_where=text("done_at IS NULL")),
-)
-
-Table(
-    "approval_effects",
-    METADATA,
-    Column(
-        "approval_id",
-        Text,
-        ForeignKey(f"{SCHEMA}.pending_approvals.approval_id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
-    Column("digest", Text, nullable=False),
-    Column("stage", Text, nullable=False, server_default=text("'waiting'::text")),
-    Column("plan", JSON),
-    Column("undo", JSON),
-    Column("detail", Text, nullable=False, server_default=text("''::text")),
-    Column("began_at", TIME),
-    Column("ended_at", TIME),
-    Column("undone_by", Text),
-    Index(
-        "approval_effects_open",
-        "approval_id",
-        postgresql_where=text("(stage IN ('waiting', 'applying', 'reverting'))"),
-    ),
-)
-
-Table(
-    "approval_nonces",
-    METADATA,
-    Column("nonce_sha256", LargeBinary, primary_key=True),
-    Column(
-        "approval_id",
-        Text,
-        ForeignKey(f"{SCHEMA}.pending_approvals.approval_id", ondelete="CASCADE"),
-        nullable=False,
-    ),
-    Column("dm", Text, nullable=False),
-    Column("user_id", Text, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("used_at", TIME),
-    Column("callback_id", Text),
-    Index("approval_nonces_by_approval", "approval_id"),
 )
 
 Table(

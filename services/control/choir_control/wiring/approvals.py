@@ -8,6 +8,7 @@ from choir_common.keyed_lock import KeyedLock
 from choir_common.postgres.pool import Database
 from choir_control.agents.rollout.service import AgentRedeployer
 from choir_control.approvals.buttons import ApprovalButtons
+from choir_control.approvals.grant_store import GrantStore
 from choir_control.approvals.proposals.clone_cache import CloneCache
 from choir_control.approvals.proposals.config_proposal import (
     ConfigApplier,
@@ -91,6 +92,7 @@ class ApprovalServices:
         self,
         store: ApprovalStore,
         *,
+        grants: GrantStore,
         proposals: ProposalServices,
         configuration: ConfigService,
         clock: Clock,
@@ -100,6 +102,7 @@ class ApprovalServices:
         metrics: ControlMetrics,
     ) -> None:
         self.store = store
+        self.grants = grants
         self.proposals = proposals
         self.service = ApprovalService(
             store,

@@ -21,6 +21,7 @@ from choir_control.agents.sessions.launch import LaunchImageResolver
 from choir_control.agents.sessions.record import CONTINUED_REASONS
 from choir_control.api.http_apps import AgentSockets
 from choir_control.api.transports.listener import TcpListener
+from choir_control.approvals.grant_store import GrantStore
 from choir_control.approvals.proposals.config_proposal import ConfigApplier
 from choir_control.approvals.store import ApprovalStore
 from choir_control.configuration.current import ConfigService
@@ -220,6 +221,7 @@ class ControlServices:
         )
         return ApprovalServices(
             store,
+            grants=GrantStore(self.database),
             proposals=proposals,
             configuration=self.configuration,
             clock=self._clock,
@@ -256,6 +258,7 @@ class ControlServices:
             events=self.log.events,
             approvals=self.approvals.store,
             approval_service=self.approvals.service,
+            grants=self.approvals.grants,
             outbox=self.conversations.outbox_store,
             rollout=self.rollout,
             operations=self.operations,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from choir_common.wire.operator import ApprovalView, Decision, Page
 from choir_control.approvals.proposals.worker import ProposalWorker
-from choir_control.approvals.service import ApprovalService
+from choir_control.approvals.service import ApprovalService, GrantChoice
 from choir_control.approvals.store import Approval, ApprovalStore, Verdict
 from choir_control.approvals.texts import TOO_LATE
 
@@ -51,8 +51,13 @@ def approval_routes(
     async def _decide(
         approval_id: str, verdict: Verdict, decision: Decision | None
     ) -> ApprovalView:
-        expected_digest = decision.digest if decision else None
-        return _view(await approval_service.decide(approval_id, verdict, OPERATOR, expected_digest))
+        choice = decision or Decision()
+        scope = GrantChoice(choice.scope, choice.days)
+        return _view(
+            await approval_service.decide(
+                approval_id, verdict, OPERATOR, choice.digest, scope=scope
+            )
+        )
 
     return router
 
@@ -76,4 +81,5 @@ def _view(approval: Approval) -> ApprovalView:
         basis=approval.basis,
         state=approval.state,
         detail=TOO_LATE if _is_too_late(approval) else approval.detail,
+        scopes=approval.scopes,
     )

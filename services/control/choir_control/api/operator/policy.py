@@ -1,18 +1,24 @@
-"""`/v1/policy`: the rules on tool calls, and what they say about one call."""
+"""`/v1/policy`: the rules on tool calls, grants, and what both say about one call."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from posixpath import normpath
 
 from fastapi import APIRouter, Request
 
+from choir_common.grants import call_subject, covers
 from choir_common.policy import PolicyCall, check_rules, decide, find_destinations
+from choir_common.wire.grants import GrantView
 from choir_common.wire.operator import Page
-from choir_common.wire.policy import ExplainCall, ExplainedCall, PolicyRule
+from choir_common.wire.policy import ExplainCall, ExplainedCall, PolicyRule, Role
 from choir_control.api.body import openapi_body, parse_request_body
+from choir_control.approvals.grant_store import GrantStore
 from choir_control.configuration.current import ConfigService
 
+OPERATOR = "operator"
 
-def policy_routes(configuration: ConfigService) -> APIRouter:
+
+def policy_routes(configuration: ConfigService, grants: GrantStore) -> APIRouter:
     """Return the router of the policy."""
     router = APIRouter(tags=["policy"])
 
@@ -21,6 +27,16 @@ def policy_routes(configuration: ConfigService) -> APIRouter:
         """List the rules in the order in which they are tried."""
         return Page(items=list(configuration.current.config.policy))
 
+    @router.get("/policy/grants")
+    async def list_grants() -> Page[GrantView]:
+        """List the yeses that cover later calls, oldest first."""
+        return Page(items=await grants.list_active())
+
+    @router.delete("/policy/grants/{grant_id}")
+    async def revoke(grant_id: str) -> GrantView:
+        """Revoke a grant: later calls need a decision again. 404 when it is not in force."""
+        return await grants.revoke(grant_id, OPERATOR)
+
     @router.post("/agents/{agent_id}/policy", openapi_extra=openapi_body(ExplainCall))
     async def explain(agent_id: str, request: Request) -> ExplainedCall:
         """Say what the policy decides on a call, and why; nothing is run.
@@ -28,30 +44,38 @@ def policy_routes(configuration: ConfigService) -> APIRouter:
         The manifest of an agent's own tool is not read: the tool is taken to have network access.
         """
         snapshot = configuration.current
-        agent = snapshot.agent(agent_id)
-        request_body = await parse_request_body(request, ExplainCall)
-        destinations = find_destinations(
-            request_body.tool,
-            request_body.arguments,
-            has_network=not request_body.tool.startswith("choir."),
-        )
-        path = request_body.arguments.get("path")
-        call = PolicyCall(
-            agent_id=agent_id,
-            tool=request_body.tool,
-            lane=request_body.lane,
-            role=snapshot.role_in(agent.defaults.dm),
-            arguments=request_body.arguments,
-            path=normpath(path) if isinstance(path, str) and path else "",
-            destinations=destinations,
-        )
-        rules, now = snapshot.config.policy, datetime.now(UTC)
-        return ExplainedCall(
-            decision=decide(rules, call, now, needs_approval=False),
-            hosts=destinations.hosts,
-            recipients=destinations.recipients,
-            may_contact_others=destinations.is_open or destinations.is_unclear,
-            rules=tuple(check_rules(rules, call, now)),
-        )
+        role = snapshot.role_in(snapshot.agent(agent_id).defaults.dm)
+        call = _policy_call(agent_id, role, await parse_request_body(request, ExplainCall))
+        return _explain(call, snapshot.config.policy, await grants.list_active(agent_id))
 
     return router
+
+
+def _policy_call(agent_id: str, role: Role, call: ExplainCall) -> PolicyCall:
+    path = call.arguments.get("path")
+    return PolicyCall(
+        agent_id=agent_id,
+        tool=call.tool,
+        lane=call.lane,
+        role=role,
+        arguments=call.arguments,
+        path=normpath(path) if isinstance(path, str) and path else "",
+        destinations=find_destinations(
+            call.tool, call.arguments, has_network=not call.tool.startswith("choir.")
+        ),
+    )
+
+
+def _explain(
+    call: PolicyCall, rules: Sequence[PolicyRule], grants: Sequence[GrantView]
+) -> ExplainedCall:
+    now, destinations = datetime.now(UTC), call.destinations
+    subject = call_subject(call.agent_id, {"tool": call.tool, "input": call.arguments})
+    return ExplainedCall(
+        decision=decide(rules, call, now, needs_approval=False),
+        hosts=destinations.hosts,
+        recipients=destinations.recipients,
+        may_contact_others=destinations.is_open or destinations.is_unclear,
+        rules=tuple(check_rules(rules, call, now)),
+        grants=tuple(grant for grant in grants if covers(grant, subject, place=None, now=now)),
+    )

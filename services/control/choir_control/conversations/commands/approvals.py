@@ -5,16 +5,22 @@ was shown.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from choir_common.approvals import request_lines, request_summary
-from choir_common.errors import NotFound
+from choir_common.errors import InvalidRequest, NotFound
+from choir_common.grants import describe_grant, parse_days, parse_scope
+from choir_common.wire.grants import EVERY_SCOPE
+from choir_control.approvals.service import GrantChoice
 from choir_control.approvals.store import Approval, Verdict
-from choir_control.approvals.texts import TOO_LATE, format_details
+from choir_control.approvals.texts import TOO_LATE, format_details, format_page
 from choir_control.conversations.commands.context import CommandContext
 from choir_control.conversations.commands.dialogue import OpenQuestion, ShownApproval
 from choir_control.conversations.commands.spec import CommandCall
 
 MAX_LISTED = 500
+MAX_SCOPE_WORDS = 2
+"""A scope and a lifetime."""
 
 
 async def list_approvals(context: CommandContext, call: CommandCall) -> str:
@@ -38,7 +44,10 @@ async def list_approvals(context: CommandContext, call: CommandCall) -> str:
 
 
 async def approve(context: CommandContext, call: CommandCall) -> str:
-    """Approve the named request, or the only pending one."""
+    """Approve the named request, or the only pending one, for later calls as well if a scope is named.
+
+    While pages of it were not shown in this conversation, show the next one instead.
+    """
     return await _decide(context, call, "approved")
 
 
@@ -47,7 +56,23 @@ async def reject(context: CommandContext, call: CommandCall) -> str:
     return await _decide(context, call, "rejected")
 
 
+async def list_grants(context: CommandContext, call: CommandCall) -> str:
+    """List the yeses that cover later calls: of the bound agent, or of all agents for an admin."""
+    agent_id = None if call.is_admin else call.bound_agent_id or ""
+    grants = await context.grants.list_active(agent_id)
+    lines = [f"{grant.grant_id}  {describe_grant(grant)}" for grant in grants]
+    return "\n".join(lines) or "No yes covers later calls."
+
+
+async def revoke(context: CommandContext, call: CommandCall) -> str:
+    """Revoke a grant of the bound agent, or of any agent for an admin."""
+    agent_id = None if call.is_admin else call.bound_agent_id or ""
+    grant = await context.grants.revoke(call.arguments["id"], f"dm {call.dm}", agent_id)
+    return f"Revoked: {describe_grant(grant)}. Such calls ask again."
+
+
 async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) -> str:
+    call, scope = _read_scope(call)
     reference = call.arguments.get("id")
     reply_target = await _find_replied(context, call) if reference is None else None
     # a reply to a notice selects its request
@@ -68,13 +93,55 @@ async def _decide(context: CommandContext, call: CommandCall, verdict: Verdict) 
                 context, call, pending, f"Which one? Reply with its number, or {word} 1."
             )
         target = ShownApproval(pending[0].approval_id, pending[0].digest)
-    by = f"dm {call.dm}"
-    decision = await context.approval_service.decide(target.approval_id, verdict, by, target.digest)
+    if verdict == "approved":
+        page = await _next_page(context, call, target)
+        if page is not None:
+            return page
+    decision = await context.approval_service.decide(
+        target.approval_id, verdict, f"dm {call.dm}", target.digest, scope=scope
+    )
     must_execute = verdict == "approved" and decision.request_type != "call"
     then = " Executing; the result will be reported here." if must_execute else ""
     if verdict == "approved" and decision.session_ended:
         then = f" {TOO_LATE}"
     return f"{verdict.capitalize()}: {_summary(decision)} ({decision.approval_id}).{then}"
+
+
+def _read_scope(call: CommandCall) -> tuple[CommandCall, GrantChoice]:
+    """Return the call with its id alone, and the scope."""
+    words = [call.arguments[name] for name in ("id", "scope", "for") if name in call.arguments]
+    # `/approve session` means the only pending request.
+    names = words[:1] if words and words[0] not in EVERY_SCOPE else []
+    rest = words[len(names) :]
+    if len(rest) > MAX_SCOPE_WORDS:
+        raise InvalidRequest("/approve takes an id, a scope and a lifetime such as 30d.")
+    scope = GrantChoice(
+        scope=parse_scope(rest[0]) if rest else "once",
+        days=parse_days(rest[1]) if len(rest) == MAX_SCOPE_WORDS else None,
+    )
+    return replace(call, arguments=dict(zip(("id",), names, strict=False))), scope
+
+
+async def _next_page(
+    context: CommandContext, call: CommandCall, target: ShownApproval
+) -> str | None:
+    """Return the next page of a request that this conversation has not seen whole, else None."""
+    approval = await context.approval_service.find(target.approval_id)
+    seen = context.dialogue.count_pages(call.dm, target)
+    if approval.dm == call.dm:
+        seen = max(seen, approval.pages_shown)
+    if approval.status != "pending" or seen >= approval.pages:
+        return None
+    context.dialogue.set_pages(call.dm, target, seen + 1)
+    text = format_page(
+        approval.agent_id,
+        approval.approval_id,
+        approval.request_type,
+        approval.payload,
+        approval.basis,
+        seen + 1,
+    )
+    return f"Nothing is approved yet. {text}"
 
 
 async def _find_replied(context: CommandContext, call: CommandCall) -> Approval | None:

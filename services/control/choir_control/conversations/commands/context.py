@@ -21,6 +21,7 @@ from choir_control.agents.sessions.start import SessionStarter
 from choir_control.agents.sessions.stop import SessionStopper
 from choir_control.agents.sessions.store import SessionStore
 from choir_control.agents.sessions.workspace_reset import WorkspaceService
+from choir_control.approvals.grant_store import GrantStore
 from choir_control.approvals.service import ApprovalService
 from choir_control.approvals.store import ApprovalStore
 from choir_control.configuration.current import ConfigService
@@ -76,6 +77,7 @@ class CommandContext:
     events: EventStore
     approvals: ApprovalStore
     approval_service: ApprovalService
+    grants: GrantStore
     outbox: OutboxStore
     rollout: UpdateService
     operations: OperationService

@@ -47,6 +47,7 @@ class DialogueState:
     _questions: dict[str, OpenQuestion] = field(default_factory=dict)
     _confirmations: dict[str, OpenConfirmation] = field(default_factory=dict)
     _erasures: dict[str, ForgetSelection] = field(default_factory=dict)
+    _pages: dict[str, tuple[ShownApproval, int]] = field(default_factory=dict)
 
     def set_list(self, dm: str, items: Sequence[ShownApproval]) -> None:
         """Set the items numbered 1, 2, 3 … in a conversation."""
@@ -56,6 +57,15 @@ class DialogueState:
         """Return the item of a number in the list last shown, or None."""
         items = self._lists.get(dm, ())
         return items[number - 1] if 0 < number <= len(items) else None
+
+    def set_pages(self, dm: str, approval: ShownApproval, count: int) -> None:
+        """Store that a conversation was shown the first `count` pages of a request."""
+        self._pages[dm] = (approval, count)
+
+    def count_pages(self, dm: str, approval: ShownApproval) -> int:
+        """Return how many pages of a request were shown, if no other request was opened since."""
+        request, count = self._pages.get(dm, (None, 0))
+        return count if request == approval else 0
 
     def set_question(self, dm: str, question: OpenQuestion) -> None:
         """Store the open question of a conversation."""

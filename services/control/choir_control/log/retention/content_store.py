@@ -50,6 +50,7 @@ WHERE a.session_id = $1 AND s.session_id = a.session_id
                     AND (e.stage IN ('waiting', 'applying', 'reverting')
                          OR (e.stage = 'applied' AND s.memory_mode <> 'incognito')))
 """
+_GRANTS = "DELETE FROM choir_control.grants WHERE session_id = $1 AND scope <> 'always'"
 # All messages of the conversation while the session had it: notices name no session.
 _OUTBOX = """
 DELETE FROM choir_control.outbox AS o USING choir_control.sessions AS s
@@ -136,7 +137,7 @@ class SessionContentStore:
     async def erase_rows(self, session_id: str) -> bool:
         """Erase everything but the log; return False if a delivery or a decision is still pending."""
         async with self._database.transaction() as connection:
-            for sql in (_DROP_RECEIVED, _SIGNALS, _APPROVALS):
+            for sql in (_DROP_RECEIVED, _SIGNALS, _APPROVALS, _GRANTS):
                 await connection.execute(sql, session_id)
             await connection.execute(_OUTBOX, session_id)
             await connection.execute(_REST_OF_OUTBOX, session_id, ERASED_TEXT)

@@ -69,6 +69,7 @@ class RetentionJob:
         if config.retention.approvals is not None:
             keep = timedelta(days=config.retention.approvals)
             await self._prune("pending_approvals", keep, self._rows.prune_approvals)
+            await self._prune("grants", keep, self._rows.prune_grants)
         if config.retention.config_versions is not None:
             keep = timedelta(days=config.retention.config_versions)
             await self._prune("config_versions", keep, self._rows.prune_config_versions)

@@ -75,6 +75,20 @@ WITH old AS (
 )
 SELECT count(*) FROM gone
 """
+# Grants that cover no call any more.
+_GRANTS = """
+WITH old AS (
+    SELECT g.grant_id FROM choir_control.grants AS g
+    LEFT JOIN choir_control.sessions AS s USING (session_id)
+    WHERE least(g.expires_at, g.revoked_at, CASE WHEN g.scope <> 'always' THEN
+        coalesce(s.ended_at, CASE WHEN s.session_id IS NULL THEN g.granted_at END) END)
+        < clock_timestamp() - $1::interval
+    ORDER BY g.grant_id LIMIT $2
+), gone AS (
+    DELETE FROM choir_control.grants WHERE grant_id IN (SELECT grant_id FROM old) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
 _CONFIG_VERSIONS = """
 WITH old AS (
     SELECT version FROM choir_control.config_versions
@@ -142,6 +156,10 @@ class ExpiredRowStore:
     async def prune_approvals(self, keep: timedelta, limit: int) -> int:
         """Delete requests of ended sessions that were decided, and carried out, longer than `keep` ago."""
         return await self._prune(_APPROVALS, keep, limit)
+
+    async def prune_grants(self, keep: timedelta, limit: int) -> int:
+        """Delete grants that expired, were revoked, or ended with their session longer than `keep` ago."""
+        return await self._prune(_GRANTS, keep, limit)
 
     async def prune_config_versions(self, keep: timedelta, limit: int) -> int:
         """Delete configurations applied longer than `keep` ago, except the newest ones."""
