@@ -37,7 +37,7 @@ class GrantSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class CallPlace:
+class CallScope:
     """Where a call is made."""
 
     session_id: str
@@ -63,7 +63,7 @@ def covers(
     grant: GrantView,
     subject: GrantSubject,
     *,
-    place: CallPlace | None,
+    place: CallScope | None,
     now: datetime,
     use: GrantUse = "any",
 ) -> bool:
@@ -82,7 +82,7 @@ def covers(
     return use == "any" and grant.digest == subject.digest
 
 
-def _is_in_scope(grant: GrantView, place: CallPlace) -> bool:
+def _is_in_scope(grant: GrantView, place: CallScope) -> bool:
     match grant.scope:
         case "once":
             return False

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from choir_common.errors import InvalidRequest
 from choir_common.grants import (
-    CallPlace,
+    CallScope,
     call_subject,
     check_scope,
     covers,
@@ -23,7 +23,7 @@ from choir_common.wire.grants import EVERY_SCOPE, GrantScope, GrantView
 from choir_common.wire.model import JsonObject
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-PLACE = CallPlace("s1", "job1")
+PLACE = CallScope("s1", "job1")
 ADDRESSES = ("ann@example.com", "bob@example.com", "eve@evil.org")
 TOOLS = ("choir.email.send", "choir.web.browse", "choir.exec", "notes.sync")
 LONGER: tuple[GrantScope, ...] = ("job", "session", "always")
@@ -103,16 +103,16 @@ def test_a_yes_to_one_recipient_covers_other_words_but_no_other_recipient() -> N
     ("scope", "place", "expected"),
     [
         ("job", PLACE, True),
-        ("job", CallPlace("s1", "job2"), False),
-        ("job", CallPlace("s1"), False),
-        ("job", CallPlace("s2", "job1"), False),
-        ("session", CallPlace("s1", "job2"), True),
-        ("session", CallPlace("s2"), False),
-        ("always", CallPlace("s2"), True),
+        ("job", CallScope("s1", "job2"), False),
+        ("job", CallScope("s1"), False),
+        ("job", CallScope("s2", "job1"), False),
+        ("session", CallScope("s1", "job2"), True),
+        ("session", CallScope("s2"), False),
+        ("always", CallScope("s2"), True),
         ("once", PLACE, False),
     ],
 )
-def test_a_grant_ends_with_its_scope(scope: GrantScope, place: CallPlace, expected: bool) -> None:
+def test_a_grant_ends_with_its_scope(scope: GrantScope, place: CallScope, expected: bool) -> None:
     subject = call_subject("main", mail("ann@example.com"))
     assert (
         covers(grant_of(mail("ann@example.com"), scope), subject, place=place, now=NOW) == expected

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from choir_common.errors import NotFound
-from choir_common.grants import CallPlace, GrantSubject, call_subject, covers
+from choir_common.grants import CallScope, GrantSubject, call_subject, covers
 from choir_common.postgres.pool import Connection, Database, Record
 from choir_common.wire.grants import GrantScope, GrantView
 from choir_common.wire.rpc import ApprovalRequest
@@ -45,7 +45,7 @@ async def find_covering_grant(
     if request.request_type != "call":
         return None
     subject = call_subject(lease.agent_id, request.payload)
-    place, now = CallPlace(lease.session_id, request.job_id), datetime.now(UTC)
+    place, now = CallScope(lease.session_id, request.job_id), datetime.now(UTC)
     for row in await connection.fetch(_OF_TOOL, subject.agent_id, subject.tool):
         if covers(_view(row), subject, place=place, now=now, use=request.grants):
             return str(row["grant_id"])
